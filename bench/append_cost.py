@@ -9,18 +9,18 @@ from dataclasses import replace
 
 import asyncpg
 
-from everturn.model.block_bodies import CompletionBody, RoundStartBody, ThinkingBody, ToolCallBody, ToolResultBody
-from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.commits import Commit
-from everturn.model.identity import Principal
-from everturn.model.leases import Claim, EventCursor
-from everturn.ports.inbox import IncomingMessage
-from everturn.postgres.database import open_database
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.identity import Principal
+from everturn.core.leases import Claim, EventCursor
+from everturn.postgres.pool import open_database
 from everturn.testing.goals import Goal, build_goal, run_goals, take_medians, take_ms
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import CompletionBody, RoundStartBody, ThinkingBody, ToolCallBody, ToolResultBody
+from everturn.turns.commits import Commit
+from everturn.turns.inbox import IncomingMessage
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database
 

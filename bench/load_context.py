@@ -8,20 +8,20 @@ import sys
 
 import asyncpg
 
-from everturn.model.block_bodies import Body, RangeSummaryBody, ToolResultBody
-from everturn.model.blocks import GENESIS_HASH, BlockDraft, BlockType, chain_blocks
-from everturn.model.commits import Commit
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim, EventCursor
-from everturn.model.refs import named_artifact_ref, range_summary_ref
-from everturn.ports.inbox import IncomingMessage
-from everturn.postgres.database import open_database
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim, EventCursor
+from everturn.core.refs import named_artifact_ref, range_summary_ref
+from everturn.postgres.pool import open_database
 from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.timeline.blocks import GENESIS_HASH, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import Body, RangeSummaryBody, ToolResultBody
+from everturn.turns.commits import Commit
+from everturn.turns.inbox import IncomingMessage
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database
 

@@ -14,14 +14,11 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import numpy as np
 
-from everturn.model.identity import Principal
-from everturn.model.memory.snippets import Snippet, SnippetTarget
-from everturn.ports.memory.embedder import DIMENSIONS
-from everturn.ports.memory.search import QueryVector, Scope, SnippetQuery
-from everturn.postgres.database import open_database
-from everturn.postgres.memory.lexemes import build_lexemes
-from everturn.postgres.memory.search import PostgresMemorySearch
-from everturn.postgres.memory.vectors import build_vector_text
+from everturn.core.identity import Principal
+from everturn.memory.embedder import DIMENSIONS
+from everturn.memory.postgres_search import PostgresMemorySearch, build_lexemes, build_vector_text
+from everturn.memory.search import QueryVector, Scope, Snippet, SnippetQuery, SnippetTarget
+from everturn.postgres.pool import open_database
 from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database

@@ -8,16 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce
-from chat_proc.timeline.present import Present
+from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce, build_source_pool
+from chat_proc.timeline.files import Present
 from chat_proc.timeline.render import PromptRenderer
-from chat_proc.timeline.source_pool import build_source_pool
-from everturn.model.blocks import Block
-from everturn.model.llm.sources import Source
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.ports.language_model import ModelTraits
+from everturn.models.port import ModelTraits
+from everturn.models.tokens import CharsPerToken
 from everturn.testing.goals import Goal, build_goal, run_goals
 from everturn.testing.timelines import NOW, TimelineBuilder
+from everturn.timeline.blocks import Block
+from everturn.timeline.sources import Source
 
 SHORT, LONG = 50, 800
 MEASURED_ROUNDS = 40

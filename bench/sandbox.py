@@ -22,16 +22,15 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from chat_proc.sandbox.broker_line import BrokerAddress, open_broker_line
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.sandbox.containers import open_container_sandbox
+from chat_proc.sandbox.containers import BrokerAddress, open_broker_line, open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
-from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, SandboxUnavailable
+from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable
+from everturn.execution.broker_messages import ListPairs, PairList
+from everturn.execution.messages import GatewayCall, ToolReply
+from everturn.execution.profiles import ExecutionProfile, Profiles
 from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
-from everturn.wire.brokering import ListPairs, PairList
-from everturn.wire.execution import GatewayCall, ToolReply
-from everturn.wire.profiles import ExecutionProfile, Profiles
 from everturn_local.settings import REPOSITORY
 
 PYTHON = REPOSITORY / ".venv-sandbox" / "bin" / "python"

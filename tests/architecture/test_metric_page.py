@@ -14,8 +14,8 @@ from architecture_rules.practices import defines_metrics
 from architecture_rules.sources import load_modules
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from everturn.telemetry.metric_page import QUESTIONS, MetricLine, list_metrics, render_metric_page
-from everturn.telemetry.metrics import LABELS
+from everturn.core.metric_page import QUESTIONS, MetricLine, list_metrics, render_metric_page
+from everturn.core.metrics import LABELS
 from exec_supervisor.broker.metrics import BrokerMetrics
 from ingress.admission.metrics import IngressMetrics
 
@@ -93,7 +93,7 @@ def test_every_label_is_one_of_the_words_that_have_a_meaning_and_every_word_is_u
     lines = list(chain.from_iterable(lines for _, lines in load_groups()))
 
     unknown = {line.name: set(line.labels) - set(LABELS) for line in lines if set(line.labels) - set(LABELS)}
-    assert not unknown, "take a word of everturn.telemetry.metrics.LABELS, or say there what none of them says"
+    assert not unknown, "take a word of everturn.core.metrics.LABELS, or say there what none of them says"
     assert {label for line in lines for label in line.labels} == set(LABELS)
     assert len({*LABELS.values()}) == len(LABELS)
     assert all(meaning.endswith(".") for meaning in LABELS.values())
@@ -105,7 +105,7 @@ def test_every_module_that_defines_metrics_is_on_the_page() -> None:
     defining = {module.path for module in load_modules() if defines_metrics(module) and module.name != "metric_page"}
 
     assert defining == {
-        "libs/common/src/everturn/telemetry/metrics.py",
+        "libs/common/src/everturn/core/metrics.py",
         "services/exec-supervisor/src/exec_supervisor/broker/metrics.py",
         "services/ingress/src/ingress/admission/metrics.py",
     }

@@ -9,6 +9,7 @@ from architecture_rules.practices import (
     PROGRAM_RUNNERS,
     check_broad_except,
     check_docstring,
+    check_driver_imports,
     check_executor_imports,
     check_imports_at_top,
     check_metrics,
@@ -26,6 +27,7 @@ Check = Callable[[Module], Iterator[Violation]]
 CHECKS: list[Check] = [
     check_broad_except,
     check_docstring,
+    check_driver_imports,
     check_executor_imports,
     check_imports_at_top,
     check_metrics,
@@ -200,7 +202,7 @@ def test_settings_are_read_in_settings_only(text: str, found: int):
 )
 def test_refs_are_built_in_their_module_only(text: str, found: int):
     assert count(check_refs, text) == found
-    assert count(check_refs, text, "libs/common/src/everturn/model/refs.py") == 0
+    assert count(check_refs, text, "libs/common/src/everturn/core/refs.py") == 0
 
 
 @pytest.mark.parametrize(
@@ -246,14 +248,30 @@ def test_a_program_runner_may_run_programs_but_not_unpickle():
 
 
 @pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("services/ingress/src/ingress/chat/service.py", "from everturn.turns.postgres_inbox import PostgresInbox", 1),
+        ("services/ingress/src/ingress/chat/service.py", "from everturn.redis.calls import build_client", 1),
+        ("services/ingress/src/ingress/chat/service.py", "import everturn.testing.turns", 1),
+        ("libs/common/src/everturn/turns/inbox.py", "from everturn.turns.postgres_rows import read_turn", 1),
+        ("services/ingress/src/ingress/chat/service.py", "from everturn.turns.inbox import Inbox", 0),
+        ("services/ingress/src/ingress/bootstrap.py", "from everturn.files.s3 import S3Objects", 0),
+        ("libs/common/src/everturn/turns/postgres_inbox.py", "from everturn.postgres.pool import Database", 0),
+    ],
+)
+def test_only_bootstraps_choose_drivers(path: str, text: str, found: int):
+    assert count(check_driver_imports, text, path) == found
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("import json, executor.rpc", 0),
-        ("from everturn.wire import execution", 0),
-        ("from everturn.wire.framing import read", 0),
+        ("from everturn.execution import messages", 0),
+        ("from everturn.execution.framing import read", 0),
         ("import numpy", 1),
-        ("from everturn.model import ids", 1),
-        ("from everturn.wire import events", 1),
+        ("from everturn.core import ids", 1),
+        ("from everturn.events import model", 1),
     ],
 )
 def test_the_executor_imports_the_standard_library_and_its_wire_format(text: str, found: int):
@@ -261,5 +279,5 @@ def test_the_executor_imports_the_standard_library_and_its_wire_format(text: str
 
 
 def test_the_wire_format_of_the_executor_needs_the_standard_library_only():
-    assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/wire/execution.py") == 1
-    assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/wire/events.py") == 0
+    assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/execution/messages.py") == 1
+    assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/events/model.py") == 0

@@ -7,18 +7,18 @@ import pytest
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from chat_proc.settings import WorkerSettings
-from everturn.setting_page import (
+from everturn.core.logging import find_named_secrets
+from everturn.core.setting_page import (
     LIBRARY_VARIABLES,
     SettingGroup,
     list_settings,
     render_env_example,
     render_setting_page,
 )
-from everturn.settings import CommonSettings
-from everturn.telemetry.redaction import find_named_secrets
+from everturn.core.settings import CommonSettings
 from everturn_local.settings import ComposeSettings, LocalSettings
 from exec_supervisor.settings import BrokerSettings
-from ingress.operations.settings import MigrationSettings
+from ingress.operations.commands import MigrationSettings
 from ingress.settings import IngressSettings
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from stages.stage import Stage
 
-from everturn.model.blocks import BlockType
-from everturn.wire.events import ChatCompaction
-from everturn.wire.views import TurnView
+from everturn.events.model import ChatCompaction
+from everturn.events.views import TurnView
+from everturn.timeline.blocks import BlockType
 from everturn_local.servers.databases import DATABASE
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

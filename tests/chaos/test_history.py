@@ -3,8 +3,8 @@
 import pytest
 from stages.history import check_seen, check_state
 
-from everturn.wire.events import Envelope, parse_envelope
-from everturn.wire.views import StateView
+from everturn.events.model import Envelope, parse_envelope
+from everturn.events.views import StateView
 
 STATES = [
     ("idle", ["completed"], "approved", False, True),

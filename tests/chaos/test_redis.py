@@ -11,8 +11,8 @@ import pytest
 from faults.chaos import Chaos
 from redis import Redis
 
-from everturn.redis.access import WORKER
-from everturn.wire.events import ChatComplete
+from everturn.events.model import ChatComplete
+from everturn.redis.users import WORKER
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -12,8 +12,8 @@ import pytest
 from redis import Redis
 from stages.leftovers import check_nothing_left
 
-from everturn.errors import EverturnError
-from everturn.timeline.export_check import check_export
+from everturn.core.errors import EverturnError
+from everturn.lifecycle.export_check import check_export
 from everturn_client.errors import ProblemError
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform

@@ -9,7 +9,7 @@ from redis import Redis
 from stages.stage import Stage
 from stages.watcher import Watcher
 
-from everturn.redis.wire import open_wire
+from everturn.wire import open_wire
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

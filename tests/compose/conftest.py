@@ -9,7 +9,7 @@ import pytest
 from standins.images import find_obstacle, save_standins
 from standins.installation import OwnInstallation
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.compose.program import find_program
 from everturn_local.images.engine import open_engine
 from everturn_local.settings import load_environment

@@ -20,8 +20,8 @@ from parts.sockets import SocketClient
 from parts.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
-from everturn.telemetry.tracing.context import TraceContext, build_turn_context
-from everturn.telemetry.tracing.otlp import SCHEMA_URL
+from everturn.core.otlp import SCHEMA_URL
+from everturn.core.tracing import TraceContext, build_turn_context
 from everturn_local.ports import load_free_port
 from everturn_local.supervision.platform import Platform
 

@@ -18,13 +18,12 @@ import pytest
 
 import everturn
 import executor
-from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.sandbox.containers import open_container_sandbox
+from chat_proc.sandbox.containers import BrokerAddress, BrokerSilent, open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
-from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, SandboxUnavailable, ToolCaller
-from everturn.wire.execution import Capability, GatewayCall, ToolReply
-from everturn.wire.profiles import DEFAULT_PROFILE, Profiles, load_profiles
+from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable, ToolCaller
+from everturn.execution.messages import Capability, GatewayCall, ToolReply
+from everturn.execution.profiles import DEFAULT_PROFILE, Profiles, load_profiles
 from everturn_local.images.bases import try_load_base
 from everturn_local.images.engine import NoEngineError, open_engine
 from everturn_local.images.making import build_wanted

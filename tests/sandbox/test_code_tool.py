@@ -2,12 +2,12 @@
 
 from turn_bench.programs import build_program_tools
 
+from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
-from chat_proc.workspace.history import ArtifactHistory
-from everturn.model.identity import Principal
-from everturn.model.ids import CallId, ConversationId
-from everturn.ports.tool import ToolCall, ToolContext
+from chat_proc.workspace.loading import ArtifactHistory
+from everturn.core.identity import Principal
+from everturn.core.ids import CallId, ConversationId
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file

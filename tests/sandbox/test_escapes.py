@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.wire.execution import Capability, GatewayCall, ToolGrant, ToolReply
+from everturn.execution.messages import Capability, GatewayCall, ToolGrant, ToolReply
 
 ONE_TOOL = Capability((ToolGrant("web_tools.web_search"),))
 

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from everturn.errors import Unavailable
-from everturn.wire.execution import ArgumentRule, Capability, GatewayCall, ToolGrant, ToolReply
+from everturn.core.errors import Unavailable
+from everturn.execution.messages import ArgumentRule, Capability, GatewayCall, ToolGrant, ToolReply
 
 ONE_TOOL = Capability((ToolGrant("web_tools.web_search"),), max_calls=5)
 
 RAW = """
 import socket, struct, json
-from everturn.wire.framing import encode_frame, FrameDecoder
+from everturn.execution.framing import encode_frame, FrameDecoder
 def connect():
     s = socket.socket(socket.AF_UNIX); s.settimeout(8); s.connect("/run/everturn/gateway.sock"); return s
 def hello(nonce=None):

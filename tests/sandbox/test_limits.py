@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from everturn.wire.execution import Capability, GatewayCall, RunLimits, ToolGrant, ToolReply
+from everturn.execution.messages import Capability, GatewayCall, RunLimits, ToolGrant, ToolReply
 
 
 async def test_a_timeout_keeps_the_files_written_so_far(run):

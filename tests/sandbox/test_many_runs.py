@@ -14,8 +14,8 @@ from leftovers.watching import watching
 
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
-from everturn.ports.sandbox import ContractItem, RunRequest, RunResult
-from everturn.wire.execution import GatewayCall, ToolReply
+from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult
+from everturn.execution.messages import GatewayCall, ToolReply
 
 IN_A_ROW = int(os.environ.get("RUNS_IN_A_ROW", "50"))
 AT_ONCE = 20

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from everturn.ports.sandbox import RunRequest
+from chat_proc.sandbox.port import RunRequest
 
 pytestmark = pytest.mark.sandbox
 

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from everturn.wire.brokering import (
+from everturn.execution.broker_messages import (
     Attach,
     Attached,
     BrokerRefusal,
@@ -16,9 +16,9 @@ from everturn.wire.brokering import (
     RemovePair,
     StartPair,
 )
-from everturn.wire.execution import Finished, Launch, LimitName, Posture, Report, RunLimits
-from everturn.wire.framing import RAW_CHUNK_BYTES, FrameDecoder, FrameStream, encode_frame
-from everturn.wire.records import MessageClass, build_message, parse_message
+from everturn.execution.framing import RAW_CHUNK_BYTES, FrameDecoder, FrameStream, encode_frame
+from everturn.execution.messages import Finished, Launch, LimitName, Posture, Report, RunLimits
+from everturn.execution.records import MessageClass, build_message, parse_message
 
 POSTURE = Posture("containers", "cpython 3", 1001, "u", "n", "m", "p", "d", "s")
 LIMITS = RunLimits(output_files=7)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from tales.telling import Told, empty, read, tales, tell
 
+from everturn.events import model as events
+from everturn.events.fold import fold_event
+from everturn.events.model import Envelope, encode_envelope, parse_envelope
+from everturn.events.views import StateView
 from everturn.testing.stories import Story
-from everturn.timeline.event_fold import fold_event
-from everturn.wire import events
-from everturn.wire.events import Envelope, encode_envelope, parse_envelope
-from everturn.wire.views import StateView
 from everturn_local.web.client import WebClient
 
 STORIES = 40

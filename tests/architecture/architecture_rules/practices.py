@@ -14,7 +14,7 @@ EDGES: Mapping[str, frozenset[str]] = {
             "services/ingress/src/ingress/sockets/server.py:_run",
         }
     ),
-    "loop of a process": frozenset({"libs/common/src/everturn/telemetry/guarded.py:guarded"}),
+    "loop of a process": frozenset({"libs/common/src/everturn/core/loops.py:guarded"}),
     "tool call": frozenset(
         {
             "services/chat-proc/src/chat_proc/agent/execution.py:_bounded",
@@ -41,11 +41,16 @@ VAGUE_NAMES = re.compile(r"(?:^|_)(?:utils?|helpers?|managers?|misc|common|stuff
 UNFINISHED = re.compile(r"#.*\b(TODO|FIXME|XXX|HACK)\b(?:\((?P<owner>[^)]+)\))?")
 POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{[\d,]+\})\+")
 REF_PREFIXES = ("ar:", "fi:", "tc:", "so:", "su:", "ws:", "ks:", "sk:")
-REF_MODULE = "libs/common/src/everturn/model/refs.py"
+REF_MODULE = "libs/common/src/everturn/core/refs.py"
 UNSAFE_MODULES = frozenset({"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle"})
 UNSAFE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__"})
 UNSAFE_ATTRIBUTES = frozenset({("yaml", "load"), ("yaml", "unsafe_load"), ("builtins", "eval"), ("builtins", "exec")})
-EXECUTION_FORMATS = frozenset({"everturn.wire.execution", "everturn.wire.framing", "everturn.wire.records"})
+EXECUTION_FORMATS = frozenset(
+    {"everturn.execution.messages", "everturn.execution.framing", "everturn.execution.records"}
+)
+
+DRIVER_NAMES = re.compile(r"(?:postgres|redis|s3|filesystem)(?:_|$)")
+"""How modules that talk to a server or to a disk are called, in the folder of their capability."""
 
 METRIC_CLASSES = frozenset({"Counter", "Gauge", "Histogram", "Summary", "Info", "Enum"})
 """Of the client library of Prometheus."""
@@ -126,9 +131,9 @@ def check_refs(module: Module) -> Iterator[Violation]:
     for node in module.nodes:
         match node:
             case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]) if text.startswith(REF_PREFIXES):
-                yield Violation(module.path, node.lineno, "a ref is built outside of model/refs.py")
+                yield Violation(module.path, node.lineno, "a ref is built outside of core/refs.py")
             case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Add()) if text in REF_PREFIXES:
-                yield Violation(module.path, node.lineno, "a ref is built outside of model/refs.py")
+                yield Violation(module.path, node.lineno, "a ref is built outside of core/refs.py")
             case _:
                 pass
 
@@ -170,12 +175,29 @@ def check_executor_imports(module: Module) -> Iterator[Violation]:
                 yield Violation(module.path, getattr(node, "lineno", 1), f"imports {name}")
 
 
+def check_driver_imports(module: Module) -> Iterator[Violation]:
+    """Drivers are chosen in a bootstrap; everything else of a product takes ports through its constructor."""
+    name = ".".join(module.package_path).removesuffix(".py")
+    product = module.path.startswith(("libs/", "services/")) and "everturn.testing" not in name
+    if not product or _is_driver(name) or module.name in {"bootstrap", "wire"}:
+        return
+    for node in module.nodes:
+        for imported in _imported_modules(node):
+            if _is_driver(imported) or imported == "everturn.wire" or imported.startswith("everturn.testing"):
+                yield Violation(module.path, getattr(node, "lineno", 1), f"imports the driver {imported}")
+
+
+def _is_driver(module: str) -> bool:
+    root, *rest = module.split(".")
+    return root == "everturn" and any(DRIVER_NAMES.match(part) for part in rest)
+
+
 def _imported_modules(node: ast.AST) -> list[str]:
     match node:
         case ast.Import(names=names):
             return [alias.name for alias in names]
-        case ast.ImportFrom(module="everturn.wire", names=names):
-            return [f"everturn.wire.{alias.name}" for alias in names]
+        case ast.ImportFrom(module="everturn.execution", names=names):
+            return [f"everturn.execution.{alias.name}" for alias in names]
         case ast.ImportFrom(module=str(name)):
             return [name]
         case _:

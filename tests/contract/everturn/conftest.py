@@ -5,14 +5,11 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from everturn.model.feedback import Feedback
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.postgres.database import open_database
-from everturn.postgres.feedback import PostgresFeedback
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.feedback.model import Feedback
+from everturn.feedback.postgres import PostgresFeedback
+from everturn.postgres.pool import open_database
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.sequential_ids import SequentialIds
@@ -21,6 +18,9 @@ from everturn.testing.turns.leases import MemoryLeases
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.stage import Stage
 from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 
 

@@ -7,13 +7,12 @@ from urllib.parse import urlsplit
 import pytest
 from faults.proxy import FaultProxy
 
-from chat_proc.agent.race import Ran, run_until
 from chat_proc.turn.inbox import LeasedInbox
-from everturn.cancellation import Stragglers
-from everturn.model.identity import Principal
-from everturn.model.ids import TurnId
-from everturn.postgres.database import Database, open_database
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.cancellation import Ran, Stragglers, run_until
+from everturn.core.identity import Principal
+from everturn.core.ids import TurnId
+from everturn.postgres.pool import Database, open_database
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 
 ANN, TURN = Principal("acme", "support", "ann"), TurnId("turn_01a20998-fbe7-7a8e-af3a-3be347a21000")

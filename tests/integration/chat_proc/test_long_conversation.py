@@ -16,7 +16,7 @@ from long_talk.stage import LongTalk, open_long_talk
 from long_talk.tool import ReportTool
 from long_talk.world import World, build_world
 
-from everturn.telemetry.metrics import PROMPT_BREAKS
+from everturn.core.metrics import PROMPT_BREAKS
 from everturn_local.servers.databases import DatabaseUrls
 
 TURNS = int(os.environ.get("LONG_TALK_TURNS", "100"))

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from everturn.model.leases import ORIGIN, try_parse_cursor
-from everturn.model.problems import problem
+from everturn.core.errors import problem
+from everturn.core.leases import ORIGIN, try_parse_cursor
+from everturn.events.model import AnyEvent, Envelope, Ready, ServerShutdown, StreamSnapshot, encode_envelope, event_name
+from everturn.events.turn_view import build_state
 from everturn.testing.stories import PROJECT, TENANT, Story
-from everturn.timeline.conversation_state import build_state
-from everturn.wire.events import AnyEvent, Envelope, Ready, ServerShutdown, StreamSnapshot, encode_envelope, event_name
 
 BASE = "/conversations/default/default"
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from everturn.model import block_bodies as bodies
-from everturn.model.turns import Outcome
+from everturn.events.model import Ready
+from everturn.events.turn_view import build_state
 from everturn.testing.states import comparable_state
 from everturn.testing.stories import PROJECT, TENANT
-from everturn.timeline.conversation_state import build_state
-from everturn.wire.events import Ready
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome
 from everturn_client import (
     Connections,
     Event,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from everturn.model import block_bodies as bodies
-from everturn.model.leases import ORIGIN
-from everturn.model.turns import Outcome
+from everturn.core.leases import ORIGIN
+from everturn.events.model import ConvStatus, Envelope
 from everturn.testing.stories import Story
-from everturn.wire.events import ConvStatus, Envelope
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome
 from everturn_client.backoff import Timings
 from everturn_client.errors import ProblemError, TooMuch, Unreachable
 from everturn_client.event_stream import EventStream

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.redis.access import INGRESS, derive_password
+from everturn.redis.users import INGRESS, derive_password
 from everturn_local.home import run_lock, save_home, save_secrets
 from everturn_local.operate import NotRunning, load_operator, run_operate
 from everturn_local.settings import LocalSettings

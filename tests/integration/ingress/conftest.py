@@ -14,16 +14,16 @@ from parts.forks import open_forks
 from parts.ingresses import IngressProcess, list_objects, spawn_ingress
 from parts.sockets import SocketClient
 
-from everturn.model.artifacts import manifest_key
-from everturn.model.identity import Principal
-from everturn.model.memory.user_memories import UserMemory, make_memory_id
-from everturn.objects.opening import open_objects
-from everturn.postgres.database import Database, open_database
-from everturn.postgres.memory.user_memories import PostgresUserMemories
-from everturn.redis.access import INGRESS
-from everturn.redis.wire import Wire, open_wire
-from everturn.timeline.rendering.rebuilding import hash_text
-from everturn.wire.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
+from everturn.core.identity import Principal
+from everturn.files.model import manifest_key
+from everturn.files.objects import open_objects
+from everturn.memory.postgres_memories import PostgresUserMemories
+from everturn.memory.user_memories import UserMemory, make_memory_id
+from everturn.postgres.pool import Database, open_database
+from everturn.redis.users import INGRESS
+from everturn.timeline.forms import hash_text
+from everturn.timeline.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
+from everturn.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 

@@ -21,12 +21,12 @@ import jwt
 import pytest
 from parts.documented import Documented
 
-from everturn.model.identity import Principal
-from everturn.ports.access.credentials import ApiKey
-from everturn.postgres.access.credentials import PostgresCredentialAdmin
-from everturn.postgres.database import open_database
+from everturn.accounts.credentials import ApiKey
+from everturn.accounts.postgres import PostgresCredentialAdmin
+from everturn.core.identity import Principal
+from everturn.postgres.pool import open_database
 from everturn_local.servers.databases import DatabaseUrls
-from ingress.auth.keys import build_key_text
+from ingress.auth.api_keys import build_key_text
 
 SECRET = "a secret that is long enough for HS256"
 PUBLIC = {"/healthz", "/readyz", "/metrics", "/guests/{tenant}/{project}"}

@@ -1,7 +1,7 @@
 """Bad input against one running ingress: each case gets its one answer, and nothing is half stored afterwards.
 
 The tables are in tests/support/bad_input; that of uploads is in attachments/test_intake.py, addresses to fetch are
-played in tests/unit/everturn/tools/web/test_bad_addresses.py. A test is a row: it plays all cases, and names those
+played in tests/unit/chat_proc/tools/web/test_bad_addresses.py. A test is a row: it plays all cases, and names those
 that fail.
 """
 
@@ -30,8 +30,8 @@ from parts.ingresses import list_objects
 from parts.sockets import ROUTE, RawSocket, SocketClient
 from parts.streams import Publisher, open_stream
 
-from everturn.postgres.database import Database
-from everturn.redis.wire import Wire
+from everturn.postgres.pool import Database
+from everturn.wire import Wire
 
 LIMIT_S = 30
 JSON = {"Content-Type": "application/json"}

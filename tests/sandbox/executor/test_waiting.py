@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.interpreter import load_interpreter
-from chat_proc.sandbox.packing import pack_inputs
-from chat_proc.sandbox.processes import open_supervisor
+from chat_proc.sandbox.bubblewrap import load_interpreter, open_supervisor
+from chat_proc.sandbox.results import pack_inputs
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
-from everturn.wire.execution import Boot, Capability, Finished, GatewayCall, Launch, RunLimits, ToolReply, UidRange
+from everturn.execution.messages import Boot, Capability, Finished, GatewayCall, Launch, RunLimits, ToolReply, UidRange
 
 COMMAND = [sys.executable, "-I", "-m", "exec_supervisor"]
 PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"

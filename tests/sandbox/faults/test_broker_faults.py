@@ -18,10 +18,9 @@ from leftovers.watching import Watch, watching
 from parts.begun import refuse, start_run
 from parts.broker import OwnBroker
 
-from chat_proc.sandbox.broker_line import ClientCertificate, parse_address
-from chat_proc.sandbox.containers import open_container_sandbox
+from chat_proc.sandbox.containers import ClientCertificate, open_container_sandbox, parse_address
 from chat_proc.sandbox.launching import SupervisedSandbox
-from everturn.ports.sandbox import RunRequest
+from chat_proc.sandbox.port import RunRequest
 
 NOWHERE = "everturn/there-is-none:latest"
 GONE_LIMIT_S = 6.0
@@ -30,10 +29,10 @@ END_LIMIT_S = 30.0
 
 WORKER = """
 import asyncio, sys
-from chat_proc.sandbox.broker_line import ClientCertificate, parse_address
+from chat_proc.sandbox.containers import ClientCertificate, parse_address
 from chat_proc.sandbox.containers import open_container_sandbox
-from everturn.ports.sandbox import RunRequest
-from everturn.wire.execution import Capability, ToolGrant, ToolReply
+from chat_proc.sandbox.port import RunRequest
+from everturn.execution.messages import Capability, ToolGrant, ToolReply
 
 async def begun(call):
     print("begun", flush=True)

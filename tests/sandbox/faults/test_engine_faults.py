@@ -16,10 +16,9 @@ from parts.begun import refuse, start_run
 from parts.broker import OwnBroker
 from parts.engine import OwnEngine, find_obstacle
 
-from chat_proc.sandbox.broker_line import ClientCertificate, parse_address
-from chat_proc.sandbox.containers import open_container_sandbox
+from chat_proc.sandbox.containers import ClientCertificate, open_container_sandbox, parse_address
 from chat_proc.sandbox.launching import SupervisedSandbox
-from everturn.ports.sandbox import RunRequest, RunResult
+from chat_proc.sandbox.port import RunRequest, RunResult
 
 END_LIMIT_S = 45.0
 LOOK_EVERY_S, GONE_LOOKS = 0.2, 300

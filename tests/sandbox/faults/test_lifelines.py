@@ -21,8 +21,8 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from everturn.ports.sandbox import RunRequest
-from everturn.wire.profiles import load_profiles
+from chat_proc.sandbox.port import RunRequest
+from everturn.execution.profiles import load_profiles
 
 async def main():
     sandbox = await open_bubblewrap_sandbox(Path(sys.argv[1]), load_profiles(""))

@@ -4,12 +4,10 @@ from dataclasses import replace
 
 from turn_bench.programs import Act, ScriptedTool, build_parts
 
-from chat_proc.tools.code.answering import ProgramTools
-from chat_proc.tools.code.calls import ProgramCalls
-from chat_proc.tools.code.capability import build_capability
-from everturn.model.ids import CallId, ConversationId, TurnId
-from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome
-from everturn.telemetry.redaction import Redactor
+from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome
+from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability
+from everturn.core.ids import CallId, ConversationId, TurnId
+from everturn.core.logging import Redactor
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW
 from everturn.testing.turns.live_turn import RecordingTurn

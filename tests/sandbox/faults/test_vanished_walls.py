@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from everturn.ports.sandbox import RunRequest, RunResult
-from everturn.wire.execution import GatewayCall, ToolReply
-from everturn.wire.profiles import load_profiles
+from chat_proc.sandbox.port import RunRequest, RunResult
+from everturn.execution.messages import GatewayCall, ToolReply
+from everturn.execution.profiles import load_profiles
 
 PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"
 WITHOUT_SECCOMP = """#!/bin/sh

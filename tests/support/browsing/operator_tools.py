@@ -4,7 +4,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from everturn.tools.emitting import ToolEvents
+from chat_proc.catalog.tool import ToolEvents
 
 GATES = "BROWSER_TEST_GATES"
 """The variable with the folder in which a file opens the gate of its name."""

@@ -8,9 +8,9 @@ from typing import Any, Protocol, cast
 
 import docker
 
-from everturn.wire.brokering import BROKER_FRAME_BYTES, ListPairs, PairList
-from everturn.wire.framing import FrameDecoder, encode_frame
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.broker_messages import BROKER_FRAME_BYTES, ListPairs, PairList
+from everturn.execution.framing import FrameDecoder, encode_frame
+from everturn.execution.records import build_message, parse_message
 
 USUAL_ENGINE = "unix:///var/run/docker.sock"
 LABEL = "everturn.broker"

@@ -3,8 +3,8 @@
 import asyncio
 from itertools import count
 
-from everturn.ports.sandbox import RunRequest, RunResult, Sandbox
-from everturn.wire.execution import Capability, GatewayCall, ToolGrant, ToolReply
+from chat_proc.sandbox.port import RunRequest, RunResult, Sandbox
+from everturn.execution.messages import Capability, GatewayCall, ToolGrant, ToolReply
 
 PROGRAM = "import time\nawait web.begun()\ntime.sleep(50)"
 BEGUN_LIMIT_S = 45.0

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from everturn.wire.brokering import (
+from everturn.execution.broker_messages import (
     BROKER_FRAME_BYTES,
     Attach,
     Attached,
@@ -16,8 +16,8 @@ from everturn.wire.brokering import (
     PairStarted,
     StartPair,
 )
-from everturn.wire.framing import FrameDecoder, FrameStream
-from everturn.wire.records import MessageClass, build_message, parse_message
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.records import MessageClass, build_message, parse_message
 
 Answer = PairStarted | Attached | PairEnded | PairList | BrokerRefusal
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from everturn_local.processes import KILLED_LIMIT_S, Child, Process
 
 DRIVERS = {
-    "ingress": ("everturn.postgres.conversations", "everturn.postgres.database", "everturn.redis.wire"),
-    "chat_proc": ("everturn.testing.scripted_file", "everturn.embeddings.minilm_weights"),
+    "ingress": ("everturn.conversations.postgres", "everturn.postgres.pool", "everturn.wire"),
+    "chat_proc": ("everturn.testing.scripted_file", "everturn.memory.encoders.bert"),
 }
 """What a service imports when it has read its settings, with the libraries below: the longest part of that.
 

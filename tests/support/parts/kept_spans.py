@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from everturn.telemetry.tracing.context import TraceContext
-from everturn.telemetry.tracing.spans import Attributes, NoTracing, Span, SpanKind, SpanPlace
+from everturn.core.tracing import Attributes, NoTracing, Span, SpanKind, SpanPlace, TraceContext
 
 
 @dataclass

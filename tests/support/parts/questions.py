@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from everturn.model.block_bodies import ApprovalRequestBody
-from everturn.model.calls.approvals import ApprovalRequest, approval_id_of
-from everturn.model.ids import ApprovalId, CallId
-from everturn.postgres.database import Database
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.runs.approvals import PostgresApprovals
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.clock import iso
+from everturn.core.ids import ApprovalId, CallId
+from everturn.postgres.pool import Database
 from everturn.testing.turns.stage import commit, write
-from everturn.wire.times import iso
+from everturn.timeline.bodies import ApprovalRequestBody
+from everturn.turns.approvals import ApprovalRequest, approval_id_of
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 
 
 async def ask_a_person(database: Database, sent: dict[str, Any]) -> ApprovalId:

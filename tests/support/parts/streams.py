@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 
 import httpx2
 
-from everturn.model.commits import Commit
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, Claim, EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.postgres.database import Database
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.timelines import PostgresTimelines
-from everturn.redis.wire import Wire
-from everturn.wire.events import AnyEvent, ChatDelta, Envelope, encode_envelope, parse_envelope
-from everturn.wire.times import iso
+from everturn.core.clock import iso
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import ORIGIN, Claim, EventCursor
+from everturn.events.model import AnyEvent, ChatDelta, Envelope, encode_envelope, parse_envelope
+from everturn.events.stream import EncodedEvent, Entry
+from everturn.postgres.pool import Database
+from everturn.turns.commits import Commit
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn.wire import Wire
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from everturn.model.block_bodies import ExitBody
-from everturn.model.blocks import first_broken_link
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import try_parse_cursor
-from everturn.postgres.database import open_database
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import try_parse_cursor
+from everturn.events.fold import is_open
+from everturn.events.model import ChatComplete, ChatError, Envelope, StreamSnapshot
+from everturn.events.views import StateView
+from everturn.postgres.pool import open_database
 from everturn.testing.states import comparable_state
-from everturn.timeline.event_fold import is_open
-from everturn.wire.events import ChatComplete, ChatError, Envelope, StreamSnapshot
-from everturn.wire.views import StateView
+from everturn.timeline.blocks import first_broken_link
+from everturn.timeline.bodies import ExitBody
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DATABASE, DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
 

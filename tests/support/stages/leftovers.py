@@ -6,7 +6,7 @@ import asyncio
 from leftovers.engines import BrokerView
 from redis import Redis
 
-from everturn.model.identity import Lane
+from everturn.core.identity import Lane
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 

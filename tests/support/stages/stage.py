@@ -5,8 +5,8 @@ import contextlib
 import random
 from collections.abc import Sequence
 
+from everturn.events.views import StateView
 from everturn.testing.states import comparable_state
-from everturn.wire.views import StateView
 from everturn_client.backoff import Timings
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform

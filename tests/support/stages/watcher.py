@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from everturn.errors import EverturnError
-from everturn.timeline.event_fold import fold_event, is_open
-from everturn.wire.events import Envelope, StreamSnapshot
-from everturn.wire.views import StateView, TurnView
+from everturn.core.errors import EverturnError
+from everturn.events.fold import fold_event, is_open
+from everturn.events.model import Envelope, StreamSnapshot
+from everturn.events.views import StateView, TurnView
 from everturn_client.client import EverturnClient
 
 TURN_LIMIT_S = 90.0

@@ -5,14 +5,13 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from everturn.model import block_bodies as bodies
-from everturn.model.ids import CallId
-from everturn.model.signals import SignalKind, SignalState
-from everturn.model.turns import Outcome
+from everturn.core.ids import CallId
+from everturn.events.turn_view import TurnPage, build_state
+from everturn.events.views import StateView
 from everturn.testing.runs.asking_stories import AskingStory, Settled
 from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
-from everturn.timeline.conversation_state import TurnPage, build_state
-from everturn.wire.views import StateView
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome, SignalKind, SignalState
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=8)
 pieces = st.lists(texts, min_size=1, max_size=3)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from everturn.model.llm.prompts import ModelRequest, TextPart
+from everturn.models.port import ModelRequest, TextPart
 
 
 @dataclass(frozen=True, slots=True)

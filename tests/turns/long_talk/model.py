@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 
 from turn_bench.replies import answer, call
 
-from everturn.model.llm.prompts import ModelRequest, TextPart
-from everturn.ports.language_model import (
+from everturn.models.port import (
     ContextLimitExceeded,
     ModelPiece,
+    ModelRequest,
     ModelTraits,
     ModelUsage,
     ReplyFinished,
     TextDelta,
+    TextPart,
 )
 from long_talk.stage import LongTalk
 from long_talk.world import Fact, Place, World

@@ -6,22 +6,21 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 from chat_proc.bootstrap import open_worker
-from chat_proc.models.choice import ModelChoice
-from chat_proc.models.roles import ModelRoles
+from chat_proc.catalog.tool import Tool
+from chat_proc.models.roles import ModelChoice, ModelRoles
 from chat_proc.settings import WorkerSettings
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.model.turns import Turn
-from everturn.ports.inbox import IncomingMessage
-from everturn.ports.language_model import LanguageModel
-from everturn.ports.tool import Tool
-from everturn.postgres.database import Database, open_database
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.timelines import PostgresTimelines
-from everturn.redis.wire import Wire, open_wire
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.model import TERMINAL, parse_envelope
+from everturn.models.port import LanguageModel
+from everturn.postgres.pool import Database, open_database
 from everturn.testing.sequential_ids import SequentialIds
-from everturn.wire.events import TERMINAL, parse_envelope
+from everturn.timeline.turns import Turn
+from everturn.turns.inbox import IncomingMessage
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
 
 ANN = Principal("acme", "main", "ann")

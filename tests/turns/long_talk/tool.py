@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from everturn.model.commits import Effect
-from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from everturn.turns.commits import Effect
 from long_talk.world import Place, World, build_report
 
 

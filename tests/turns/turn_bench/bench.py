@@ -8,44 +8,42 @@ from typing import Any
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall
-from chat_proc.agent.compaction.compacting import Compactor
-from chat_proc.agent.execution import ToolRunner
+from chat_proc.agent.compaction import Compactor
+from chat_proc.agent.execution import ResultKeeper, ToolRunner
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.limits import TurnLimits
-from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompting import HotsetSource, PromptBuilder
 from chat_proc.agent.round import RoundRunner
+from chat_proc.catalog.call_policy import AddressRules, CallPolicy
+from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.tool import Tool
+from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.fanout.rules import FanoutRules
-from chat_proc.models.ratios import LearnedRatios
-from chat_proc.timeline.compaction.thresholds import ContextLimits
+from chat_proc.models.estimate import LearnedRatios
+from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
-from chat_proc.tools.plan.plan import PlanTool
-from chat_proc.tools.registry import ToolRegistry
+from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.turn.announcing import Announcer
 from chat_proc.turn.runner import ClaimedTurn, RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
-from chat_proc.workspace.history import ArtifactHistory
-from everturn.cancellation import Stragglers
-from everturn.errors import StaleFence
-from everturn.model.block_bodies import Body, ExitBody
-from everturn.model.blocks import Block
-from everturn.model.identity import Principal
-from everturn.model.ids import SignalId, TurnId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.model.signals import ExternalEvent, SignalKind, SignalState
-from everturn.model.turns import Turn
-from everturn.model.uploads import Upload
-from everturn.ports.inbox import IncomingMessage, IncomingSignal, Receipt
-from everturn.ports.sweeps import Sweeps
-from everturn.ports.tool import Tool
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.redaction import Redactor
-from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
+from chat_proc.workspace.loading import ArtifactHistory
+from everturn.core.cancellation import Stragglers
+from everturn.core.clock import iso
+from everturn.core.errors import StaleFence
+from everturn.core.failpoints import Failpoints
+from everturn.core.identity import Principal
+from everturn.core.ids import SignalId, TurnId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.core.logging import Redactor
+from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.events.model import Envelope, parse_envelope
+from everturn.events.turn_view import build_signal_event, build_signal_view, build_state
+from everturn.events.views import StateView
+from everturn.files.model import Upload
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import FixedClock
@@ -59,13 +57,11 @@ from everturn.testing.turns.inbox import MemoryInbox
 from everturn.testing.turns.leases import MemoryLeases
 from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
-from everturn.timeline.conversation_state import build_state
-from everturn.timeline.turn_events import build_signal_event
-from everturn.timeline.view_parts import build_signal_view
-from everturn.tools.call_policy import AddressRules, CallPolicy
-from everturn.wire.events import Envelope, parse_envelope
-from everturn.wire.times import iso
-from everturn.wire.views import StateView
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import Body, ExitBody
+from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn
+from everturn.turns.inbox import IncomingMessage, IncomingSignal, Receipt
+from everturn.turns.ports import Sweeps
 from turn_bench.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
 
 ANN = Principal("acme", "main", "ann")

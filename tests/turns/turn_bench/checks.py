@@ -5,15 +5,14 @@ from functools import reduce
 
 import pytest
 
-from everturn.model.block_bodies import EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
-from everturn.model.blocks import BlockType, first_broken_link
-from everturn.model.commits import EffectState
-from everturn.model.leases import ORIGIN, EventCursor, try_parse_cursor
-from everturn.model.signals import SignalState
-from everturn.model.turns import TurnUsage
+from everturn.core.leases import ORIGIN, EventCursor, try_parse_cursor
+from everturn.events.fold import fold_event
+from everturn.events.model import TERMINAL
 from everturn.testing.states import comparable_state
-from everturn.timeline.event_fold import fold_event
-from everturn.wire.events import TERMINAL
+from everturn.timeline.blocks import BlockType, first_broken_link
+from everturn.timeline.bodies import EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
+from everturn.timeline.turns import SignalState, TurnUsage
+from everturn.turns.commits import EffectState
 from turn_bench.bench import Bench
 
 

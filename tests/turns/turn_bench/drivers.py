@@ -4,25 +4,23 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
-from everturn.model.blocks import Block
-from everturn.model.commits import Commit
-from everturn.model.conversations import Conversation
-from everturn.model.feedback import Feedback
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import EventCursor, Lease
-from everturn.model.llm.prompts import ModelRequest
-from everturn.model.llm.sources import Source
-from everturn.model.signals import Signal
-from everturn.model.turns import Turn, TurnUsage
-from everturn.ports.event_stream import Entry
-from everturn.ports.language_model import LanguageModel, ModelPiece, ModelTraits
-from everturn.ports.sweeps import Ring
-from everturn.ports.turns import TurnPage, TurnRecord
+from everturn.conversations.model import Conversation
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import EventCursor, Lease
+from everturn.events.stream import Entry
+from everturn.events.turn_view import TurnPage, TurnRecord
+from everturn.feedback.model import Feedback
+from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelTraits
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.streams.events import MemoryEvents
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.timeline.blocks import Block
+from everturn.timeline.sources import Source
+from everturn.timeline.turns import Signal, Turn, TurnUsage
+from everturn.turns.commits import Commit
+from everturn.turns.ports import Ring
 
 Hook = Callable[[Commit], Awaitable[None]]
 

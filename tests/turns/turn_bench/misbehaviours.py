@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.ports.language_model import ModelFailed
+from everturn.models.port import ModelFailed
 from everturn.testing.scripted_model import Fail, Finish, Say, Script, Think
 from turn_bench.replies import answer, call, cut_answer
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chat_proc.tools.code.answering import ProgramParts, ProgramTools
-from everturn.model.commits import Effect
-from everturn.ports.tool import Tool, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.catalog.call_policy import AddressRules, CallPolicy
+from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.tools.code.program_calls import ProgramParts, ProgramTools
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.runs.effects import MemoryEffects
 from everturn.testing.turns.platform import MemoryPlatform
-from everturn.tools.call_policy import AddressRules, CallPolicy
+from everturn.turns.commits import Effect
 
 Act = Callable[[ToolCall], ToolOutcome]
 

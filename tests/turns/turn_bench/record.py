@@ -2,10 +2,10 @@
 
 import re
 
-from everturn.model.blocks import Block
-from everturn.model.llm.prompts import MediaPart, ModelRequest
+from everturn.events.model import ChatDelta, Envelope
+from everturn.models.port import MediaPart, ModelRequest
 from everturn.testing.scripted_model import Pause, Say, Script
-from everturn.wire.events import ChatDelta, Envelope
+from everturn.timeline.blocks import Block
 from turn_bench.bench import Bench
 
 _ID = re.compile(r"\b(conv|turn|call|art|sig|plan)_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-0*([0-9a-f]+)")

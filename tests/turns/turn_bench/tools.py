@@ -5,9 +5,9 @@ from collections import Counter
 
 from pydantic import BaseModel, ConfigDict
 
-from everturn.model.commits import Effect
-from everturn.model.llm.source_pool import SourceDraft
-from everturn.ports.tool import Strategy, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import Strategy, ToolCall, ToolOutcome, ToolSpec
+from everturn.timeline.sources import SourceDraft
+from everturn.turns.commits import Effect
 
 
 class TextParams(BaseModel):

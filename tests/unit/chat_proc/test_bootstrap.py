@@ -17,21 +17,21 @@ from chat_proc.bootstrap import (
     choose_web_tools,
     open_worker,
 )
-from chat_proc.models.choice import BadModelSetting, ModelChoice
-from chat_proc.sandbox.broker_line import BadBrokerAddress
+from chat_proc.models.roles import BadModelSetting, ModelChoice
+from chat_proc.sandbox.containers import BadBrokerAddress
 from chat_proc.sandbox.opening import open_sandbox
+from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
-from everturn.cancellation import Stragglers
-from everturn.ports.sandbox import SandboxUnavailable
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.tracing.spans import NO_TRACING
+from chat_proc.tools.web.pages import PageReader
+from everturn.core.cancellation import Stragglers
+from everturn.core.failpoints import Failpoints
+from everturn.core.tracing import NO_TRACING
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
-from everturn.tools.web.pages import PageReader
 from everturn_local.ports import load_free_port
 
 TOOL_PORTS = ToolPorts(

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.settings import MIN_ORPHANS_AFTER_S, BadConfig, OperatorConfig, WorkerSettings, load_config
-from everturn.ports.inbox import UPLOAD_LIMIT
+from everturn.turns.inbox import UPLOAD_LIMIT
 
 NEEDED = {"DATABASE_URL": "postgresql://w@h/d", "REDIS_URL": "redis://h:1/0", "OBJECTS_URL": "file:///objects"}
 

@@ -1,6 +1,6 @@
 """What errors say."""
 
-from everturn.model.problems import problem
+from everturn.core.errors import problem
 from everturn_client.errors import ProblemError, Unreachable
 
 

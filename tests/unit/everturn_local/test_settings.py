@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.wire.profiles import load_profiles
+from everturn.execution.profiles import load_profiles
 from everturn_local.settings import (
     REPOSITORY,
     BadSettings,

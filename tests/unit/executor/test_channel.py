@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from everturn.wire.execution import Hello, InputsEnd, Stop
-from everturn.wire.framing import FrameDecoder, FrameError, encode_frame, encode_raw
-from everturn.wire.records import BadMessage, build_message
+from everturn.execution.framing import FrameDecoder, FrameError, encode_frame, encode_raw
+from everturn.execution.messages import Hello, InputsEnd, Stop
+from everturn.execution.records import BadMessage, build_message
 from executor.channel import Channel, LineCut
 
 

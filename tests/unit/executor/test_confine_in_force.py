@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from everturn.wire.execution import Booted, RunLimits, Start
-from everturn.wire.framing import FrameDecoder, encode_frame
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.framing import FrameDecoder, encode_frame
+from everturn.execution.messages import Booted, RunLimits, Start
+from everturn.execution.records import build_message, parse_message
 from executor.confine import MAX_PENDING_SIGNALS
 
 LIMITS = RunLimits(file_bytes=1 << 20, open_files=50, processes=200, cpu_s=7)
 
 CONFINE = """
 import ctypes, errno, json, os, resource, sys
-from everturn.wire.execution import RunLimits
+from everturn.execution.messages import RunLimits
 from executor.confine import confine_program, hide_process
 hide_process()
 hidden = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
@@ -107,7 +107,7 @@ def test_outside_of_a_sandbox_the_executor_tells_what_is_missing_and_runs_nothin
 TAKE = """
 import os, sys
 from executor.channel import Channel, empty_input
-from everturn.wire.execution import Stop
+from everturn.execution.messages import Stop
 channel = Channel.take_standard_streams()
 empty_input()
 print("printed")

@@ -15,8 +15,8 @@ for module in pkgutil.iter_modules(executor.__path__):
     if module.name != "__main__":
         importlib.import_module(f"executor.{module.name}")
 ours = {name for name in sys.modules if name.partition(".")[0] == "everturn"}
-formats = {f"everturn.wire.{name}" for name in ("execution", "framing", "records")}
-assert ours == {"everturn", "everturn.wire"} | formats, ours
+formats = {f"everturn.execution.{name}" for name in ("framing", "messages", "records")}
+assert ours == {"everturn", "everturn.execution"} | formats, ours
 foreign = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - {"everturn", "executor"}
 print(sorted(name for name in foreign if not name.startswith(("_", "sitecustomize"))))
 """

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from everturn.wire.execution import RunLimits, Start
+from everturn.execution.messages import RunLimits, Start
 from executor.environment import build_environment, build_run_environment, import_ahead, save_folders
 
 

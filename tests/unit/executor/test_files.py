@@ -6,8 +6,8 @@ import tarfile
 
 import pytest
 
-from everturn.wire.execution import Hello, InputsEnd, RunLimits
-from everturn.wire.records import BadMessage, build_message
+from everturn.execution.messages import Hello, InputsEnd, RunLimits
+from everturn.execution.records import BadMessage, build_message
 from executor.files import RawReader, load_output_plan, send_outputs, unpack_inputs
 
 

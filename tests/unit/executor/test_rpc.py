@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.wire.execution import GatewayCall, Hello, ToolReply, Welcome
-from everturn.wire.framing import FrameDecoder, FrameStream
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.messages import GatewayCall, Hello, ToolReply, Welcome
+from everturn.execution.records import build_message, parse_message
 from executor.rpc import Gateway, ToolError
 
 

@@ -1,8 +1,8 @@
 """The report a runner makes of a program's end; whole runs are tried on the real sandbox."""
 
-from everturn.wire.execution import ProgramError, RunLimits
-from everturn.wire.framing import encode_frame
-from everturn.wire.records import build_message
+from everturn.execution.framing import encode_frame
+from everturn.execution.messages import ProgramError, RunLimits
+from everturn.execution.records import build_message
 from executor.report import Tail
 from executor.runner import build_report
 from executor.watch import ProgramEnd

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.wire.execution import GatewayCall, RunLimits, ToolReply, Welcome
-from everturn.wire.framing import FrameDecoder, FrameStream, encode_frame
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame
+from everturn.execution.messages import GatewayCall, RunLimits, ToolReply, Welcome
+from everturn.execution.records import build_message, parse_message
 from executor.files import load_output_plan, send_outputs
 from executor.report import build_program_error
 from executor.rpc import Gateway

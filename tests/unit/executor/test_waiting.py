@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from everturn.wire.execution import RunLimits, Start
-from everturn.wire.framing import encode_frame
-from everturn.wire.records import build_message
+from everturn.execution.framing import encode_frame
+from everturn.execution.messages import RunLimits, Start
+from everturn.execution.records import build_message
 
 RUN = """
 import os, sys
-from everturn.wire.execution import MIB, Start
-from everturn.wire.framing import FrameDecoder
-from everturn.wire.records import parse_message
+from everturn.execution.messages import MIB, Start
+from everturn.execution.framing import FrameDecoder
+from everturn.execution.records import parse_message
 from executor.waiting import fork_program
 program = fork_program(None)
 [frame] = FrameDecoder(8 * MIB).feed(sys.stdin.buffer.read())
@@ -84,7 +84,7 @@ def test_random_numbers_are_its_own():
 def test_one_that_is_gone_before_its_orders_is_no_crash():
     script = """
 import os, signal
-from everturn.wire.execution import RunLimits, Start
+from everturn.execution.messages import RunLimits, Start
 from executor.waiting import fork_program
 program = fork_program(None)
 os.kill(program.pid, signal.SIGKILL)

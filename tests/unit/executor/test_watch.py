@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from everturn.wire.execution import MIB, RunLimits
+from everturn.execution.messages import MIB, RunLimits
 from executor.watch import MAX_TAIL_CHARS, Children, Watch
 
 

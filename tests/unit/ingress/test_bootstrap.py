@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from everturn.errors import Invalid
+from everturn.core.errors import Invalid
 from everturn.testing.access.credentials import MemoryCredentials
 from everturn.testing.fixed_clock import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from everturn.errors import Conflict, EverturnError, Invalid, NotFound, StaleFence, Unavailable
-from everturn.model.problems import problem
-from everturn.ports.inbox import InboxFull, KeyBusy, KeyReused
+from everturn.core.errors import Conflict, EverturnError, Invalid, NotFound, StaleFence, Unavailable, problem
+from everturn.turns.inbox import InboxFull, KeyBusy, KeyReused
 from ingress import errors
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from everturn.errors import Invalid
+from everturn.core.errors import Invalid
 from ingress.__main__ import main
 from ingress.settings import IngressSettings, load_operator_url, read_origins
 

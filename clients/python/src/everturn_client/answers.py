@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from everturn.model.problems import Problem
-from everturn.wire.views import ConversationView, SignalView
+from everturn.core.errors import Problem
+from everturn.events.views import ConversationView, SignalView
 from everturn_client.errors import BadAnswer, ProblemError, TooMuch
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024

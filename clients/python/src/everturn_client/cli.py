@@ -13,9 +13,9 @@ from typing import TextIO, cast
 
 import httpx2
 
-from everturn.errors import EverturnError
-from everturn.timeline.event_fold import is_open
-from everturn.wire.views import TurnView
+from everturn.core.errors import EverturnError
+from everturn.events.fold import is_open
+from everturn.events.views import TurnView
 from everturn_client.arguments import build_command_prefix, build_parser, check_encoding
 from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient

@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 import httpx2
 
-from everturn.timeline.event_fold import fold_event, is_open
-from everturn.wire.events import Envelope, StreamSnapshot
-from everturn.wire.views import ConversationView, StateView, TurnView
+from everturn.events.fold import fold_event, is_open
+from everturn.events.model import Envelope, StreamSnapshot
+from everturn.events.views import ConversationView, StateView, TurnView
 from everturn_client.answers import (
     Accepted,
     AcceptedSignal,

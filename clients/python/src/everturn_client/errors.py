@@ -2,8 +2,7 @@
 
 import re
 
-from everturn.errors import EverturnError
-from everturn.model.problems import Problem
+from everturn.core.errors import EverturnError, Problem
 
 _BYTE = re.compile("[\udc80-\udcff]")
 """What Python makes of a byte that is not UTF-8."""

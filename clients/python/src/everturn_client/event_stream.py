@@ -8,8 +8,8 @@ from contextlib import aclosing
 import httpx2
 from pydantic import ValidationError
 
-from everturn.model.leases import ORIGIN, try_parse_cursor
-from everturn.wire.events import (
+from everturn.core.leases import ORIGIN, try_parse_cursor
+from everturn.events.model import (
     EVENT_TYPES,
     Envelope,
     Ready,

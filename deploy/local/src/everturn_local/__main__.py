@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import sys
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.compose.commands import run_down, run_logs, run_up
 from everturn_local.doctor import run_doctor
 from everturn_local.home import Home, load_left, remove_home, run_lock

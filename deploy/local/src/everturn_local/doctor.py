@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from everturn.errors import EverturnError
-from everturn.objects.opening import open_objects
+from everturn.core.errors import EverturnError
+from everturn.files.objects import open_objects
 from everturn_local.escapes import BatteryFailed, Escapes, run_escapes
 from everturn_local.home import Home, HomeInUseError, run_lock
 from everturn_local.ports import is_port_free

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.privileges import SERVER_UID, is_root
 
 PASSWORD_BYTES = 24

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.settings import REPOSITORY
 
 MIGRATION_LIMIT_S = 300.0

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.home import Home, HomeInUseError, check_unused, load_secrets, save_signing_secret
 from everturn_local.ports import LOOPBACK
 from everturn_local.servers.clamd import find_socket

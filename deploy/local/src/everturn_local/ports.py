@@ -4,7 +4,7 @@ import secrets
 import socket
 from pathlib import Path
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 
 LOOPBACK = "127.0.0.1"
 

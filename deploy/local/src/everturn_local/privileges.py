@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 
 SERVER_UID = 65534
 """User and group of Postgres when we are root: it refuses to run as root, and `nobody` exists everywhere."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.banner import Access, render_banner
 from everturn_local.home import Home, check_unused
 from everturn_local.images.choice import choose_containers

@@ -8,8 +8,8 @@ from dotenv import dotenv_values
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from everturn.errors import EverturnError
-from everturn.settings import BY_ALIAS, explain_errors
+from everturn.core.errors import EverturnError
+from everturn.core.settings import BY_ALIAS, explain_errors
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 ENV_FILE = REPOSITORY / ".env"

@@ -9,13 +9,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from chat_proc.bootstrap import choose_execution, open_worker
-from chat_proc.sandbox.battery.command import run_command
+from chat_proc.selftest.command import run_command
 from chat_proc.settings import ExecutionSettings, WorkerSettings
 from everturn.confinement.fork import hide_process
-from everturn.errors import EverturnError
-from everturn.settings import explain_errors, load_secrets
-from everturn.telemetry.logging import configure_logging
-from everturn.telemetry.redaction import Redactor
+from everturn.core.errors import EverturnError
+from everturn.core.logging import Redactor, configure_logging
+from everturn.core.settings import explain_errors, load_secrets
 
 
 async def run(settings: WorkerSettings) -> None:

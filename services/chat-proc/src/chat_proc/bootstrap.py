@@ -13,98 +13,81 @@ import structlog
 
 from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.closing import ClosingCall
-from chat_proc.agent.compaction.compacting import Compactor
-from chat_proc.agent.compaction.summarizing import SUMMARY_ROLE
-from chat_proc.agent.execution import ToolRunner
+from chat_proc.agent.compaction import SUMMARY_ROLE, Compactor
+from chat_proc.agent.execution import ResultKeeper, ToolRunner
 from chat_proc.agent.generation import Generator
-from chat_proc.agent.long_results import ResultKeeper
 from chat_proc.agent.loop import AgentLoop
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.agent.prompting import PromptBuilder
 from chat_proc.agent.round import RoundRunner
+from chat_proc.catalog.call_policy import CallPolicy
+from chat_proc.catalog.described import load_tools, open_tool_threads
+from chat_proc.catalog.tool import Tool
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
-from chat_proc.models.choice import ModelChoice
-from chat_proc.models.ratios import LearnedRatios
+from chat_proc.models.estimate import LearnedRatios
 from chat_proc.models.retry import RetryingModel
-from chat_proc.models.roles import DECISION, EMBEDDING, ModelRoles, choose_roles, narrow_traits
-from chat_proc.sandbox.battery.gate import build_presence, pass_gate
-from chat_proc.sandbox.broker_line import ClientCertificate, parse_address
+from chat_proc.models.roles import DECISION, EMBEDDING, ModelChoice, ModelRoles, choose_roles, narrow_traits
+from chat_proc.sandbox.containers import ClientCertificate, parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
+from chat_proc.sandbox.port import SandboxUnavailable
+from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
 from chat_proc.stream.trimming import StreamTrimmer
-from chat_proc.timeline.compaction.thresholds import build_context_limits
+from chat_proc.timeline.compaction.cut import build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
-from chat_proc.tools.code.answering import ProgramParts
-from chat_proc.tools.file_types import is_text
-from chat_proc.tools.memory.memory_read import MemoryReadTool
-from chat_proc.tools.memory.memory_search import MemorySearchTool
-from chat_proc.tools.memory.memory_write import MemoryWriteTool
+from chat_proc.tools.code.program_calls import ProgramParts
 from chat_proc.tools.memory.memsearch import MemsearchTool
+from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
+from chat_proc.tools.stored_files import is_text
+from chat_proc.tools.web.offered import WebAccess, build_web_tools
+from chat_proc.tools.web.pages import PageReader
 from chat_proc.turn.announcing import Announcer
-from chat_proc.turn.patience import build_patience
+from chat_proc.turn.inbox import build_patience
 from chat_proc.turn.runner import RunnerParts, TurnRunner
 from chat_proc.turn.titling import TitleCalls
-from chat_proc.worker.configured import (
+from chat_proc.worker.drain import Worker
+from chat_proc.worker.heartbeat import Heartbeat
+from chat_proc.worker.housekeeping import OrphanSweep, RetentionJob, Sweeper
+from chat_proc.worker.loop import ClaimLoop, Slots
+from chat_proc.worker.presence import (
+    Pace,
+    PresenceTask,
+    Readiness,
+    ReadyPage,
     build_claim_bounds,
     build_decision_limits,
     build_limits,
     count_extra_slots,
 )
-from chat_proc.worker.drain import Worker
-from chat_proc.worker.heartbeat import Heartbeat
-from chat_proc.worker.loop import ClaimLoop
-from chat_proc.worker.orphans import OrphanSweep
-from chat_proc.worker.pace import Pace
-from chat_proc.worker.presence import PresenceTask
-from chat_proc.worker.readiness import Readiness
-from chat_proc.worker.ready_page import ReadyPage
-from chat_proc.worker.retention import RetentionJob
-from chat_proc.worker.slots import Slots
-from chat_proc.worker.sweeper import Sweeper
-from everturn.cancellation import Stragglers
-from everturn.embeddings.choice import choose_embedder
-from everturn.embeddings.opening import is_minilm_installed, open_embedder
-from everturn.model.ids import RandomIds
-from everturn.model.leases import LeaseTiming
-from everturn.objects.opening import open_objects
-from everturn.ports.clock import now_ms, open_clock
-from everturn.ports.language_model import LanguageModel
-from everturn.ports.life.orphans import SweepParts
-from everturn.ports.memory.embedder import Embedder
-from everturn.ports.memory.user_memories import UserMemories
-from everturn.ports.objects import Objects
-from everturn.ports.sandbox import SandboxUnavailable
-from everturn.ports.tool import Tool
-from everturn.postgres.artifacts import PostgresArtifacts
-from everturn.postgres.conversation_reader import PostgresConversationReader
-from everturn.postgres.database import Database, open_database
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.life.object_rows import PostgresObjectRows
-from everturn.postgres.life.retention import PostgresRetention
-from everturn.postgres.memory.index import PostgresSnippetIndex
-from everturn.postgres.memory.search import PostgresMemorySearch
-from everturn.postgres.memory.user_memories import PostgresUserMemories
-from everturn.postgres.runs.approvals import PostgresApprovals
-from everturn.postgres.runs.effects import PostgresEffects
-from everturn.postgres.sweeps import PostgresSweeps
-from everturn.postgres.timelines import PostgresTimelines
-from everturn.postgres.turns import PostgresTurns
-from everturn.redis.wire import Wire, open_wire
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.guarded import LOOPS
-from everturn.telemetry.page_server import build_live_page, build_metrics_page, open_page_server
-from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
-from everturn.telemetry.redaction import Redactor
-from everturn.telemetry.tracing.opening import open_tracing
-from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
-from everturn.tools.call_policy import CallPolicy
-from everturn.tools.described.loading import load_tools, open_tool_threads
-from everturn.tools.web.offered import WebAccess, build_web_tools
-from everturn.tools.web.pages import PageReader
-from everturn.wire.execution import RunLimits, parse_uid_range
-from everturn.wire.profiles import choose_profiles, load_profiles
+from everturn.core.cancellation import Stragglers
+from everturn.core.clock import now_ms, open_clock
+from everturn.core.failpoints import Failpoints
+from everturn.core.ids import RandomIds
+from everturn.core.leases import LeaseTiming
+from everturn.core.logging import Redactor
+from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
+from everturn.core.page_server import build_live_page, build_metrics_page, open_page_server
+from everturn.core.tracing import NO_TRACING, Tracing, open_tracing
+from everturn.execution.messages import RunLimits, parse_uid_range
+from everturn.execution.profiles import choose_profiles, load_profiles
+from everturn.files.objects import Objects, open_objects
+from everturn.files.postgres import PostgresArtifacts
+from everturn.lifecycle.orphans import SweepParts
+from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRetention
+from everturn.memory.embedder import Embedder
+from everturn.memory.encoders.opening import choose_embedder, is_minilm_installed, open_embedder
+from everturn.memory.postgres_memories import PostgresUserMemories
+from everturn.memory.postgres_search import PostgresConversationReader, PostgresMemorySearch, PostgresSnippetIndex
+from everturn.memory.user_memories import UserMemories
+from everturn.models.port import LanguageModel
+from everturn.postgres.pool import Database, open_database
+from everturn.turns.postgres_approvals import PostgresApprovals, PostgresEffects
+from everturn.turns.postgres_leases import PostgresLeases, PostgresSweeps
+from everturn.turns.postgres_reading import PostgresTurns
+from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn.wire import Wire, open_wire
 
 _log = structlog.get_logger(__name__)
 

@@ -10,13 +10,13 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
-from everturn.errors import Invalid
-from everturn.model.web_addresses import MAX_HOST_CHARS, spell_host
-from everturn.settings import BY_ALIAS, CommonSettings, Secrecy
-from everturn.telemetry.redaction import find_named_secrets, find_url_secrets
-from everturn.tools.call_policy import AddressRules
-from everturn.tools.described.descriptor import ToolModule
-from everturn.wire.execution import parse_uid_range
+from chat_proc.catalog.call_policy import AddressRules
+from chat_proc.catalog.described import ToolModule
+from everturn.core.addresses import MAX_HOST_CHARS, spell_host
+from everturn.core.errors import Invalid
+from everturn.core.logging import find_named_secrets, find_url_secrets
+from everturn.core.settings import BY_ALIAS, CommonSettings, Secrecy
+from everturn.execution.messages import parse_uid_range
 
 MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
-from everturn.settings import BY_ALIAS, Secrecy
-from everturn.wire.execution import parse_uid_range
+from everturn.core.settings import BY_ALIAS, Secrecy
+from everturn.execution.messages import parse_uid_range
 
 
 class BrokerSettings(BaseSettings):

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from everturn.wire.execution import EXECUTOR_FRAME_BYTES, PIPE_FRAME_BYTES
-from everturn.wire.framing import RAW_CHUNK_BYTES, Frame, FrameDecoder, encode_frame, encode_raw
-from everturn.wire.records import MessageClass, build_message, parse_message
+from everturn.execution.framing import RAW_CHUNK_BYTES, Frame, FrameDecoder, encode_frame, encode_raw
+from everturn.execution.messages import EXECUTOR_FRAME_BYTES, PIPE_FRAME_BYTES
+from everturn.execution.records import MessageClass, build_message, parse_message
 
 MessageT = TypeVar("MessageT", bound=MessageClass)
 

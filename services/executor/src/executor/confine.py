@@ -6,7 +6,7 @@ import resource
 from collections.abc import Sequence
 from typing import Final
 
-from everturn.wire.execution import RunLimits
+from everturn.execution.messages import RunLimits
 
 MAX_PENDING_SIGNALS: Final = 1024
 """Queued signals and timers of one run. The kernel counts them for each user, and every run has a user of its own."""

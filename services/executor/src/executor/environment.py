@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Final
 
-from everturn.wire.execution import OUTPUT_DIR, WORKDIR, Start
+from everturn.execution.messages import OUTPUT_DIR, WORKDIR, Start
 
 FONT_CACHE: Final = os.path.join(sys.prefix, "share", "everturn", "matplotlib")
 """Made with the environment: to list the fonts anew takes longer than most programs run."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Final, Protocol, cast
 
-from everturn.wire.execution import InputsEnd, RunLimits, check_relative_path
-from everturn.wire.records import parse_message
+from everturn.execution.messages import InputsEnd, RunLimits, check_relative_path
+from everturn.execution.records import parse_message
 from executor.channel import Channel
 
 _MAX_UNDECLARED: Final = 50

@@ -15,9 +15,9 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
-from everturn.wire.execution import GATEWAY_SOCKET, OUTPUT_DIR, PROGRAM_NAME, WORKDIR, ProgramError, Start
-from everturn.wire.framing import FrameError, encode_frame
-from everturn.wire.records import build_message
+from everturn.execution.framing import FrameError, encode_frame
+from everturn.execution.messages import GATEWAY_SOCKET, OUTPUT_DIR, PROGRAM_NAME, WORKDIR, ProgramError, Start
+from everturn.execution.records import build_message
 from executor.confine import confine_program
 from executor.environment import build_run_environment
 from executor.report import build_program_error, remember_program

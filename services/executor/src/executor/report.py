@@ -7,7 +7,7 @@ import traceback
 from types import TracebackType
 from typing import Final
 
-from everturn.wire.execution import PROGRAM_NAME, LimitName, ProgramError
+from everturn.execution.messages import PROGRAM_NAME, LimitName, ProgramError
 
 MAX_TRACEBACK_CHARS: Final = 6000
 MAX_MESSAGE_CHARS: Final = 2000

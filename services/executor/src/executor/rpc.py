@@ -7,9 +7,9 @@ import asyncio
 import contextlib
 from typing import Final
 
-from everturn.wire.execution import GATEWAY_FRAME_BYTES, GatewayCall, Hello, ToolReply, Welcome
-from everturn.wire.framing import FrameDecoder, FrameError, FrameStream
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
+from everturn.execution.messages import GATEWAY_FRAME_BYTES, GatewayCall, Hello, ToolReply, Welcome
+from everturn.execution.records import build_message, parse_message
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 

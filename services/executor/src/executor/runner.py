@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from everturn.wire.execution import (
+from everturn.execution.framing import FrameDecoder, FrameError
+from everturn.execution.messages import (
     OUTPUT_DIR,
     WORKDIR,
     Booted,
@@ -20,8 +21,7 @@ from everturn.wire.execution import (
     RunLimits,
     Start,
 )
-from everturn.wire.framing import FrameDecoder, FrameError
-from everturn.wire.records import BadMessage, parse_message
+from everturn.execution.records import BadMessage, parse_message
 from executor.channel import Channel, LineCut, empty_input
 from executor.confine import find_failures, hide_process
 from executor.environment import build_environment, import_ahead, save_folders

@@ -6,9 +6,9 @@ The fork holds no line to the supervisor. It waits for its orders at a pipe of i
 import os
 from dataclasses import dataclass
 
-from everturn.wire.execution import PIPE_FRAME_BYTES, Start
-from everturn.wire.framing import RAW_CHUNK_BYTES, FrameDecoder, encode_frame
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.framing import RAW_CHUNK_BYTES, FrameDecoder, encode_frame
+from everturn.execution.messages import PIPE_FRAME_BYTES, Start
+from everturn.execution.records import build_message, parse_message
 from executor.channel import Channel
 from executor.program import ProgramStreams, get_ready, leave, run_program
 

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final
 
-from everturn.wire.execution import RunLimits
+from everturn.execution.messages import RunLimits
 from executor.channel import Channel
 from executor.report import Tail
 

@@ -14,12 +14,11 @@ from contextlib import contextmanager
 import uvicorn
 from pydantic import ValidationError
 
-from everturn.errors import EverturnError
-from everturn.settings import BadSecrets, explain_errors, load_secrets
-from everturn.telemetry.guarded import run_guarded
-from everturn.telemetry.logging import configure_logging
-from ingress.admission.limits.addresses import AddressCounts
-from ingress.admission.limits.connections import ConnectionCaps, bind_protocol
+from everturn.core.errors import EverturnError
+from everturn.core.logging import configure_logging
+from everturn.core.loops import run_guarded
+from everturn.core.settings import BadSecrets, explain_errors, load_secrets
+from ingress.admission.connections import AddressCounts, ConnectionCaps, bind_protocol
 from ingress.app import Parts, build_app
 from ingress.bootstrap import (
     migrate_schema,
@@ -32,13 +31,15 @@ from ingress.bootstrap import (
     prepare_server,
 )
 from ingress.operations import describe, verify_export
-from ingress.operations.commands import AnyCommand, Command, OfflineCommand, parse_arguments
+from ingress.operations.commands import AnyCommand, Command, OfflineCommand, build_migrate_command, parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
-from ingress.operations.migrate import build_migrate_command
-from ingress.operations.scanning import build_rescan_command, build_revoke_command
-from ingress.operations.sweep_objects import build_sweep_command
-from ingress.operations.usage import build_usage_command
-from ingress.operations.verify_erasure import build_verify_erasure
+from ingress.operations.data import (
+    build_rescan_command,
+    build_revoke_command,
+    build_sweep_command,
+    build_usage_command,
+    build_verify_erasure,
+)
 from ingress.settings import IngressSettings, read_networks
 from ingress.sockets.websocket import BoundedWebSocket
 

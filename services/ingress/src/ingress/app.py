@@ -13,87 +13,75 @@ from starlette.responses import Response
 from starlette.routing import Match, Route, WebSocketRoute
 
 from everturn import __version__
-from everturn.errors import EverturnError
-from everturn.model.ids import Ids
-from everturn.model.problems import problem
-from everturn.ports.artifacts import Artifacts
-from everturn.ports.clock import Clock
-from everturn.ports.conversations import Conversations
-from everturn.ports.event_stream import EventErasure, EventReader
-from everturn.ports.feedback import FeedbackBook
-from everturn.ports.inbox import Inbox
-from everturn.ports.life.exports import Exports
-from everturn.ports.life.forks import Forks
-from everturn.ports.limits.queue import Queue
-from everturn.ports.limits.token_buckets import TokenBuckets
-from everturn.ports.limits.waiting_rooms import WaitingRooms
-from everturn.ports.limits.wire_memory import WireMemory
-from everturn.ports.memory.embedder import Embedder
-from everturn.ports.memory.search import SnippetFinder
-from everturn.ports.memory.user_memories import MemoryBook
-from everturn.ports.objects import Objects
-from everturn.ports.runs.presences import Presences
-from everturn.ports.turns import Turns
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.guarded import LOOPS
-from everturn.telemetry.kept import Kept
-from everturn.telemetry.parts import CHECK_TIMEOUT_S, Part
-from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
+from everturn.conversations.model import Conversations
+from everturn.core.clock import Clock
+from everturn.core.errors import EverturnError, problem
+from everturn.core.failpoints import Failpoints
+from everturn.core.ids import Ids
+from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
+from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.core.ttl_cache import Kept
+from everturn.events.stream import EventErasure, EventReader, WireMemory
+from everturn.feedback.model import FeedbackBook
+from everturn.files.objects import Objects
+from everturn.files.ports import Artifacts
+from everturn.lifecycle.exports import Exports
+from everturn.lifecycle.forks import Forks
+from everturn.limits.token_buckets import TokenBuckets
+from everturn.limits.waiting_rooms import WaitingRooms
+from everturn.memory.embedder import Embedder
+from everturn.memory.search import SnippetFinder
+from everturn.memory.user_memories import MemoryBook
+from everturn.queue.ports import Presences, Queue
+from everturn.turns.inbox import Inbox
+from everturn.turns.ports import Turns
+from ingress import feedback, guests, memory, search, web
+from ingress import lifecycle as life
+from ingress.admission.descriptions import add_examples, describe_fields
 from ingress.admission.edge import Edge
-from ingress.admission.examples import add_examples
-from ingress.admission.field_descriptions import describe_fields
-from ingress.admission.json_body import Bundles
-from ingress.admission.limits.front import build_front
+from ingress.admission.fields import Bundles
+from ingress.admission.limits import build_front
 from ingress.admission.metrics import IngressMetrics
-from ingress.admission.queue.fleet import FleetWatch
-from ingress.admission.queue.gate import QueueCaps, WorkGate
-from ingress.admission.responses import PROBLEM_SCHEMA
+from ingress.admission.queue_gate import FleetWatch, QueueCaps, WorkGate
+from ingress.admission.responses import PROBLEM_SCHEMA, problem_of_validation
 from ingress.admission.slots import OpenSlots
-from ingress.admission.validation import problem_of_validation
 from ingress.attachments import endpoints as attachments
 from ingress.attachments.antivirus import Antivirus
 from ingress.attachments.intake import FileCaps, Intake
 from ingress.attachments.structure.checks import StructureChecks
-from ingress.auth.cors import Cors
 from ingress.auth.gate import AuthGate
+from ingress.auth.origins import Cors
 from ingress.chat import endpoints as chat
-from ingress.chat import signals
+from ingress.chat import endpoints as signals
 from ingress.chat.schemas import MessageIn, SignalIn
 from ingress.chat.service import ChatService, Wires
 from ingress.chat.submission import build_caps
 from ingress.conversations import endpoints as conversations
-from ingress.conversations import turns
+from ingress.conversations import endpoints as turns
 from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
 from ingress.errors import ProblemError, problem_response, translate_error
-from ingress.feedback import endpoints as feedback
-from ingress.feedback.service import FeedbackService
-from ingress.guests import endpoints as guests
+from ingress.feedback import FeedbackService
+from ingress.files import endpoints as by_rn
+from ingress.files import endpoints as resources
+from ingress.files.service import FileService
 from ingress.health import docs
 from ingress.health import endpoints as health
-from ingress.health.queue_watch import QueueWatch
-from ingress.health.readiness import KEEP_S, ReadyOut, check_parts
-from ingress.life import endpoints as life
-from ingress.life.exporting import ExportService
-from ingress.life.forking import ForkService
-from ingress.memory import endpoints as memory
-from ingress.memory.service import MemoryService
-from ingress.resources import by_rn
-from ingress.resources import endpoints as resources
-from ingress.resources.service import FileService
-from ingress.search import endpoints as search
-from ingress.search.service import SearchService
+from ingress.health.endpoints import READINESS_KEEP_S, QueueWatch, ReadyOut, check_parts
+from ingress.lifecycle import ExportService, ForkService
+from ingress.memory import MemoryService
+from ingress.search import SearchService
 from ingress.settings import IngressSettings
 from ingress.sockets.calls import ChatCalls
 from ingress.sockets.server import SocketParts, SocketServer, refuse_elsewhere
-from ingress.stream import sse, tickets
+from ingress.stream import sse
+from ingress.stream import sse as tickets
 from ingress.stream.event_schemas import build_event_schemas
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.recheck import Recheck
 from ingress.stream.rows import StreamRows
-from ingress.web import endpoints as web
-from ingress.web.bundle import Bundle
+from ingress.web import Bundle
 
 TITLE = "Everturn ingress"
 SCHEMA_REF = "#/components/schemas/{model}"
@@ -170,19 +158,19 @@ def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].d
     routers = (
         feedback.router,
         conversations.router,
-        turns.router,
+        turns.turn_router,
         life.router,
         chat.router,
         signals.submit_router,
-        signals.router,
+        signals.signal_router,
         attachments.router,
         memory.router,
         search.router,
         sse.router,
-        tickets.router,
+        tickets.ticket_router,
         guests.router,
         resources.router,
-        by_rn.router,
+        by_rn.by_rn_router,
         health.router,
         docs.router,
         web.router,
@@ -254,7 +242,7 @@ def _build_readiness(parts: Parts) -> Kept[ReadyOut]:
         "loops": Part(LOOPS.check, required=False),
     }
     look = partial(check_parts, needed, parts.presences)
-    return Kept(look, keep_s=KEEP_S, monotonic=parts.clock.monotonic)
+    return Kept(look, keep_s=READINESS_KEEP_S, monotonic=parts.clock.monotonic)
 
 
 def _build_chat(parts: Parts, fleet: FleetWatch) -> ChatService:

@@ -9,58 +9,54 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from everturn.embeddings.choice import choose_embedder
-from everturn.embeddings.opening import is_minilm_installed, open_embedder
-from everturn.errors import Invalid
-from everturn.model.ids import ConversationId, RandomIds
-from everturn.model.limits.waiting_room import most_of
-from everturn.ports.access.credentials import CredentialAdmin, Credentials
-from everturn.ports.clock import Clock, SystemClock, now_ms, open_clock
-from everturn.ports.life.orphans import SweepParts
-from everturn.ports.life.remains import Remains, find_remains
-from everturn.ports.memory.embedder import Embedder
-from everturn.ports.usage_report import UsageReport
-from everturn.telemetry.tracing.opening import open_tracing
-from ingress.admission.json_body import Bundles
+from everturn.accounts.credentials import CredentialAdmin, Credentials
+from everturn.accounts.usage import UsageReport
+from everturn.core.clock import Clock, SystemClock, now_ms, open_clock
+from everturn.core.errors import Invalid
+from everturn.core.ids import ConversationId, RandomIds
+from everturn.core.tracing import open_tracing
+from everturn.lifecycle.erasure import Remains, find_remains
+from everturn.lifecycle.orphans import SweepParts
+from everturn.limits.waiting_rooms import most_of
+from everturn.memory.embedder import Embedder
+from everturn.memory.encoders.opening import choose_embedder, is_minilm_installed, open_embedder
+from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, choose_antivirus
 from ingress.attachments.rescan import Rescan
 from ingress.attachments.structure.checks import open_checks
 from ingress.auth.gate import AuthGate, Ways
-from ingress.auth.guests import Guests
-from ingress.auth.jwks import JwksFetch, JwksKeys
 from ingress.auth.origins import Origins
-from ingress.auth.seals import MIN_SECRET_BYTES, Seals
-from ingress.auth.standing import MAX_AGE_S, Standing
-from ingress.auth.tickets import Tickets
-from ingress.auth.tokens import KeySource, StaticKey, TokenVerifier, check_algorithms
+from ingress.auth.revocation import MAX_AGE_S, Standing
+from ingress.auth.signed_tokens import MIN_SECRET_BYTES, Guests, Seals, Tickets
+from ingress.auth.tokens import JwksFetch, JwksKeys, KeySource, StaticKey, TokenVerifier, check_algorithms
 from ingress.chat.service import Wires
 from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
-from ingress.web.bundle import load_bundle
+from ingress.web import load_bundle
 
 DRIVERS = {
-    "scans": "everturn.postgres.files.scans:PostgresScans",
-    "database": "everturn.postgres.database:open_database",
-    "wire": "everturn.redis.wire:open_wire",
-    "objects": "everturn.objects.opening:open_objects",
-    "object_rows": "everturn.postgres.life.object_rows:PostgresObjectRows",
-    "conversations": "everturn.postgres.conversations:PostgresConversations",
-    "queue": "everturn.postgres.runs.queue:PostgresQueue",
-    "inbox": "everturn.postgres.inbox:PostgresInbox",
-    "turns": "everturn.postgres.turns:PostgresTurns",
-    "feedback": "everturn.postgres.feedback:PostgresFeedback",
-    "forks": "everturn.postgres.life.forks:PostgresForks",
-    "remains": "everturn.postgres.life.remains:PostgresRemainingRows",
-    "exports": "everturn.postgres.life.exports:PostgresExports",
-    "artifacts": "everturn.postgres.artifacts:PostgresArtifacts",
-    "memories": "everturn.postgres.memory.user_memories:PostgresUserMemories",
-    "finder": "everturn.postgres.memory.search:PostgresMemorySearch",
-    "credentials": "everturn.postgres.access.credentials:PostgresCredentials",
-    "server": "everturn.postgres.access.migrating:run_server_preparation",
-    "schema": "everturn.postgres.access.migrating:migrate_schema",
-    "usage_report": "everturn.postgres.usage:PostgresUsageReport",
-    "credential_admin": "everturn.postgres.access.credentials:PostgresCredentialAdmin",
+    "scans": "everturn.files.postgres:PostgresScans",
+    "database": "everturn.postgres.pool:open_database",
+    "wire": "everturn.wire:open_wire",
+    "objects": "everturn.files.objects:open_objects",
+    "object_rows": "everturn.lifecycle.postgres_erasure:PostgresObjectRows",
+    "conversations": "everturn.conversations.postgres:PostgresConversations",
+    "queue": "everturn.queue.postgres:PostgresQueue",
+    "inbox": "everturn.turns.postgres_inbox:PostgresInbox",
+    "turns": "everturn.turns.postgres_reading:PostgresTurns",
+    "feedback": "everturn.feedback.postgres:PostgresFeedback",
+    "forks": "everturn.lifecycle.postgres_forks:PostgresForks",
+    "remains": "everturn.lifecycle.postgres_erasure:PostgresRemainingRows",
+    "exports": "everturn.lifecycle.postgres_exports:PostgresExports",
+    "artifacts": "everturn.files.postgres:PostgresArtifacts",
+    "memories": "everturn.memory.postgres_memories:PostgresUserMemories",
+    "finder": "everturn.memory.postgres_search:PostgresMemorySearch",
+    "credentials": "everturn.accounts.postgres:PostgresCredentials",
+    "server": "everturn.postgres.migrating:run_server_preparation",
+    "schema": "everturn.postgres.migrating:migrate_schema",
+    "usage_report": "everturn.accounts.postgres:PostgresUsageReport",
+    "credential_admin": "everturn.accounts.postgres:PostgresCredentialAdmin",
 }
 POOL_SIZE = 16
 

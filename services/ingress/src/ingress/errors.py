@@ -7,13 +7,12 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from everturn.errors import Conflict, EverturnError, Invalid, NotFound, Unavailable
-from everturn.model.problems import Problem, problem
-from everturn.ports.artifacts import Revoked
-from everturn.ports.inbox import InboxFull, TenantFull
-from everturn.ports.objects import AlteredObject
-from everturn.telemetry.metrics import PROBLEMS
-from everturn.wire.cursors import BadCursor, OldCursor
+from everturn.core.errors import Conflict, EverturnError, Invalid, NotFound, Problem, Unavailable, problem
+from everturn.core.metrics import PROBLEMS
+from everturn.core.paging import BadCursor, OldCursor
+from everturn.files.objects import AlteredObject
+from everturn.files.ports import Revoked
+from everturn.turns.inbox import InboxFull, TenantFull
 
 PROBLEM_MIME = "application/problem+json"
 RETRY_AFTER_S = 2

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
-from everturn.errors import Invalid
-from everturn.model.limits.token_bucket import BadLimits, Limit, parse_limit, parse_limits
-from everturn.settings import BY_ALIAS, CommonSettings
+from everturn.core.errors import Invalid
+from everturn.core.settings import BY_ALIAS, CommonSettings
+from everturn.limits.token_buckets import BadLimits, Limit, parse_limit, parse_limits
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 MIN_SECRET_BYTES = 32

@@ -13,15 +13,18 @@ from parts.provider import WireProvider
 
 from chat_proc.models.openai import OpenAIModel, build_model
 from chat_proc.models.retry import RetryingModel, RetryLimits
-from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
-from everturn.ports.language_model import (
+from everturn.models.port import (
     ContextLimitExceeded,
+    MediaPart,
     ModelFailed,
+    ModelRequest,
     ModelTraits,
     ModelUsage,
+    PromptMessage,
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
+    TextPart,
 )
 from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from everturn.embeddings.openai import MAX_BATCH, MAX_REPLY_BYTES, OpenAIEmbedder, build_embedder
-from everturn.ports.memory.embedder import DIMENSIONS, EmbedderUnavailable
+from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable
+from everturn.memory.encoders.openai import MAX_BATCH, MAX_REPLY_BYTES, OpenAIEmbedder, build_embedder
 
 
 class Provider:

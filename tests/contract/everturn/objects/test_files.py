@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.errors import Invalid, Unavailable
-from everturn.objects.files import FileObjects
-from everturn.ports.objects import AlteredObject
+from everturn.core.errors import Invalid, Unavailable
+from everturn.files.filesystem import FileObjects
+from everturn.files.objects import AlteredObject
 from everturn.testing.files.objects_contract import Alter, ObjectsContract, key_of
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.errors import Invalid
-from everturn.objects.opening import open_objects
+from everturn.core.errors import Invalid
+from everturn.files.objects import open_objects
 from everturn.testing.files.objects_contract import key_of
 
 

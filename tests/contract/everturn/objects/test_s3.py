@@ -10,9 +10,9 @@ import boto3
 import pytest
 from parts.s3 import BUCKET, S3Server
 
-from everturn.errors import Invalid, Unavailable
-from everturn.objects.s3 import PROBE, S3Objects, open_s3
-from everturn.ports.objects import AlteredObject
+from everturn.core.errors import Invalid, Unavailable
+from everturn.files.objects import AlteredObject
+from everturn.files.s3 import PROBE, S3Objects, open_s3
 from everturn.testing.files.objects_contract import Alter, ObjectsContract, key_of, read_all
 
 _numbers = itertools.count(1)

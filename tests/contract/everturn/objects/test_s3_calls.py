@@ -9,9 +9,8 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from parts.s3 import S3Server
 from urllib3.exceptions import ProtocolError
 
-from everturn.errors import NotFound, Unavailable
-from everturn.objects.s3_calls import S3Calls, code_of, open_client, translated
-from everturn.objects.s3_place import parse_s3_url
+from everturn.core.errors import NotFound, Unavailable
+from everturn.files.s3 import S3Calls, code_of, open_client, parse_s3_url, translated
 
 
 def client_error(code: str) -> ClientError:

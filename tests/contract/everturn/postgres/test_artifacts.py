@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.postgres.artifacts import PostgresArtifacts
+from everturn.files.postgres import PostgresArtifacts
 from everturn.testing.database_roles import Roles
 from everturn.testing.files.artifacts_contract import ArtifactsContract, build_row
 from everturn.testing.turns.stage import ANN, Stage, commit, think

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import Conflict
-from everturn.model.commits import Effect, EffectChange, EffectState, Promotion, UsageEvent
-from everturn.model.llm.source_pool import SourceDraft, merge_sources
-from everturn.model.signals import SignalKind
-from everturn.ports.timelines import InboxMoved
-from everturn.postgres.commits import holds_blocks_only
+from everturn.core.errors import Conflict
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
+from everturn.timeline.sources import SourceDraft, merge_sources
+from everturn.timeline.turns import SignalKind
+from everturn.turns.commits import Effect, EffectChange, EffectState, Promotion, UsageEvent
+from everturn.turns.ports import InboxMoved
+from everturn.turns.postgres_timelines import holds_blocks_only
 
 USAGE = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, True)
 

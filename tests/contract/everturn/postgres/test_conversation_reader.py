@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.postgres.conversation_reader import PostgresConversationReader
+from everturn.memory.postgres_search import PostgresConversationReader
 from everturn.testing.database_roles import Roles
 from everturn.testing.recall.conversation_reader_contract import ConversationReaderContract
 from everturn.testing.turns.stage import Stage

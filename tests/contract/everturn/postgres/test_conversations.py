@@ -4,18 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import Invalid, NotFound, StaleFence
-from everturn.model.conversations import ConversationState
-from everturn.model.feedback import Feedback, Reaction
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.ports.conversations import ConversationQuery
-from everturn.ports.inbox import IdempotencyKey
-from everturn.postgres.conversations import PostgresConversations
+from everturn.conversations.model import ConversationQuery, ConversationState
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.errors import Invalid, NotFound, StaleFence
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.feedback.model import Feedback, Reaction
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
+from everturn.turns.inbox import IdempotencyKey
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
-from everturn.errors import Invalid, Unavailable
-from everturn.postgres.database import DISK_FULL_KEPT_S, Database, LockTimeout, SchemaDiffers, open_database, translated
+from everturn.core.errors import Invalid, Unavailable
+from everturn.postgres.pool import DISK_FULL_KEPT_S, Database, LockTimeout, SchemaDiffers, open_database, translated
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage
 from everturn_local.servers.databases import DatabaseUrls

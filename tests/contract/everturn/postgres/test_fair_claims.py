@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.model.identity import Lane, Principal, Role, lane_of
-from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim, ClaimBounds, Deferred, SlotKind
-from everturn.postgres.database import open_database
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.identity import Lane, Principal, Role, lane_of
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim, ClaimBounds, Deferred, SlotKind
+from everturn.postgres.pool import open_database
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.turns.stage import Stage, closing
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 
 BOUNDS = ClaimBounds(user_max=3, tenant_max=4, slots=8, extra=8)

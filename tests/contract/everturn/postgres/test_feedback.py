@@ -6,15 +6,14 @@ from typing import Literal
 
 import pytest
 
-from everturn.errors import Conflict, NotFound
-from everturn.model.block_bodies import FeedbackBody
-from everturn.model.feedback import Feedback, Reaction
-from everturn.model.leases import Claim
-from everturn.ports.feedback import MAX_MACHINE_JUDGEMENTS
-from everturn.postgres.feedback import PostgresFeedback
+from everturn.core.errors import Conflict, NotFound
+from everturn.core.leases import Claim
+from everturn.feedback.model import MAX_MACHINE_JUDGEMENTS, Feedback, Reaction
+from everturn.feedback.postgres import PostgresFeedback
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.turns.stage import ANN, Stage, commit, write
+from everturn.timeline.bodies import FeedbackBody
 
 
 @pytest.fixture

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import Conflict
-from everturn.model.identity import Lane, Principal, Role
-from everturn.model.signals import SignalKind
-from everturn.ports.inbox import IdempotencyKey, IncomingMessage, KeyBusy, TenantFull
-from everturn.ports.timelines import InboxMoved
-from everturn.postgres.inbox import PostgresInbox
+from everturn.core.errors import Conflict
+from everturn.core.identity import Lane, Principal, Role
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
 from everturn.testing.turns.inbox_contract import InboxContract, UploadsContract
 from everturn.testing.turns.receipts_contract import ReceiptsContract
 from everturn.testing.turns.stage import ANN, Stage, closing
+from everturn.timeline.turns import SignalKind
+from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, TenantFull
+from everturn.turns.ports import InboxMoved
+from everturn.turns.postgres_inbox import PostgresInbox
 
 
 class TestPostgresInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
@@ -32,7 +32,7 @@ async def test_a_turn_with_messages_beyond_the_limit_can_be_cancelled(
     conversation_id = claim.lease.conversation_id
     for _ in range(2):
         await postgres_stage.say("More.", conversation_id)
-    monkeypatch.setattr("everturn.postgres.inbox.MAX_TURN_SIGNAL_BYTES", 1)
+    monkeypatch.setattr("everturn.turns.postgres_inbox.MAX_TURN_SIGNAL_BYTES", 1)
 
     cancel = await postgres_stage.signal(conversation_id, SignalKind.CANCEL)
 

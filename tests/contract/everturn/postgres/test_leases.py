@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from everturn.errors import StaleFence
-from everturn.model.leases import Claim
+from everturn.core.errors import StaleFence
+from everturn.core.leases import Claim
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.leases_contract import LeasesContract
 from everturn.testing.turns.stage import Stage, closing, commit, think

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from everturn.errors import Conflict
-from everturn.model.block_bodies import SignalBody
-from everturn.model.commits import Promotion, SignalChange
-from everturn.model.ids import ConversationId, SignalId
-from everturn.model.leases import Claim
-from everturn.model.signals import Signal, SignalKind, SignalState
-from everturn.ports.timelines import InboxMoved
+from everturn.core.errors import Conflict
+from everturn.core.ids import ConversationId, SignalId
+from everturn.core.leases import Claim
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage, closing, commit, write
+from everturn.timeline.bodies import SignalBody
+from everturn.timeline.turns import Signal, SignalKind, SignalState
+from everturn.turns.commits import Promotion, SignalChange
+from everturn.turns.ports import InboxMoved
 
 WAS, EDITED = "as it was", "as edited"
 ROUNDS = 15

@@ -5,12 +5,12 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
-from everturn.model.llm.source_pool import MAX_TEXT_CHARS, SourceDraft, merge_sources
-from everturn.model.web_addresses import MAX_URL_CHARS
-from everturn.postgres.conversations import PostgresConversations
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.addresses import MAX_URL_CHARS
 from everturn.testing.database_roles import Roles
 from everturn.testing.recall.conversation_sources_contract import SourcesContract
 from everturn.testing.turns.stage import ANN, Stage, commit, think
+from everturn.timeline.sources import MAX_TEXT_CHARS, SourceDraft, merge_sources
 
 LONG_URL = "https://a.example/" + "x" * (MAX_URL_CHARS - len("https://a.example/"))
 

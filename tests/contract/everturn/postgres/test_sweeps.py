@@ -8,14 +8,14 @@ from typing import Literal
 
 import pytest
 
-from everturn.model.identity import Lane, Principal
-from everturn.model.ids import ConversationId
-from everturn.ports.sweeps import Ring
-from everturn.postgres.database import Connection, Database
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.sweeps import PostgresSweeps
+from everturn.core.identity import Lane, Principal
+from everturn.core.ids import ConversationId
+from everturn.postgres.pool import Connection, Database
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import Stage, closing
+from everturn.turns.ports import Ring
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_leases import PostgresSweeps
 
 
 @pytest.fixture

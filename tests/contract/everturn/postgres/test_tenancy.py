@@ -14,47 +14,50 @@ from typing import Any
 import asyncpg
 import pytest
 
-import everturn.ports
-from everturn.errors import NotFound
-from everturn.model.artifacts import Rn, parse_rn
-from everturn.model.blocks import BlockType
-from everturn.model.feedback import Feedback, Period, Reaction
-from everturn.model.identity import Principal
-from everturn.model.ids import ArtifactId, ConversationId, SignalId, TurnId
-from everturn.model.llm.source_pool import SourceDraft, merge_sources
-from everturn.model.signals import SignalKind
-from everturn.ports.artifacts import Artifacts
-from everturn.ports.conversations import ConversationQuery, Conversations
-from everturn.ports.feedback import FeedbackBook
-from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal
-from everturn.ports.life.exports import Exports, Section
-from everturn.ports.life.forks import Forks, ForkWish
-from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
-from everturn.ports.memory.search import CatalogQuery, MemorySearch, QueryVector, Scope, SnippetQuery
-from everturn.ports.memory.user_memories import MemoryBook, UserMemories
-from everturn.ports.recall.conversation_reader import ConversationReader
-from everturn.ports.runs.approvals import Approvals
-from everturn.ports.timelines import Timelines
-from everturn.ports.turns import Turns
-from everturn.postgres.artifacts import PostgresArtifacts
-from everturn.postgres.conversation_reader import PostgresConversationReader
-from everturn.postgres.conversations import PostgresConversations
-from everturn.postgres.feedback import PostgresFeedback
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.life.exports import PostgresExports
-from everturn.postgres.life.forks import PostgresForks
-from everturn.postgres.memory.index import PostgresSnippetIndex
-from everturn.postgres.memory.search import PostgresMemorySearch
-from everturn.postgres.memory.user_memories import PostgresUserMemories
-from everturn.postgres.runs.approvals import PostgresApprovals
-from everturn.postgres.timelines import PostgresTimelines
-from everturn.postgres.turns import PostgresTurns
+import everturn
+from everturn.conversations.model import ConversationQuery, Conversations
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId
+from everturn.feedback.model import Feedback, FeedbackBook, Period, Reaction
+from everturn.feedback.postgres import PostgresFeedback
+from everturn.files.model import Rn, parse_rn
+from everturn.files.ports import Artifacts
+from everturn.files.postgres import PostgresArtifacts
+from everturn.lifecycle.exports import Exports, Section
+from everturn.lifecycle.forks import Forks, ForkWish
+from everturn.lifecycle.postgres_exports import PostgresExports
+from everturn.lifecycle.postgres_forks import PostgresForks
+from everturn.memory.postgres_memories import PostgresUserMemories
+from everturn.memory.postgres_search import PostgresConversationReader, PostgresMemorySearch, PostgresSnippetIndex
+from everturn.memory.search import (
+    CatalogQuery,
+    ConversationReader,
+    EmbeddedSnippet,
+    IndexJob,
+    MemorySearch,
+    QueryVector,
+    Scope,
+    SnippetIndex,
+    SnippetQuery,
+)
+from everturn.memory.user_memories import MemoryBook, UserMemories
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.memory.search_contract import ENCODER, point, said
 from everturn.testing.memory.user_memories_contract import remembered
 from everturn.testing.runs.approvals_contract import ask
 from everturn.testing.turns.stage import ANN, STRANGERS, Stage, commit, think
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.sources import SourceDraft, merge_sources
+from everturn.timeline.turns import SignalKind
+from everturn.turns.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal
+from everturn.turns.ports import Approvals, Timelines, Turns
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_reading import PostgresTurns
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 
 PORTS = (
@@ -75,8 +78,8 @@ PORTS = (
 )
 GIVES_NOTHING = {"Conversations.erase", "Forks.fork", "ConversationReader.try_load_plan"}
 """Calls whose success with what ann has shows nothing, or ends what the others look at."""
-PARTS_OF_OTHERS = {"SnippetFinder", "ConversationSources"}
-"""Ports whose calls are also those of MemorySearch and of Timelines, with the same drivers."""
+PARTS_OF_OTHERS = {"SnippetFinder"}
+"""Ports whose calls are also those of MemorySearch, with the same driver."""
 ASKED_BEFORE_WHO = {"Credentials"}
 """What finds out who asks can't be walled by who asks; see access/test_credentials.py."""
 TABLES = (
@@ -213,9 +216,10 @@ def methods_with_principal() -> list[str]:
 
 
 def find_ports() -> set[str]:
-    """All Protocols of `everturn.ports` with a call that takes a principal."""
+    """All Protocols of the package with a call that takes a principal."""
     found: set[str] = set()
-    for module in pkgutil.walk_packages(everturn.ports.__path__, "everturn.ports."):
+    modules = pkgutil.walk_packages(everturn.__path__, "everturn.")
+    for module in (each for each in modules if "testing" not in each.name):
         for name, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             calls = [call for _, call in inspect.getmembers(kind, inspect.isfunction) if call.__name__ != "__init__"]
             if getattr(kind, "_is_protocol", False) and any(

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from everturn.errors import Invalid, NotFound
-from everturn.model.feedback import Feedback, Reaction
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import EventCursor
-from everturn.ports.turns import PAGE_BYTES
-from everturn.postgres.database import Connection, Database
-from everturn.postgres.turns import PostgresTurns
+from everturn.core.errors import Invalid, NotFound
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import EventCursor
+from everturn.feedback.model import Feedback, Reaction
+from everturn.postgres.pool import Connection, Database
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
+from everturn.turns.ports import PAGE_BYTES
+from everturn.turns.postgres_reading import PostgresTurns
 
 
 @pytest.fixture(params=["ingress", "worker"])
@@ -61,7 +61,7 @@ async def test_a_page_ends_before_it_gets_too_large_but_has_one_turn(
 ) -> None:
     conversation_id, ids = await run_turns(postgres_stage, 4)
     whole = await turns.load_page(ANN, conversation_id)
-    monkeypatch.setattr("everturn.postgres.turns.PAGE_BYTES", 1)
+    monkeypatch.setattr("everturn.turns.postgres_reading.PAGE_BYTES", 1)
 
     pages = [await turns.load_page(ANN, conversation_id)]
     while cursor := pages[-1].next_cursor:
@@ -173,7 +173,8 @@ async def test_a_cursor_that_is_none_of_ours_is_invalid(
 def test_a_worker_does_not_load_what_only_the_ingress_needs() -> None:
     program = (
         "import sys\n"
-        "from everturn.postgres import artifacts, leases, sweeps, timelines, turns\n"
+        "from everturn.files import postgres\n"
+        "from everturn.turns import postgres_leases, postgres_reading, postgres_timelines\n"
         "sys.exit('sqlalchemy' in sys.modules)"
     )
 

@@ -9,15 +9,15 @@ from typing import Any
 import asyncpg
 import pytest
 
-from everturn.model.commits import UsageEvent
-from everturn.model.ids import ConversationId
-from everturn.model.usage_totals import UsageTotal
-from everturn.postgres.conversations import PostgresConversations
-from everturn.postgres.database import open_database
-from everturn.postgres.life.retention import PostgresRetention
-from everturn.postgres.usage import PostgresUsageReport
+from everturn.accounts.postgres import PostgresUsageReport
+from everturn.accounts.usage import UsageTotal
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.ids import ConversationId
+from everturn.lifecycle.postgres_erasure import PostgresRetention
+from everturn.postgres.pool import open_database
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage, commit, think
+from everturn.turns.commits import UsageEvent
 
 DECISION = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, estimated=True)
 TITLE = UsageEvent("m", "title", 1, 2, 0, 0, 0.0, estimated=False, cost_known=False)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.redis.wire import Wire, open_wire
+from everturn.wire import Wire, open_wire
 
 
 @pytest.fixture

@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from everturn.model.identity import Lane
-from everturn.model.ids import ConversationId
-from everturn.ports.event_stream import Hint
-from everturn.ports.runs.presences import WorkerPresence
-from everturn.redis.access import INGRESS, RULES, WORKER, derive_password
+from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId
+from everturn.events.stream import Hint
+from everturn.limits.redis import RedisTokenBuckets, RedisWaitingRooms
+from everturn.queue.ports import WorkerPresence
 from everturn.redis.calls import build_client
-from everturn.redis.token_buckets import RedisTokenBuckets
-from everturn.redis.waiting_rooms import RedisWaitingRooms
-from everturn.redis.wire import Wire, open_wire
+from everturn.redis.users import INGRESS, RULES, WORKER, derive_password
 from everturn.testing.limits.token_buckets_contract import TokenBucketsContract
 from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
 from everturn.testing.streams.events_contract import Events, EventsContract
+from everturn.wire import Wire, open_wire
 from everturn_local.home import Secrets
 from everturn_local.servers.redis import EmbeddedRedis
 

@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from everturn.errors import Invalid, Unavailable
-from everturn.model.limits.token_bucket import Limit
-from everturn.model.limits.waiting_room import RoomLoad, Visitor
+from everturn.core.errors import Invalid, Unavailable
+from everturn.limits.token_buckets import Limit
+from everturn.limits.waiting_rooms import RoomLoad, Visitor
 from everturn.redis.calls import CALL_LIMIT_S, build_client, limited
-from everturn.redis.wire import Wire
+from everturn.wire import Wire
 
 
 async def test_a_call_over_its_limit_is_unavailable_and_the_client_recovers(redis_url: str) -> None:

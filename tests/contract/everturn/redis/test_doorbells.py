@@ -2,12 +2,12 @@
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Lane
-from everturn.redis.doorbells import RedisDoorbells
-from everturn.redis.wire import Wire, open_wire
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane
+from everturn.queue.redis import RedisDoorbells
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.streams.doorbells_contract import DoorbellsContract
+from everturn.wire import Wire, open_wire
 
 
 class TestRedisDoorbells(DoorbellsContract):

@@ -5,12 +5,12 @@ from contextlib import aclosing
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.leases import ORIGIN, EventCursor
+from everturn.core.errors import Unavailable
+from everturn.core.leases import ORIGIN, EventCursor
 from everturn.redis.calls import build_client
-from everturn.redis.wire import Wire, open_wire
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.streams.events_contract import Follows, entry
+from everturn.wire import Wire, open_wire
 
 
 async def test_one_follower_hears_hundreds_of_conversations(wire: Wire) -> None:

@@ -2,15 +2,14 @@
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import EventsLost
+from everturn.core.errors import Unavailable
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.redis import KEEP_S, MAX_ENTRIES, stream_key
+from everturn.events.stream import EventsLost
 from everturn.redis.calls import build_client
-from everturn.redis.entries import stream_key
-from everturn.redis.event_writer import KEEP_S, MAX_ENTRIES
-from everturn.redis.wire import Wire, open_wire
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.streams.events_contract import Events, EventsContract, entry
+from everturn.wire import Wire, open_wire
 
 
 class TestRedisEvents(EventsContract):

@@ -1,12 +1,11 @@
 """The last id of a stream outlives its entries."""
 
-from everturn.model.leases import EventCursor
+from everturn.core.leases import EventCursor
+from everturn.events.redis import load_last_id, stream_key
 from everturn.redis.calls import build_client
-from everturn.redis.entries import stream_key
-from everturn.redis.last_id import load_last_id
-from everturn.redis.wire import Wire
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.streams.events_contract import entry
+from everturn.wire import Wire
 
 
 async def test_the_last_id_outlives_the_entries(wire: Wire, redis_url: str) -> None:

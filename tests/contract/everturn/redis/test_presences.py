@@ -2,12 +2,12 @@
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.ports.runs.presences import WorkerPresence
+from everturn.core.errors import Unavailable
+from everturn.queue.ports import WorkerPresence
+from everturn.queue.redis import RedisPresences
 from everturn.redis.calls import build_client
-from everturn.redis.presences import RedisPresences
-from everturn.redis.wire import Wire, open_wire
 from everturn.testing.runs.presences_contract import PresencesContract
+from everturn.wire import Wire, open_wire
 
 ONE = WorkerPresence("w", "bubblewrap", None, 4)
 

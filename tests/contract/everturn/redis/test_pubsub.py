@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.ports.event_stream import Hint
+from everturn.core.errors import Unavailable
+from everturn.events.stream import Hint
 from everturn.redis.calls import build_client
-from everturn.redis.wire import Wire, open_wire
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.wire import Wire, open_wire
 
 Heard = TypeVar("Heard")
 

@@ -6,13 +6,13 @@ from contextlib import suppress
 import pytest
 from redis.asyncio import Redis
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.redis.event_writer import RedisEventWriter
-from everturn.redis.stream_budget import RedisWireMemory, StreamBudget
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.redis import RedisEventWriter
+from everturn.events.redis_budget import RedisWireMemory, StreamBudget
+from everturn.events.stream import EncodedEvent, Entry
 
 ANN, AMY = Principal("acme", "p", "ann"), Principal("acme", "p", "amy")
 BEN = Principal("rival", "p", "ben")

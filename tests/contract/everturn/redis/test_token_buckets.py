@@ -2,12 +2,12 @@
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.limits.token_bucket import Limit
+from everturn.core.errors import Unavailable
+from everturn.limits.redis import RedisTokenBuckets
+from everturn.limits.token_buckets import Limit
 from everturn.redis.calls import build_client
-from everturn.redis.token_buckets import RedisTokenBuckets
-from everturn.redis.wire import Wire, open_wire
 from everturn.testing.limits.token_buckets_contract import TokenBucketsContract
+from everturn.wire import Wire, open_wire
 
 
 class TestRedisTokenBuckets(TokenBucketsContract):

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.limits.waiting_room import RoomLoad, Visitor
+from everturn.core.errors import Unavailable
+from everturn.limits.redis import RedisWaitingRooms
+from everturn.limits.waiting_rooms import RoomLoad, Visitor
 from everturn.redis.calls import build_client
-from everturn.redis.waiting_rooms import RedisWaitingRooms
-from everturn.redis.wire import Wire, open_wire
 from everturn.testing.limits.waiting_rooms_contract import SharedRoomsContract, WaitingRoomsContract
+from everturn.wire import Wire, open_wire
 
 
 class TestRedisWaitingRooms(WaitingRoomsContract, SharedRoomsContract):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from everturn.redis.calls import build_client
-from everturn.redis.wire import Wire, open_wire
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.streams.events_contract import Follows, entry
+from everturn.wire import Wire, open_wire
 from everturn_local.servers.redis import EmbeddedRedis
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from everturn.model import block_bodies as bodies
-from everturn.model.ids import CallId
-from everturn.model.turns import Outcome
+from everturn.core.ids import CallId
+from everturn.events.model import ChatCompaction, ChatPhase, ConvStatus, parse_envelope
 from everturn.testing.runs.asking_stories import AskingStory
 from everturn.testing.stories import Story, make_artifact
-from everturn.wire.events import ChatCompaction, ChatPhase, ConvStatus, parse_envelope
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer

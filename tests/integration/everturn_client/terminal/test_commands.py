@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from everturn.model import block_bodies as bodies
-from everturn.model.ids import TurnId
-from everturn.model.turns import Outcome
+from everturn.core.ids import TurnId
+from everturn.events.views import StateView
 from everturn.testing.runs.asking_stories import AskingStory
 from everturn.testing.stories import make_artifact
-from everturn.wire.views import StateView
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer

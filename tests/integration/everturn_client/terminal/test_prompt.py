@@ -5,10 +5,10 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from everturn.model import block_bodies as bodies
-from everturn.model.turns import Outcome
 from everturn.testing.runs.asking_stories import AskingStory
 from everturn.testing.stories import make_artifact
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from everturn.telemetry.page_server import MAX_CONNECTIONS
-from everturn.wire.brokering import BROKER_FRAME_BYTES, BrokerRefusal, ListPairs, PairList, StartPair
-from everturn.wire.framing import FrameDecoder, FrameStream
-from everturn.wire.records import MessageClass, build_message, parse_message
+from everturn.core.page_server import MAX_CONNECTIONS
+from everturn.execution.broker_messages import BROKER_FRAME_BYTES, BrokerRefusal, ListPairs, PairList, StartPair
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.records import MessageClass, build_message, parse_message
 
 COMMAND = (sys.executable, "-I", "-m", "exec_supervisor", "broker")
 

@@ -18,11 +18,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from scripted_broker import POSTURE, REPORT, ScriptedBroker, follow
 
-from chat_proc.sandbox.broker_line import BrokerSilent, ClientCertificate, open_broker_line, parse_address
-from chat_proc.sandbox.containers import build_unseen_sandbox
-from everturn.errors import Invalid
-from everturn.ports.sandbox import RunRequest
-from everturn.wire.execution import Finished, GatewayCall, ToolReply
+from chat_proc.sandbox.containers import (
+    BrokerSilent,
+    ClientCertificate,
+    build_unseen_sandbox,
+    open_broker_line,
+    parse_address,
+)
+from chat_proc.sandbox.port import RunRequest
+from everturn.core.errors import Invalid
+from everturn.execution.messages import Finished, GatewayCall, ToolReply
 from exec_supervisor.broker.listeners import (
     KEEPALIVE,
     Addresses,

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from parts.waiting import wait_until
 
-from ingress.conversations.turns import READS_OF_PERSON
+from ingress.conversations.endpoints import READS_OF_PERSON
 
 BASE = "/conversations/default/default"
 LIMIT_S = 30

@@ -14,8 +14,8 @@ from uploads.images import png_of_zeros
 from uploads.office import office
 from uploads.zips import Member, build_zip
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
 from everturn.testing.sequential_ids import SequentialIds
 from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import SCANS_OF_PERSON, VERSION_KEPT_S, WAITING, Clamd, Infected, Unscannable

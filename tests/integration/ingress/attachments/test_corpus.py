@@ -10,7 +10,7 @@ import pytest
 from uploads.corpus import build_files, find_files
 from uploads.hostile import BAD_UPLOADS
 
-from everturn.model.identity import Principal
+from everturn.core.identity import Principal
 from everturn.testing.sequential_ids import SequentialIds
 from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import NoScan

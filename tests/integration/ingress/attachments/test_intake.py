@@ -15,10 +15,10 @@ from uploads.images import image, png_chunk
 from uploads.office import office
 from uploads.pdfs import pdf, stream
 
-from everturn.model.identity import Principal
-from everturn.ports.runs.presences import WorkerPresence
-from everturn.postgres.database import Connection, open_database
-from everturn.redis.wire import open_wire
+from everturn.core.identity import Principal
+from everturn.postgres.pool import Connection, open_database
+from everturn.queue.ports import WorkerPresence
+from everturn.wire import open_wire
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]

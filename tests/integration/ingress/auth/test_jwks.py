@@ -10,8 +10,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 
 from everturn.testing.fixed_clock import FixedClock
-from ingress.auth.jwks import FIRST_PAUSE_S, FRESH_S, MAX_BODY_BYTES, PAUSE_S, STALE_S, JwksFetch, JwksKeys
-from ingress.auth.tokens import TokenVerifier
+from ingress.auth.tokens import (
+    FIRST_PAUSE_S,
+    FRESH_S,
+    MAX_BODY_BYTES,
+    PAUSE_S,
+    STALE_S,
+    JwksFetch,
+    JwksKeys,
+    TokenVerifier,
+)
 from ingress.errors import ProblemError
 
 ALGORITHM = jwt.algorithms.ECAlgorithm(jwt.algorithms.ECAlgorithm.SHA256)

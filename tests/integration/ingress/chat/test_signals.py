@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from parts.questions import ask_a_person
 
-from everturn.ports.inbox import MAX_OPEN_SIGNALS
-from everturn.postgres.database import Database
+from everturn.postgres.pool import Database
+from everturn.turns.inbox import MAX_OPEN_SIGNALS
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.redis.wire import Wire
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.stream import EncodedEvent, Entry
+from everturn.wire import Wire
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]

@@ -6,15 +6,15 @@ from typing import Any
 import httpx2
 import pytest
 
-from everturn.model.block_bodies import ToolCallBody, ToolCodeBody
-from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.model.ids import CallId
-from everturn.model.refs import call_ref, round_ref
-from everturn.ports.turns import PAGE_BYTES
-from everturn.postgres.database import Database
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.ids import CallId
+from everturn.core.refs import call_ref, round_ref
+from everturn.postgres.pool import Database
 from everturn.testing.turns.stage import closing, commit
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import ToolCallBody, ToolCodeBody
+from everturn.turns.ports import PAGE_BYTES
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 
 BASE = "/conversations/default/default"
 ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 import httpx2
 from parts.questions import ask_a_person
 
-from everturn.model.leases import EventCursor
-from everturn.postgres.database import Database
-from everturn.postgres.leases import PostgresLeases
-from everturn.postgres.timelines import PostgresTimelines
+from everturn.core.leases import EventCursor
+from everturn.lifecycle.export_check import check_export
+from everturn.postgres.pool import Database
 from everturn.testing.turns.stage import closing
-from everturn.timeline.export_check import check_export
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]

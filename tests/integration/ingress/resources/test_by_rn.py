@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from everturn.model.artifacts import parse_rn
+from everturn.files.model import parse_rn
 
 Refused = Callable[..., dict[str, Any]]
 

@@ -13,14 +13,14 @@ import httpx2
 import pytest
 from parts.s3 import BUCKET, KEYS, S3Server, run_rclone
 
-from everturn.objects.s3 import open_s3
-from everturn.ports.life.orphans import SweepParts
-from everturn.ports.objects import Objects
-from everturn.postgres.database import Database, open_database
-from everturn.postgres.life.object_rows import PostgresObjectRows
+from everturn.files.objects import Objects
+from everturn.files.s3 import open_s3
+from everturn.lifecycle.orphans import SweepParts
+from everturn.lifecycle.postgres_erasure import PostgresObjectRows
+from everturn.postgres.pool import Database, open_database
 from everturn.testing.fixed_clock import FixedClock
 from everturn_local.servers.databases import DatabaseUrls
-from ingress.resources.sweeping import run_sweep
+from ingress.files.sweeping import run_sweep
 
 Refused = Callable[..., dict[str, Any]]
 SMALL, LARGE = b"name,sum\n" + b"x" * 1000 + b"\n", b"0123456789abcde\n" * 65_536

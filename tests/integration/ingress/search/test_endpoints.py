@@ -7,14 +7,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from everturn.embeddings.hashed import HashedEmbedder
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.memory.snippets import Snippet, SnippetTarget
-from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
-from everturn.postgres.database import Database
-from everturn.postgres.memory.index import PostgresSnippetIndex
-from everturn.wire.cursors import build_cursor
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.paging import build_cursor
+from everturn.memory.encoders.hashed import HashedEmbedder
+from everturn.memory.postgres_search import PostgresSnippetIndex
+from everturn.memory.search import EmbeddedSnippet, IndexJob, Snippet, SnippetTarget
+from everturn.postgres.pool import Database
 
 BASE = "/conversations/default/default"
 ABSENT = "conv_01890a5d-ac96-774b-bcce-b302099a8057"

@@ -9,8 +9,8 @@ import pytest
 from parts.sockets import SocketClient
 from parts.streams import EventStream, OpenStream, Publisher, open_stream
 
-from everturn.postgres.database import Database
-from everturn.redis.wire import Wire
+from everturn.postgres.pool import Database
+from everturn.wire import Wire
 
 Connect = Callable[..., Awaitable[SocketClient]]
 

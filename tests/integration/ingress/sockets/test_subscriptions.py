@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from everturn.wire.events import ConvStatus
+from everturn.events.model import ConvStatus
 
 FOREIGN = "conv_01890a5d-ac96-774b-bcce-b302099a8057"
 

@@ -7,8 +7,8 @@ import httpx2
 import pytest
 from parts.streams import EventStream, OpenStream, Publisher, open_stream
 
-from everturn.postgres.database import Database
-from everturn.redis.wire import Wire
+from everturn.postgres.pool import Database
+from everturn.wire import Wire
 
 
 @pytest.fixture

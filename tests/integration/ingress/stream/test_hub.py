@@ -6,12 +6,12 @@ from typing import Any
 
 import httpx2
 
-from everturn.model.ids import ConversationId
-from everturn.model.leases import EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.redis.wire import Wire, open_wire
-from everturn.wire.events import ChatRewind
-from everturn.wire.views import TurnView
+from everturn.core.ids import ConversationId
+from everturn.core.leases import EventCursor
+from everturn.events.model import ChatRewind
+from everturn.events.stream import EncodedEvent, Entry
+from everturn.events.views import TurnView
+from everturn.wire import Wire, open_wire
 from everturn_local.servers.redis import EmbeddedRedis
 
 BASE = "/conversations/default/default"

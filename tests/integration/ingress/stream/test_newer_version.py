@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from everturn.postgres.database import Database, open_database
-from everturn.redis.pubsub import HINTS
-from everturn.redis.wire import Wire
+from everturn.events.redis_hints import HINTS
+from everturn.postgres.pool import Database, open_database
+from everturn.wire import Wire
 from everturn_local.servers.databases import DatabaseUrls
 
 SKIP = (":", "conv_status", "chat_signal", "conv_title", "stream_snapshot", "stream_gap", "ready")

@@ -2,18 +2,18 @@
 
 import pytest
 
-from everturn.errors import NotFound
-from everturn.model.identity import Principal
-from everturn.model.ids import RandomIds, SignalId
-from everturn.model.leases import ORIGIN
-from everturn.model.signals import SignalKind
-from everturn.ports.clock import SystemClock
-from everturn.ports.inbox import IncomingMessage, IncomingSignal
-from everturn.postgres.conversations import PostgresConversations
-from everturn.postgres.database import open_database
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.runs.queue import PostgresQueue
-from everturn.postgres.turns import PostgresTurns
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.clock import SystemClock
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import RandomIds, SignalId
+from everturn.core.leases import ORIGIN
+from everturn.postgres.pool import open_database
+from everturn.queue.postgres import PostgresQueue
+from everturn.timeline.turns import SignalKind
+from everturn.turns.inbox import IncomingMessage, IncomingSignal
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_reading import PostgresTurns
 from everturn_local.servers.databases import DatabaseUrls
 from ingress.stream.rows import StreamRows
 

@@ -7,10 +7,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from everturn.model.ids import ConversationId
-from everturn.model.turns import TurnUsage
-from everturn.redis.wire import Wire
-from everturn.wire.events import ChatComplete
+from everturn.core.ids import ConversationId
+from everturn.events.model import ChatComplete
+from everturn.timeline.turns import TurnUsage
+from everturn.wire import Wire
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.battery.findings import BatteryReport
-from chat_proc.sandbox.battery.run import run_battery
-from chat_proc.sandbox.probes.attempts import Group
+from chat_proc.selftest.probes.attempts import Group
+from chat_proc.selftest.run import run_battery
+from chat_proc.selftest.trials import BatteryReport
 
-PROBES = "chat_proc.sandbox.probes"
+PROBES = "chat_proc.selftest.probes"
 NOBODY = 1999
 """A user without processes: what is tried without walls must not meet anybody else's."""
 WITHOUT_WALLS = """
 import ctypes, encodings.ascii, encodings.idna, encodings.utf_8, importlib, json, os, stringprep, sys
-from chat_proc.sandbox.probes.attempts import Surroundings, try_one
+from chat_proc.selftest.probes.attempts import Surroundings, try_one
 module, group, uid, names, around = json.loads(sys.argv[1])
 attempts = getattr(importlib.import_module(module), group).attempts
 os.chown(".", uid, uid)

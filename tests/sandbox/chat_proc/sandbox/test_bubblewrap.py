@@ -11,9 +11,9 @@ import pytest
 
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
-from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, SandboxUnavailable
-from everturn.wire.execution import MIB, GatewayCall, RunLimits, ToolReply
-from everturn.wire.profiles import ExecutionProfile
+from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable
+from everturn.execution.messages import MIB, GatewayCall, RunLimits, ToolReply
+from everturn.execution.profiles import ExecutionProfile
 
 PROFILES = {
     "default": ExecutionProfile(),

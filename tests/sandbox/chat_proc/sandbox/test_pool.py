@@ -10,15 +10,15 @@ from leftovers.processes import load_descendants
 from leftovers.watching import watching
 
 from chat_proc.sandbox.pool import WarmPool
-from everturn.ports.sandbox import RunRequest
-from everturn.wire.execution import GatewayCall, ToolReply
+from chat_proc.sandbox.port import RunRequest
+from everturn.execution.messages import GatewayCall, ToolReply
 
 WORKER = """
 import asyncio, sys
 from pathlib import Path
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.sandbox.pool import WarmPool
-from everturn.wire.profiles import load_profiles
+from everturn.execution.profiles import load_profiles
 
 async def main():
     sandbox = await open_bubblewrap_sandbox(Path(sys.argv[1]), load_profiles(""))

@@ -14,7 +14,7 @@ from parts.broker import OwnBroker
 from parts.calling import Caller, calling
 from parts.waiting import wait_until
 
-from everturn.wire.execution import MIB
+from everturn.execution.messages import MIB
 
 Call = Callable[[], AbstractAsyncContextManager[Caller]]
 

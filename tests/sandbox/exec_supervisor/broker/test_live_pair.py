@@ -13,10 +13,18 @@ from parts.broker import OwnBroker
 from parts.calling import Caller
 from parts.waiting import wait_until
 
-from everturn.wire.brokering import Attach, BrokerRefusal, KillPair, ListPairs, PairEnded, RemovePair, StartPair
-from everturn.wire.execution import MIB, PIPE_FRAME_BYTES, Capability, Finished, InputsEnd, Launch, RunLimits
-from everturn.wire.framing import FrameDecoder, FrameStream
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.broker_messages import (
+    Attach,
+    BrokerRefusal,
+    KillPair,
+    ListPairs,
+    PairEnded,
+    RemovePair,
+    StartPair,
+)
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.messages import MIB, PIPE_FRAME_BYTES, Capability, Finished, InputsEnd, Launch, RunLimits
+from everturn.execution.records import build_message, parse_message
 
 Call = Callable[[], AbstractAsyncContextManager[Caller]]
 GONE_WITHIN_S = 2.0

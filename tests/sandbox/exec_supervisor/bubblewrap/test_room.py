@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.interpreter import load_interpreter
-from chat_proc.sandbox.packing import pack_inputs
-from chat_proc.sandbox.processes import open_supervisor
+from chat_proc.sandbox.bubblewrap import load_interpreter, open_supervisor
+from chat_proc.sandbox.results import pack_inputs
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
-from everturn.wire.execution import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply, UidRange
+from everturn.execution.messages import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply, UidRange
 from exec_supervisor.bubblewrap.cgroups import Cgroup
 from exec_supervisor.bubblewrap.mounts import Stage
 from exec_supervisor.bubblewrap.room import build_posture

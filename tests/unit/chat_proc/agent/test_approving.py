@@ -10,17 +10,16 @@ from turn_bench.tools import DemoTool
 
 from chat_proc.agent.approving import MAX_SHOWN_BYTES
 from chat_proc.agent.limits import TurnLimits
-from chat_proc.tools.registry import ToolRegistry
-from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
-from everturn.model.calls.approvals import ApprovalState
-from everturn.model.commits import Commit, Effect, EffectState
-from everturn.model.ids import ApprovalId
-from everturn.model.signals import SignalKind, SignalState
-from everturn.model.turns import Outcome, TurnStatus
-from everturn.ports.inbox import IncomingSignal
-from everturn.ports.timelines import InboxMoved
+from chat_proc.catalog.registry import ToolRegistry
+from everturn.core.ids import ApprovalId
+from everturn.events.model import ChatApproval, ConvStatus
 from everturn.testing.runs.approvals import expire_approvals
-from everturn.wire.events import ChatApproval, ConvStatus
+from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
+from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
+from everturn.turns.approvals import ApprovalState
+from everturn.turns.commits import Commit, Effect, EffectState
+from everturn.turns.inbox import IncomingSignal
+from everturn.turns.ports import InboxMoved
 
 DAY_S = 86_400
 

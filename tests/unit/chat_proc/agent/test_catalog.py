@@ -1,7 +1,7 @@
 from turn_bench.tools import DemoTool
 
-from chat_proc.agent.catalog import ToolCatalog
-from chat_proc.tools.registry import ToolRegistry
+from chat_proc.agent.check import ToolCatalog
+from chat_proc.catalog.registry import ToolRegistry
 
 
 def test_the_registry_of_tools_is_a_catalog() -> None:

@@ -3,9 +3,9 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import NONSENSE, answer
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import CompletionBody, ThinkingBody
-from everturn.model.turns import Outcome
-from everturn.wire.events import ChatDelta
+from everturn.events.model import ChatDelta
+from everturn.timeline.bodies import CompletionBody, ThinkingBody
+from everturn.timeline.turns import Outcome
 
 
 def build(closing_reply: str) -> Bench:

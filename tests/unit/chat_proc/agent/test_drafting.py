@@ -19,14 +19,14 @@ from chat_proc.agent.drafting import (
     find_begun_action,
     write_round,
 )
+from chat_proc.channels.decisions import Decision, StreamedAnswer
 from chat_proc.stream.texts import RoundTexts
-from everturn.model.block_bodies import AttemptBody, CompletionBody, RawDecisionBody
-from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.model.commits import UsageEvent
-from everturn.model.ids import CallId, PlanId, TurnId
-from everturn.model.llm.decisions import Decision, StreamedAnswer
-from everturn.model.plans import PlanMoment, new_plan
+from everturn.core.ids import CallId, PlanId, TurnId
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody
 from everturn.timeline.next_step import FinishTurn
+from everturn.timeline.plans import PlanMoment, new_plan
+from everturn.turns.commits import UsageEvent
 
 PLACE = RoundPlace(TurnId("turn_1"), 2, 15, "t9")
 USAGE = UsageEvent("m", "decision", 1, 1, 0, 0, 0.0, False)

@@ -8,18 +8,17 @@ from turn_bench.replies import answer, call
 from turn_bench.tools import DeafTool, DemoTool
 
 from chat_proc.agent.execution import MAX_ERROR_CHARS, effect_change
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import CheckoutBody, ToolCallBody, ToolResultBody
-from everturn.model.blocks import BlockType
-from everturn.model.commits import Effect, EffectState
-from everturn.model.ids import CallId
-from everturn.model.refs import named_artifact_ref
-from everturn.model.signals import SignalKind
-from everturn.model.turns import Outcome
-from everturn.ports.tool import Record, ToolCall, ToolOutcome
-from everturn.telemetry.redaction import Redactor
+from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome
+from everturn.core.ids import CallId
+from everturn.core.logging import Redactor
+from everturn.core.refs import named_artifact_ref
+from everturn.events.model import ChatFiles, ChatPlan, ChatStep
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import build_file
-from everturn.wire.events import ChatFiles, ChatPlan, ChatStep
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import CheckoutBody, ToolCallBody, ToolResultBody
+from everturn.timeline.turns import Outcome, SignalKind
+from everturn.turns.commits import Effect, EffectState
 
 
 async def run(tool: DemoTool) -> ToolResultBody:

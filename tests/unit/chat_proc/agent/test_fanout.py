@@ -9,12 +9,11 @@ from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import CompletionBody, NoticeBody, RawDecisionBody, ToolCallBody, ToolResultBody
-from everturn.model.commits import Commit, Effect, EffectState
-from everturn.model.signals import SignalKind
-from everturn.model.turns import Outcome
+from everturn.events.model import ChatRewind
 from everturn.testing.scripted_model import Pause, Say, Script
-from everturn.wire.events import ChatRewind
+from everturn.timeline.bodies import CompletionBody, NoticeBody, RawDecisionBody, ToolCallBody, ToolResultBody
+from everturn.timeline.turns import Outcome, SignalKind
+from everturn.turns.commits import Commit, Effect, EffectState
 
 LOOK = "demo.look"
 PLAN = "demo.plan"

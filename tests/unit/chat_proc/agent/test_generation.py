@@ -7,12 +7,11 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call, cut_answer
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import CompletionBody, NoticeBody, ThinkingBody
-from everturn.model.signals import SignalKind
-from everturn.model.turns import Outcome
-from everturn.ports.language_model import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
+from everturn.events.model import ChatDelta, ChatRewind
+from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
 from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel, Think
-from everturn.wire.events import ChatDelta, ChatRewind
+from everturn.timeline.bodies import CompletionBody, NoticeBody, ThinkingBody
+from everturn.timeline.turns import Outcome, SignalKind
 
 
 async def run(bench: Bench) -> list[ChatDelta]:

@@ -8,12 +8,11 @@ from chat_proc.agent.limits import (
     reached_cap,
     round_limit,
 )
-from everturn.model.block_bodies import EventBody, SignalBody, TurnHeaderBody
-from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.ids import SignalId, TurnId
-from everturn.model.signals import ExternalEvent, Signal, SignalKind, SignalState
-from everturn.model.turns import TurnUsage
+from everturn.core.ids import SignalId, TurnId
 from everturn.testing.fixed_clock import BEGINNING
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import EventBody, SignalBody, TurnHeaderBody
+from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState, TurnUsage
 
 LIMITS = TurnLimits(rounds=3, wall_time_s=10, tokens=100, cost_usd=1)
 

@@ -8,13 +8,13 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
 from turn_bench.tools import TextParams
 
-from chat_proc.agent import long_results
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import ToolResultBody
-from everturn.model.commits import Effect
-from everturn.model.refs import result_ref
-from everturn.ports.tool import PREVIEW_CHARS, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.agent import execution as long_results
+from chat_proc.catalog.tool import PREVIEW_CHARS, ToolCall, ToolOutcome, ToolSpec
+from everturn.core.refs import result_ref
+from everturn.files.model import ArtifactKind
 from everturn.testing.sequential_ids import SequentialIds
+from everturn.timeline.bodies import ToolResultBody
+from everturn.turns.commits import Effect
 
 
 class TellTool:

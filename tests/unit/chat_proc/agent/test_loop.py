@@ -9,14 +9,14 @@ from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from chat_proc.tools.registry import ToolRegistry
-from everturn.model.block_bodies import CompletionBody, NoticeBody, PlanAckBody, ThinkingBody, ToolResultBody
-from everturn.model.plans import PlanStatus
-from everturn.model.turns import Outcome
-from everturn.ports.language_model import ContextLimitExceeded, ModelFailed, ModelUsage
+from chat_proc.catalog.registry import ToolRegistry
+from everturn.core.clock import iso
+from everturn.events.model import ChatDelta, ChatRewind
+from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelUsage
 from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, Step, Think
-from everturn.wire.events import ChatDelta, ChatRewind
-from everturn.wire.times import iso
+from everturn.timeline.bodies import CompletionBody, NoticeBody, PlanAckBody, ThinkingBody, ToolResultBody
+from everturn.timeline.plans import PlanStatus
+from everturn.timeline.turns import Outcome
 
 BROKEN = Fail(ModelFailed("cut", retryable=True, partial=True))
 

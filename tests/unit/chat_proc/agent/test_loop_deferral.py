@@ -7,12 +7,11 @@ from turn_bench.replies import answer, cut_answer
 from turn_bench.talking import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 
 from chat_proc.agent.limits import TurnLimits
-from chat_proc.agent.signals.deferring import STOP_WITHDRAWN
-from everturn.model.block_bodies import CompletionBody, DeferralBody, PromptBody
-from everturn.model.blocks import BlockType
-from everturn.model.commits import Commit
-from everturn.model.signals import SignalKind, SignalState
-from everturn.model.turns import Outcome
+from chat_proc.agent.signal_folding import STOP_WITHDRAWN
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import CompletionBody, DeferralBody, PromptBody
+from everturn.timeline.turns import Outcome, SignalKind, SignalState
+from everturn.turns.commits import Commit
 
 
 async def say_before_each_close(bench: Bench, *signals: tuple[SignalKind, str]) -> None:

@@ -10,12 +10,11 @@ from turn_bench.talking import CANCEL, FOLLOWUP, STEER, states
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import AttachmentTextBody, DeferralBody, EventBody, PromptBody, SignalBody
-from everturn.model.blocks import BlockType
-from everturn.model.commits import Commit
-from everturn.model.conversations import ConversationState
-from everturn.model.signals import ExternalEvent, SignalState
-from everturn.model.turns import Outcome
+from everturn.conversations.model import ConversationState
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import AttachmentTextBody, DeferralBody, EventBody, PromptBody, SignalBody
+from everturn.timeline.turns import ExternalEvent, Outcome, SignalState
+from everturn.turns.commits import Commit
 
 FORM = ExternalEvent("form", {"city": "Oslo"})
 GENEROUS = ExternalEvent("form", {"city": "Oslo"}, iteration_credit=2)

@@ -8,14 +8,13 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
-from everturn.errors import Unavailable
-from everturn.model.block_bodies import CompletionBody, PromptBody, ToolResultBody
-from everturn.model.commits import Effect, EffectState
-from everturn.model.identity import Lane
-from everturn.model.signals import SignalKind
-from everturn.model.turns import Outcome, TurnStatus
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane
+from everturn.events.model import ChatRewind
 from everturn.testing.scripted_model import Pause, Say
-from everturn.wire.events import ChatRewind
+from everturn.timeline.bodies import CompletionBody, PromptBody, ToolResultBody
+from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
+from everturn.turns.commits import Effect, EffectState
 
 STORY = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))
 

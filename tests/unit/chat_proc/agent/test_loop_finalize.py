@@ -10,7 +10,8 @@ from turn_bench.talking import FOLLOWUP, STEER, hanging, interrupt, say_before_c
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import (
+from everturn.events.model import ChatDelta
+from everturn.timeline.bodies import (
     AttemptBody,
     CompletionBody,
     NoticeBody,
@@ -19,9 +20,7 @@ from everturn.model.block_bodies import (
     SignalBody,
     ThinkingBody,
 )
-from everturn.model.signals import SignalKind, SignalState
-from everturn.model.turns import Outcome
-from everturn.wire.events import ChatDelta
+from everturn.timeline.turns import Outcome, SignalKind, SignalState
 
 Said = tuple[tuple[SignalKind, str], ...]
 WRITE = call("react.write", {"path": "outputs/a.md", "channel": "canvas", "kind": "file", "content": "x"})

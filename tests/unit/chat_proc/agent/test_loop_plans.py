@@ -5,11 +5,11 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
-from everturn.model.block_bodies import PlanAckBody, PlanBody, ToolResultBody
-from everturn.model.blocks import BlockType
-from everturn.model.plans import PlanSnapshot, StepStatus
+from everturn.events.model import ChatPlan
 from everturn.testing.sequential_ids import SequentialIds
-from everturn.wire.events import ChatPlan
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import PlanAckBody, PlanBody, ToolResultBody
+from everturn.timeline.plans import PlanSnapshot, StepStatus
 
 
 def new(*steps: str, notes: str = "") -> str:

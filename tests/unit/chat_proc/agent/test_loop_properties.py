@@ -12,11 +12,10 @@ from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.commits import Effect
-from everturn.model.llm.prompts import ModelRequest
-from everturn.model.signals import ExternalEvent, SignalKind
-from everturn.ports.language_model import ModelFailed
+from everturn.models.port import ModelFailed, ModelRequest
 from everturn.testing.scripted_model import Fail, Say, Script, ScriptedModel, Think
+from everturn.timeline.turns import ExternalEvent, SignalKind
+from everturn.turns.commits import Effect
 
 WORDS = st.text(alphabet='ab \n[]{}"\\<é', max_size=12)
 

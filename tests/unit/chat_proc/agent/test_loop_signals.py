@@ -10,11 +10,10 @@ from turn_bench.talking import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.model.block_bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ToolResultBody
-from everturn.model.commits import Commit, Effect, EffectState
-from everturn.model.signals import SignalState
-from everturn.model.turns import Outcome, TurnStatus
-from everturn.wire.events import TERMINAL
+from everturn.events.model import TERMINAL
+from everturn.timeline.bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ToolResultBody
+from everturn.timeline.turns import Outcome, SignalState, TurnStatus
+from everturn.turns.commits import Commit, Effect, EffectState
 
 
 async def test_a_followup_between_two_rounds_is_folded_into_the_next() -> None:

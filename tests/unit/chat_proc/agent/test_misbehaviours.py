@@ -10,9 +10,9 @@ from turn_bench.misbehaviours import ECHO, RUN, TABLE, Misbehaviour, render_tabl
 from turn_bench.replies import answer, cut_answer
 from turn_bench.tools import DemoTool
 
-from everturn.model.block_bodies import NoticeBody, ToolCallBody
+from everturn.events.model import TERMINAL, ChatComplete
 from everturn.testing.scripted_model import Finish, Say, Script
-from everturn.wire.events import TERMINAL, ChatComplete
+from everturn.timeline.bodies import NoticeBody, ToolCallBody
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "misbehaviours.md"
 INTRODUCTION = """# What happens when a model misbehaves

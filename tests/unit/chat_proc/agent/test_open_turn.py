@@ -1,8 +1,8 @@
 from chat_proc.agent.open_turn import Writing
-from everturn.model.commits import SignalChange, UsageEvent
-from everturn.model.ids import SignalId
-from everturn.model.signals import SignalState
-from everturn.wire.events import ConvTitle
+from everturn.core.ids import SignalId
+from everturn.events.model import ConvTitle
+from everturn.timeline.turns import SignalState
+from everturn.turns.commits import SignalChange, UsageEvent
 
 USAGE = UsageEvent("m", "decision", 1, 1, 0, 0, 0.0, False)
 CHANGE = SignalChange(SignalId("sig_1"), SignalState.APPLIED)

@@ -4,14 +4,13 @@ from turn_bench.bench import Bench
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool, FindTool
 
-from everturn.model.identity import Principal
-from everturn.model.llm.prompts import ModelRequest, TextPart
-from everturn.model.memory.user_memories import UserMemory
-from everturn.model.turns import TurnStatus
-from everturn.ports.language_model import ModelUsage
-from everturn.telemetry.metrics import PROMPT_BREAKS
+from everturn.core.identity import Principal
+from everturn.core.metrics import PROMPT_BREAKS
+from everturn.memory.user_memories import UserMemory
+from everturn.models.port import ModelRequest, ModelUsage, TextPart
 from everturn.testing.memory.user_memories_contract import remembered
 from everturn.testing.scripted_model import Finish, Say
+from everturn.timeline.turns import TurnStatus
 
 
 def texts(request: ModelRequest) -> list[str]:

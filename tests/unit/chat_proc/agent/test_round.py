@@ -3,10 +3,10 @@ from turn_bench.checks import check_conversation
 from turn_bench.replies import NONSENSE, answer, call
 from turn_bench.tools import DemoTool
 
-from everturn.model.block_bodies import CompletionBody, NoticeBody, RawDecisionBody
-from everturn.model.blocks import BlockType
-from everturn.model.commits import Commit, EffectState
-from everturn.wire.events import ChatDelta
+from everturn.events.model import ChatDelta
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import CompletionBody, NoticeBody, RawDecisionBody
+from everturn.turns.commits import Commit, EffectState
 
 
 async def commits_of(bench: Bench) -> list[Commit]:

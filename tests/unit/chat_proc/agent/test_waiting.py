@@ -3,10 +3,10 @@
 import asyncio
 from typing import cast
 
+from chat_proc.agent.generation import WaitingNotice
 from chat_proc.agent.open_turn import OpenTurn
-from chat_proc.agent.waiting import WaitingNotice
-from everturn.ports.language_model import ModelRetry, TextDelta
-from everturn.wire.events import AnyEvent, ChatPhase
+from everturn.events.model import AnyEvent, ChatPhase
+from everturn.models.port import ModelRetry, TextDelta
 
 
 class Heard:

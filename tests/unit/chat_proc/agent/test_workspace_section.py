@@ -6,10 +6,10 @@ from typing import NoReturn
 from turn_bench.bench import Bench
 from turn_bench.replies import answer, call
 
-from chat_proc.agent.workspace_section import WorkspaceSection
-from chat_proc.workspace.history import ArtifactHistory
-from everturn.errors import Unavailable
-from everturn.model.llm.prompts import ModelRequest, TextPart
+from chat_proc.agent.prompting import WorkspaceSection
+from chat_proc.workspace.loading import ArtifactHistory
+from everturn.core.errors import Unavailable
+from everturn.models.port import ModelRequest, TextPart
 from everturn.testing.stored_files import OWNER, StoredFiles
 from everturn.testing.timelines import TimelineBuilder
 

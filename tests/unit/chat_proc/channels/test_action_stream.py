@@ -2,8 +2,8 @@ import json
 
 from chat_proc.channels.action_stream import ActionPiece, ActionStream, AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.citations import CitationReplacer
-from everturn.model.llm.decisions import Action, StreamedAnswer
-from everturn.model.llm.sources import Source
+from chat_proc.channels.decisions import Action, StreamedAnswer
+from everturn.timeline.sources import Source
 
 SOURCES = {1: Source(1, "One", "https://one.example")}
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.channels.actions import ActionReader, ActionRefusal, read_action
-from chat_proc.channels.jsontext.fields import FieldText
-from everturn.model.llm.decisions import Action, ToolCall
+from chat_proc.channels.decisions import Action, ToolCall
+from chat_proc.channels.json_text import FieldText
 
 
 def test_a_tool_call_is_read() -> None:

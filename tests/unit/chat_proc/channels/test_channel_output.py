@@ -1,9 +1,8 @@
 from typing import Any
 
-from chat_proc.channels.channel_output import ChannelOutput, CompositeRoute
-from chat_proc.channels.specs import ChannelSpec, Subscriber
-from everturn.model.llm.sources import Source
-from everturn.wire.events import ChatDelta
+from chat_proc.channels.streaming import ChannelOutput, ChannelSpec, CompositeRoute, Subscriber
+from everturn.events.model import ChatDelta
+from everturn.timeline.sources import Source
 
 SOURCES = {1: Source(1, "One", "https://one.example")}
 

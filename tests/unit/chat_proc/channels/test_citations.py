@@ -13,7 +13,7 @@ from chat_proc.channels.citations import (
     index_sources,
     parse_sids,
 )
-from everturn.model.llm.sources import Source
+from everturn.timeline.sources import Source
 
 SOURCES = (
     Source(1, "One", "https://one.example/a"),

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from chat_proc.channels.composite import CompositeJsonArtifactStreamer
-from everturn.model.llm.sources import Source
-from everturn.wire.events import ChatDelta
+from chat_proc.channels.streaming import CompositeJsonArtifactStreamer
+from everturn.events.model import ChatDelta
+from everturn.timeline.sources import Source
 
 SOURCES = {1: Source(1, "One", "https://one.example")}
 

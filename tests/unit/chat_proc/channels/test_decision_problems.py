@@ -4,8 +4,8 @@ import pytest
 
 from chat_proc.channels.actions import ActionRefusal
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
-from everturn.model.llm.decisions import Action, Program, ToolCall
-from everturn.ports.language_model import FinishReason
+from chat_proc.channels.decisions import Action, Program, ToolCall
+from everturn.models.port import FinishReason
 
 CALL = Action("call_tool", tool_call=ToolCall("react.read", {}))
 RUN = Action("call_tool", tool_call=ToolCall("run_code", {}))

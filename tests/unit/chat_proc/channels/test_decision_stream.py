@@ -4,12 +4,12 @@ from collections.abc import Callable
 import pytest
 
 from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
+from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import CodeText, DecisionPiece, DecisionStream, ThinkingText, clean_program
-from chat_proc.channels.fanout.rules import FanoutRules
+from chat_proc.channels.decisions import Action, Decision, Program, ToolCall
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened
-from everturn.model.llm.decisions import Action, Decision, Program, ToolCall
-from everturn.model.llm.sources import Source
+from everturn.timeline.sources import Source
 
 RULES = FanoutRules({"react.read": "neutral", "run_code": "neutral"}, frozenset({"run_code"}))
 SOURCES = (Source(1, "One", "https://one.example"),)

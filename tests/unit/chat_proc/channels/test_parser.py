@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
-from chat_proc.channels.tags import ChannelSyntax
+from chat_proc.channels.parser import (
+    ChannelClosed,
+    ChannelOpened,
+    ChannelParser,
+    ChannelSyntax,
+    ChannelText,
+    OutsideText,
+    Piece,
+)
 
 SYNTAX = (
     ChannelSyntax("thinking"),

@@ -1,7 +1,7 @@
 import pytest
 
-from chat_proc.channels.prompt_messages import MalformedMessage, build_request
-from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
+from chat_proc.channels.streaming import MalformedMessage, build_request
+from everturn.models.port import ModelRequest, PromptMessage, TextPart
 
 
 def test_messages_and_mappings_become_one_request() -> None:

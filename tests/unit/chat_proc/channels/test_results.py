@@ -1,8 +1,7 @@
 import pytest
 from pydantic import BaseModel
 
-from chat_proc.channels.results import ChannelInstance, ChannelResult, build_result
-from chat_proc.channels.specs import ChannelSpec
+from chat_proc.channels.streaming import ChannelInstance, ChannelResult, ChannelSpec, build_result
 
 
 class Usage(BaseModel):

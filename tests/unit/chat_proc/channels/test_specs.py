@@ -2,7 +2,7 @@ from typing import cast
 
 import pytest
 
-from chat_proc.channels.specs import ChannelFormat, ChannelSpec, ChannelSubscribers
+from chat_proc.channels.streaming import ChannelFormat, ChannelSpec, ChannelSubscribers
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from chat_proc.channels.composite import CompositeJsonArtifactStreamer
-from chat_proc.channels.specs import ChannelSpec, ChannelSubscribers
-from chat_proc.channels.streaming import stream_with_channels
-from everturn.model.llm.prompts import PromptMessage, TextPart
-from everturn.model.llm.sources import Source
-from everturn.ports.language_model import LanguageModel, ModelFailed
+from chat_proc.channels.streaming import (
+    ChannelSpec,
+    ChannelSubscribers,
+    CompositeJsonArtifactStreamer,
+    stream_with_channels,
+)
+from everturn.events.model import ChatDelta
+from everturn.models.port import LanguageModel, ModelFailed, PromptMessage, TextPart
 from everturn.testing.scripted_model import SCRIPTED_USAGE, Fail, Say, Script, ScriptedModel, Think
-from everturn.wire.events import ChatDelta
+from everturn.timeline.sources import Source
 
 SYSTEM = PromptMessage("system", (TextPart("You answer in channels."),))
 USER = {"role": "user", "content": "What does the report say?"}

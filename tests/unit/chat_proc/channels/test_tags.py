@@ -1,6 +1,6 @@
 import pytest
 
-from chat_proc.channels.tags import ChannelSyntax, Tag, TagTable
+from chat_proc.channels.parser import ChannelSyntax, Tag, TagTable
 
 
 def test_only_declared_names_make_tags() -> None:

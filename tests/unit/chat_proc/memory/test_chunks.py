@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.memory.chunks import cut_chunks
+from chat_proc.memory.snippets import cut_chunks
 
 
 def test_a_short_text_is_one_part() -> None:

@@ -6,17 +6,17 @@ from turn_bench.replies import answer, call
 
 from chat_proc.memory.hotset import HOTSET_ROWS, Hotset
 from chat_proc.memory.indexer import Indexer
-from chat_proc.tools.file_types import is_text
-from chat_proc.tools.memory.memory_write import MemoryWriteTool
-from everturn.embeddings.hashed import HashedEmbedder
-from everturn.errors import Unavailable
-from everturn.model.block_bodies import AnchorBody
-from everturn.model.identity import Principal
-from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
-from everturn.telemetry.failpoints import Failpoints
+from chat_proc.tools.memory.user_memories import MemoryWriteTool
+from chat_proc.tools.stored_files import is_text
+from everturn.core.errors import Unavailable
+from everturn.core.failpoints import Failpoints
+from everturn.core.identity import Principal
+from everturn.memory.encoders.hashed import HashedEmbedder
+from everturn.memory.search import EmbeddedSnippet, IndexJob
 from everturn.testing.memory.snippets import MemorySnippets
 from everturn.testing.memory.user_memories import MemoryUserMemories
 from everturn.testing.memory.user_memories_contract import remembered
+from everturn.timeline.bodies import AnchorBody
 
 
 async def test_a_turn_begins_with_the_hottest_memories() -> None:

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from chat_proc.memory.indexer import MAX_TRIES, Indexer
-from chat_proc.tools.file_types import is_text
-from everturn.embeddings.hashed import HashedEmbedder
-from everturn.errors import Unavailable
-from everturn.model.blocks import Block
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.ports.memory.embedder import EmbedderUnavailable, Vector
-from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
-from everturn.telemetry.failpoints import Failpoints
+from chat_proc.tools.stored_files import is_text
+from everturn.core.errors import Unavailable
+from everturn.core.failpoints import Failpoints
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.memory.embedder import EmbedderUnavailable, Vector
+from everturn.memory.encoders.hashed import HashedEmbedder
+from everturn.memory.search import EmbeddedSnippet, IndexJob
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.timeline.blocks import Block
 
 ANN = Principal("acme", "main", "ann")
 

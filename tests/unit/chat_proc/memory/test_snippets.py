@@ -1,9 +1,9 @@
 from chat_proc.memory.snippets import MAX_FILE_CHUNKS, MAX_SNIPPETS, build_snippets, find_attachments, read_anchors
-from everturn.model import block_bodies as bodies
-from everturn.model import refs
-from everturn.model.blocks import BlockType
-from everturn.model.memory.snippets import SnippetTarget
+from everturn.core import refs
+from everturn.memory.search import SnippetTarget
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline import bodies
+from everturn.timeline.blocks import BlockType
 
 TURN = "turn_1"
 SUMMARY = """Goal: compare regions

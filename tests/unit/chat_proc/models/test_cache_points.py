@@ -1,7 +1,7 @@
 """A request carries at most four cache points: the first and the last ones."""
 
-from chat_proc.models.cache_points import keep_last_cache_points
-from everturn.model.llm.prompts import MediaPart, PromptMessage, TextPart
+from chat_proc.models.anthropic import keep_last_cache_points
+from everturn.models.port import MediaPart, PromptMessage, TextPart
 
 
 def marked_texts(messages: tuple[PromptMessage, ...]) -> list[str]:

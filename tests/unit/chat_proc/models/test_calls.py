@@ -7,10 +7,16 @@ import pytest
 from parts.kept_spans import KeptTracing
 from prometheus_client import REGISTRY
 
-from chat_proc.models.calls import ModelRole, describe_turn, describe_usage, open_call
-from chat_proc.models.usage import build_usage_event
-from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
-from everturn.ports.language_model import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
+from chat_proc.models.calls import ModelRole, build_usage_event, describe_turn, describe_usage, open_call
+from everturn.models.port import (
+    ContextLimitExceeded,
+    ModelFailed,
+    ModelRequest,
+    ModelTraits,
+    ModelUsage,
+    PromptMessage,
+    TextPart,
+)
 
 TRAITS = ModelTraits("heron-1", 100_000, images=False, documents=False, provider="acme")
 REQUEST = ModelRequest((PromptMessage("user", (TextPart("A secret question."),)),), 500)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.models.choice import (
+from chat_proc.models.roles import (
     DEFAULT_ANTHROPIC_MODEL,
     DEFAULT_OPENAI_MODEL,
     BadModelSetting,

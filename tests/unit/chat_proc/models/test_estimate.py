@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from chat_proc.models.estimate import count_chars, count_media_tokens, estimate_request
-from everturn.model.llm.prompts import MediaPart
-from everturn.model.llm.tokens import CharsPerToken
+from everturn.models.port import MediaPart
+from everturn.models.tokens import CharsPerToken
 from everturn.testing.model_contract import build_request
 
 

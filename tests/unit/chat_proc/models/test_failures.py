@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from chat_proc.models.failures import build_failure, build_transport_failure, read_retry_after
-from everturn.ports.language_model import ContextLimitExceeded
+from everturn.models.port import ContextLimitExceeded
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from chat_proc.models.choice import DEFAULT_ANTHROPIC_MODEL, DEFAULT_OPENAI_MODEL
 from chat_proc.models.pricing import UNKNOWN_CONTEXT_TOKENS, build_traits, find_card, load_cards, price_usage
-from everturn.ports.language_model import ModelUsage
+from chat_proc.models.roles import DEFAULT_ANTHROPIC_MODEL, DEFAULT_OPENAI_MODEL
+from everturn.models.port import ModelUsage
 
 
 def test_each_kind_of_token_has_its_price() -> None:

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from chat_proc.models.ratios import LearnedRatios
-from everturn.model.llm.prompts import MediaPart
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.ports.language_model import ModelUsage
+from chat_proc.models.estimate import LearnedRatios
+from everturn.models.port import MediaPart, ModelUsage
+from everturn.models.tokens import CharsPerToken
 from everturn.testing.model_contract import build_request
 
 

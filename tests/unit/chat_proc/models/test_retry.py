@@ -7,11 +7,11 @@ from contextlib import aclosing
 import pytest
 
 from chat_proc.models.retry import MAX_PIECE_CHARS, RetryingModel, RetryLimits, RetryTiming
-from everturn.model.llm.prompts import ModelRequest
-from everturn.ports.language_model import (
+from everturn.models.port import (
     ContextLimitExceeded,
     ModelFailed,
     ModelPiece,
+    ModelRequest,
     ModelRetry,
     ModelUsage,
     ReasoningDelta,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from chat_proc.models.choice import BadModelSetting, ModelChoice
-from chat_proc.models.roles import ModelRoles, choose_roles, narrow_traits
-from everturn.ports.language_model import LanguageModel, ModelTraits
+from chat_proc.models.roles import BadModelSetting, ModelChoice, ModelRoles, choose_roles, narrow_traits
+from everturn.models.port import LanguageModel, ModelTraits
 from everturn.testing.scripted_model import ScriptedModel
 
 KEYS = {"ANTHROPIC_API_KEY": "k", "EVERTURN_MODEL": "anthropic:big"}

@@ -1,8 +1,8 @@
 """Usage goes into the ledger as the provider counted it."""
 
-from chat_proc.models.usage import build_usage_event
-from everturn.model.commits import UsageEvent
-from everturn.ports.language_model import ModelUsage
+from chat_proc.models.calls import build_usage_event
+from everturn.models.port import ModelUsage
+from everturn.turns.commits import UsageEvent
 
 
 def test_every_count_is_kept_with_the_model_and_the_role() -> None:

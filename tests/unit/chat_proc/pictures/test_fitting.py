@@ -11,7 +11,7 @@ from uploads.images import image, png_of, png_of_zeros
 
 from chat_proc.pictures.fitting import PictureFitter, try_read_size
 from chat_proc.pictures.shrinker import MAX_SHRUNK_BYTES, MAX_SIDE_PX, shrink_picture
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 
 FORMS = ("png", "jpeg", "gif", "webp")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripted_broker import PAIR, follow, open_broker
 
-from chat_proc.sandbox.broker_line import (
+from chat_proc.sandbox.containers import (
     BadBrokerAddress,
     BrokerLine,
     BrokerRefused,
@@ -17,7 +17,7 @@ from chat_proc.sandbox.broker_line import (
     open_broker_line,
     parse_address,
 )
-from everturn.wire.brokering import Attach, Attached, BrokerRefusal, PairStarted, StartPair
+from everturn.execution.broker_messages import Attach, Attached, BrokerRefusal, PairStarted, StartPair
 
 NO_CERTIFICATE = ClientCertificate()
 

@@ -18,8 +18,9 @@ from scripted_broker import (
 )
 
 from chat_proc.sandbox import results
-from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
 from chat_proc.sandbox.containers import (
+    BrokerAddress,
+    BrokerSilent,
     ContainersLauncher,
     build_unseen_sandbox,
     explain_refusal,
@@ -27,10 +28,10 @@ from chat_proc.sandbox.containers import (
     suggests_kill,
 )
 from chat_proc.sandbox.launching import MAX_UNPACKED_ON_LOOP_BYTES
+from chat_proc.sandbox.port import ContractItem, RunRequest, SandboxUnavailable
 from chat_proc.sandbox.results import hash_bytes
-from everturn.ports.sandbox import ContractItem, RunRequest, SandboxUnavailable
-from everturn.wire.brokering import Attach, BrokerRefusal, RemovePair, StartPair
-from everturn.wire.execution import Finished, GatewayCall, ToolReply
+from everturn.execution.broker_messages import Attach, BrokerRefusal, RemovePair, StartPair
+from everturn.execution.messages import Finished, GatewayCall, ToolReply
 
 REQUEST = RunRequest("run-1", "turn_1", "print('hello')", ())
 ENDED = Finished("ended", "", 5, POSTURE, REPORT)

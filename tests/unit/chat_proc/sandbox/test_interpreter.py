@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.interpreter import find_parts, load_interpreter
-from everturn.ports.sandbox import SandboxUnavailable
+from chat_proc.sandbox.bubblewrap import find_parts, load_interpreter
+from chat_proc.sandbox.port import SandboxUnavailable
 
 
 def make_python(place: Path) -> Path:

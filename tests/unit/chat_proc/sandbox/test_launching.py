@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from chat_proc.sandbox.launching import SupervisedSandbox, UnknownProfile, build_launch
+from chat_proc.sandbox.port import ContractItem, RunRequest
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
-from everturn.ports.sandbox import ContractItem, RunRequest
-from everturn.wire.execution import GatewayCall, Posture, RunLimits, ToolReply
+from everturn.execution.messages import GatewayCall, Posture, RunLimits, ToolReply
 
 POSTURE = Posture("l", "r", 1, "u", "n", "m", "p", "d", "s")
 LIMITS = RunLimits()

@@ -2,14 +2,8 @@
 
 import pytest
 
-from chat_proc.sandbox.obstacles import (
-    HostSettings,
-    build_missing,
-    check_version,
-    explain_failure,
-    load_host_settings,
-)
-from everturn.ports.sandbox import SandboxUnavailable
+from chat_proc.sandbox.bubblewrap import HostSettings, build_missing, check_version, explain_failure, load_host_settings
+from chat_proc.sandbox.port import SandboxUnavailable
 
 PLAIN = HostSettings(None, None, 1000)
 REFUSED = "bwrap: setting up uid map: Permission denied"

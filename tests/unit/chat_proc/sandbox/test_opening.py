@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from scripted_broker import POSTURE, REPORT, follow, open_broker
 
-from chat_proc.sandbox.broker_line import BrokerAddress
+from chat_proc.sandbox.containers import BrokerAddress
 from chat_proc.sandbox.opening import ExecutionChoice, ExecutionMode, OpenedSandbox, open_sandbox
-from everturn.ports.sandbox import RunRequest, SandboxUnavailable
-from everturn.wire.brokering import BrokerRefusal, StartPair
-from everturn.wire.execution import Finished, GatewayCall, ToolReply
-from everturn.wire.profiles import choose_profiles, load_profiles
-from everturn.wire.records import MessageClass
+from chat_proc.sandbox.port import RunRequest, SandboxUnavailable
+from everturn.execution.broker_messages import BrokerRefusal, StartPair
+from everturn.execution.messages import Finished, GatewayCall, ToolReply
+from everturn.execution.profiles import choose_profiles, load_profiles
+from everturn.execution.records import MessageClass
 
 ENDED = Finished("ended", "", 5, POSTURE, REPORT)
 NO_PYTHON = Path("/nowhere/bin/python")

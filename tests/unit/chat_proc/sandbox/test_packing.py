@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.sandbox.packing import UnpackedOutputs, measure_input, pack_inputs, unpack_outputs
+from chat_proc.sandbox.results import UnpackedOutputs, measure_input, pack_inputs, unpack_outputs
 
 
 def test_inputs_become_a_tar_stream_in_small_pieces(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
-from everturn.wire.execution import Finished, Posture, RunLimits
-from everturn.wire.framing import FrameDecoder, FrameStream
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.messages import Finished, Posture, RunLimits
 
 POSTURE = Posture("l", "r", 1, "u", "n", "m", "p", "d", "s")
 

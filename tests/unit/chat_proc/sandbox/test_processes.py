@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from chat_proc.sandbox.processes import open_supervisor, read_ready
+from chat_proc.sandbox.bubblewrap import open_supervisor, read_ready
 from chat_proc.sandbox.supervised import SupervisorFailed
-from everturn.wire.execution import Boot, Finished, Hello, Interpreter, Posture, Ready, RunLimits, UidRange
-from everturn.wire.records import BadMessage, build_message
+from everturn.execution.messages import Boot, Finished, Hello, Interpreter, Posture, Ready, RunLimits, UidRange
+from everturn.execution.records import BadMessage, build_message
 
 BOOT = Boot(RunLimits(), Interpreter("/python", ()), "/bwrap", "/run/x", UidRange(20_000, 20_999))
 POSTURE = Posture("l", "r", 1, "u", "n", "m", "p", "d", "s")

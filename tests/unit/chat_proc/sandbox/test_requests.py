@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from chat_proc.sandbox.requests import find_excess, find_problem, hash_inputs
-from everturn.ports.sandbox import ContractItem, RunRequest
-from everturn.wire.execution import RunLimits
+from chat_proc.sandbox.launching import find_excess, find_problem, hash_inputs
+from chat_proc.sandbox.port import ContractItem, RunRequest
+from everturn.execution.messages import RunLimits
 
 LIMITS = RunLimits(work_dir_bytes=10)
 GOOD = RunRequest("run-1", "turn_1", "print()", (ContractItem("a/b.txt"),), {"turn_1/attachments/x": b"12"})

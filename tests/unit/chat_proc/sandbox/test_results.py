@@ -2,10 +2,9 @@
 
 import pytest
 
-from chat_proc.sandbox.packing import UnpackedOutputs
-from chat_proc.sandbox.results import build_broken, build_refused, build_result, clean_text, hash_bytes
-from everturn.ports.sandbox import ContractItem, FileHash, ProgramExit, RunError, RunRequest
-from everturn.wire.execution import CallRecord, Finished, Posture, ProgramError, Report, RunLimits
+from chat_proc.sandbox.port import ContractItem, FileHash, ProgramExit, RunError, RunRequest
+from chat_proc.sandbox.results import UnpackedOutputs, build_broken, build_refused, build_result, clean_text, hash_bytes
+from everturn.execution.messages import CallRecord, Finished, Posture, ProgramError, Report, RunLimits
 
 REQUEST = RunRequest(
     "run-1", "turn_1", "print()", (ContractItem("a.txt", "the a", "internal"), ContractItem("b.txt")), timeout_s=5

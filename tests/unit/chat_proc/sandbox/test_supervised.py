@@ -7,10 +7,19 @@ import time
 
 import pytest
 
-from chat_proc.sandbox.processes import open_supervisor
+from chat_proc.sandbox.bubblewrap import open_supervisor
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
-from everturn.errors import Unavailable
-from everturn.wire.execution import Boot, Capability, GatewayCall, Interpreter, Launch, RunLimits, ToolReply, UidRange
+from everturn.core.errors import Unavailable
+from everturn.execution.messages import (
+    Boot,
+    Capability,
+    GatewayCall,
+    Interpreter,
+    Launch,
+    RunLimits,
+    ToolReply,
+    UidRange,
+)
 
 BOOT = Boot(RunLimits(output_bytes=1000), Interpreter("/python", ()), "/bwrap", "/run/x", UidRange(20_000, 20_999))
 LAUNCH = Launch(
@@ -25,9 +34,9 @@ LAUNCH = Launch(
 
 PRELUDE = """
 import os, sys, time
-from everturn.wire.execution import *
-from everturn.wire.framing import *
-from everturn.wire.records import *
+from everturn.execution.messages import *
+from everturn.execution.framing import *
+from everturn.execution.records import *
 decoder = FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True)
 waiting = []
 def receive():

@@ -7,10 +7,10 @@ from turn_bench.replies import answer, call
 from turn_bench.seed_calls import build_bench, make_call, read_call
 from turn_bench.tools import FindTool
 
-from everturn.model.block_bodies import AnchorBody, CheckoutBody, PlanBody
-from everturn.model.blocks import BlockType
-from everturn.model.llm.prompts import TextPart
-from everturn.model.refs import file_ref, turn_index_ref, working_summary_ref
+from everturn.core.refs import file_ref, turn_index_ref, working_summary_ref
+from everturn.models.port import TextPart
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import AnchorBody, CheckoutBody, PlanBody
 
 
 async def begin(*scripts: str) -> Bench:

@@ -4,17 +4,16 @@ from collections.abc import AsyncIterator
 import pytest
 from turn_bench.bench import until
 
-from chat_proc.stream.emitter import MAX_ENTRY_BYTES, MAX_PENDING_EVENTS, Emitter
-from chat_proc.stream.numbering import EventNumbering
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import Entry
+from chat_proc.stream.emitter import MAX_ENTRY_BYTES, MAX_PENDING_EVENTS, Emitter, EventNumbering
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.model import ChatDelta, ChatRewind, ConvTitle, Envelope, parse_envelope
+from everturn.events.stream import Entry
+from everturn.events.views import TurnView
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.events import MemoryEvents
-from everturn.wire.events import ChatDelta, ChatRewind, ConvTitle, Envelope, parse_envelope
-from everturn.wire.views import TurnView
 
 CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
 VIEW = TurnView(turn_id=TURN, ordinal=1, status="running", text="Hello.")

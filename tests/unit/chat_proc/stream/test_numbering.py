@@ -1,8 +1,8 @@
-from chat_proc.stream.numbering import EventNumbering
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, EventCursor
+from chat_proc.stream.emitter import EventNumbering
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.model import ConvTitle, parse_envelope
 from everturn.testing.fixed_clock import FixedClock
-from everturn.wire.events import ConvTitle, parse_envelope
 
 CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
 

@@ -1,5 +1,5 @@
 from chat_proc.stream.texts import RoundTexts
-from everturn.wire.events import AnyEvent, ChatDelta
+from everturn.events.model import AnyEvent, ChatDelta
 
 
 class Said:

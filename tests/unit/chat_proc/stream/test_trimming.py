@@ -3,11 +3,11 @@
 from prometheus_client import REGISTRY
 
 from chat_proc.stream.trimming import StreamTrimmer
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import EventCursor
-from everturn.ports.limits.wire_memory import WireUse
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import EventCursor
+from everturn.events.stream import WireUse
 
 
 class Memory:

@@ -1,5 +1,5 @@
-from chat_proc.stream.uncommitted import SaidEvent, UncommittedEvents
-from everturn.wire.events import ChatDelta, ConvTitle
+from chat_proc.stream.emitter import SaidEvent, UncommittedEvents
+from everturn.events.model import ChatDelta, ConvTitle
 
 
 def delta(text: str, index: int, *, channel: str = "answer", completed: bool = False) -> ChatDelta:

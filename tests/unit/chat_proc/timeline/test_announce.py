@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce
-from chat_proc.timeline.present import Present
-from everturn.model.block_bodies import EventBody, FeedbackBody, PlanBody
-from everturn.model.blocks import BlockType
-from everturn.model.ids import PlanId, SignalId, TurnId
-from everturn.model.plans import PlanMoment, mark_steps, new_plan
+from chat_proc.timeline.files import Present
+from everturn.core.ids import PlanId, SignalId, TurnId
+from everturn.execution.messages import RunLimits
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
-from everturn.wire.execution import RunLimits
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import EventBody, FeedbackBody, PlanBody
+from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
 
 
 def budget(round_number: int = 2, limit: int = 16, elapsed_s: float = 12.4) -> Budget:

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.timeline.cache_points import CachePoints, choose_cache_points, first_editable_seq
+from chat_proc.timeline.render import CachePoints, choose_cache_points, first_editable_seq
 from chat_proc.timeline.view import TimelineView
-from everturn.model.block_bodies import HideBody, RangeSummaryBody, SystemMessageBody
-from everturn.model.blocks import BlockType
 from everturn.testing.timelines import TimelineBuilder
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import HideBody, RangeSummaryBody, SystemMessageBody
 
 
 def play(rounds: int) -> TimelineBuilder:

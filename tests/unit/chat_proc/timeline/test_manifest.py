@@ -6,12 +6,11 @@ from typing import Any
 
 from chat_proc.timeline.manifest import RequestRecord, build_manifest
 from chat_proc.timeline.render import PromptRenderer
-from everturn.model.block_bodies import HideBody
-from everturn.model.blocks import BlockType
-from everturn.model.llm.prompts import ModelRequest
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.ports.language_model import ModelTraits
+from everturn.models.port import ModelRequest, ModelTraits
+from everturn.models.tokens import CharsPerToken
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import HideBody
 
 TRAITS = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")

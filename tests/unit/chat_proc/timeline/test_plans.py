@@ -1,12 +1,12 @@
 """Plans folded from blocks."""
 
-from chat_proc.timeline.plans import current_plan, latest_plans, open_plans
-from everturn.model.block_bodies import PlanBody, PlanHistoryBody
-from everturn.model.blocks import BlockType
-from everturn.model.ids import PlanId, TurnId
-from everturn.model.plans import PlanMoment, PlanSnapshot, close_plan, mark_steps, new_plan
-from everturn.model.refs import round_ref
+from chat_proc.timeline.files import current_plan, latest_plans, open_plans
+from everturn.core.ids import PlanId, TurnId
+from everturn.core.refs import round_ref
 from everturn.testing.timelines import NOW, TimelineBuilder
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import PlanBody, PlanHistoryBody
+from everturn.timeline.plans import PlanMoment, PlanSnapshot, close_plan, mark_steps, new_plan
 
 
 def add(timeline: TimelineBuilder, *plans: PlanSnapshot) -> None:

@@ -1,13 +1,12 @@
 """What holds now, folded block by block."""
 
-from chat_proc.timeline.files import describe_media
-from chat_proc.timeline.present import Present
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import EventBody, FeedbackBody, PlanBody
-from everturn.model.blocks import BlockType
-from everturn.model.ids import PlanId, SignalId
-from everturn.model.plans import PlanMoment, new_plan
+from chat_proc.timeline.files import Present, describe_media
+from everturn.core.ids import PlanId, SignalId
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import EventBody, FeedbackBody, PlanBody
+from everturn.timeline.plans import PlanMoment, new_plan
 
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")
 REPORT = build_file("turn_2", "report.pdf", b"pdf", mime="application/pdf")

@@ -7,11 +7,11 @@ import pytest
 
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
 from chat_proc.timeline.view import TimelineView
-from everturn.model.block_bodies import PromptBody, SystemMessageBody, TurnHeaderBody
-from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.model.ids import TurnId
+from everturn.core.ids import TurnId
 from everturn.testing.timelines import NOW, TimelineBuilder
-from everturn.timeline.rendering.forms import Form
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import PromptBody, SystemMessageBody, TurnHeaderBody
+from everturn.timeline.forms import Form
 
 POLICY = PrunePolicy()
 

@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 
 from chat_proc.models.offline.reading import read_conversation
 from chat_proc.timeline.announce import AnnounceState, Budget, build_announce
-from chat_proc.timeline.files import describe_media
-from chat_proc.timeline.present import Present
+from chat_proc.timeline.files import Present, describe_media
 from chat_proc.timeline.render import MAX_MEDIA_PARTS, PromptRenderer
-from chat_proc.timeline.visibility import BreakReason
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import (
+from chat_proc.timeline.view import BreakReason
+from everturn.core.ids import PlanId, TurnId
+from everturn.files.model import ArtifactKind
+from everturn.models.port import MediaPart, ModelRequest, ModelTraits, PromptMessage, TextPart
+from everturn.models.tokens import CharsPerToken
+from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import (
     AttachmentTextBody,
     HideBody,
     NotesBody,
@@ -22,14 +26,8 @@ from everturn.model.block_bodies import (
     SummaryBody,
     SystemMessageBody,
 )
-from everturn.model.blocks import Block, BlockType
-from everturn.model.ids import PlanId, TurnId
-from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.model.plans import PlanMoment, new_plan
-from everturn.ports.language_model import ModelTraits
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
-from everturn.timeline.rendering.rebuilding import UNSEEN
+from everturn.timeline.forms import UNSEEN
+from everturn.timeline.plans import PlanMoment, new_plan
 
 SEEING = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 BLIND = ModelTraits(name="m", context_tokens=200_000, images=False, documents=False)

@@ -1,7 +1,7 @@
 """SOURCES POOL: recent and cited rows in full, the rest counted, and nothing in it passes for ours."""
 
-from chat_proc.timeline.source_pool import build_source_pool
-from everturn.model.llm.sources import Source
+from chat_proc.timeline.announce import build_source_pool
+from everturn.timeline.sources import Source
 
 
 def row(sid: int, *, used: bool = False, text: str = "Beavers build dams.") -> Source:

@@ -5,14 +5,13 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.timeline.view import Break, TimelineView, VisibleBlock
-from chat_proc.timeline.visibility import BreakReason
-from everturn.model import block_bodies as bodies
-from everturn.model.blocks import BlockType, first_broken_link
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.model.turns import Outcome, TurnUsage
+from chat_proc.timeline.view import Break, BreakReason, TimelineView, VisibleBlock
+from everturn.models.tokens import CharsPerToken
 from everturn.testing.timelines import TimelineBuilder
-from everturn.timeline.rendering.forms import Form
+from everturn.timeline import bodies
+from everturn.timeline.blocks import BlockType, first_broken_link
+from everturn.timeline.forms import Form
+from everturn.timeline.turns import Outcome, TurnUsage
 
 STEPS = ["turn", "round", "signal", "anchor", "summary", "hide", "prune", "history", "checkpoint", "same ref"]
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from chat_proc.catalog.tool import NO_SOURCE_POOL, LiveTurn, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.offered import ToolPorts
-from everturn.model.block_bodies import CheckoutBody
-from everturn.model.ids import CallId, ConversationId
-from everturn.ports.tool import NO_SOURCE_POOL, LiveTurn, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
+from everturn.core.ids import CallId, ConversationId
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
@@ -21,6 +20,7 @@ from everturn.testing.timelines import NOW, TimelineBuilder
 from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.timeline.bodies import CheckoutBody
 
 Play = Callable[..., Awaitable[ToolOutcome]]
 CallTool = Callable[..., Awaitable[ToolOutcome]]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.tools.file_types import is_text, sniff_mime
+from chat_proc.tools.stored_files import is_text, sniff_mime
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 20
 

@@ -4,9 +4,9 @@ import asyncio
 
 from turn_bench.programs import build_parts
 
+from chat_proc.sandbox.port import RunRequest, RunResult, SandboxUnavailable, ToolCaller
 from chat_proc.tools.offered import offer_tools
-from everturn.ports.sandbox import RunRequest, RunResult, SandboxUnavailable, ToolCaller
-from everturn.wire.execution import Posture
+from everturn.execution.messages import Posture
 
 
 class IdleSandbox:

@@ -2,12 +2,12 @@
 
 import pytest
 
+from chat_proc.catalog.registry import ToolRegistry
 from chat_proc.tools.context.read import ReadTool
-from chat_proc.tools.plan.plan import PlanTool
-from chat_proc.tools.registry import ToolRegistry
+from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteParams, WriteTool
-from everturn.errors import Invalid
-from everturn.ports.objects import Objects
+from everturn.core.errors import Invalid
+from everturn.files.objects import Objects
 from everturn.testing.timelines import TimelineBuilder
 
 

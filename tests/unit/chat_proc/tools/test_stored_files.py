@@ -2,13 +2,13 @@
 
 import pytest
 
-from chat_proc.tools.plan.plan import PlanParams
+from chat_proc.catalog.tool import ToolCall, ToolContext
+from chat_proc.tools.plan import PlanParams
 from chat_proc.tools.stored_files import Destination, ProducedFile, derive_artifact_id, read_destination, save_file
-from everturn.errors import Invalid, Unavailable
-from everturn.model.artifacts import ArtifactKind, parse_rn
-from everturn.model.identity import Principal
-from everturn.model.ids import CallId, ConversationId, TurnId, is_id
-from everturn.ports.tool import ToolCall, ToolContext
+from everturn.core.errors import Invalid, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import CallId, ConversationId, TurnId, is_id
+from everturn.files.model import ArtifactKind, parse_rn
 from everturn.testing.timelines import NOW
 
 CONTEXT = ToolContext(

@@ -10,21 +10,20 @@ from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
 from chat_proc.turn.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
-from chat_proc.turn.patience import Patience
-from everturn.errors import Unavailable
-from everturn.model.identity import Lane, Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import EventCursor, Lease
-from everturn.model.turns import TurnStatus
-from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.ports.language_model import ModelFailed
-from everturn.ports.sweeps import Ring
-from everturn.ports.timelines import Timelines
+from chat_proc.turn.inbox import Patience
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane, Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import EventCursor, Lease
+from everturn.events.model import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
+from everturn.events.stream import EncodedEvent, Entry
+from everturn.models.port import ModelFailed
 from everturn.testing.scripted_model import Fail
 from everturn.testing.streams.events import MemoryEvents
 from everturn.testing.turns.leases import MemoryLeases
 from everturn.testing.turns.timelines import MemoryTimelines
-from everturn.wire.events import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
+from everturn.timeline.turns import TurnStatus
+from everturn.turns.ports import Ring, Timelines
 
 
 async def end_unannounced(bench: Bench) -> None:

@@ -7,16 +7,16 @@ from turn_bench.drivers import NoSweeps
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
-from chat_proc.turn.patience import Patience
-from everturn.errors import Unavailable
-from everturn.model.calls.approvals import Approval
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import Lease
-from everturn.model.turns import TurnStatus
-from everturn.ports.sweeps import Ring
+from chat_proc.turn.inbox import Patience
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import Lease
 from everturn.testing.runs.approvals import MemoryApprovals
 from everturn.testing.turns.platform import MemoryPlatform
+from everturn.timeline.turns import TurnStatus
+from everturn.turns.approvals import Approval
+from everturn.turns.ports import Ring
 
 
 class ApprovalsBehindABrokenLink(MemoryApprovals):

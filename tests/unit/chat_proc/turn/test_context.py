@@ -4,24 +4,21 @@ import pytest
 from turn_bench.bench import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.agent.open_turn import TurnActivity, TurnEnd, Writing
-from chat_proc.stream.emitter import Emitter
-from chat_proc.stream.numbering import EventNumbering
+from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.files import describe_media
 from chat_proc.turn.context import LeasedTurn, add_usage, last_round
-from chat_proc.turn.inbox import LeasedInbox
-from chat_proc.turn.manifests import ManifestKeeper
+from chat_proc.turn.inbox import LeasedInbox, Patience
 from chat_proc.turn.opening import draft_opening
-from chat_proc.turn.patience import Patience
-from everturn.errors import StaleFence, Unavailable
-from everturn.model.block_bodies import NoticeBody
-from everturn.model.blocks import BlockDraft, BlockType
-from everturn.model.commits import UsageEvent
-from everturn.model.ids import TurnId
-from everturn.model.signals import SignalKind
-from everturn.model.turns import Outcome, TurnStatus, TurnUsage
-from everturn.ports.timelines import InboxMoved
+from chat_proc.turn.records import ManifestKeeper
+from everturn.core.errors import StaleFence, Unavailable
+from everturn.core.ids import TurnId
+from everturn.events.model import ConvStatus, ConvTitle
 from everturn.testing.stories import make_artifact
-from everturn.wire.events import ConvStatus, ConvTitle
+from everturn.timeline.blocks import BlockDraft, BlockType
+from everturn.timeline.bodies import NoticeBody
+from everturn.timeline.turns import Outcome, SignalKind, TurnStatus, TurnUsage
+from everturn.turns.commits import UsageEvent
+from everturn.turns.ports import InboxMoved
 
 USAGE = UsageEvent("m", "decision", 10, 2, 1, 0, 0.5, False)
 

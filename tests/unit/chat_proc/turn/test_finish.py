@@ -1,13 +1,13 @@
 import pytest
 
 from chat_proc.agent.open_turn import TurnEnd
-from chat_proc.turn.finish import build_status_after, draft_exit, status_of
-from everturn.model.block_bodies import ExitBody
-from everturn.model.blocks import BlockType
-from everturn.model.commits import Promotion
-from everturn.model.ids import TurnId
-from everturn.model.problems import problem
-from everturn.model.turns import Outcome, TurnStatus, TurnUsage
+from chat_proc.turn.announcing import build_status_after, draft_exit, status_of
+from everturn.core.errors import problem
+from everturn.core.ids import TurnId
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import ExitBody
+from everturn.timeline.turns import Outcome, TurnStatus, TurnUsage
+from everturn.turns.commits import Promotion
 
 TURN = TurnId("turn_1")
 FAILURE = problem("model", "The model failed.", 503)

@@ -3,16 +3,15 @@ from dataclasses import replace
 
 import pytest
 
-from chat_proc.turn.inbox import LeasedInbox
-from chat_proc.turn.patience import Patience
-from everturn.errors import Unavailable
-from everturn.model.commits import Promotion, SignalChange
-from everturn.model.identity import Principal
-from everturn.model.ids import SignalId, TurnId
-from everturn.model.signals import Signal, SignalKind, SignalState
+from chat_proc.turn.inbox import LeasedInbox, Patience
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import SignalId, TurnId
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.timeline.turns import Signal, SignalKind, SignalState
+from everturn.turns.commits import Promotion, SignalChange
 
 ANN, TURN = Principal("acme", "main", "ann"), TurnId("turn_1")
 

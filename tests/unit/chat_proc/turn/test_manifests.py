@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from chat_proc.turn.manifests import MAX_WAITING, ManifestKeeper
-from everturn.model.ids import ConversationId, TurnId
-from everturn.telemetry.metrics import MANIFESTS_LOST
+from chat_proc.turn.records import MAX_WAITING, ManifestKeeper
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.metrics import MANIFESTS_LOST
 from everturn.testing.files.objects import MemoryObjects
 
 CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.turn.measuring import TurnMeter, count_usage
-from everturn.model.commits import UsageEvent
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, Claim, Lease
-from everturn.model.turns import Outcome, Turn, TurnRequest, TurnStatus
+from chat_proc.turn.records import TurnMeter, count_usage
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import ORIGIN, Claim, Lease
+from everturn.events.model import ChatDelta, ConvStatus
 from everturn.testing.fixed_clock import FixedClock
-from everturn.wire.events import ChatDelta, ConvStatus
+from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
+from everturn.turns.commits import UsageEvent
 
 ACCEPTED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CLAIM = Claim(

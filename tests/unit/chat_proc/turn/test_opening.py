@@ -15,19 +15,18 @@ from chat_proc.turn.opening import (
     make_title,
     title_source,
 )
-from everturn.errors import NotFound
-from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import AttachmentTextBody
-from everturn.model.blocks import BlockType
-from everturn.model.feedback import Feedback, Reaction
-from everturn.model.ids import ConversationId, SignalId, TurnId
-from everturn.model.signals import ExternalEvent
-from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
+from everturn.core.errors import NotFound
+from everturn.core.ids import ConversationId, SignalId, TurnId
+from everturn.events.views import FileView
+from everturn.feedback.model import Feedback, Reaction
+from everturn.files.model import Artifact
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.stories import make_artifact
 from everturn.testing.timelines import TimelineBuilder
-from everturn.wire.views import FileView
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import AttachmentTextBody
+from everturn.timeline.turns import ExternalEvent, RequestEvent, Turn, TurnRequest, TurnStatus
 
 
 def show(artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:

@@ -1,7 +1,7 @@
 import pytest
 
-from chat_proc.turn.patience import Patience
-from everturn.errors import Conflict, Unavailable
+from chat_proc.turn.inbox import Patience
+from everturn.core.errors import Conflict, Unavailable
 
 
 class Slept:

@@ -8,22 +8,22 @@ from turn_bench.bench import ANN, Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, cut_answer
 
-from chat_proc.turn.patience import Patience
+from chat_proc.turn.inbox import Patience
 from chat_proc.turn.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from chat_proc.worker.heartbeat import STALL_S
-from everturn.errors import StaleFence, Unavailable
-from everturn.model.block_bodies import PromptBody
-from everturn.model.blocks import Block
-from everturn.model.commits import Commit
-from everturn.model.identity import Lane
-from everturn.model.leases import ORIGIN, Lease
-from everturn.model.turns import Outcome, TurnStatus
-from everturn.model.uploads import Upload
-from everturn.ports.inbox import IncomingMessage
-from everturn.ports.timelines import Timelines
-from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
+from everturn.core.errors import StaleFence, Unavailable
+from everturn.core.identity import Lane
+from everturn.core.leases import ORIGIN, Lease
+from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
+from everturn.events.model import ChatError, ChatStart, ConvStatus
+from everturn.files.model import Upload
 from everturn.testing.scripted_model import Fail, Pause, Say
-from everturn.wire.events import ChatError, ChatStart, ConvStatus
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import PromptBody
+from everturn.timeline.turns import Outcome, TurnStatus
+from everturn.turns.commits import Commit
+from everturn.turns.inbox import IncomingMessage
+from everturn.turns.ports import Timelines
 
 
 async def say_with_file(bench: Bench, key: str) -> None:

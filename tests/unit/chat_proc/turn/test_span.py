@@ -9,15 +9,14 @@ from structlog.contextvars import get_contextvars
 
 from chat_proc.agent.loop import HandedOver, Parked
 from chat_proc.agent.open_turn import TurnEnd
-from chat_proc.turn.span import open_turn_span, tell_end
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, Claim, Lease
-from everturn.model.problems import problem
-from everturn.model.turns import Outcome, Turn, TurnRequest, TurnStatus
-from everturn.telemetry.tracing.context import TraceContext, build_turn_context
-from everturn.telemetry.tracing.spans import Attributes, NoTracing, Span, SpanKind, SpanPlace
+from chat_proc.turn.runner import open_turn_span, tell_end
+from everturn.core.errors import problem
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import ORIGIN, Claim, Lease
+from everturn.core.tracing import Attributes, NoTracing, Span, SpanKind, SpanPlace, TraceContext, build_turn_context
 from everturn.testing.fixed_clock import FixedClock
+from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 CLAIM = Claim(

@@ -9,13 +9,12 @@ from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
 from chat_proc.turn.titling import TitleCall, try_read_title
-from everturn.model.block_bodies import CompletionBody, TitleBody
-from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
-from everturn.model.turns import Outcome, TurnStatus
-from everturn.ports.language_model import ModelFailed, ModelTraits, ModelUsage
-from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
+from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.events.model import ChatComplete, ConvTitle
+from everturn.models.port import ModelFailed, ModelRequest, ModelTraits, ModelUsage, PromptMessage, TextPart
 from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel
-from everturn.wire.events import ChatComplete, ConvTitle
+from everturn.timeline.bodies import CompletionBody, TitleBody
+from everturn.timeline.turns import Outcome, TurnStatus
 
 PROMPT = "please look at the attached numbers and tell me how sales went in March compared to the year before"
 FALLBACK = "please look at the attached numbers and tell me how sales…"

@@ -6,18 +6,17 @@ from pathlib import Path
 import pytest
 from turn_bench.programs import build_parts
 
-from chat_proc.channels.fanout.rules import ActionHead, ActionJudge
+from chat_proc.catalog.described import ToolModule, load_tools
+from chat_proc.channels.actions import ActionHead, ActionJudge
+from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
-from chat_proc.worker.configured import build_decision_limits, build_limits
-from everturn.ports.sandbox import SandboxUnavailable
+from chat_proc.worker.presence import build_decision_limits, build_limits
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
-from everturn.tools.described.descriptor import ToolModule
-from everturn.tools.described.loading import load_tools
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from chat_proc.worker.drain import Worker
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 
 
 class Part:

@@ -5,9 +5,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from chat_proc.worker.heartbeat import STALL_S, Heartbeat
-from everturn.errors import Unavailable
-from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim, Lease
+from everturn.core.errors import Unavailable
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim, Lease
 from everturn.testing.fixed_clock import FixedClock
 
 ONE, TWO = ConversationId("conv_1"), ConversationId("conv_2")

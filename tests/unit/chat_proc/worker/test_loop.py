@@ -6,14 +6,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from chat_proc.worker.heartbeat import Heartbeat
-from chat_proc.worker.loop import LANE_WEIGHTS, LEND_AFTER_S, ClaimLoop, lane_orders
-from chat_proc.worker.pace import Pace
-from chat_proc.worker.slots import Slots
-from everturn.errors import StaleFence, Unavailable
-from everturn.model.identity import Lane, Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, Claim, ClaimBounds, Deferred, Lease, SlotKind
-from everturn.telemetry.failpoints import Failpoints
+from chat_proc.worker.loop import LANE_WEIGHTS, LEND_AFTER_S, ClaimLoop, Slots, lane_orders
+from chat_proc.worker.presence import Pace
+from everturn.core.errors import StaleFence, Unavailable
+from everturn.core.failpoints import Failpoints
+from everturn.core.identity import Lane, Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import ORIGIN, Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.doorbells import MemoryDoorbells
 

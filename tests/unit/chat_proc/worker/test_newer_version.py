@@ -10,23 +10,22 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.signals.folding import fold_signals, is_heard, settle_leftover
+from chat_proc.agent.signal_folding import fold_signals, is_heard, settle_leftover
 from chat_proc.timeline.view import TimelineView
 from chat_proc.worker.heartbeat import Heartbeat
-from chat_proc.worker.sweeper import Sweeper
-from everturn.model.block_bodies import ExitBody
-from everturn.model.blocks import Block, BlockType
-from everturn.model.commits import SignalChange
-from everturn.model.identity import Lane
-from everturn.model.ids import ConversationId, SignalId, TurnId
-from everturn.model.signals import Signal, SignalKind, SignalState
-from everturn.model.turns import Outcome
-from everturn.ports.sweeps import Ring
-from everturn.postgres.rows import read_block
-from everturn.telemetry.guarded import run_guarded
+from chat_proc.worker.housekeeping import Sweeper
+from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId, SignalId, TurnId
+from everturn.core.loops import run_guarded
+from everturn.events.model import AnyEvent, parse_envelope
 from everturn.testing.fixed_clock import BEGINNING, FixedClock
 from everturn.testing.streams.doorbells import MemoryDoorbells
-from everturn.wire.events import AnyEvent, parse_envelope
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import ExitBody
+from everturn.timeline.turns import Outcome, Signal, SignalKind, SignalState
+from everturn.turns.commits import SignalChange
+from everturn.turns.ports import Ring
+from everturn.turns.postgres_rows import read_block
 
 ENVELOPE = {"id": "1-1", "ts": "2026-01-01T00:00:00Z", "conversation_id": "conv_1", "turn_id": "turn_1", "round": 1}
 PLACE = RoundPlace(TurnId("turn_1"), 3, 15, "now")

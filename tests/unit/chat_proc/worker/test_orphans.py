@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.orphans import PAGES, RESTS, OrphanSweep
-from everturn.errors import Unavailable
-from everturn.ports.clock import Clock, SystemClock
-from everturn.ports.life.orphans import SweepParts
-from everturn.ports.objects import ObjectPage
+from chat_proc.worker.housekeeping import PAGES, RESTS, OrphanSweep
+from everturn.core.clock import Clock, SystemClock
+from everturn.core.errors import Unavailable
+from everturn.files.objects import ObjectPage
+from everturn.lifecycle.orphans import SweepParts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.files.objects_contract import key_of
 from everturn.testing.fixed_clock import BEGINNING, FixedClock

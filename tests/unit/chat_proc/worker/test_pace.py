@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.worker.pace import Pace
+from chat_proc.worker.presence import Pace
 
 
 def test_before_a_turn_has_ended_nothing_is_known() -> None:

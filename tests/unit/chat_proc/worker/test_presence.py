@@ -2,9 +2,8 @@
 
 import asyncio
 
-from chat_proc.worker.pace import Pace
-from chat_proc.worker.presence import PresenceTask
-from everturn.ports.runs.presences import WorkerPresence
+from chat_proc.worker.presence import Pace, PresenceTask
+from everturn.queue.ports import WorkerPresence
 from everturn.testing.runs.presences import MemoryPresences
 
 OWN = WorkerPresence("w", "bubblewrap", None, 4)

@@ -2,7 +2,7 @@
 
 import json
 
-from chat_proc.worker.readiness import Readiness
+from chat_proc.worker.presence import Readiness
 
 
 def test_the_line_says_what_was_chosen_and_why() -> None:

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from chat_proc.worker.ready_page import KEEP_S, ReadyPage
-from everturn.errors import Unavailable
-from everturn.telemetry.parts import Part
+from chat_proc.worker.presence import READINESS_KEEP_S, ReadyPage
+from everturn.core.errors import Unavailable
+from everturn.core.loops import Part
 from everturn.testing.fixed_clock import FixedClock
 
 
@@ -31,10 +31,10 @@ async def test_all_parts_are_told_and_a_required_one_decides() -> None:
 
     ready = await read(page)
     other.is_away = True
-    clock.advance(KEEP_S + 1)
+    clock.advance(READINESS_KEEP_S + 1)
     degraded = await read(page)
     needed.is_away = True
-    clock.advance(KEEP_S + 1)
+    clock.advance(READINESS_KEEP_S + 1)
     unready = await read(page)
 
     assert (ready[0], ready[1]["status"]) == (200, "ready")

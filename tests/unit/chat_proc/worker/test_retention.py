@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.retention import BATCH, MAX_LEFT, ROW_BATCH, SMALL_ROW_BATCH, RetentionJob
-from everturn.errors import Unavailable
-from everturn.model.artifacts import object_key
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.ports.life.retention import Expired
+from chat_proc.worker.housekeeping import BATCH, MAX_LEFT, ROW_BATCH, SMALL_ROW_BATCH, RetentionJob
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.files.model import object_key
+from everturn.lifecycle.erasure import Expired
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.fixed_clock import FixedClock

@@ -2,7 +2,7 @@ import asyncio
 
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.slots import Slots
+from chat_proc.worker.loop import Slots
 
 
 async def settles(waiting: "asyncio.Task[None]") -> bool:

@@ -3,13 +3,13 @@ import asyncio
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.sweeper import Sweeper
-from everturn.errors import Unavailable
-from everturn.model.identity import Lane
-from everturn.model.ids import ConversationId
-from everturn.ports.sweeps import Ring
+from chat_proc.worker.housekeeping import Sweeper
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.doorbells import MemoryDoorbells
+from everturn.turns.ports import Ring
 
 RING = Ring(ConversationId("conv_1"), Lane.PAID)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.workspace.clashes import find_clash
+from chat_proc.workspace.local import find_clash
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 from chat_proc.workspace.description import SHOWN_FILES, describe_workspace
 from chat_proc.workspace.local import fold_workspace
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import CheckoutBody
-from everturn.model.blocks import BlockType
-from everturn.model.ids import TurnId
-from everturn.ports.artifacts import WorkspaceTurn
+from everturn.core.ids import TurnId
+from everturn.files.model import ArtifactKind
+from everturn.files.ports import WorkspaceTurn
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import CheckoutBody
 
 
 def begin(*attachments) -> TimelineBuilder:

@@ -1,8 +1,8 @@
 """History from artifact rows: whole folders over several pages, and only the owner's."""
 
-from chat_proc.workspace.history import ArtifactHistory
-from everturn.model.identity import Principal
-from everturn.ports.artifacts import MAX_PAGE
+from chat_proc.workspace.loading import ArtifactHistory
+from everturn.core.identity import Principal
+from everturn.files.ports import MAX_PAGE
 from everturn.testing.stored_files import OWNER, StoredFiles
 
 

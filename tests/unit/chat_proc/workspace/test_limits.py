@@ -1,6 +1,6 @@
 """The numbers that ANNOUNCE shows."""
 
-from chat_proc.workspace.limits import describe_limits
+from chat_proc.workspace.local import describe_limits
 
 
 def test_the_limits_are_one_line_with_their_units() -> None:

@@ -2,10 +2,9 @@
 
 import pytest
 
-from chat_proc.workspace.history import ArtifactHistory
-from chat_proc.workspace.loading import Owner, load_wish, load_workspace
-from chat_proc.workspace.wishes import read_wish
-from everturn.model.artifacts import ArtifactKind
+from chat_proc.workspace.loading import ArtifactHistory, Owner, load_wish, load_workspace
+from chat_proc.workspace.local import read_wish
+from everturn.files.model import ArtifactKind
 from everturn.testing.stored_files import OWNER, StoredFiles
 from everturn.testing.timelines import TimelineBuilder
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.workspace.local import fold_workspace
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import CheckoutBody, EventBody
-from everturn.model.blocks import BlockType
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import CheckoutBody, EventBody
 
 
 def begin(turn_id: str = "turn_2", *attachments) -> TimelineBuilder:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from chat_proc.workspace.patterns import MAX_PATTERN_CHARS, Pattern
-from everturn.errors import Invalid
+from chat_proc.workspace.text_search import MAX_PATTERN_CHARS, Pattern
+from everturn.core.errors import Invalid
 
 
 def test_a_match_is_found_with_its_place_in_characters() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.workspace.preview_numbers import has_preview_numbers
+from chat_proc.workspace.unified_diff import has_preview_numbers
 
 CURRENT = "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
 

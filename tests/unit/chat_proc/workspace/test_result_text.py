@@ -2,7 +2,7 @@
 
 import json
 
-from chat_proc.workspace.result_text import render_result
+from chat_proc.workspace.naming import render_result
 
 
 def test_the_items_of_a_list_stand_on_their_own_lines_and_what_is_empty_is_left_out() -> None:

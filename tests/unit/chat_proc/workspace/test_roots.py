@@ -2,11 +2,10 @@
 
 import pytest
 
-from chat_proc.workspace.local import LocalFile, Workspace
-from chat_proc.workspace.roots import MAX_WALKED, select_files
-from everturn.errors import Invalid
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.ids import ConversationId, TurnId
+from chat_proc.workspace.local import MAX_WALKED, LocalFile, Workspace, select_files
+from everturn.core.errors import Invalid
+from everturn.core.ids import ConversationId, TurnId
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import build_file
 
 HERE = ConversationId("conv_1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.workspace.source_check import MAX_CHECKED_BYTES, find_syntax_problem
+from chat_proc.workspace.unified_diff import MAX_CHECKED_BYTES, find_syntax_problem
 
 
 @pytest.mark.parametrize(

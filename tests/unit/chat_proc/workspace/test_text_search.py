@@ -2,8 +2,7 @@
 
 from itertools import count
 
-from chat_proc.workspace.patterns import Pattern
-from chat_proc.workspace.text_search import MAX_PREVIEW_CHARS, Match, Searched, search_text, split_lines
+from chat_proc.workspace.text_search import MAX_PREVIEW_CHARS, Match, Pattern, Searched, search_text, split_lines
 
 
 def search(text: str, pattern: str, context_lines: int = 0, max_matches: int = 9, late_after: int = 10**9) -> Searched:

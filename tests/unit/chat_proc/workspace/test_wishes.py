@@ -2,9 +2,9 @@
 
 import pytest
 
-from chat_proc.workspace.wishes import all_files_of, read_wish, root_wish, whole_tree
-from everturn.errors import Invalid
-from everturn.model.ids import ConversationId
+from chat_proc.workspace.local import all_files_of, read_wish, root_wish, whole_tree
+from everturn.core.errors import Invalid
+from everturn.core.ids import ConversationId
 
 HERE = ConversationId("conv_1")
 

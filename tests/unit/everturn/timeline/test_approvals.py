@@ -1,10 +1,10 @@
 """Which questions a turn has asked, and how long it waited, read from its blocks."""
 
-from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, Body
-from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.calls.approvals import approval_id_of
-from everturn.model.ids import CallId, TurnId
-from everturn.timeline.approvals import count_waited_s, find_questions
+from everturn.core.ids import CallId, TurnId
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, Body
+from everturn.timeline.next_step import count_waited_s, find_questions
+from everturn.turns.approvals import approval_id_of
 
 ONE, TWO = CallId("call_1"), CallId("call_2")
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parts.growth import check_linear, repeat
 
-from everturn.model import block_bodies as bodies
-from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.model.ids import SignalId, TurnId
+from everturn.core.ids import SignalId, TurnId
+from everturn.timeline import bodies
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.forms import render_full
 from everturn.timeline.inert import (
     BLANKS,
     IGNORABLE_RANGES,
@@ -20,7 +21,6 @@ from everturn.timeline.inert import (
     make_inert,
     read_back,
 )
-from everturn.timeline.rendering.rebuilding import render_full
 
 TRICKY = st.lists(
     st.sampled_from(

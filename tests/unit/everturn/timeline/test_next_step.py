@@ -2,7 +2,10 @@
 
 import pytest
 
-from everturn.model.block_bodies import (
+from everturn.core.ids import SignalId
+from everturn.testing.timelines import TimelineBuilder
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import (
     AttemptBody,
     CompletionBody,
     DeferralBody,
@@ -13,10 +16,6 @@ from everturn.model.block_bodies import (
     ThinkingBody,
     ToolCallBody,
 )
-from everturn.model.blocks import BlockType
-from everturn.model.ids import SignalId
-from everturn.model.turns import Outcome, TurnUsage
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.next_step import (
     INTERRUPTED,
     PENDING,
@@ -29,6 +28,7 @@ from everturn.timeline.next_step import (
     next_step,
     sealed_round,
 )
+from everturn.timeline.turns import Outcome, TurnUsage
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """The index of a turn names everything of it that can be read back."""
 
-from everturn.model import refs
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import AnchorBody, CompletionBody, ExitBody, NotesBody, SummaryBody
-from everturn.model.blocks import Block, BlockType
-from everturn.model.turns import Outcome, TurnUsage
+from everturn.core import refs
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import AnchorBody, CompletionBody, ExitBody, NotesBody, SummaryBody
 from everturn.timeline.turn_index import MAX_HINT_CHARS, build_turn_index, render_turn_index
+from everturn.timeline.turns import Outcome, TurnUsage
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 CHART = build_file("turn_1", "chart.png", b"png", mime="image/png", kind=ArtifactKind.OUTPUT)

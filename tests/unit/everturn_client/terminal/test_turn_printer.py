@@ -1,12 +1,12 @@
 """A turn as text that only grows."""
 
-from everturn.model import block_bodies as bodies
-from everturn.model.turns import Outcome
+from everturn.events.fold import fold_event
+from everturn.events.model import ChatCompaction
+from everturn.events.turn_view import build_state
 from everturn.testing.runs.asking_stories import AskingStory, Settled
 from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
-from everturn.timeline.conversation_state import build_state
-from everturn.timeline.event_fold import fold_event
-from everturn.wire.events import ChatCompaction
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome
 from everturn_client.terminal.turn_printer import TurnPrinter
 
 

@@ -4,11 +4,19 @@ from typing import Any
 
 import pytest
 
-from everturn.model.plans import PlanSnapshot
-from everturn.model.problems import problem
-from everturn.model.turns import TurnUsage
-from everturn.wire.events import ChatCompaction
-from everturn.wire.views import ApprovalView, CitationView, ConversationView, EventView, SignalView, StepView, TurnView
+from everturn.core.errors import problem
+from everturn.events.model import ChatCompaction
+from everturn.events.views import (
+    ApprovalView,
+    CitationView,
+    ConversationView,
+    EventView,
+    SignalView,
+    StepView,
+    TurnView,
+)
+from everturn.timeline.plans import PlanSnapshot
+from everturn.timeline.turns import TurnUsage
 from everturn_client.terminal import wording
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.errors import Invalid
+from everturn.core.errors import Invalid
 from everturn_local.images.choice import choose_containers, find_setting, load_image_names
 
 SOCKET = Path("/h/sockets/broker.sock")

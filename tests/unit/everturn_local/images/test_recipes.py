@@ -47,7 +47,7 @@ def test_the_lock_of_the_libraries_decides_about_the_executor_only():
 def test_a_service_has_its_drivers_and_what_is_no_module_but_nothing_for_tests():
     names = load_sources(WORKER)
 
-    assert {"python/everturn/postgres/turns.py", "python/chat_proc/models/models.toml"} <= names.keys()
+    assert {"python/everturn/turns/postgres_reading.py", "python/chat_proc/models/models.toml"} <= names.keys()
     assert not [name for name in names if "/testing/" in name or "__pycache__" in name or name.endswith(".pyc")]
     assert not [name for name in names if name.startswith(("python/ingress/", "python/exec_supervisor/"))]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.supervision.keeper import render_exit, run_keeper
 
 

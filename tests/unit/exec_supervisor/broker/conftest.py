@@ -12,10 +12,10 @@ from typing import cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from everturn.wire.execution import Posture, Ready, UidRange
-from everturn.wire.framing import encode_frame
-from everturn.wire.profiles import ExecutionProfile
-from everturn.wire.records import MessageClass, build_message
+from everturn.execution.framing import encode_frame
+from everturn.execution.messages import Posture, Ready, UidRange
+from everturn.execution.profiles import ExecutionProfile
+from everturn.execution.records import MessageClass, build_message
 from exec_supervisor.broker.bodies import Body
 from exec_supervisor.broker.docker_engine import EngineEvent, InUse, Leftover, NotThere
 from exec_supervisor.broker.events import EventWatch

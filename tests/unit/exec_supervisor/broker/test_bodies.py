@@ -6,10 +6,10 @@ from typing import cast
 import pytest
 from pydantic import ValidationError
 
-from everturn.wire.brokering import StartPair
-from everturn.wire.execution import MIB, RunLimits
-from everturn.wire.profiles import ExecutionProfile, load_profiles
-from everturn.wire.records import BadMessage, build_message, parse_message
+from everturn.execution.broker_messages import StartPair
+from everturn.execution.messages import MIB, RunLimits
+from everturn.execution.profiles import ExecutionProfile, load_profiles
+from everturn.execution.records import BadMessage, build_message, parse_message
 from exec_supervisor.broker.bodies import (
     RUNNER_OPEN_FILES,
     RUNNER_PROCESSES,

@@ -8,16 +8,8 @@ import pytest
 from parts.calling import Caller
 from structlog.testing import capture_logs
 
-from everturn.wire.brokering import (
-    Attach,
-    Attached,
-    KillPair,
-    ListPairs,
-    PairEnded,
-    RemovePair,
-    StartPair,
-)
-from everturn.wire.framing import encode_frame
+from everturn.execution.broker_messages import Attach, Attached, KillPair, ListPairs, PairEnded, RemovePair, StartPair
+from everturn.execution.framing import encode_frame
 from exec_supervisor.broker.conversation import Conversation
 from exec_supervisor.broker.docker_engine import EngineRefused
 from exec_supervisor.broker.pairs import BootedPair, Pairs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.errors import Invalid
+from everturn.core.errors import Invalid
 from exec_supervisor.broker.docker_engine import DockerEngine, EngineDown, EngineEvent, parse_address, parse_event
 
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from everturn.wire.execution import Finished
-from everturn.wire.framing import encode_frame, encode_raw
-from everturn.wire.profiles import ExecutionProfile
-from everturn.wire.records import build_message
+from everturn.execution.framing import encode_frame, encode_raw
+from everturn.execution.messages import Finished
+from everturn.execution.profiles import ExecutionProfile
+from everturn.execution.records import build_message
 from exec_supervisor.broker.bodies import PairLabels, name_container
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, NotThere
 from exec_supervisor.broker.pair import PairPlan, StartFailed

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from everturn.wire.brokering import PairSummary
+from everturn.execution.broker_messages import PairSummary
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, ImageMissing
 from exec_supervisor.broker.pair import StartFailed
 from exec_supervisor.broker.pairs import PAIR_LIFETIME_S, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal

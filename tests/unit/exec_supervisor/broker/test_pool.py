@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from everturn.errors import Invalid
-from everturn.wire.profiles import ExecutionProfile
+from everturn.core.errors import Invalid
+from everturn.execution.profiles import ExecutionProfile
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import StartFailed
 from exec_supervisor.broker.pairs import UnknownProfile

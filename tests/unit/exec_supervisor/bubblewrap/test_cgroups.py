@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.wire.execution import RunLimits
+from everturn.execution.messages import RunLimits
 from exec_supervisor.bubblewrap.cgroups import Cgroup, parse_own_cgroups, try_create_cgroup
 
 LIMITS = RunLimits(memory_bytes=1000, processes=10)

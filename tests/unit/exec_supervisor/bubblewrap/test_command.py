@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from everturn.wire.execution import Boot, Interpreter, RunLimits, UidRange
+from everturn.execution.messages import Boot, Interpreter, RunLimits, UidRange
 from exec_supervisor.bubblewrap.command import Masked, build_command, load_system_links, load_system_roots
 from exec_supervisor.bubblewrap.mounts import Bind, Stage
 

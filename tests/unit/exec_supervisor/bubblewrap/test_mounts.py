@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.wire.execution import RunLimits
+from everturn.execution.messages import RunLimits
 from exec_supervisor.bubblewrap import mounts
 from exec_supervisor.bubblewrap.mounts import Bind, build_stage, make_run_dir, remove_stage
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from everturn.wire.execution import UidRange, parse_uid_range
+from everturn.execution.messages import UidRange, parse_uid_range
 from exec_supervisor.bubblewrap.users import claim_user
 
 

@@ -14,8 +14,8 @@ sys.path.extend({SOURCES!r})
 import exec_supervisor.__main__
 import exec_supervisor.pair.entry
 ours = {{name for name in sys.modules if name.partition(".")[0] == "everturn"}}
-formats = {{f"everturn.wire.{{name}}" for name in ("arguments", "execution", "framing", "records")}}
-assert ours == {{"everturn", "everturn.wire"}} | formats, ours
+formats = {{f"everturn.execution.{{name}}" for name in ("framing", "messages", "records")}}
+assert ours == {{"everturn", "everturn.execution"}} | formats, ours
 """
 
 

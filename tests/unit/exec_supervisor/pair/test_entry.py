@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.processes import read_ready
+from chat_proc.sandbox.bubblewrap import read_ready
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisedRun, SupervisorFailed, run_supervised
-from everturn.wire.execution import (
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.messages import (
     PIPE_FRAME_BYTES,
     Booted,
     Capability,
@@ -31,8 +32,7 @@ from everturn.wire.execution import (
     ToolReply,
     Welcome,
 )
-from everturn.wire.framing import FrameDecoder, FrameStream
-from everturn.wire.records import MessageClass, build_message, parse_message
+from everturn.execution.records import MessageClass, build_message, parse_message
 
 LIMITS = RunLimits(output_bytes=1000, output_files=1)
 REPORT = Report(0, None, None, "out", "", 3, 0)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.wire.execution import Booted, RunLimits
-from everturn.wire.framing import FrameError, encode_frame
-from everturn.wire.records import build_message
+from everturn.execution.framing import FrameError, encode_frame
+from everturn.execution.messages import Booted, RunLimits
+from everturn.execution.records import build_message
 from exec_supervisor.pair.room import build_posture, open_room
 
 UID = os.geteuid()

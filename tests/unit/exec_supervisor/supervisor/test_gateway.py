@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.wire.execution import Capability, GatewayCall, Hello, ToolGrant, ToolReply, Welcome
-from everturn.wire.framing import FrameDecoder, FrameStream
-from everturn.wire.records import build_message
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.messages import Capability, GatewayCall, Hello, ToolGrant, ToolReply, Welcome
+from everturn.execution.records import build_message
 from exec_supervisor.supervisor.gateway import MAX_CONNECTIONS, Gateway
 from exec_supervisor.supervisor.listeners import open_listener
 

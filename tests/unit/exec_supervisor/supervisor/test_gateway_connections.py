@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.wire.arguments import hash_arguments
-from everturn.wire.execution import (
+from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
+from everturn.execution.messages import (
     GATEWAY_FRAME_BYTES,
     ArgumentRule,
     Capability,
@@ -25,9 +25,9 @@ from everturn.wire.execution import (
     ToolGrant,
     ToolReply,
     Welcome,
+    hash_arguments,
 )
-from everturn.wire.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.records import build_message, parse_message
 from exec_supervisor.supervisor.gateway import (
     MAX_ACCEPTED,
     MAX_IN_FLIGHT,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.wire.execution import MAX_ARGUMENT_VALUES, ArgumentRule, Capability, GatewayCall, ToolGrant
+from everturn.execution.messages import MAX_ARGUMENT_VALUES, ArgumentRule, Capability, GatewayCall, ToolGrant
 from exec_supervisor.supervisor.quota import Quota, Refused
 
 

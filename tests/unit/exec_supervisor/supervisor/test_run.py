@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.processes import open_supervisor
+from chat_proc.sandbox.bubblewrap import open_supervisor
 from chat_proc.sandbox.supervised import SupervisedRun, SupervisorFailed, run_supervised
-from everturn.wire.execution import (
+from everturn.execution.framing import FrameDecoder, encode_frame, encode_raw
+from everturn.execution.messages import (
     Boot,
     Booted,
     Capability,
@@ -38,8 +39,7 @@ from everturn.wire.execution import (
     ToolReply,
     UidRange,
 )
-from everturn.wire.framing import FrameDecoder, encode_frame, encode_raw
-from everturn.wire.records import build_message, parse_message
+from everturn.execution.records import build_message, parse_message
 
 SUPERVISOR = [sys.executable, "-I", "-m", "exec_supervisor"]
 BOOTED = Booted("cpython 3.11")

@@ -4,13 +4,13 @@ import signal
 import subprocess
 import sys
 
-from everturn.wire.execution import Stop
-from everturn.wire.framing import FrameDecoder, encode_frame
-from everturn.wire.records import build_message
+from everturn.execution.framing import FrameDecoder, encode_frame
+from everturn.execution.messages import Stop
+from everturn.execution.records import build_message
 
 SAYS_STOP_AND_WAITS = """
 import asyncio, sys
-from everturn.wire.execution import Stop
+from everturn.execution.messages import Stop
 from exec_supervisor.supervisor.standard_streams import run_on_standard_streams
 
 async def serve(line):

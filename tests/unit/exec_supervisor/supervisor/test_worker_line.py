@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from everturn.wire.execution import GatewayCall, Hello, InputsEnd, Stop, ToolReply
-from everturn.wire.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
-from everturn.wire.records import BadMessage, build_message
+from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
+from everturn.execution.messages import GatewayCall, Hello, InputsEnd, Stop, ToolReply
+from everturn.execution.records import BadMessage, build_message
 from exec_supervisor.supervisor.lifeline import LifelineCut
 from exec_supervisor.supervisor.worker_line import WorkerLine
 

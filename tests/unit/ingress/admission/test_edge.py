@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from everturn.model.limits.token_bucket import Level, Limit
+from everturn.limits.token_buckets import Level, Limit
 from ingress.admission.edge import MAX_CONTENT_TYPE_BYTES, MAX_HEADER_BYTES, Edge
-from ingress.admission.limits.front import DRAWN_KEY
-from ingress.admission.limits.rates import Drawn
+from ingress.admission.limits import DRAWN_KEY, Drawn
 from ingress.admission.metrics import IngressMetrics
 
 

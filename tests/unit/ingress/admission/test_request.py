@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Message
 
-from ingress.admission.request import AdmittedRequest, admit_request, check_json_type, load_json, media_type
+from ingress.admission.route import AdmittedRequest, admit_request, check_json_type, load_json, media_type
 from ingress.errors import ProblemError
 
 

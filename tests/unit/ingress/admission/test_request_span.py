@@ -5,10 +5,9 @@ from contextlib import AbstractContextManager
 import pytest
 from starlette.types import Scope
 
-from everturn.model.ids import RandomIds
-from everturn.telemetry.tracing.context import TraceContext
-from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Span, SpanKind, SpanPlace
-from ingress.admission.request_span import find_log_names, name_method, open_span, tell_answer, try_caller
+from everturn.core.ids import RandomIds
+from everturn.core.tracing import NO_TRACING, Attributes, Span, SpanKind, SpanPlace, TraceContext
+from ingress.admission.edge import find_log_names, name_method, open_span, tell_answer, try_caller
 
 HEADER = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONVERSATION = RandomIds(lambda: 0).conversation()

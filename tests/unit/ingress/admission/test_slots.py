@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.model.identity import Principal, Role
+from everturn.core.identity import Principal, Role
 from ingress.admission.slots import OpenSlots
 from ingress.errors import ProblemError
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from everturn.model.identity import Principal
-from everturn.ports.inbox import IdempotencyKey, KeyBusy
+from everturn.core.identity import Principal
 from everturn.testing.fixed_clock import FixedClock
-from ingress.admission.twins import TWIN_WAIT_S, Twins, wait_for_twin
+from everturn.turns.inbox import IdempotencyKey, KeyBusy
+from ingress.admission.idempotency import TWIN_WAIT_S, Twins, wait_for_twin
 
 ME = Principal("t", "p", "me")
 KEY = IdempotencyKey("messages", "k", "hash")

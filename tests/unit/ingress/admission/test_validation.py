@@ -1,6 +1,6 @@
 """Validation problems name the fields and don't repeat the input."""
 
-from ingress.admission.validation import MAX_ERRORS, problem_of_validation
+from ingress.admission.responses import MAX_ERRORS, problem_of_validation
 
 
 def test_a_problem_names_each_field_and_never_the_value() -> None:

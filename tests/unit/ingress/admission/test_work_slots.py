@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from everturn.errors import Unavailable
-from ingress.admission.work_slots import WorkSlots
+from everturn.core.errors import Unavailable
+from ingress.admission.slots import WorkSlots
 
 
 async def test_beyond_those_who_work_and_wait_everybody_is_refused_until_one_is_done() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from ingress.attachments.antivirus import (
     Clamd,
     Infected,

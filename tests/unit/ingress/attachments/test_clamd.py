@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from everturn.errors import Invalid, Unavailable
-from ingress.attachments.clamd import ask, parse_address
+from everturn.core.errors import Invalid, Unavailable
+from ingress.attachments.antivirus import ask, parse_address
 
 Address = tuple[str, int]
 Serve = Callable[..., "asyncio.Future[Address]"]

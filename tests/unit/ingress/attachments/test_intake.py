@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from uploads.checks import AllSound
 
-from everturn.model.identity import Principal
+from everturn.core.identity import Principal
 from everturn.testing.sequential_ids import SequentialIds
 from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import NoScan

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from ingress.admission.request import AdmittedRequest, admit_request
+from ingress.admission.route import AdmittedRequest, admit_request
 from ingress.attachments.multipart import read_multipart
 from ingress.errors import ProblemError
 

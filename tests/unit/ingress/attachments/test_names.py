@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from parts.growth import check_linear, repeat
 
-from everturn.model.refs import check_path
-from ingress.attachments.names import MAX_NAME_BYTES, clean_name, name_apart
+from everturn.core.refs import check_path
+from ingress.attachments.sniffing import MAX_NAME_BYTES, clean_name, name_apart
 
 
 @pytest.mark.parametrize(

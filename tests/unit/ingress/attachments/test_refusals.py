@@ -2,9 +2,9 @@
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from ingress.attachments.antivirus import Infected, Unscannable
-from ingress.attachments.refusals import Refused, TooBig, build_refusal
+from ingress.attachments.intake import Refused, TooBig, build_refusal
 from ingress.attachments.sniffing import NotAcceptable, NotAccepted
 from ingress.attachments.structure.limits import Unsound
 

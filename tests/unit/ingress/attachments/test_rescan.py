@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from everturn.errors import NotFound, Unavailable
-from everturn.model.ids import ArtifactId
-from everturn.ports.files.scans import ScanTarget
+from everturn.core.errors import NotFound, Unavailable
+from everturn.core.ids import ArtifactId
+from everturn.files.ports import ScanTarget
 from ingress.attachments.antivirus import Infected, NoScan, Unscannable
 from ingress.attachments.rescan import Rescan, Tally
 

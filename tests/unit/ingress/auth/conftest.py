@@ -12,11 +12,9 @@ from starlette.datastructures import Headers
 from everturn.testing.access.credentials import MemoryCredentials
 from everturn.testing.fixed_clock import FixedClock
 from ingress.auth.gate import AuthGate, Ways
-from ingress.auth.guests import Guests
 from ingress.auth.origins import Origins
-from ingress.auth.seals import Seals
-from ingress.auth.standing import Standing
-from ingress.auth.tickets import Tickets
+from ingress.auth.revocation import Standing
+from ingress.auth.signed_tokens import Guests, Seals, Tickets
 from ingress.auth.tokens import StaticKey, TokenVerifier
 
 SECRET = "a secret that is long enough for HS256"

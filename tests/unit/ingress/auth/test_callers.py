@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from everturn.model.identity import Principal, Role
+from everturn.core.identity import Principal, Role
 from ingress.auth.callers import Caller, Proof, build_record, read_record
 
 

@@ -7,8 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ingress.auth.cors import Cors
-from ingress.auth.origins import Origins
+from ingress.auth.origins import Cors, Origins
 
 LISTED, STRANGER = "https://chat.example", "https://evil.example"
 reached: list[str] = []

@@ -2,9 +2,9 @@
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from everturn.testing.fixed_clock import FixedClock
-from ingress.auth.fresh_cache import FreshCache
+from ingress.auth.revocation import FreshCache
 
 
 class Source:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from everturn.model.identity import Principal, Role
-from everturn.model.ids import ConversationId
-from everturn.ports.access.credentials import ApiKey
+from everturn.accounts.credentials import ApiKey
+from everturn.core.identity import Principal, Role
+from everturn.core.ids import ConversationId
+from ingress.auth.api_keys import build_key_text
 from ingress.auth.callers import Caller
 from ingress.auth.gate import AuthGate
-from ingress.auth.keys import build_key_text
-from ingress.auth.standing import MAX_AGE_S
+from ingress.auth.revocation import MAX_AGE_S
 from ingress.errors import ProblemError
 
 LOCAL = ("host", "localhost:8080")

@@ -2,11 +2,10 @@
 
 import pytest
 
-from everturn.model.identity import Lane, Role, lane_of
+from everturn.core.identity import Lane, Role, lane_of
 from everturn.testing.fixed_clock import FixedClock
-from ingress.auth.guests import GUEST_S, WINDOW_S, Guests
-from ingress.auth.names import is_user_name
-from ingress.auth.seals import Seals
+from ingress.auth.callers import is_user_name
+from ingress.auth.signed_tokens import GUEST_S, WINDOW_S, Guests, Seals
 from ingress.errors import ProblemError
 
 SEALS = Seals(b"0123456789abcdef0123456789abcdef")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingress.auth.keys import build_key_text, is_secret_of, try_read_key_text
+from ingress.auth.api_keys import build_key_text, is_secret_of, try_read_key_text
 
 
 def test_a_made_key_is_read_back_and_shows_no_secret() -> None:

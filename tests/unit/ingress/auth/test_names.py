@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingress.auth.names import is_scope_name, is_user_name
+from ingress.auth.callers import is_scope_name, is_user_name
 
 
 @pytest.mark.parametrize("name", ["default", "a", "A-1_b.c", "x" * 64])

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from ingress.auth.seals import MAX_SEALED_CHARS, Seals
+from ingress.auth.signed_tokens import MAX_SEALED_CHARS, Seals
 
 SEALS = Seals(b"0123456789abcdef0123456789abcdef")
 VALUE = {"user": "ann", "expires": 12.5, "roles": ["paid"], "until": None}

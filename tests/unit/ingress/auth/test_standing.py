@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from everturn.model.identity import Principal, Role
-from everturn.ports.access.credentials import ApiKey
+from everturn.accounts.credentials import ApiKey
+from everturn.core.identity import Principal, Role
 from everturn.testing.access.credentials import MemoryCredentials
 from everturn.testing.fixed_clock import FixedClock
+from ingress.auth.api_keys import build_key_text
 from ingress.auth.callers import Caller, Kind, Proof
-from ingress.auth.keys import build_key_text
-from ingress.auth.standing import MAX_AGE_S, Standing
+from ingress.auth.revocation import MAX_AGE_S, Standing
 from ingress.errors import ProblemError
 
 ANN = Principal("t", "p", "ann", frozenset({Role.REGISTERED, Role.PAID}))

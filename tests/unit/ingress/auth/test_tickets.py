@@ -2,12 +2,11 @@
 
 import pytest
 
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
 from everturn.testing.fixed_clock import FixedClock
 from ingress.auth.callers import Caller, Proof
-from ingress.auth.seals import Seals
-from ingress.auth.tickets import TICKET_S, Tickets
+from ingress.auth.signed_tokens import TICKET_S, Seals, Tickets
 from ingress.errors import ProblemError
 
 SEALS = Seals(b"0123456789abcdef0123456789abcdef")

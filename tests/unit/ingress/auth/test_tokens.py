@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from everturn.errors import Invalid
-from everturn.model.identity import Role
+from everturn.core.errors import Invalid
+from everturn.core.identity import Role
 from ingress.auth.tokens import StaticKey, TokenVerifier, read_claims
 from ingress.errors import ProblemError
 

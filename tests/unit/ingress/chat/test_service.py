@@ -10,23 +10,21 @@ import pytest
 from starlette.datastructures import Headers
 from uploads.checks import AllSound
 
-from everturn.errors import EverturnError, NotFound, Unavailable
-from everturn.model.identity import Lane, Principal
-from everturn.model.ids import ConversationId, SignalId, TurnId
-from everturn.model.signals import SignalState
-from everturn.ports.event_stream import Hint
-from everturn.ports.inbox import KeyBusy, KeyReused, Receipt, TenantFull, UploadTooLate
-from everturn.ports.limits.queue import QueueDepth
-from everturn.ports.limits.wire_memory import WireUse
+from everturn.core.errors import EverturnError, NotFound, Unavailable
+from everturn.core.identity import Lane, Principal
+from everturn.core.ids import ConversationId, SignalId, TurnId
+from everturn.events.stream import Hint, WireUse
+from everturn.queue.ports import QueueDepth
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
 from everturn.testing.runs.presences import MemoryPresences
 from everturn.testing.sequential_ids import SequentialIds
-from ingress.admission.json_body import Bundles
+from everturn.timeline.turns import SignalState
+from everturn.turns.inbox import KeyBusy, KeyReused, Receipt, TenantFull, UploadTooLate
+from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
-from ingress.admission.queue.fleet import FleetWatch
-from ingress.admission.queue.gate import QueueCaps, WorkGate
-from ingress.admission.work_slots import NoRoom
+from ingress.admission.queue_gate import FleetWatch, QueueCaps, WorkGate
+from ingress.admission.slots import NoRoom
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
 from ingress.chat.schemas import MessageIn

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Message
 
-from ingress.admission.request import AdmittedRequest, admit_request
+from ingress.admission.route import AdmittedRequest, admit_request
 from ingress.chat.schemas import MessageIn
 from ingress.chat.submission import SubmissionCaps, read_submission
 from ingress.errors import ProblemError

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from everturn.model.artifacts import manifest_key
-from everturn.model.blocks import Block, BlockType
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.files.model import manifest_key
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.timelines import TimelineBuilder
-from everturn.timeline.rendering.block_text import render_block
-from everturn.timeline.rendering.rebuilding import hash_text
-from everturn.wire.manifests import Manifest, ManifestSegment
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.forms import hash_text
+from everturn.timeline.manifests import Manifest, ManifestSegment
+from everturn.timeline.rendering import render_block
 from ingress.conversations.round_context import RoundContexts, judge_cache
 
 ANN = Principal("acme", "support", "ann")

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Lane
-from everturn.ports.limits.queue import LaneDepth
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane
+from everturn.queue.ports import LaneDepth
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.limits.queue import MemoryQueue
 from everturn.testing.turns.platform import MemoryPlatform
 from ingress.admission.metrics import IngressMetrics
-from ingress.health.queue_watch import KEEP_S, QueueWatch
+from ingress.health.endpoints import KEEP_S, QueueWatch
 
 
 class Lanes(MemoryQueue):

@@ -2,11 +2,12 @@
 
 import asyncio
 
-from everturn.errors import Unavailable
-from everturn.ports.runs.presences import BatteryOutcome, WorkerPresence
+from everturn.core.errors import Unavailable
+from everturn.core.loops import Part
+from everturn.queue.ports import BatteryOutcome, WorkerPresence
 from everturn.testing.runs.presences import MemoryPresences
-from ingress.health import readiness
-from ingress.health.readiness import Part, check_parts
+from ingress.health import endpoints as readiness
+from ingress.health.endpoints import check_parts
 
 
 async def fine() -> None:

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.ports.access.credentials import CredentialAdmin
+from everturn.accounts.credentials import CredentialAdmin
+from everturn.core.errors import Unavailable
 from everturn.testing.access.credentials import MemoryCredentials
 from everturn.testing.fixed_clock import FixedClock
-from ingress.auth.keys import try_read_key_text
+from ingress.auth.api_keys import try_read_key_text
 from ingress.operations.commands import parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.errors import Invalid
-from ingress.operations.commands import parse_arguments
-from ingress.operations.migrate import build_migrate_command
+from everturn.core.errors import Invalid
+from ingress.operations.commands import build_migrate_command, parse_arguments
 
 URLS = {
     "DATABASE_ADMIN_URL": "postgresql://postgres:a@h/postgres",

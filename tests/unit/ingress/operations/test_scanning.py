@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ingress.operations.commands import parse_arguments
-from ingress.operations.scanning import build_rescan_command, build_revoke_command
+from ingress.operations.data import build_rescan_command, build_revoke_command
 
 
 @asynccontextmanager

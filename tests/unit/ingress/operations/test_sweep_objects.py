@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from everturn.ports.life.orphans import SweepParts
+from everturn.lifecycle.orphans import SweepParts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.files.objects_contract import key_of
 from everturn.testing.fixed_clock import FixedClock
-from ingress.operations.sweep_objects import build_sweep_command
+from ingress.operations.data import build_sweep_command
 
 
 class NoRows:

@@ -7,11 +7,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.usage_totals import UsageTotal
-from everturn.ports.usage_report import UsageReport
+from everturn.accounts.usage import UsageReport, UsageTotal
+from everturn.core.errors import Unavailable
 from ingress.operations.commands import OfflineCommand, parse_arguments
-from ingress.operations.usage import MAX_ROWS, build_usage_command
+from ingress.operations.data import MAX_ROWS, build_usage_command
 
 TOTAL = UsageTotal("acme", "one", "ann", date(2026, 11, 3), "m", "decision", 2, 0, 1, 20, 10, 6, 2, 0.5)
 

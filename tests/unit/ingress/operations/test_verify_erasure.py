@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from everturn.model.ids import ConversationId
-from everturn.ports.life.remains import Remains
+from everturn.core.ids import ConversationId
+from everturn.lifecycle.erasure import Remains
 from everturn.testing.sequential_ids import SequentialIds
-from ingress.operations.verify_erasure import build_verify_erasure
+from ingress.operations.data import build_verify_erasure
 from ingress.settings import IngressSettings
 
 GONE = SequentialIds().conversation()

@@ -5,10 +5,9 @@ from parts.kept_spans import KeptTracing
 from starlette.types import Scope
 from structlog.contextvars import get_contextvars
 
-from everturn.model.ids import RandomIds
-from everturn.telemetry.tracing.context import TraceContext
-from everturn.telemetry.tracing.spans import NO_TRACING
-from ingress.sockets.call_span import open_call_span, tell_status
+from everturn.core.ids import RandomIds
+from everturn.core.tracing import NO_TRACING, TraceContext
+from ingress.sockets.calls import open_call_span, tell_status
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 CONVERSATION = RandomIds(lambda: 0).conversation()

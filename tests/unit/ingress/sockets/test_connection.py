@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Message
 
-from everturn.model.identity import Principal
-from everturn.model.limits.token_bucket import Level, Limit
-from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyBudget, BodyHold
-from ingress.admission.limits.rates import Drawn
+from everturn.core.identity import Principal
+from everturn.limits.token_buckets import Level, Limit
+from ingress.admission.limits import BODY_TIMEOUT_S, BodyBudget, BodyHold, Drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
 from ingress.errors import ProblemError, absent, too_many

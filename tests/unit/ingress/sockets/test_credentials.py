@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
 from everturn.testing.fixed_clock import FixedClock
-from ingress.admission.limits.bodies import BodyBudget
+from ingress.admission.limits import BodyBudget
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
 from ingress.errors import ProblemError, unauthorized
 from ingress.sockets.connection import Admitted
-from ingress.sockets.credentials import check_credential
+from ingress.sockets.server import check_credential
 from ingress.stream.recheck import Recheck
 
 EVERY_S = 60

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
-from everturn.model.identity import Principal
+from everturn.core.identity import Principal
 from ingress.auth.callers import Caller
 from ingress.sockets.subscriptions import Subscriptions
 

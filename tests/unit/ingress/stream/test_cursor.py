@@ -6,10 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry
-from ingress.stream.cursor import REWIND, ClientCursor, Phase, Place
-from ingress.stream.frames import Batch, build_batch
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.stream import EncodedEvent, Entry
+from ingress.stream.frames import REWIND, Batch, ClientCursor, Phase, Place, build_batch
 
 
 def at(n: int, fence: int = 1) -> EventCursor:

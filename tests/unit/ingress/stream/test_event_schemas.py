@@ -6,13 +6,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from everturn.model.signals import SignalKind, SignalState
-from everturn.model.turns import Outcome
+from everturn.events import model as events
+from everturn.events.model import EVENT_TYPES, Envelope, encode_envelope
+from everturn.events.turn_view import build_state
 from everturn.testing.runs.asking_stories import AskingStory
 from everturn.testing.stories import PROJECT, TENANT, make_artifact
-from everturn.timeline.conversation_state import build_state
-from everturn.wire import events
-from everturn.wire.events import EVENT_TYPES, Envelope, encode_envelope
+from everturn.timeline.turns import Outcome, SignalKind, SignalState
 from ingress.stream.event_schemas import build_event_schemas
 
 

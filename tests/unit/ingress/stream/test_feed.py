@@ -7,17 +7,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, cast
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, SignalId
-from everturn.model.leases import EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry, Hint
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, SignalId
+from everturn.core.leases import EventCursor
+from everturn.events.stream import EncodedEvent, Entry, Hint
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
-from ingress.stream.cursor import Phase
 from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed
-from ingress.stream.frames import HEARTBEAT
+from ingress.stream.frames import HEARTBEAT, Phase
 from ingress.stream.hub import SNAPSHOT_READS, Hub
 from ingress.stream.rows import Head, Snapshot, StreamRows
 from ingress.stream.subscription import Subscription

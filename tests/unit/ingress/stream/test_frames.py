@@ -2,10 +2,10 @@
 
 import json
 
-from everturn.model.leases import EventCursor
-from everturn.model.turns import TurnUsage
-from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.wire.events import ChatComplete, ChatDelta, ConvTitle, Envelope, Ready, ServerShutdown, encode_envelope
+from everturn.core.leases import EventCursor
+from everturn.events.model import ChatComplete, ChatDelta, ConvTitle, Envelope, Ready, ServerShutdown, encode_envelope
+from everturn.events.stream import EncodedEvent, Entry
+from everturn.timeline.turns import TurnUsage
 from ingress.stream.frames import (
     HEARTBEAT,
     TerminalFilter,

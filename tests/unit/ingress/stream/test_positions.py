@@ -5,17 +5,15 @@ from typing import Any, cast
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import EventCursor
-from everturn.model.limits.queue_position import QueuePosition
-from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.ports.limits.queue import Owned, WaitingTurn
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import EventCursor
+from everturn.events.stream import EncodedEvent, Entry
+from everturn.queue.ports import Owned, QueuePosition, WaitingTurn
 from everturn.testing.fixed_clock import FixedClock
-from ingress.stream.cursor import ClientCursor
-from ingress.stream.frames import build_batch
-from ingress.stream.positions import BATCH, Positions
+from ingress.stream.frames import ClientCursor, build_batch
+from ingress.stream.hub import BATCH, Positions
 from ingress.stream.rows import StreamRows
 from ingress.stream.subscription import ConversationStream, Subscription
 

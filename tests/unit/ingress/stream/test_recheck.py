@@ -4,9 +4,9 @@ import asyncio
 from contextlib import aclosing
 from typing import Any, cast
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.streams.events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from starlette.types import Message, Scope
 
-from ingress.stream.response import EventStreamResponse
+from ingress.stream.sse import EventStreamResponse
 
 SCOPE: Scope = {"type": "http"}
 LIMIT_S = 10.0

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ingress.stream.shared_read import SharedRead
+from ingress.stream.rows import SharedRead
 
 
 class Source:

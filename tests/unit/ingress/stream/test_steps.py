@@ -5,13 +5,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
-from everturn.model.conversations import ConversationState
-from everturn.model.problems import problem
-from everturn.model.turns import TurnUsage
-from everturn.testing.runs.asking_stories import AskingStory
-from everturn.testing.stories import PROJECT, TENANT
-from everturn.timeline.conversation_state import build_state
-from everturn.wire.events import (
+from everturn.conversations.model import ConversationState
+from everturn.core.errors import problem
+from everturn.events.model import (
     AnyEvent,
     ChatApproval,
     ChatComplete,
@@ -28,7 +24,11 @@ from everturn.wire.events import (
     StreamSnapshot,
     encode_envelope,
 )
-from everturn.wire.views import ApprovalView, StepView, TextView, TurnView
+from everturn.events.turn_view import build_state
+from everturn.events.views import ApprovalView, StepView, TextView, TurnView
+from everturn.testing.runs.asking_stories import AskingStory
+from everturn.testing.stories import PROJECT, TENANT
+from everturn.timeline.turns import TurnUsage
 from ingress.stream.frames import HEARTBEAT, encode_frame
 from ingress.stream.steps import StepsProjector, project_steps
 

@@ -1,13 +1,11 @@
 """A stream hands entries, hints and ends to all of its clients."""
 
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry
-from ingress.stream.cursor import ClientCursor, Phase
-from ingress.stream.frames import build_batch
-from ingress.stream.rows import Head, Snapshot
-from ingress.stream.shared_read import SharedRead
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import EventCursor
+from everturn.events.stream import EncodedEvent, Entry
+from ingress.stream.frames import ClientCursor, Phase, build_batch
+from ingress.stream.rows import Head, SharedRead, Snapshot
 from ingress.stream.subscription import ConversationStream, Subscription
 
 START = EventCursor(1, 1)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from everturn.errors import EverturnError
-from everturn.timeline.event_fold import is_open
-from everturn.wire.events import ChatCompaction, ChatPhase, ConvStatus, Envelope, encode_envelope
-from everturn.wire.views import ApprovalView, TurnView
+from everturn.core.errors import EverturnError
+from everturn.events.fold import is_open
+from everturn.events.model import ChatCompaction, ChatPhase, ConvStatus, Envelope, encode_envelope
+from everturn.events.views import ApprovalView, TurnView
 from everturn_client.answers import Accepted
 from everturn_client.client import EverturnClient
 from everturn_client.errors import ProblemError

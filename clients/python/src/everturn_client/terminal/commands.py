@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TextIO
 
-from everturn.wire.views import StateView, TurnView
+from everturn.events.views import StateView, TurnView
 from everturn_client.answers import SearchHit
 from everturn_client.client import Event, EverturnClient
 from everturn_client.errors import ProblemError

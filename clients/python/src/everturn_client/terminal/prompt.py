@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import assert_never
 
-from everturn.timeline.event_fold import is_open
-from everturn.wire.views import SignalView, TurnView
+from everturn.events.fold import is_open
+from everturn.events.views import SignalView, TurnView
 from everturn_client.client import EverturnClient
 from everturn_client.errors import ProblemError
 from everturn_client.terminal.chat import NEW, Answer, Chat, try_parse_answer

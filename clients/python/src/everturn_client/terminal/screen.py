@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_client.terminal.markdown import MarkdownWriter, make_inert
 
 Tone = Literal["answer", "output", "thinking", "info", "good", "bad"]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from everturn.model.plans import PlanSnapshot
-from everturn.timeline.event_fold import is_open
-from everturn.wire.events import ChatCompaction, ChatPhase
-from everturn.wire.views import ApprovalView, StepView, TextView, TurnView
+from everturn.events.fold import is_open
+from everturn.events.model import ChatCompaction, ChatPhase
+from everturn.events.views import ApprovalView, StepView, TextView, TurnView
+from everturn.timeline.plans import PlanSnapshot
 from everturn_client.terminal.screen import Piece, Tone
 from everturn_client.terminal.wording import (
     render_approval,

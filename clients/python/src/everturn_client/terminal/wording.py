@@ -4,9 +4,8 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from everturn.model.plans import PlanSnapshot, StepStatus
-from everturn.wire.events import ChatCompaction, ChatPhase
-from everturn.wire.views import (
+from everturn.events.model import ChatCompaction, ChatPhase
+from everturn.events.views import (
     ApprovalView,
     CitationView,
     ConversationView,
@@ -16,6 +15,7 @@ from everturn.wire.views import (
     StepView,
     TurnView,
 )
+from everturn.timeline.plans import PlanSnapshot, StepStatus
 from everturn_client.answers import SearchHit
 from everturn_client.terminal.markdown import show_unseen
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.compose.installation import Installation, build_variables
 from everturn_local.compose.program import FILE, Compose, ComposeFailed, find_program
 from everturn_local.compose.secret_files import save_secrets, save_store_keys

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.settings import WARM_PROFILES, ComposeSettings
 
 USUAL_ENGINE: Final = "unix:///var/run/docker.sock"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.settings import REPOSITORY
 
 FILE: Final = REPOSITORY / "deploy" / "docker-compose.yml"

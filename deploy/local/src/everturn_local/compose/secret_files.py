@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from everturn.errors import EverturnError
-from everturn.redis.access import INGRESS, WORKER, build_user_lines, derive_password
+from everturn.core.errors import EverturnError
+from everturn.redis.users import INGRESS, WORKER, build_user_lines, derive_password
 
 PASSWORD_BYTES: Final = 24
 KEY_BYTES: Final = 32

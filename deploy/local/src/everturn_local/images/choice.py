@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.errors import EverturnError
-from everturn.wire.profiles import load_profiles
+from everturn.core.errors import EverturnError
+from everturn.execution.profiles import load_profiles
 from everturn_local.images.engine import Engine, EngineRefusedError, NoEngineError, open_engine
 from everturn_local.images.making import is_current
 from everturn_local.images.recipes import RUN_RECIPES

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, cast
 import docker
 from docker import errors as docker_errors
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.images.context import Context, save_context
 
 ANSWER_LIMIT_S: Final = 60

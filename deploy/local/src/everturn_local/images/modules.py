@@ -8,7 +8,7 @@ PACKAGE_MARK = "__init__.py"
 
 
 def load_modules(package: Path, *, without: Sequence[str], library: Path) -> Mapping[str, Path]:
-    """Files by their path below an import folder, such as `everturn/wire/framing.py`.
+    """Files by their path below an import folder, such as `everturn/execution/framing.py`.
 
     All of `package` but its parts `without`, and what these import of `library`, another package, at any remove.
     """

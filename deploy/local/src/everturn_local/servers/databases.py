@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from everturn.postgres.access.roles import (
+from everturn.postgres.migrating import (
     DATABASE,
     INGRESS,
     OWNER,

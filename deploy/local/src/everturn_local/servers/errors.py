@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 
 LOG_TAIL_BYTES = 2_000
 

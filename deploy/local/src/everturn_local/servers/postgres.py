@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.ports import LOOPBACK, save_port, try_load_port
 from everturn_local.privileges import SERVER_UID, build_server_prefix, is_root
 from everturn_local.processes import Child, StopStep, kill_group, try_record

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from everturn.redis.access import build_user_lines, derive_password
+from everturn.redis.users import build_user_lines, derive_password
 from everturn_local.ports import LOOPBACK, save_port, try_load_port
 from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import Child, StopStep, remove_record, run_leftover_cleanup, save_record
@@ -59,7 +59,7 @@ class EmbeddedRedis:
         return f"redis://:{self._password}@{LOOPBACK}:{self.port}/0"
 
     def service_url(self, user: str) -> str:
-        """For a service, as the user INGRESS or WORKER of `everturn.redis.access`."""
+        """For a service, as the user INGRESS or WORKER of `everturn.redis.users`."""
         return f"redis://{user}:{derive_password(self._password, user)}@{LOOPBACK}:{self.port}/0"
 
     def start(self) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import os
 import sys
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.settings import REPOSITORY, load_environment
 from everturn_local.suite.groups import GROUPS
 from everturn_local.suite.lanes import Suite

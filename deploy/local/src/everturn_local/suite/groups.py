@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 
 TESTS = "tests"
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.supervision.parts import Part
 from everturn_local.supervision.restarts import build_restart_delay_s
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.home import Home, run_lock, save_home, save_secrets, save_signing_secret
 from everturn_local.migrations import run_migrations
 from everturn_local.ports import LOOPBACK, load_free_port

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import KILLED_LIMIT_S, Child, Process, Spawn, kill_group, remove_record, save_record
 from everturn_local.supervision.logs import load_tail, save_rotated

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from everturn.redis.access import INGRESS, WORKER
+from everturn.redis.users import INGRESS, WORKER
 from everturn_local.home import Home
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.web.client import WEB, Report, WebClient
 from everturn_local.web.node import try_find_node
 from everturn_local.web.programs import ProgramFailed

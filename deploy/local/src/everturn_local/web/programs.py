@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from everturn_local.processes import KILLED_LIMIT_S, kill_group
 from everturn_local.settings import load_environment
 from everturn_local.web.node import Node

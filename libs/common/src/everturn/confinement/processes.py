@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, BinaryIO
 
 from everturn.confinement.fork import ForkLimits, ForkResult, run_confined
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 """The processes get nothing of ours, least of all passwords."""

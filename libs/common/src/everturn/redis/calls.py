@@ -8,9 +8,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from everturn.cancellation import keep_cancellation
-from everturn.errors import Invalid, Unavailable
-from everturn.waiting import answered_within
+from everturn.core.cancellation import answered_within, keep_cancellation
+from everturn.core.errors import Invalid, Unavailable
 
 CALL_LIMIT_S = 0.25
 """Accepting a message may wait no longer before it says 503."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from everturn.postgres.database import Connection, Database
+from everturn.postgres.pool import Connection, Database
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
-from everturn.model import block_bodies as bodies
-from everturn.model import refs
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.blocks import BlockType
-from everturn.model.ids import PlanId, SignalId
-from everturn.model.plans import PlanMoment, PlanSnapshot, close_plan, mark_steps, new_plan
-from everturn.model.turns import Outcome, TurnUsage
+from everturn.core import refs
+from everturn.core.ids import PlanId, SignalId
+from everturn.files.model import Artifact, ArtifactKind
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline import bodies
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.plans import PlanMoment, PlanSnapshot, close_plan, mark_steps, new_plan
+from everturn.timeline.turns import Outcome, TurnUsage
 
 STEPS = (
     "turn", "mute turn", "failed turn", "call", "big", "json", "think", "repair", "followup", "steer", "event",

@@ -5,8 +5,16 @@ from contextlib import aclosing
 
 import pytest
 
-from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
-from everturn.ports.language_model import LanguageModel, ModelPiece, ReasoningDelta, ReplyFinished, TextDelta
+from everturn.models.port import (
+    LanguageModel,
+    ModelPiece,
+    ModelRequest,
+    PromptMessage,
+    ReasoningDelta,
+    ReplyFinished,
+    TextDelta,
+    TextPart,
+)
 
 _TIMEOUT_S = 10.0
 

@@ -24,8 +24,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from everturn.model.llm.prompts import ModelRequest, TextPart
-from everturn.ports.language_model import ModelFailed, ModelPiece, ModelTraits
+from everturn.models.port import ModelFailed, ModelPiece, ModelRequest, ModelTraits, TextPart
 from everturn.testing.scripted_model import SCRIPTED_TRAITS, Cut, Fail, Finish, Pause, Say, ScriptedModel, Step
 
 _ITERATION = re.compile(r"Iteration (\d+)/")

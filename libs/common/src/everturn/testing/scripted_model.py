@@ -6,10 +6,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import assert_never
 
-from everturn.model.llm.prompts import ModelRequest
-from everturn.ports.language_model import (
+from everturn.models.port import (
     FinishReason,
     ModelPiece,
+    ModelRequest,
     ModelTraits,
     ModelUsage,
     ReasoningDelta,

@@ -1,6 +1,6 @@
 """Ids that count, so that tests can foretell them and recorded turns don't change from run to run."""
 
-from everturn.model.ids import ArtifactId, CallId, ConversationId, PlanId, SignalId, TurnId, make_id
+from everturn.core.ids import ArtifactId, CallId, ConversationId, PlanId, SignalId, TurnId, make_id
 
 _FIRST_MS = 1_772_366_400_000
 """2026-03-01 12:00 UTC."""

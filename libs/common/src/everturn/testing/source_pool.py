@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from everturn.errors import NotFound
-from everturn.model.llm.source_pool import SourceDraft, merge_sources
-from everturn.model.llm.sources import Source
+from everturn.core.errors import NotFound
+from everturn.timeline.sources import Source, SourceDraft, merge_sources
 
 
 class MemorySourcePool:

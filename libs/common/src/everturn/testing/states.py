@@ -1,6 +1,6 @@
 """Comparing what a client folded with what REST reads."""
 
-from everturn.wire.views import StateView, TurnView
+from everturn.events.views import StateView, TurnView
 
 
 def comparable_state(state: StateView) -> StateView:

@@ -1,8 +1,8 @@
 """Stored files for tests: artifact rows and objects in memory, of one owner's conversations."""
 
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.files.model import Artifact, ArtifactKind
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.timelines import build_file

@@ -5,33 +5,35 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from everturn.model import block_bodies as bodies
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.block_bodies import Body
-from everturn.model.blocks import BODY_OF, GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.conversations import Conversation, ConversationState
-from everturn.model.ids import ArtifactId, CallId, PlanId, RandomIds, SignalId, TurnId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.model.llm.sources import Source, build_citations
-from everturn.model.plans import PlanSnapshot, PlanStatus, PlanStep
-from everturn.model.problems import problem
-from everturn.model.refs import named_artifact_ref, output_ref, plan_ref
-from everturn.model.signals import Signal, SignalKind, SignalState
-from everturn.model.turns import Outcome, Turn, TurnRequest, TurnStatus, TurnUsage
-from everturn.timeline.conversation_state import TurnPage
-from everturn.timeline.turn_events import (
+from everturn.conversations.model import Conversation, ConversationState
+from everturn.core.clock import iso
+from everturn.core.errors import problem
+from everturn.core.ids import ArtifactId, CallId, PlanId, RandomIds, SignalId, TurnId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.core.refs import named_artifact_ref, output_ref, plan_ref
+from everturn.events import model as events
+from everturn.events.model import AnyEvent, Envelope
+from everturn.events.turn_view import (
+    TurnPage,
+    TurnRecord,
     build_answer_events,
+    build_file_view,
     build_signal_event,
+    build_signal_view,
     build_start_event,
     build_step_event,
+    build_turn_view,
+    format_of_path,
     try_build_terminal_event,
 )
-from everturn.timeline.turn_view import TurnRecord, build_turn_view
-from everturn.timeline.view_parts import build_file_view, build_signal_view, format_of_path
-from everturn.wire import events
-from everturn.wire.events import AnyEvent, Envelope
-from everturn.wire.times import iso
-from everturn.wire.views import TurnView
+from everturn.events.views import TurnView
+from everturn.files.model import Artifact, ArtifactKind
+from everturn.timeline import bodies
+from everturn.timeline.blocks import BODY_OF, GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import Body
+from everturn.timeline.plans import PlanSnapshot, PlanStatus, PlanStep
+from everturn.timeline.sources import Source, build_citations
+from everturn.timeline.turns import Outcome, Signal, SignalKind, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 
 TENANT, PROJECT = "default", "default"
 BEGINNING = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

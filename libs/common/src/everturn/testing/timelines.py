@@ -3,11 +3,11 @@
 from hashlib import sha256
 from typing import Any, Literal
 
-from everturn.model import block_bodies as bodies
-from everturn.model import refs
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.ids import ArtifactId, CallId, SignalId, TurnId
+from everturn.core import refs
+from everturn.core.ids import ArtifactId, CallId, SignalId, TurnId
+from everturn.files.model import Artifact, ArtifactKind
+from everturn.timeline import bodies
+from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
 
 NOW = "2026-03-01T12:00:00.000Z"
 

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from typing import Final
 
-from everturn.model.blocks import BlockType
+from everturn.timeline.blocks import BlockType
 
 MARK = "| "
 _SECTIONS = (

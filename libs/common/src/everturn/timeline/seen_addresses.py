@@ -6,7 +6,9 @@ Both are folds over the append-only timeline, so that every worker finds the sam
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, cast
 
-from everturn.model.block_bodies import (
+from everturn.core.addresses import TypedSearch
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import (
     ApprovalOutcomeBody,
     ApprovalRequestBody,
     AttachmentBody,
@@ -16,8 +18,6 @@ from everturn.model.block_bodies import (
     SignalBody,
     ToolResultBody,
 )
-from everturn.model.blocks import Block, BlockType
-from everturn.model.web_addresses import TypedSearch
 
 ADDRESSES = "addresses"
 """Where the `data` of a tool's result lists canonical addresses that its tool found."""

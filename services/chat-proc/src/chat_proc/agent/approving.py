@@ -6,23 +6,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, cast
 
-from chat_proc.agent.catalog import ToolCatalog
+from chat_proc.agent.check import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.open_turn import OpenTurn, Writing, place_of, show_files
-from chat_proc.agent.signals.folding import fold_signals
-from everturn.model.block_bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
-from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.model.calls.approvals import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
-from everturn.model.ids import CallId
-from everturn.model.refs import round_ref
-from everturn.ports.clock import iso
-from everturn.telemetry.metrics import CALLS_REVIEWED
-from everturn.telemetry.redaction import Redactor
-from everturn.timeline.approvals import Question, find_questions
-from everturn.timeline.next_step import PendingCall
-from everturn.timeline.turn_events import build_approval_event
-from everturn.timeline.view_parts import bound_params, build_asked_approval, build_settled_approval
-from everturn.tools.call_policy import Ask, CallPolicy
+from chat_proc.agent.signal_folding import fold_signals
+from chat_proc.catalog.call_policy import Ask, CallPolicy
+from everturn.core.clock import iso
+from everturn.core.ids import CallId
+from everturn.core.logging import Redactor
+from everturn.core.metrics import CALLS_REVIEWED
+from everturn.core.refs import round_ref
+from everturn.events.turn_view import bound_params, build_approval_event, build_asked_approval, build_settled_approval
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
+from everturn.timeline.next_step import PendingCall, Question, find_questions
+from everturn.turns.approvals import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
 
 MAX_SHOWN_BYTES = 16 * 1024
 """Of the parameters as JSON. What is longer is shown cut, and says so."""

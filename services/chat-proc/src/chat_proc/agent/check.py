@@ -1,17 +1,37 @@
 """Judges one decision: tools to use, an answer to end with, or what the model must mend. Pure."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import BaseModel
 
-from chat_proc.agent.catalog import ToolCatalog
-from everturn.errors import Invalid
-from everturn.model.llm.decisions import Action, Decision, Problem
-from everturn.model.llm.decisions import ToolCall as DecidedCall
-from everturn.model.turns import CutReason
-from everturn.ports.tool import ToolSpec
+from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.channels.decisions import Action, Decision, Problem
+from chat_proc.channels.decisions import ToolCall as DecidedCall
+from everturn.core.errors import Invalid
 from everturn.timeline.inert import is_blank
+from everturn.timeline.turns import CutReason
+
+# What the loop needs of the tools: to know them, to check arguments, to call one. The registry implements it.
+
+
+class ToolCatalog(Protocol):
+    """The tools offered in this turn, in a stable order."""
+
+    @property
+    def specs(self) -> Sequence[ToolSpec]: ...
+
+    def spec(self, tool_id: str) -> ToolSpec:
+        """Raises Invalid with a sentence for the model when there is no such tool."""
+        ...
+
+    def check_params(self, tool_id: str, params: Mapping[str, object]) -> BaseModel:
+        """Raises Invalid with a sentence for the model when the arguments don't fit."""
+        ...
+
+    async def run(self, tool_id: str, call: ToolCall) -> ToolOutcome: ...
+
 
 MAX_SENTENCES = 3
 """Problems named in one notice; more would hide the first."""

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from chat_proc.agent.account import build_account, find_usable_text, read_usable_text
 from chat_proc.agent.check import GiveAnswer, keep_shown
-from chat_proc.agent.compaction.compacting import TurnCompaction
+from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
@@ -15,18 +14,19 @@ from chat_proc.agent.drafting import (
     write_round,
 )
 from chat_proc.agent.generation import Generated, Generator
+from chat_proc.agent.limits import build_account, find_usable_text, read_usable_text
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import build_refusal_problem
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
-from everturn.model.block_bodies import CompletionBody
-from everturn.model.blocks import BlockType
-from everturn.model.llm.sources import Source
-from everturn.model.problems import Problem, problem
-from everturn.model.refs import completion_ref
-from everturn.model.turns import CutReason, Outcome
-from everturn.ports.language_model import ModelFailed
+from everturn.core.errors import Problem, problem
+from everturn.core.refs import completion_ref
+from everturn.models.port import ModelFailed
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import CompletionBody
 from everturn.timeline.inert import is_blank
+from everturn.timeline.sources import Source
+from everturn.timeline.turns import CutReason, Outcome
 
 
 class ClosingCall:

@@ -6,8 +6,21 @@ from itertools import count
 
 from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
 from chat_proc.agent.open_turn import Writing
+from chat_proc.channels.decisions import Decision
 from chat_proc.stream.texts import RoundTexts
-from everturn.model.block_bodies import (
+from everturn.core.ids import CallId, TurnId
+from everturn.core.refs import (
+    call_ref,
+    completion_ref,
+    notes_ref,
+    plan_ack_ref,
+    plan_ref,
+    round_ref,
+    working_summary_ref,
+)
+from everturn.events.turn_view import build_written_text
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import (
     AttemptBody,
     Body,
     CompletionBody,
@@ -22,23 +35,10 @@ from everturn.model.block_bodies import (
     ToolCallBody,
     ToolCodeBody,
 )
-from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.commits import UsageEvent
-from everturn.model.ids import CallId, TurnId
-from everturn.model.llm.decisions import Decision
-from everturn.model.plans import PlanSnapshot
-from everturn.model.refs import (
-    call_ref,
-    completion_ref,
-    notes_ref,
-    plan_ack_ref,
-    plan_ref,
-    round_ref,
-    working_summary_ref,
-)
-from everturn.model.turns import CutReason
 from everturn.timeline.next_step import INTERRUPTED, PENDING, FinishTurn
-from everturn.timeline.view_parts import build_written_text
+from everturn.timeline.plans import PlanSnapshot
+from everturn.timeline.turns import CutReason
+from everturn.turns.commits import UsageEvent
 
 MAX_RAW_CHARS = 40_000
 """How much of an unusable reply is kept for the model to look at."""

@@ -1,42 +1,104 @@
 """One model call of a round: streams the reply through the channel codec to the clients and reads the decision."""
 
+import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Final
 
 import structlog
 
 from chat_proc.agent.open_turn import OpenTurn
-from chat_proc.agent.race import Stopped, run_until
-from chat_proc.agent.waiting import WaitingNotice
 from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
-from chat_proc.models.calls import describe_reply, describe_turn, describe_usage, open_call
-from chat_proc.models.estimate import estimate_request
+from chat_proc.channels.decisions import Decision
+from chat_proc.models.calls import build_usage_event, describe_reply, describe_turn, describe_usage, open_call
+from chat_proc.models.estimate import LearnedRatios, estimate_request
 from chat_proc.models.pricing import price_usage
-from chat_proc.models.ratios import LearnedRatios
-from chat_proc.models.usage import build_usage_event
 from chat_proc.stream.texts import RoundTexts
-from everturn.model.commits import UsageEvent
-from everturn.model.llm.decisions import Decision
-from everturn.model.llm.prompts import ModelRequest
-from everturn.ports.language_model import (
+from everturn.core.cancellation import Stopped, run_until
+from everturn.core.failpoints import Failpoints
+from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.events.model import ChatPhase
+from everturn.events.turn_view import format_of_path
+from everturn.models.port import (
     ContextLimitExceeded,
     FinishReason,
     LanguageModel,
     ModelFailed,
+    ModelPiece,
+    ModelRequest,
     ModelRetry,
     ModelUsage,
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
 )
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
-from everturn.timeline.view_parts import format_of_path
-from everturn.wire.events import ChatPhase
+from everturn.turns.commits import UsageEvent
+
+# Tells clients that a turn waits for its model: after some seconds of silence, and before each repeated call.
+
+FIRST_AFTER_S: Final = 5.0
+"""Silence that needs no word: most models begin sooner."""
+EVERY_S: Final = 10.0
+
+
+class WaitingNotice:
+    """Owned by one model call, and active inside its `with` block. It costs one timer, not a task for each piece."""
+
+    def __init__(
+        self, turn: OpenTurn, round_number: int, *, first_after_s: float = FIRST_AFTER_S, every_s: float = EVERY_S
+    ) -> None:
+        self._turn = turn
+        self._round = round_number
+        self._first_after_s = first_after_s
+        self._every_s = every_s
+        self._loop = asyncio.get_running_loop()
+        self._heard_at = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_shown = False
+
+    def __enter__(self) -> "WaitingNotice":
+        self._timer = self._loop.call_later(self._first_after_s, self._look)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def note(self, piece: ModelPiece) -> None:
+        """A piece of the reply has come, or a call is about to be repeated."""
+        self._heard_at = self._loop.time()
+        if isinstance(piece, ModelRetry):
+            self._heard_at += piece.wait_s
+            retry_in_ms = int(piece.wait_s * 1000)
+            phase = ChatPhase(
+                phase="model_retrying",
+                retry_in_ms=retry_in_ms,
+                attempt=piece.attempt,
+                max_attempts=piece.max_attempts,
+                reason=piece.reason,
+            )
+            self._turn.emit(phase, self._round)
+            self._is_shown = True
+        elif self._is_shown:
+            self._is_shown = False
+            self._turn.emit(ChatPhase(phase="model_replying"), self._round)
+
+    def _look(self) -> None:
+        silent_s = self._loop.time() - self._heard_at
+        if silent_s >= self._first_after_s:
+            self._is_shown = True
+            self._turn.emit(ChatPhase(phase="model_waiting", waited_ms=int(silent_s * 1000)), self._round)
+            delay_s = self._every_s
+        else:
+            delay_s = self._first_after_s - silent_s
+        self._timer = self._loop.call_later(max(delay_s, 0.01), self._look)
+
 
 _log = structlog.get_logger(__name__)
 

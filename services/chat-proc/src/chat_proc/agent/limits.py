@@ -1,12 +1,15 @@
 """What a turn may spend: rounds, time, tokens and money. A reached cap leads to a closing answer, never to silence."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
-from everturn.model.block_bodies import EventBody, TurnHeaderBody
-from everturn.model.blocks import Block, BlockType
-from everturn.model.signals import Signal, SignalKind
-from everturn.model.turns import TurnUsage
+from everturn.timeline import bodies
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import EventBody, TurnHeaderBody
+from everturn.timeline.turns import Signal, SignalKind, TurnUsage
 
 FOLLOWUP, STEER = BlockType.USER_FOLLOWUP, BlockType.USER_STEER
 
@@ -114,3 +117,69 @@ def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:
     if usage.cost_usd >= limits.cost_usd:
         return f"the limit of {limits.cost_usd:.2f} USD"
     return None
+
+
+# The last resort for an answer: what usable text a model gave in a wrong form, else what the turn has done. Pure.
+
+MAX_STEPS = 20
+"""Steps that an account names; the others are counted."""
+_FENCE = "```"
+_FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
+_OWN_MARKUP = re.compile(r"</?(?:channel:|tool_call|function|invoke)", re.IGNORECASE)
+_OWN_KEYS = re.compile(r'"(?:action|tool_call|tool_id|tool|final_answer)"\s*:')
+_ANSWER_KEYS = ("final_answer", "answer")
+_STATUS_WORDS = {"ok": "done", "error": "failed", "ambiguous": "outcome unknown", "cancelled": "cancelled"}
+
+
+def read_usable_text(text: str) -> str:
+    """What of a reply without channels a person can read; empty where it is markup or JSON of our own forms."""
+    text = text.strip()
+    fence = _FENCE_START.match(text)
+    end = len(text) - len(_FENCE)
+    inner = text[fence.end() : end].strip() if fence and fence.end() <= end and text.endswith(_FENCE) else text
+    if inner[:1] in ("{", "["):
+        return _read_json(inner, otherwise=text)
+    return "" if _OWN_MARKUP.search(text) else text
+
+
+def find_usable_text(turn_blocks: Sequence[Block]) -> str:
+    """The last text of the turn that would have been an answer in the right form, or was shown as one."""
+    for block in reversed(turn_blocks):
+        match block.body:
+            case bodies.AttemptBody() as attempt:
+                return attempt.text if attempt.shown is None else attempt.shown
+            case bodies.RawDecisionBody(code="no_channel", text=raw):
+                if usable := read_usable_text(raw):
+                    return usable
+            case _:
+                """Holds no answer."""
+    return ""
+
+
+def build_account(turn_blocks: Sequence[Block], cap: str) -> str:
+    """What was done, for the person, in Markdown; empty where nothing was done."""
+    results = [block.body for block in turn_blocks if isinstance(block.body, bodies.ToolResultBody)]
+    results = [result for result in results if result.parent is None]
+    if not results:
+        return ""
+    lines = [f"- {result.tool_id}: {_STATUS_WORDS[result.status]}" for result in results[:MAX_STEPS]]
+    if len(results) > MAX_STEPS:
+        lines.append(f"- and {len(results) - MAX_STEPS} more steps")
+    files = [file.filename for result in results for file in result.artifacts if file.visibility == "external"]
+    if files:
+        lines.append(f"\nFiles: {', '.join(dict.fromkeys(files))}")
+    return f"I could not finish the answer ({cap}). This is what was done:\n\n" + "\n".join(lines)
+
+
+def _read_json(text: str, *, otherwise: str) -> str:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if _OWN_KEYS.search(text) else otherwise
+    if not isinstance(value, dict):
+        return "" if _OWN_KEYS.search(text) else otherwise
+    fields = cast("dict[str, object]", value)
+    answer = next((fields[key] for key in _ANSWER_KEYS if isinstance(fields.get(key), str)), None)
+    if isinstance(answer, str):
+        return answer.strip()
+    return "" if _OWN_KEYS.search(text) else otherwise

@@ -12,27 +12,29 @@ import structlog
 
 from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.closing import ClosingCall
-from chat_proc.agent.compaction.compacting import Compactor, TurnCompaction
+from chat_proc.agent.compaction import Compactor, TurnCompaction
 from chat_proc.agent.drafting import RoundPlace, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.limits import TurnLimits, has_room_for, is_finalizing, reached_cap, round_limit
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing, show_files
 from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
 from chat_proc.agent.round import RoundRunner
-from chat_proc.agent.signals.deferring import (
+from chat_proc.agent.signal_folding import (
+    Folded,
     draft_deferral,
+    fold_signals,
+    is_heard,
     repeats_deferred,
+    settle_leftover,
     shows_deferred_again,
+    through_last_end,
     try_draft_withdrawn_stop,
 )
-from chat_proc.agent.signals.folding import Folded, fold_signals, is_heard, settle_leftover, through_last_end
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
-from everturn.errors import Conflict
-from everturn.model.ids import TurnId
-from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind
-from everturn.model.turns import Outcome
-from everturn.ports.timelines import InboxMoved
-from everturn.telemetry.failpoints import Failpoints
+from everturn.core.errors import Conflict
+from everturn.core.failpoints import Failpoints
+from everturn.core.ids import TurnId
+from everturn.events.model import ConvStatus
 from everturn.timeline.next_step import (
     ExecuteCalls,
     FinishTurn,
@@ -46,7 +48,8 @@ from everturn.timeline.next_step import (
 from everturn.timeline.next_step import (
     OpenTurn as OpeningMissing,
 )
-from everturn.wire.events import ConvStatus
+from everturn.timeline.turns import CONTROL_KINDS, Outcome, Signal, SignalKind
+from everturn.turns.ports import InboxMoved
 
 _log = structlog.get_logger(__name__)
 

@@ -7,23 +7,22 @@ from datetime import datetime
 from typing import Protocol
 
 from chat_proc.agent.limits import Spent
+from chat_proc.catalog.call_policy import Place
+from chat_proc.catalog.tool import SourcePool
 from chat_proc.timeline.files import AttachedMedia
-from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import AttachmentTextBody
-from everturn.model.blocks import Block, BlockDraft
-from everturn.model.calls.approvals import Approval, ApprovalRequest
-from everturn.model.commits import EffectChange, Promotion, SignalChange, UsageEvent
-from everturn.model.identity import Principal
-from everturn.model.ids import ApprovalId, TurnId
-from everturn.model.leases import Lease
-from everturn.model.problems import Problem
-from everturn.model.signals import Signal
-from everturn.model.turns import CutReason, Outcome
-from everturn.ports.tool import SourcePool
-from everturn.timeline.view_parts import build_file_view
-from everturn.tools.call_policy import Place
-from everturn.wire.events import AnyEvent
-from everturn.wire.views import FileView
+from everturn.core.errors import Problem
+from everturn.core.identity import Principal
+from everturn.core.ids import ApprovalId, TurnId
+from everturn.core.leases import Lease
+from everturn.events.model import AnyEvent
+from everturn.events.turn_view import build_file_view
+from everturn.events.views import FileView
+from everturn.files.model import Artifact
+from everturn.timeline.blocks import Block, BlockDraft
+from everturn.timeline.bodies import AttachmentTextBody
+from everturn.timeline.turns import CutReason, Outcome, Signal
+from everturn.turns.approvals import Approval, ApprovalRequest
+from everturn.turns.commits import EffectChange, Promotion, SignalChange, UsageEvent
 
 
 @dataclass(frozen=True, slots=True)

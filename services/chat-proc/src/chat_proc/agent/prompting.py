@@ -1,30 +1,64 @@
 """What the model is sent in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE as things stand."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
+
+import structlog
 
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
 from chat_proc.agent.open_turn import OpenTurn
-from chat_proc.agent.workspace_section import WorkspaceSection
+from chat_proc.models.estimate import LearnedRatios
 from chat_proc.models.pricing import has_price
-from chat_proc.models.ratios import LearnedRatios
-from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce
+from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce, build_source_pool
+from chat_proc.timeline.files import Present
 from chat_proc.timeline.manifest import RequestRecord, build_manifest, build_preamble
-from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
-from chat_proc.timeline.source_pool import build_source_pool
 from chat_proc.timeline.view import TimelineView
-from chat_proc.workspace.history import WorkspaceHistory
-from chat_proc.workspace.limits import describe_limits
-from everturn.model.identity import Principal
-from everturn.model.llm.prompts import ModelRequest
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.model.memory.user_memories import UserMemory
-from everturn.ports.language_model import ModelTraits
-from everturn.telemetry.metrics import PROMPT_BREAKS
-from everturn.wire.execution import RunLimits
-from everturn.wire.manifests import PREAMBLE_ROUND
+from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
+from chat_proc.workspace.local import describe_limits, fold_workspace
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.metrics import PROMPT_BREAKS
+from everturn.execution.messages import RunLimits
+from everturn.files.ports import WorkspaceTurn
+from everturn.memory.user_memories import UserMemory
+from everturn.models.port import ModelRequest, ModelTraits
+from everturn.models.tokens import CharsPerToken
+from everturn.timeline.manifests import PREAMBLE_ROUND
+
+# The [WORKSPACE] section of one turn: its files as they stand, and the earlier turns that left files, read once.
+
+_log = structlog.get_logger(__name__)
+
+
+class WorkspaceSection:
+    """Without a history it tells of this turn only."""
+
+    def __init__(self, history: WorkspaceHistory | None, turn: OpenTurn) -> None:
+        self._history = history
+        self._turn = turn
+        self._turns: Sequence[WorkspaceTurn] | None = None
+
+    async def load_lines(self) -> tuple[str, ...]:
+        """The lines as they stand now. When the rows can't be read they say so, and the turn goes on."""
+        turn = self._turn
+        folded = fold_workspace(turn.turn_blocks, turn.turn_id)
+        if self._history is None:
+            return describe_workspace(folded, ())
+        owner = Owner(turn.lease.principal, turn.lease.conversation_id)
+        try:
+            workspace = await load_own(self._history, owner, turn.turn_blocks, turn.turn_id)
+            if self._turns is None:
+                self._turns = await self._history.load_turns(
+                    owner.principal, owner.conversation_id, limit=SHOWN_TURNS + 1
+                )
+        except Unavailable as error:
+            _log.warning("workspace_history_unavailable", error=str(error))
+            return describe_workspace(folded, None)
+        return describe_workspace(workspace, self._turns)
 
 
 class HotsetSource(Protocol):

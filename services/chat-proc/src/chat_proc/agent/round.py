@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from chat_proc.agent.account import read_usable_text
 from chat_proc.agent.approving import ApprovalGate
-from chat_proc.agent.catalog import ToolCatalog
-from chat_proc.agent.check import GiveAnswer, Repair, Work, check_decision, keep_shown
-from chat_proc.agent.compaction.compacting import TurnCompaction
+from chat_proc.agent.check import GiveAnswer, Repair, ToolCatalog, Work, check_decision, keep_shown
+from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
     RoundPlace,
     draft_answer,
@@ -27,25 +25,23 @@ from chat_proc.agent.drafting import (
 )
 from chat_proc.agent.execution import effect_change
 from chat_proc.agent.generation import Generated, Generator
-from chat_proc.agent.limits import TurnLimits, base_rounds
+from chat_proc.agent.limits import TurnLimits, base_rounds, read_usable_text
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import TurnPrompts
-from chat_proc.agent.signals.finalizing import check_finalizing, finalize_tools
-from chat_proc.agent.signals.folding import ends_work
-from chat_proc.timeline.plans import current_plan
-from everturn.model.block_bodies import ToolCallBody, ToolCodeBody
-from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.model.ids import CallId
-from everturn.model.plans import PlanMoment, build_ack, mark_steps
-from everturn.model.problems import Problem, problem
-from everturn.model.turns import CutReason, Outcome
-from everturn.ports.language_model import ContextLimitExceeded, ModelFailed
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import ROUND_SECONDS, ROUNDS
+from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
+from chat_proc.timeline.files import current_plan
+from everturn.core.errors import Problem, problem
+from everturn.core.failpoints import Failpoints
+from everturn.core.ids import CallId
+from everturn.core.metrics import ROUND_SECONDS, ROUNDS
+from everturn.events.model import ChatPlan, ChatStep
+from everturn.events.turn_view import build_started_step, build_step_event
+from everturn.models.port import ContextLimitExceeded, ModelFailed
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import ToolCallBody, ToolCodeBody
 from everturn.timeline.next_step import FinishTurn
-from everturn.timeline.turn_events import build_step_event
-from everturn.timeline.view_parts import build_started_step
-from everturn.wire.events import ChatPlan, ChatStep
+from everturn.timeline.plans import PlanMoment, build_ack, mark_steps
+from everturn.timeline.turns import CutReason, Outcome
 
 PLAN_TOOL = "react.plan"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol, get_args
 
 from chat_proc.channels.code_fences import FenceTracker
-from everturn.model.llm.sources import Source
+from everturn.timeline.sources import Source
 
 CitationFormat = Literal["markdown", "text", "html"]
 

@@ -5,20 +5,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from chat_proc.channels.action_stream import ActionPiece, ActionStream
-from chat_proc.channels.actions import ActionRefusal
+from chat_proc.channels.action_stream import ActionPiece, ActionStream, GatedAction
+from chat_proc.channels.actions import ActionJudge, ActionRefusal
 from chat_proc.channels.citations import CitationReplacer, index_sources
-from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
-from chat_proc.channels.fanout.gate import GatedAction
-from chat_proc.channels.fanout.rules import ActionJudge
-from chat_proc.channels.fanout.sorting import Sorted, sort_actions
-from chat_proc.channels.jsontext.strings import storable
-from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
-from chat_proc.channels.tags import ChannelSyntax
-from everturn.model.llm.decisions import Action, Decision, Program, StreamedAnswer
-from everturn.model.llm.sources import Source
-from everturn.model.turns import CutReason
-from everturn.ports.language_model import FinishReason
+from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, Sorted, find_problems, sort_actions
+from chat_proc.channels.decisions import Action, Decision, Program, StreamedAnswer
+from chat_proc.channels.json_text import storable
+from chat_proc.channels.parser import (
+    ChannelClosed,
+    ChannelOpened,
+    ChannelParser,
+    ChannelSyntax,
+    ChannelText,
+    OutsideText,
+    Piece,
+)
+from everturn.models.port import FinishReason
+from everturn.timeline.sources import Source
+from everturn.timeline.turns import CutReason
 
 DECISION_CHANNELS = (
     ChannelSyntax("thinking"),

@@ -1,26 +1,482 @@
 """Streams one model reply through its channels: deltas to `emit` and to subscribers, and the results at the end."""
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import assert_never
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self, TypedDict, Unpack, assert_never, cast, get_args
 
-from chat_proc.channels.channel_output import ChannelOutput, CompositeRoute
-from chat_proc.channels.citations import index_sources
-from chat_proc.channels.jsontext.strings import storable
-from chat_proc.channels.parser import ChannelClosed, ChannelOpened, ChannelParser, ChannelText, OutsideText, Piece
-from chat_proc.channels.prompt_messages import MessageLike, build_request
-from chat_proc.channels.results import ChannelResult, ServiceError, StreamMeta
-from chat_proc.channels.specs import ChannelSpec, ChannelSubscribers, EmitDelta, ModelService
-from everturn.model.llm.prompts import ModelRequest
-from everturn.model.llm.sources import Source, try_source
-from everturn.ports.language_model import (
+import structlog
+from pydantic import BaseModel, ValidationError
+
+from chat_proc.channels.citations import CitationFormat, CitationReplacer, index_sources
+from chat_proc.channels.json_text import FieldPiece, FieldText, JsonFieldReader, JsonRefusal, Path, read_json, storable
+from chat_proc.channels.parser import (
+    Body,
+    ChannelClosed,
+    ChannelOpened,
+    ChannelParser,
+    ChannelSyntax,
+    ChannelText,
+    OutsideText,
+    Piece,
+)
+from everturn.core.errors import Invalid
+from everturn.models.port import (
+    FinishReason,
     LanguageModel,
     ModelFailed,
+    ModelRequest,
     ModelRetry,
+    ModelUsage,
+    PromptMessage,
     ReasoningDelta,
     ReplyFinished,
+    Role,
     TextDelta,
+    TextPart,
 )
+from everturn.timeline.sources import Source, try_source
+
+# What a caller declares for a streamed reply: its channels, who listens to them, and where deltas go.
+
+ChannelFormat = Literal["markdown", "text", "html", "json", "code"]
+CHANNEL_FORMATS: frozenset[str] = frozenset(get_args(ChannelFormat))
+CITED_FORMATS: dict[str, CitationFormat] = {"markdown": "markdown", "text": "text", "html": "html"}
+_BODIES: dict[str, Body] = {"json": "json", "code": "code"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSpec:
+    """One channel of the reply.
+
+    Citations are replaced in markdown, text and html. `model` checks the JSON of the channel. Without `emit_marker` the
+    channel is read but its deltas are not emitted. Raises ValueError for a format that no client knows.
+    """
+
+    name: str
+    format: ChannelFormat = "markdown"
+    model: type[BaseModel] | None = None
+    replace_citations: bool = True
+    emit_marker: str | None = "answer"
+
+    def __post_init__(self) -> None:
+        if self.format not in CHANNEL_FORMATS:
+            raise ValueError(f"channel format {self.format!r} is none of {sorted(CHANNEL_FORMATS)}")
+
+    @property
+    def syntax(self) -> ChannelSyntax:
+        """How the parser reads the channel."""
+        return ChannelSyntax(self.name, _BODIES.get(self.format, "code" if self.name == "code" else "prose"))
+
+    @property
+    def cites(self) -> CitationFormat | None:
+        """How citations are written in it; None if they stay as they are."""
+        return CITED_FORMATS.get(self.format) if self.replace_citations else None
+
+
+class EmitDelta(Protocol):
+    """Takes one delta, the fields of a `chat.delta` event; `index` counts those of an occurrence or an artifact."""
+
+    async def __call__(
+        self,
+        *,
+        channel: str,
+        instance: int,
+        index: int,
+        text: str,
+        completed: bool,
+        marker: str,
+        format: ChannelFormat,
+        artifact: str | None,
+    ) -> None: ...
+
+
+Subscriber = Callable[..., Awaitable[None] | None]
+
+
+class ChannelSubscribers:
+    """Functions that get every delta of a channel, with the arguments of `EmitDelta`, whether it is emitted or not."""
+
+    def __init__(self) -> None:
+        self._by_channel: dict[str, list[Subscriber]] = {}
+
+    def subscribe(self, channel: str, fn: Subscriber) -> Self:
+        """Add `fn`, plain or async, for `channel`; returns self, so calls can be chained."""
+        self._by_channel.setdefault(channel, []).append(fn)
+        return self
+
+    def of(self, channel: str) -> tuple[Subscriber, ...]:
+        """The subscribers of a channel in the order they came."""
+        return tuple(self._by_channel.get(channel, ()))
+
+
+class ModelService(Protocol):
+    """Chooses the model for a role, such as `answer.generator.regular`."""
+
+    def model_for(self, role: str) -> LanguageModel: ...
+
+
+# Streams the top-level fields of a JSON channel as artifacts of their own while the object is written.
+
+
+class CompositeJsonArtifactStreamer:
+    """One JSON object, by `feed` and then `finish`; each field goes to `emit` with its name as the artifact.
+
+    `artifacts` maps the field names to stream to their formats; None streams every field. A value that is no format
+    (a schema path) means markdown. Strings arrive decoded and with citations replaced, other values as JSON text with
+    the format json. The last delta of a field is empty and completed.
+    """
+
+    def __init__(
+        self,
+        *,
+        emit: EmitDelta,
+        artifacts: Mapping[str, str] | None = None,
+        channel: str = "answer",
+        instance: int = 0,
+        marker: str = "canvas",
+        sources: Mapping[int, Source] | None = None,
+    ) -> None:
+        self._emit = emit
+        self._artifacts = artifacts
+        self._channel = channel
+        self._instance = instance
+        self._marker = marker
+        self._sources = sources or {}
+        self._reader = JsonFieldReader(self._is_artifact)
+        self._field: _Field | None = None
+
+    async def feed(self, text: str) -> None:
+        """More of the JSON text."""
+        for piece in self._reader.feed(text):
+            await self._emit_piece(piece)
+
+    async def finish(self) -> None:
+        """The channel is over: a field that is still open is completed with what it has."""
+        for piece in self._reader.finish():
+            await self._emit_piece(piece)
+
+    def _is_artifact(self, path: Path) -> bool:
+        return len(path) == 1 and (self._artifacts is None or path[0] in self._artifacts)
+
+    async def _emit_piece(self, piece: FieldPiece) -> None:
+        field = self._field or self._begin(piece)
+        if isinstance(piece, FieldText):
+            self._field = field
+            await self._emit_delta(field, field.cite.feed(piece.text) if field.cite else piece.text)
+        else:
+            self._field = None
+            await self._emit_delta(field, field.cite.finish() if field.cite else "")
+            await self._emit_delta(field, "", completed=True)
+
+    def _begin(self, piece: FieldPiece) -> "_Field":
+        name = str(piece.path[0])
+        text_format = _read_format((self._artifacts or {}).get(name))
+        if isinstance(piece, FieldText) and piece.is_json:
+            text_format = "json"
+        cited = CITED_FORMATS.get(text_format)
+        return _Field(name, text_format, CitationReplacer(self._sources, cited) if cited else None)
+
+    async def _emit_delta(self, field: "_Field", text: str, *, completed: bool = False) -> None:
+        if not text and not completed:
+            return
+        await self._emit(
+            channel=self._channel,
+            instance=self._instance,
+            index=field.next_index(),
+            text=text,
+            completed=completed,
+            marker=self._marker,
+            format=field.format,
+            artifact=field.name,
+        )
+
+
+class _Field:
+    """The field that is being written; it counts its deltas."""
+
+    __slots__ = ("_deltas", "cite", "format", "name")
+
+    def __init__(self, name: str, text_format: ChannelFormat, cite: CitationReplacer | None) -> None:
+        self.name = name
+        self.format: ChannelFormat = text_format
+        self.cite = cite
+        self._deltas = 0
+
+    def next_index(self) -> int:
+        self._deltas += 1
+        return self._deltas - 1
+
+
+def _read_format(declared: str | None) -> ChannelFormat:
+    for known in get_args(ChannelFormat):
+        if declared == known:
+            return known
+    return "markdown"
+
+
+# What a streamed reply leaves behind: the text of each channel, its checked value, and what went wrong.
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelInstance:
+    """One occurrence of a channel, exactly as written; `complete` if it had its closer."""
+
+    raw: str
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelResult:
+    """All occurrences of a channel.
+
+    `raw` joins them, citations untouched; `used_sources` are the sids cited in it. `obj` is the JSON value, or the
+    instance of the channel's model, of a channel that occurred once; `error` says why there is none.
+    """
+
+    raw: str = ""
+    obj: object = None
+    used_sources: list[int] = field(default_factory=list[int])
+    instances: tuple[ChannelInstance, ...] = ()
+    error: str | None = None
+
+
+class ServiceError(TypedDict):
+    """Why the model did not finish. What it had written until then is in the results."""
+
+    kind: str
+    message: str
+    retryable: bool
+    retry_after_s: float | None
+
+
+class StreamMeta(TypedDict):
+    """The rest about a reply. `raw` is empty unless asked for; `capped` says the reply was cut at its cap."""
+
+    service_error: ServiceError | None
+    raw: str
+    outside_text: str
+    finish_reason: FinishReason | None
+    usage: ModelUsage | None
+    model_name: str
+    agent: str
+    capped: bool
+
+
+def build_result(spec: ChannelSpec, instances: Sequence[ChannelInstance], used_sources: Sequence[int]) -> ChannelResult:
+    """The result of one channel."""
+    raw = "".join(instance.raw for instance in instances)
+    obj, error = (None, None)
+    if spec.model is not None or spec.format == "json":
+        obj, error = _read_value(spec, instances)
+    return ChannelResult(raw, obj, list(used_sources), tuple(instances), error)
+
+
+def _read_value(spec: ChannelSpec, instances: Sequence[ChannelInstance]) -> tuple[object, str | None]:
+    if not instances:
+        return None, None
+    if len(instances) > 1:
+        return None, f"multiple_channel_instances:{len(instances)}"
+    read = read_json(instances[0].raw)
+    if isinstance(read, JsonRefusal):
+        return None, f"{read.fault}: {read.detail}"
+    if spec.model is None:
+        return read.value, None
+    try:
+        return spec.model.model_validate(read.value), None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or spec.name
+        return None, f"invalid: {place}: {first['msg']}"
+
+
+# Where the text of one channel goes while it streams: to `emit`, to subscribers, to artifacts, into the result.
+
+SUBSCRIBER_TIMEOUT_S = 10.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeRoute:
+    """Which fields of a JSON channel become artifacts, and under which marker."""
+
+    artifacts: Mapping[str, str] | None
+    marker: str
+    sources: Mapping[int, Source]
+
+
+class ChannelOutput:
+    """One declared channel of one reply, through all its occurrences."""
+
+    def __init__(
+        self,
+        spec: ChannelSpec,
+        *,
+        emit: EmitDelta,
+        artifact: str | None,
+        sources: Mapping[int, Source],
+        subscribers: Sequence[Subscriber] = (),
+        composite: CompositeRoute | None = None,
+    ) -> None:
+        self.spec = spec
+        self._emit = emit
+        self._artifact = artifact
+        self._sources = sources
+        self._subscribers = subscribers
+        self._composite_route = composite
+        self._composite: CompositeJsonArtifactStreamer | None = None
+        self._cite: CitationReplacer | None = None
+        self._instance = 0
+        self._index = 0
+        self._written: list[str] = []
+        self._instances: list[ChannelInstance] = []
+        self._used_sources: dict[int, None] = {}
+
+    def open(self, instance: int) -> None:
+        """A new occurrence begins."""
+        self._instance = instance
+        self._index = 0
+        cited = self.spec.cites
+        self._cite = CitationReplacer(self._sources, cited) if cited else None
+        route = self._composite_route
+        if route is not None:
+            self._composite = CompositeJsonArtifactStreamer(
+                emit=self._emit,
+                artifacts=route.artifacts or None,
+                channel=self.spec.name,
+                instance=instance,
+                marker=route.marker,
+                sources=route.sources,
+            )
+
+    def write(self, text: str) -> Awaitable[None]:
+        """More of the open occurrence. It runs for every chunk, so the usual case is one call of `emit`."""
+        self._written.append(text)
+        shown = text if self._cite is None else self._cite.feed(text)
+        if not shown or self._composite is not None:
+            return self._write_composite(shown, text)
+        return self._deliver(shown)
+
+    async def _write_composite(self, shown: str, text: str) -> None:
+        if shown:
+            await self._deliver(shown)
+        if self._composite is not None:
+            await self._composite.feed(text)
+
+    async def close(self, *, complete: bool) -> None:
+        """The open occurrence is over."""
+        if self._cite is not None:
+            self._used_sources.update(dict.fromkeys(self._cite.used_sids))
+            rest = self._cite.finish()
+            if rest:
+                await self._deliver(rest)
+        if self._composite is not None:
+            await self._composite.finish()
+        await self._deliver("", completed=True)
+        self._instances.append(ChannelInstance("".join(self._written), complete))
+        self._written.clear()
+
+    def build_result(self) -> ChannelResult:
+        """What the channel held; call it when the reply is over."""
+        return build_result(self.spec, self._instances, tuple(self._used_sources))
+
+    def _deliver(self, text: str, *, completed: bool = False) -> Awaitable[None]:
+        index = self._index
+        self._index = index + 1
+        spec = self.spec
+        if spec.emit_marker is None or self._subscribers:
+            return self._deliver_to_all(text, index, completed=completed)
+        return self._emit(
+            channel=spec.name,
+            instance=self._instance,
+            index=index,
+            text=text,
+            completed=completed,
+            marker=spec.emit_marker,
+            format=spec.format,
+            artifact=self._artifact,
+        )
+
+    async def _deliver_to_all(self, text: str, index: int, *, completed: bool) -> None:
+        """Each subscriber has its own task, so what one raises or how long it takes does not touch the others."""
+        delta = _Delta(
+            channel=self.spec.name,
+            instance=self._instance,
+            index=index,
+            text=text,
+            completed=completed,
+            marker=self.spec.emit_marker or "",
+            format=self.spec.format,
+            artifact=self._artifact,
+        )
+        if self.spec.emit_marker is not None:
+            await self._emit(**delta)
+        outcomes = await asyncio.gather(*(_call(fn, **delta) for fn in self._subscribers), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                _log.error("channel_subscriber_failed", channel=self.spec.name, index=index, exc_info=outcome)
+
+
+class _Delta(TypedDict):
+    channel: str
+    instance: int
+    index: int
+    text: str
+    completed: bool
+    marker: str
+    format: ChannelFormat
+    artifact: str | None
+
+
+async def _call(subscriber: Subscriber, **delta: Unpack[_Delta]) -> None:
+    async with asyncio.timeout(SUBSCRIBER_TIMEOUT_S):
+        outcome = subscriber(**delta)
+        if inspect.isawaitable(outcome):
+            await outcome
+
+
+# Turns the messages a bundle passes into the request of one model call.
+
+MessageLike = PromptMessage | Mapping[str, object]
+
+
+class MalformedMessage(Invalid):
+    """A message is neither a PromptMessage nor a mapping with a role and a text."""
+
+
+def build_request(messages: Iterable[MessageLike], *, max_output_tokens: int) -> ModelRequest:
+    """The request; mappings are `{"role": ..., "content": text or [{"type": "text", "text": ...}]}`."""
+    return ModelRequest(tuple(map(_read_message, messages)), max_output_tokens)
+
+
+def _read_message(message: MessageLike) -> PromptMessage:
+    if isinstance(message, PromptMessage):
+        return message
+    return PromptMessage(_read_role(message.get("role")), _read_parts(message.get("content")))
+
+
+def _read_role(written: object) -> Role:
+    for role in get_args(Role):
+        if written == role:
+            return role
+    raise MalformedMessage(f"role {str(written)[:60]!r}")
+
+
+def _read_parts(content: object) -> tuple[TextPart, ...]:
+    items = cast("list[object]", content) if isinstance(content, list) else [content]
+    return tuple(TextPart(_read_text(item)) for item in items)
+
+
+def _read_text(item: object) -> str:
+    if isinstance(item, Mapping):
+        item = cast("Mapping[str, object]", item).get("text")
+    if isinstance(item, str):
+        return item
+    raise MalformedMessage("content without text")
+
 
 DEFAULT_OUTPUT_TOKENS = 16_000
 DEFAULT_REPLY_CHARS = 400_000

@@ -4,10 +4,9 @@ import asyncio
 
 import structlog
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
-from everturn.model.memory.user_memories import UserMemory
-from everturn.ports.memory.user_memories import UserMemories
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.memory.user_memories import UserMemories, UserMemory
 
 _log = structlog.get_logger(__name__)
 

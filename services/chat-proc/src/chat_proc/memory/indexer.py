@@ -9,17 +9,16 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from chat_proc.memory.snippets import build_snippets, find_attachments
-from everturn.errors import NotFound, Unavailable
-from everturn.model.artifacts import Artifact
-from everturn.model.blocks import Block
-from everturn.model.memory.snippets import Snippet
-from everturn.model.text_encoding import decode_text
-from everturn.ports.memory.embedder import Embedder, EmbedderUnavailable, Vector
-from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
-from everturn.ports.objects import Objects
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.guarded import guarded
-from everturn.telemetry.metrics import SNIPPETS_INDEXED, TURNS_INDEXED
+from everturn.core.errors import NotFound, Unavailable
+from everturn.core.failpoints import Failpoints
+from everturn.core.loops import guarded
+from everturn.core.metrics import SNIPPETS_INDEXED, TURNS_INDEXED
+from everturn.core.text import decode_text
+from everturn.files.model import Artifact
+from everturn.files.objects import Objects
+from everturn.memory.embedder import Embedder, EmbedderUnavailable, Vector
+from everturn.memory.search import EmbeddedSnippet, IndexJob, Snippet, SnippetIndex
+from everturn.timeline.blocks import Block
 
 _log = structlog.get_logger(__name__)
 

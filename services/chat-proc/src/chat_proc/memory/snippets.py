@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 
-from chat_proc.memory.chunks import cut_chunks
-from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import (
+from everturn.events.turn_view import says_the_same
+from everturn.files.model import Artifact
+from everturn.memory.search import MAX_SNIPPET_CHARS, Snippet, SnippetTarget
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import (
     AnchorBody,
     AttachmentBody,
     CompletionBody,
@@ -14,9 +16,44 @@ from everturn.model.block_bodies import (
     SignalBody,
     SummaryBody,
 )
-from everturn.model.blocks import Block
-from everturn.model.memory.snippets import Snippet, SnippetTarget
-from everturn.timeline.turn_view import says_the_same
+
+# Cuts a long text into parts that a snippet can hold, at paragraphs, lines, sentences or words where there are any.
+
+_BORDERS = ("\n\n", "\n", ". ", " ")
+MIN_SHARE = 0.4
+"""A part is not cut before this share of its limit, so that small paragraphs don't become many parts."""
+
+
+def cut_chunks(text: str, *, limit: int, max_chars: int = MAX_SNIPPET_CHARS) -> list[str]:
+    """At most `limit` parts of at most `max_chars` characters, in order, without blanks around them."""
+    found: list[str] = []
+    for chunk in _walk(text, max_chars):
+        if len(found) >= limit:
+            break
+        found.append(chunk)
+    return found
+
+
+def _walk(text: str, max_chars: int) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = _find_end(text, start, max_chars)
+        chunk = text[start:end].strip()
+        if chunk:
+            yield chunk
+        start = end
+
+
+def _find_end(text: str, start: int, max_chars: int) -> int:
+    if len(text) - start <= max_chars:
+        return len(text)
+    earliest = start + int(max_chars * MIN_SHARE)
+    for border in _BORDERS:
+        place = text.rfind(border, earliest, start + max_chars)
+        if place >= 0:
+            return place + len(border)
+    return start + max_chars
+
 
 MAX_SNIPPETS = 128
 """Of one turn, the most telling first: summaries and anchors, then what was said, then files."""

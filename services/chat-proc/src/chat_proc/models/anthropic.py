@@ -1,7 +1,7 @@
 """The Anthropic Messages API as a LanguageModel, over the official SDK."""
 
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,22 +10,65 @@ import anthropic.types as sdk
 from anthropic import AnthropicError, APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient, omit
 
 from chat_proc.models.bounded_http import build_event_hooks
-from chat_proc.models.cache_points import keep_last_cache_points
 from chat_proc.models.estimate import estimate_usage
-from chat_proc.models.failures import MALFORMED, TRANSPORT, build_cut_failure, build_failure, build_transport_failure
+from chat_proc.models.failures import (
+    MALFORMED,
+    TRANSPORT,
+    build_cut_failure,
+    build_failure,
+    build_transport_failure,
+    normalize_pieces,
+    try_read_count,
+    try_read_word,
+)
 from chat_proc.models.pricing import build_traits, find_card, price_usage
-from chat_proc.models.provider_data import normalize_pieces, try_read_count, try_read_word
-from everturn.model.llm.prompts import MediaPart, ModelRequest, Part, PromptMessage, TextPart
-from everturn.ports.language_model import (
+from everturn.models.port import (
     FinishReason,
+    MediaPart,
     ModelFailed,
     ModelPiece,
+    ModelRequest,
     ModelTraits,
     ModelUsage,
+    Part,
+    PromptMessage,
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
+    TextPart,
 )
+
+# The rule that all providers share: at most four cache points a request.
+
+MAX_CACHE_POINTS = 4
+"""The limit of both providers."""
+
+
+def keep_last_cache_points(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
+    """The messages with the first of their cache points and the last ones, at most four.
+
+    The first (after the system text) is what a changed conversation can still hit; the last ones grow with the turn.
+    """
+    marked = _places(messages)
+    kept = set(marked if len(marked) <= MAX_CACHE_POINTS else [marked[0], *marked[1 - MAX_CACHE_POINTS :]])
+    return tuple(
+        replace(message, parts=tuple(_keep(part, (at, index) in kept) for index, part in enumerate(message.parts)))
+        for at, message in enumerate(messages)
+    )
+
+
+def _places(messages: Sequence[PromptMessage]) -> list[tuple[int, int]]:
+    return [
+        (at, index)
+        for at, message in enumerate(messages)
+        for index, part in enumerate(message.parts)
+        if isinstance(part, TextPart) and part.cache_point and part.text
+    ]
+
+
+def _keep(part: Part, kept: bool) -> Part:
+    return replace(part, cache_point=kept) if isinstance(part, TextPart) else part
+
 
 _IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 

@@ -11,9 +11,9 @@ from contextlib import aclosing
 
 import httpx2
 
-from everturn import bounded_bodies
-from everturn.bounded_bodies import EventHooks, Pieces, UnreadableBody
-from everturn.ports.language_model import ModelFailed
+from everturn.core import bounded_bodies
+from everturn.core.bounded_bodies import EventHooks, Pieces, UnreadableBody
+from everturn.models.port import ModelFailed
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """Of one event of a stream, or of another successful reply: four times what a whole reply of ASCII may hold."""

@@ -5,11 +5,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from everturn.model.commits import UsageEvent
-from everturn.model.llm.prompts import ModelRequest
-from everturn.ports.language_model import FinishReason, ModelFailed, ModelTraits
-from everturn.telemetry.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
-from everturn.telemetry.tracing.spans import Attributes, Span, Tracing
+from everturn.core.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
+from everturn.core.tracing import Attributes, Span, Tracing
+from everturn.models.port import FinishReason, ModelFailed, ModelRequest, ModelTraits, ModelUsage
+from everturn.turns.commits import UsageEvent
 
 ModelRole = Literal["decision", "summary", "title"]
 """What a call is for, as the usage ledger names it."""
@@ -74,3 +73,21 @@ def _describe(traits: ModelTraits, request: ModelRequest, role: ModelRole, turn:
         **server,
         **turn,
     }
+
+
+# What a model call cost, as the ledger keeps it.
+
+
+def build_usage_event(model: str, role: str, usage: ModelUsage) -> UsageEvent:
+    """`role` says what the call was for."""
+    return UsageEvent(
+        model=model,
+        role=role,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_usd=usage.cost_usd,
+        estimated=usage.estimated,
+        cost_known=usage.cost_known,
+    )

@@ -1,8 +1,7 @@
 """How many tokens a request and its reply are, where no provider has counted them."""
 
-from everturn.model.llm.prompts import MediaPart, ModelRequest, TextPart
-from everturn.model.llm.tokens import CharsPerToken, estimate_media_tokens
-from everturn.ports.language_model import ModelUsage
+from everturn.models.port import MediaPart, ModelRequest, ModelUsage, TextPart
+from everturn.models.tokens import CharsPerToken, estimate_media_tokens
 
 
 def estimate_request(request: ModelRequest, ratio: CharsPerToken) -> int:
@@ -25,3 +24,23 @@ def count_media_tokens(request: ModelRequest) -> int:
 def count_chars(request: ModelRequest) -> int:
     """Characters of all text parts."""
     return sum(len(part.text) for message in request.messages for part in message.parts if isinstance(part, TextPart))
+
+
+# What each model's tokens have taught: shared by whoever estimates, updated by whoever calls models.
+
+
+class LearnedRatios:
+    """One ratio for each model name. Only `learn` changes them."""
+
+    def __init__(self) -> None:
+        self._by_model: dict[str, CharsPerToken] = {}
+
+    def of(self, model: str) -> CharsPerToken:
+        """The ratio learnt so far; the usual one for a model that never answered."""
+        return self._by_model.get(model, CharsPerToken())
+
+    def learn(self, model: str, request: ModelRequest, usage: ModelUsage) -> None:
+        """After a call that the provider counted; what we estimated ourselves teaches nothing."""
+        if not usage.estimated:
+            text_tokens = usage.input_tokens - count_media_tokens(request)
+            self._by_model[model] = self.of(model).learned(count_chars(request), text_tokens)

@@ -27,19 +27,30 @@ from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 
 from chat_proc.models.bounded_http import build_event_hooks
 from chat_proc.models.estimate import estimate_usage
-from chat_proc.models.failures import MALFORMED, TRANSPORT, build_cut_failure, build_failure, build_transport_failure
+from chat_proc.models.failures import (
+    MALFORMED,
+    TRANSPORT,
+    build_cut_failure,
+    build_failure,
+    build_transport_failure,
+    normalize_pieces,
+    try_read_count,
+    try_read_word,
+)
 from chat_proc.models.pricing import build_traits, price_usage
-from chat_proc.models.provider_data import normalize_pieces, try_read_count, try_read_word
-from everturn.model.llm.prompts import MediaPart, ModelRequest, PromptMessage, TextPart
-from everturn.ports.language_model import (
+from everturn.models.port import (
     FinishReason,
+    MediaPart,
     ModelFailed,
     ModelPiece,
+    ModelRequest,
     ModelTraits,
     ModelUsage,
+    PromptMessage,
     ReasoningDelta,
     ReplyFinished,
     TextDelta,
+    TextPart,
 )
 
 _OFFICIAL_HOST = "api.openai.com"

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict
 
-from everturn.ports.language_model import ModelTraits, ModelUsage
+from everturn.models.port import ModelTraits, ModelUsage
 
 UNKNOWN_CONTEXT_TOKENS = 128_000
 """Assumed for a model outside the table: the smallest context among models that are still sold for chat."""

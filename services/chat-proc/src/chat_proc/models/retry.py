@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from everturn.cancellation import keep_cancellation
-from everturn.model.llm.prompts import ModelRequest
-from everturn.ports.language_model import (
+from everturn.core.cancellation import keep_cancellation
+from everturn.models.port import (
     LanguageModel,
     ModelFailed,
     ModelPiece,
+    ModelRequest,
     ModelRetry,
     ModelTraits,
     ReasoningDelta,

@@ -5,7 +5,7 @@ import struct
 import sys
 
 from chat_proc.pictures.shrinker import MAX_SHRUNK_BYTES, MAX_SIDE_PX
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 
 SHRINKER = (sys.executable, "-I", "-m", "chat_proc.pictures.shrinker")
 TIMEOUT_S = 30.0

@@ -2,22 +2,292 @@
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 import secrets
 import shutil
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from chat_proc.sandbox.interpreter import load_interpreter
 from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox, UnknownProfile
-from chat_proc.sandbox.obstacles import build_missing, check_version, explain_failure, load_host_settings
-from chat_proc.sandbox.processes import open_supervisor
+from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
-from everturn.wire.execution import Boot, Interpreter, UidRange
-from everturn.wire.profiles import DEFAULT_PROFILE, ExecutionProfile
+from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
+from everturn.execution.messages import (
+    PIPE_FRAME_BYTES,
+    Boot,
+    Finished,
+    Interpreter,
+    LimitName,
+    Posture,
+    Ready,
+    UidRange,
+)
+from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile
+from everturn.execution.records import BadMessage, build_message, parse_message
+
+# What of this machine a Python of a virtual environment needs to be shown to run inside a sandbox.
+
+_ASK_TIMEOUT_S: Final = 20.0
+_QUESTION: Final = """
+import importlib.util, json, sys
+has_executor = importlib.util.find_spec("executor") is not None
+print(json.dumps([sys.prefix, sys.base_prefix, "python%d.%d" % sys.version_info[:2], has_executor]))
+"""
+_LIBRARIES: Final = ("lib", "lib64", "lib32")
+_PACKAGES: Final = ("site-packages", "dist-packages")
+_MAX_SHARED: Final = 300
+"""Shared libraries beside the standard library. Where there are more, as with conda, their whole folder is shown."""
+
+
+async def load_interpreter(python: Path) -> Interpreter:
+    """Ask the interpreter where its own files are. Raises SandboxUnavailable if it does not run or has no executor."""
+    place = Path.cwd() / python  # not resolved: a virtual environment is known by the path of its link
+    try:
+        prefix, base_prefix, name, has_executor = await _ask(place)
+    except OSError as error:
+        raise SandboxUnavailable(f"There is no sandbox environment at {place}.", "make setup") from error
+    if not has_executor:
+        raise SandboxUnavailable(f"The executor is not installed in the sandbox environment {prefix}.", "make setup")
+    return find_parts(place, prefix, base_prefix, name)
+
+
+def find_parts(python: Path, prefix: str, base_prefix: str, name: str) -> Interpreter:
+    """The environment's folder, and of the interpreter it was made from the program, standard and shared libraries.
+
+    Packages that were installed for that interpreter are hidden: they are other projects'. `name` is `python3.11`.
+    """
+    programs = [str(python), str(python.resolve())]
+    bases = {base_prefix, os.path.realpath(base_prefix)}
+    link = python
+    while link.is_symlink():
+        link = link.parent / link.readlink()
+        programs.append(os.path.abspath(link))
+        bases.add(os.path.abspath(link.parent.parent))
+    bases.add(str(python.resolve().parent.parent))
+    parts = {program for program in programs if not Path(program).is_relative_to(prefix)}
+    hidden: set[str] = set()
+    for library in (Path(base, part) for base in bases - {prefix} for part in _LIBRARIES):
+        standard = library / name
+        if standard.is_dir():
+            parts.add(str(standard))
+            hidden |= {str(folder) for folder in map(standard.joinpath, _PACKAGES) if folder.is_dir()}
+        shared = {str(file) for file in library.glob("*.so*") if file.is_file()}
+        parts |= {str(library)} if len(shared) > _MAX_SHARED else shared
+    return Interpreter(str(python), (prefix, *sorted(parts)), tuple(sorted(hidden)))
+
+
+async def _ask(python: Path) -> tuple[str, str, str, bool]:
+    process = await asyncio.create_subprocess_exec(
+        str(python), "-I", "-c", _QUESTION, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(_ASK_TIMEOUT_S):
+        answer, errors = await process.communicate()
+    if process.returncode != 0:
+        raise SandboxUnavailable(f"The sandbox's Python {python} does not run: {errors.decode()[-200:].strip()}")
+    return cast("tuple[str, str, str, bool]", tuple(json.loads(answer)))
+
+
+# A supervisor as a process of this machine: started, booted, and ended with everything it had.
+
+END_WITHIN_S: Final = 2.0
+BOOT_TIMEOUT_S: Final = 40.0
+"""The supervisor gives its executor 30 s; its own start and the walls come on top."""
+
+_DRAIN_BYTES: Final = 1 << 16
+_MAX_ERROR_BYTES: Final = 4096
+
+
+@contextlib.asynccontextmanager
+async def open_supervisor(command: Sequence[str], boot: Boot) -> AsyncGenerator[BootedSupervisor]:
+    """Start and boot one. Raises SupervisorFailed with what it said, OSError.
+
+    When the block is left the supervisor has ended: closing its stdin makes it kill the run.
+    """
+    async with _start(command) as process:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise ValueError("the supervisor needs all three pipes")
+        output, errors = process.stdout, process.stderr
+        stream = FrameStream(output, process.stdin, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
+        posture = await boot_over(stream, boot, errors)
+        yield BootedSupervisor(
+            stream,
+            posture,
+            boot.limits,
+            read_errors=lambda: read_tail(errors),
+            load_hits=_see_no_hits,
+            is_waiting=lambda: process.returncode is None and not output.at_eof(),
+        )
+
+
+async def boot_over(stream: FrameStream, boot: Boot, errors: asyncio.StreamReader) -> Posture:
+    """Have a fresh supervisor boot; what it says of its walls. Raises SupervisorFailed."""
+    try:
+        async with asyncio.timeout(BOOT_TIMEOUT_S):
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                await stream.send(build_message(boot), PIPE_FRAME_BYTES)
+            frame = await stream.receive()
+            if frame is None:
+                raise SupervisorFailed(await read_tail(errors) or "the supervisor ended before it was ready")
+            return read_ready({} if isinstance(frame, bytes) else frame)
+    except TimeoutError as error:
+        raise SupervisorFailed("the supervisor did not boot in time") from error
+    except (FrameError, BadMessage) as error:
+        raise SupervisorFailed(f"the supervisor spoke nonsense: {error}") from error
+
+
+def read_ready(frame: dict[str, object]) -> Posture:
+    """What a supervisor's first frame tells. Raises SupervisorFailed where it could not boot, BadMessage."""
+    match parse_message(frame, Ready, Finished):
+        case Ready(posture=posture):
+            return posture
+        case Finished(detail=detail):
+            raise SupervisorFailed(detail)
+
+
+async def read_tail(errors: asyncio.StreamReader) -> str:
+    """The last 4 KiB of a stream, at its end."""
+    kept = b""
+    while chunk := await errors.read(_MAX_ERROR_BYTES):
+        kept = (kept + chunk)[-_MAX_ERROR_BYTES:]
+    return kept.decode("utf-8", "replace").strip()
+
+
+async def _see_no_hits(finished: Finished) -> tuple[LimitName, ...]:
+    """Such a supervisor makes the control group itself and tells what it saw there."""
+    return ()
+
+
+@contextlib.asynccontextmanager
+async def _start(command: Sequence[str]) -> AsyncGenerator[asyncio.subprocess.Process]:
+    starting = asyncio.create_task(_start_process(command))
+    try:
+        # Shielded: cancelled halfway through, asyncio forgets a process that is already there.
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
+    try:
+        yield process
+    finally:
+        await _end(process)
+
+
+async def _start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
+    # A session of its own: a Ctrl-C for the worker must not reach the run before the worker has decided what to do.
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Cut the lifeline and wait; a supervisor that is still there after 2 s is killed, and bubblewrap dies with it."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(END_WITHIN_S):
+            await _drain(process)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await _drain(process)
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end and throw away what is still in the pipes: asyncio sees no end while they hold unread bytes."""
+    for pipe in (process.stdout, process.stderr):
+        while pipe is not None and await pipe.read(_DRAIN_BYTES):
+            pass
+    await process.wait()
+
+
+# Why bubblewrap does not work on a machine, said in one sentence, and the one command that would change it.
+
+MIN_VERSION: Final = (0, 8)
+"""The first bubblewrap with `--disable-userns`."""
+
+_CLONE_SWITCH: Final = "kernel/unprivileged_userns_clone"
+_APPARMOR_SWITCH: Final = "kernel/apparmor_restrict_unprivileged_userns"
+_MAX_NAMESPACES: Final = "user/max_user_namespaces"
+_SETTINGS: Final = (_CLONE_SWITCH, _APPARMOR_SWITCH, _MAX_NAMESPACES)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """The kernel's settings that decide on user namespaces; None where the kernel doesn't know one."""
+
+    unprivileged_clone: int | None
+    apparmor_restricts: int | None
+    max_user_namespaces: int | None
+
+
+def load_host_settings(sys_dir: Path = Path("/proc/sys")) -> HostSettings:
+    """Read them from `/proc/sys`."""
+    return HostSettings(*(_try_load_number(sys_dir / name) for name in _SETTINGS))
+
+
+def check_version(text: str) -> None:
+    """Raise SandboxUnavailable when `bwrap --version` says less than we need."""
+    found = re.search(r"(\d+)\.(\d+)", text)
+    if found is None or (int(found[1]), int(found[2])) < MIN_VERSION:
+        needed = ".".join(map(str, MIN_VERSION))
+        raise SandboxUnavailable(f"Bubblewrap {needed} or later is needed, this is {text.strip()[:40]!r}.")
+
+
+def build_missing() -> SandboxUnavailable:
+    """There is no `bwrap` on the path."""
+    return SandboxUnavailable("Bubblewrap is not installed.", "apt-get install -y bubblewrap")
+
+
+def explain_failure(detail: str, settings: HostSettings) -> SandboxUnavailable:
+    """What stands behind a trial run that did not start; `detail` is what the supervisor and bubblewrap said."""
+    if "libseccomp" in detail:
+        return SandboxUnavailable("The library libseccomp is not installed.", "apt-get install -y libseccomp2")
+    if settings.max_user_namespaces == 0:
+        return SandboxUnavailable(
+            "User namespaces are switched off on this machine.", "sysctl -w user.max_user_namespaces=10000"
+        )
+    if settings.unprivileged_clone == 0:
+        return SandboxUnavailable(
+            "User namespaces are forbidden to ordinary users on this machine.",
+            "sysctl -w kernel.unprivileged_userns_clone=1",
+        )
+    if settings.apparmor_restricts == 1 and _is_namespace_failure(detail):
+        return SandboxUnavailable(
+            "AppArmor forbids user namespaces to ordinary users on this machine.",
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        )
+    if _is_namespace_failure(detail):
+        return SandboxUnavailable(f"This machine, perhaps a container, allows no new namespaces ({_shorten(detail)}).")
+    return SandboxUnavailable(f"A trial run in bubblewrap failed: {_shorten(detail)}.")
+
+
+def _is_namespace_failure(detail: str) -> bool:
+    marks = ("namespace", "uid map", "gid map", "setting up uid", "loopback", "Operation not permitted", "pivot_root")
+    return any(mark in detail for mark in marks)
+
+
+def _shorten(detail: str) -> str:
+    return " ".join(detail.split())[:200].rstrip(". ") or "no reason given"
+
+
+def _try_load_number(file: Path) -> int | None:
+    try:
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
 
 SANDBOX_UIDS: Final = UidRange(20_000, 20_999)
 _SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")

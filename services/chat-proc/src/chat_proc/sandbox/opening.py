@@ -12,18 +12,17 @@ from typing import Final, Literal
 
 import structlog
 
-from chat_proc.sandbox.broker_line import BrokerAddress, BrokerSilent
 from chat_proc.sandbox.bubblewrap import SANDBOX_UIDS, open_bubblewrap_sandbox
-from chat_proc.sandbox.containers import build_unseen_sandbox, open_container_sandbox
+from chat_proc.sandbox.containers import BrokerAddress, BrokerSilent, build_unseen_sandbox, open_container_sandbox
 from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
+from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed
-from everturn.cancellation import end_tasks
-from everturn.ports.runs.presences import BatteryOutcome
-from everturn.ports.sandbox import SandboxUnavailable
-from everturn.telemetry.guarded import run_guarded
-from everturn.wire.execution import UidRange
-from everturn.wire.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
+from everturn.core.cancellation import end_tasks
+from everturn.core.loops import run_guarded
+from everturn.execution.messages import UidRange
+from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
+from everturn.queue.ports import BatteryOutcome
 
 ExecutionMode = Literal["auto", "containers", "bubblewrap", "off"]
 

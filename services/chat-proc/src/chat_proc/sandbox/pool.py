@@ -12,7 +12,7 @@ import structlog
 
 from chat_proc.sandbox.launching import Launcher
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
-from everturn.telemetry.metrics import SANDBOX_BOOTS_FAILED, SANDBOXES_DISCARDED, SANDBOXES_TAKEN
+from everturn.core.metrics import SANDBOX_BOOTS_FAILED, SANDBOXES_DISCARDED, SANDBOXES_TAKEN
 
 MAX_AGE_S: Final = 900.0
 """One that has waited for a quarter of an hour is replaced: what cleans up folders may have been at its own by then."""

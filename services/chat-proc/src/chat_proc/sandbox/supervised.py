@@ -6,9 +6,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from everturn.errors import EverturnError
-from everturn.ports.sandbox import ToolCaller
-from everturn.wire.execution import (
+from chat_proc.sandbox.port import ToolCaller
+from everturn.core.errors import EverturnError
+from everturn.execution.framing import FrameError, FrameStream
+from everturn.execution.messages import (
     GATEWAY_FRAME_BYTES,
     MIB,
     PIPE_FRAME_BYTES,
@@ -22,8 +23,7 @@ from everturn.wire.execution import (
     Stop,
     ToolReply,
 )
-from everturn.wire.framing import FrameError, FrameStream
-from everturn.wire.records import BadMessage, MessageClass, build_message, parse_message
+from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 
 ALLOWANCE_S: Final = 150.0
 """What inputs and outputs may take on top of the program's time before the supervisor counts as stuck."""

@@ -6,18 +6,108 @@ once. When events were lost on the way, clients get the committed state again (a
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
-from chat_proc.stream.numbering import EventNumbering
-from chat_proc.stream.uncommitted import UncommittedEvents
-from everturn.errors import StaleFence, Unavailable
-from everturn.model.identity import Principal
-from everturn.model.leases import EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry, EventsLost, EventWriter
-from everturn.telemetry.metrics import EVENTS_PUBLISHED, REWINDS
-from everturn.wire.events import AnyEvent, ChatDelta, ChatRewind
-from everturn.wire.views import TurnView
+from everturn.core.clock import Clock, iso
+from everturn.core.errors import StaleFence, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import EventCursor
+from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
+from everturn.events.model import AnyEvent, ChatDelta, ChatPhase, ChatRewind, ChatTool, Envelope, encode_envelope
+from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter
+from everturn.events.views import TurnView
+
+# Ids of the events that are told of one turn under one lease.
+
+
+class EventNumbering:
+    """Gives each event the id after the last one, and never an id twice. `after` may be of an older fence."""
+
+    def __init__(
+        self, clock: Clock, *, conversation_id: ConversationId, turn_id: TurnId, fence: int, after: EventCursor
+    ) -> None:
+        self.conversation_id = conversation_id
+        self._clock = clock
+        self._turn_id = turn_id
+        self._fence = fence
+        self._cursor = after
+        self.last_at_s = clock.monotonic()
+        """When the turn last had anything to say, in seconds of the monotonic clock; that it waits is nothing."""
+
+    @property
+    def cursor(self) -> EventCursor:
+        """The last id given out."""
+        return self._cursor
+
+    def encode(self, data: AnyEvent, round_number: int | None = None) -> EncodedEvent:
+        """The event as clients get it."""
+        if not isinstance(data, ChatPhase) or data.phase == "model_replying":
+            self.last_at_s = self._clock.monotonic()
+        # Another numbering before this one may have given out ids under the same fence.
+        n = self._cursor.n if self._cursor.fence == self._fence else 0
+        self._cursor = EventCursor(self._fence, n + 1)
+        envelope = Envelope(
+            id=str(self._cursor),
+            type=data.type,
+            ts=iso(self._clock.now()),
+            conversation_id=self.conversation_id,
+            turn_id=self._turn_id,
+            round=round_number,
+            data=data,
+        )
+        return EncodedEvent(self._cursor, data.type, encode_envelope(envelope))
+
+
+# The events of a turn that no commit covers yet, text merged, so that they can be said again after a rewind.
+
+
+@dataclass(frozen=True, slots=True)
+class SaidEvent:
+    """An event with the round it belongs to."""
+
+    data: AnyEvent
+    round: int | None
+
+
+class UncommittedEvents:
+    """Owned by one emitter. Text pieces of the same channel instance become one piece with the first one's index."""
+
+    def __init__(self) -> None:
+        self._said: list[SaidEvent] = []
+        self._texts: dict[tuple[int | None, str, int], list[ChatDelta]] = {}
+
+    def add(self, data: AnyEvent, round_number: int | None) -> None:
+        if isinstance(data, ChatTool | ChatPhase):
+            # Progress is for the moment only; a step, or the next phase, is sent again.
+            return
+        if not isinstance(data, ChatDelta):
+            self._said.append(SaidEvent(data, round_number))
+            return
+        key = (round_number, data.channel, data.instance)
+        if key not in self._texts:
+            self._texts[key] = []
+            self._said.append(SaidEvent(data, round_number))
+        self._texts[key].append(data)
+
+    def clear(self) -> None:
+        """A commit covers everything said so far."""
+        self._said.clear()
+        self._texts.clear()
+
+    def merged(self) -> tuple[SaidEvent, ...]:
+        """What to say again, in the order in which each began."""
+        return tuple(self._merge(said) for said in self._said)
+
+    def _merge(self, said: SaidEvent) -> SaidEvent:
+        if not isinstance(said.data, ChatDelta):
+            return said
+        pieces = self._texts[said.round, said.data.channel, said.data.instance]
+        text = "".join(piece.text for piece in pieces)
+        return SaidEvent(said.data.model_copy(update={"text": text, "completed": pieces[-1].completed}), said.round)
+
 
 _log = structlog.get_logger(__name__)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from everturn.wire.events import AnyEvent, ChatDelta
+from everturn.events.model import AnyEvent, ChatDelta
 
 TextFormat = Literal["markdown", "text", "html", "json", "code"]
 Emit = Callable[[AnyEvent, int | None], None]

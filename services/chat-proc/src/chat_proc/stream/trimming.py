@@ -4,9 +4,9 @@ import asyncio
 
 import structlog
 
-from everturn.errors import Unavailable
-from everturn.ports.limits.wire_memory import WireMemory
-from everturn.telemetry.metrics import STREAMS_TRIMMED, WIRE_MEMORY
+from everturn.core.errors import Unavailable
+from everturn.core.metrics import STREAMS_TRIMMED, WIRE_MEMORY
+from everturn.events.stream import WireMemory
 
 _log = structlog.get_logger(__name__)
 

@@ -1,17 +1,21 @@
 """ANNOUNCE: what holds right now, told anew each round behind everything that a provider caches."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from everturn.model.block_bodies import EventBody, FeedbackBody, SignalBody
-from everturn.model.blocks import Block, BlockType
-from everturn.model.ids import TurnId
-from everturn.model.plans import PlanSnapshot
-from everturn.model.time_zones import try_build_local_time
-from everturn.ports.tool import PREVIEW_CHARS
+from chat_proc.catalog.tool import PREVIEW_CHARS
+from everturn.core.clock import try_build_local_time
+from everturn.core.ids import TurnId
+from everturn.core.refs import MAX_SIDS, sources_ref
+from everturn.execution.messages import RunLimits
+from everturn.models.tokens import CharsPerToken
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
 from everturn.timeline.inert import escape_line, make_inert
-from everturn.timeline.rendering.block_text import MAX_PROMPT_CHARS, render_artifact, render_plan
-from everturn.wire.execution import RunLimits
+from everturn.timeline.plans import PlanSnapshot
+from everturn.timeline.rendering import MAX_PROMPT_CHARS, render_artifact, render_plan
+from everturn.timeline.sources import Source
 
 SHOWN_EVENTS = 4
 SHOWN_FEEDBACK = 8
@@ -224,3 +228,52 @@ def _duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+
+
+# SOURCES POOL: what the conversation can cite, bounded, behind everything that a provider caches.
+
+SHOWN_RECENT = 15
+SHOWN_USED = 15
+MAX_TITLE_CHARS = 100
+MAX_ADDRESS_CHARS = 100
+MAX_SNIPPET_CHARS = 200
+_USUAL = CharsPerToken()
+
+
+def build_source_pool(rows: Sequence[Source]) -> str:
+    """The recent rows and those that were cited, by number, and how many there are besides; empty for an empty pool."""
+    if not rows:
+        return ""
+    by_sid = sorted(rows, key=lambda row: row.sid)
+    used = [row for row in by_sid if row.used][-SHOWN_USED:]
+    shown = sorted({row.sid: row for row in (*used, *by_sid[-SHOWN_RECENT:])}.values(), key=lambda row: row.sid)
+    listed = {row.sid for row in shown}
+    left = [row.sid for row in by_sid if row.sid not in listed]
+    last = shown[-1].sid
+    lines = [
+        f"[SOURCES POOL] {len(by_sid)} sources",
+        f'(whole text: react.read paths=["{sources_ref([last])}"], several: "so:sources_pool[1-3,7]")',
+        *(line for row in shown for line in _row_lines(row)),
+    ]
+    if left:
+        lines.append(f'({len(left)} more, not listed: react.read paths=["{sources_ref(left[-MAX_SIDS:])}"])')
+    return "\n".join(lines) + "\n\n"
+
+
+def _row_lines(row: Source) -> list[str]:
+    title = _cut(" ".join(row.title.split()), MAX_TITLE_CHARS) or "(no title)"
+    tokens = f"~{_USUAL.tokens_for(row.text_chars)} tokens" if row.text_chars else "no text"
+    quoted = escape_line(title.replace("\\", "\\\\").replace('"', '\\"'))
+    head = f'S:{row.sid} "{quoted}" {row.source_type} {_address(row)} {tokens}{" used" if row.used else ""}'
+    snippet = "" if row.is_image else _cut(" ".join(row.text.split()), MAX_SNIPPET_CHARS)
+    return [head, make_inert(f"  {escape_line(snippet)}")] if snippet else [head]
+
+
+def _address(row: Source) -> str:
+    """The host of a web address, the whole ref of a file."""
+    host = re.split(r"[/?#]", row.url, maxsplit=3)[2] if row.web_url else row.url
+    return escape_line(_cut(host, MAX_ADDRESS_CHARS))
+
+
+def _cut(text: str, cap: int) -> str:
+    return text if len(text) <= cap else text[:cap] + "..."

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chat_proc.timeline.view import VisibleBlock
-from everturn.model.llm.prompts import MediaPart, ModelRequest, Part, TextPart
-from everturn.model.llm.tokens import CharsPerToken, estimate_media_tokens
-from everturn.timeline.rendering.rebuilding import hash_text
-from everturn.wire.manifests import Manifest, ManifestSegment, Preamble
+from everturn.models.port import MediaPart, ModelRequest, Part, TextPart
+from everturn.models.tokens import CharsPerToken, estimate_media_tokens
+from everturn.timeline.forms import hash_text
+from everturn.timeline.manifests import Manifest, ManifestSegment, Preamble
 
 _Origin = Literal["system", "block", "media", "tail"]
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from chat_proc.timeline.view import TimelineView
-from chat_proc.timeline.visibility import BreakReason
-from everturn.model.block_bodies import SystemMessageBody
-from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.refs import round_ref
+from chat_proc.timeline.view import BreakReason, TimelineView
+from everturn.core.refs import round_ref
+from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import SystemMessageBody
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,32 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chat_proc.tools.code.answering import ProgramParts, ProgramTools
+from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.tool import ConversationSources, Tool
+from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
+from chat_proc.tools.code.program_calls import ProgramParts, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
 from chat_proc.tools.context.hide import HideTool
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
-from chat_proc.tools.io.list_files import ListFilesTool
-from chat_proc.tools.io.read_file import ReadFileTool
-from chat_proc.tools.io.show_progress import ShowProgressTool
-from chat_proc.tools.plan.plan import PlanTool
-from chat_proc.tools.registry import ToolRegistry
-from chat_proc.tools.workspace.checkout import CheckoutTool
+from chat_proc.tools.io import ListFilesTool, ReadFileTool, ShowProgressTool
+from chat_proc.tools.plan import PlanTool
+from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
 from chat_proc.tools.workspace.patch import PatchTool
-from chat_proc.tools.workspace.pull import PullTool
-from chat_proc.tools.workspace.rg import RgTool
-from chat_proc.tools.workspace.search_files import SearchFilesTool
+from chat_proc.tools.workspace.search import RgTool, SearchFilesTool
 from chat_proc.tools.workspace.write import WriteTool
-from chat_proc.workspace.history import ArtifactHistory, WorkspaceHistory
-from everturn.ports.artifacts import Artifacts
-from everturn.ports.objects import Objects
-from everturn.ports.recall.conversation_reader import ConversationReader
-from everturn.ports.recall.conversation_sources import ConversationSources
-from everturn.ports.sandbox import Sandbox, SandboxUnavailable
-from everturn.ports.tool import Tool
-from everturn.wire.execution import Posture
-from everturn.wire.profiles import Profiles
+from chat_proc.workspace.loading import ArtifactHistory, WorkspaceHistory
+from everturn.execution.messages import Posture
+from everturn.execution.profiles import Profiles
+from everturn.files.objects import Objects
+from everturn.files.ports import Artifacts
+from everturn.memory.search import ConversationReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,29 +6,82 @@ from collections.abc import Sequence
 import structlog
 from pydantic import ValidationError
 
-from chat_proc.stream.numbering import EventNumbering
-from chat_proc.turn.finish import build_status_after
-from chat_proc.turn.patience import Patience
-from everturn.errors import EverturnError, Unavailable
-from everturn.model.conversations import Conversation, ConversationState
-from everturn.model.identity import lane_of
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import ORIGIN, Claim, EventCursor, Lease
-from everturn.model.turns import TurnStatus
-from everturn.ports.clock import Clock
-from everturn.ports.doorbells import Doorbells
-from everturn.ports.event_stream import EncodedEvent, Entry, EventsLost, EventWriter
-from everturn.ports.leases import Leases
-from everturn.ports.limits.wire_memory import WireMemory
-from everturn.ports.sweeps import Sweeps
-from everturn.ports.timelines import Timelines
-from everturn.ports.turns import Turns
-from everturn.telemetry.guarded import guarded
-from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
-from everturn.timeline.conversation_state import TurnPage
-from everturn.timeline.turn_events import try_build_terminal_event
-from everturn.timeline.turn_view import build_turn_view
-from everturn.wire.events import AnyEvent, ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
+from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
+from chat_proc.stream.emitter import EventNumbering
+from chat_proc.turn.inbox import Patience
+from everturn.conversations.model import Conversation, ConversationState
+from everturn.core.clock import Clock
+from everturn.core.errors import EverturnError, Unavailable, problem
+from everturn.core.identity import lane_of
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import ORIGIN, Claim, EventCursor, Lease
+from everturn.core.loops import guarded
+from everturn.core.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
+from everturn.core.refs import completion_ref, round_ref
+from everturn.events.model import AnyEvent, ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
+from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, WireMemory
+from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
+from everturn.queue.ports import Doorbells
+from everturn.timeline.blocks import BlockDraft, BlockType
+from everturn.timeline.bodies import CompletionBody, ExitBody
+from everturn.timeline.inert import is_blank
+from everturn.timeline.turns import Outcome, TurnStatus, TurnUsage
+from everturn.turns.commits import Promotion
+from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
+
+# The end of a turn: its status, its terminal block, and what its conversation is after it.
+
+
+def status_of(end: TurnEnd) -> TurnStatus:
+    """The row's status for this end."""
+    if end.error is not None:
+        return TurnStatus.FAILED
+    return TurnStatus.CANCELLED if end.outcome is Outcome.CANCELLED else TurnStatus.COMPLETED
+
+
+def build_status_after(status: TurnStatus, promote: Promotion | None = None) -> ConvStatus:
+    """What the conversation is when a turn has ended with this status."""
+    if promote is not None:
+        return ConvStatus(state="queued", turn_id=promote.turn_id)
+    return ConvStatus(state="error" if status is TurnStatus.FAILED else "idle")
+
+
+def build_crash_end(turn: OpenTurn, shown: str) -> TurnEnd:
+    """The end of a turn on which our own code failed again and again. An answer that was shown is kept."""
+    if is_blank(shown):
+        detail = (
+            "This is a fault of the server, not of your message. Try again; if it happens again, tell the operator."
+        )
+        return TurnEnd(
+            None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
+        )
+    number = 1 + sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
+    rounds = max((block.round for block in turn.turn_blocks), default=1)
+    completion = BlockDraft(
+        turn.turn_id,
+        rounds,
+        BlockType.COMPLETION,
+        completion_ref(turn.turn_id, number),
+        CompletionBody(text=shown),
+        turn.now(),
+    )
+    return TurnEnd(Outcome.CUT, writing=Writing(drafts=(completion,), rewind=True), cut_reason="server_error")
+
+
+def draft_exit(
+    end: TurnEnd, turn_id: TurnId, *, rounds: int, usage: TurnUsage, elapsed_ms: int, now: str
+) -> BlockDraft:
+    """The terminal block."""
+    body = ExitBody(
+        outcome=end.outcome,
+        cut_reason=end.cut_reason if end.error is None else None,
+        error=end.error,
+        rounds=rounds,
+        usage=usage,
+        elapsed_ms=elapsed_ms,
+    )
+    return BlockDraft(turn_id, rounds, BlockType.EXIT, round_ref(turn_id, rounds, "exit"), body, now)
+
 
 _log = structlog.get_logger(__name__)
 

@@ -7,35 +7,32 @@ import structlog
 
 from chat_proc.agent.limits import Spent
 from chat_proc.agent.open_turn import TurnActivity, TurnApprovals, TurnEnd, Writing
+from chat_proc.catalog.tool import SourcePool
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.files import AttachedMedia
-from chat_proc.turn.finish import build_status_after, draft_exit, status_of
-from chat_proc.turn.inbox import LeasedInbox
-from chat_proc.turn.manifests import ManifestKeeper
-from chat_proc.turn.measuring import TurnMeter, count_usage
+from chat_proc.turn.announcing import build_status_after, draft_exit, status_of
+from chat_proc.turn.inbox import LeasedInbox, Patience
 from chat_proc.turn.opening import draft_gate, load_some_previews, make_title, title_source
-from chat_proc.turn.patience import Patience
+from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import TitleCall
-from everturn.errors import EverturnError, NotFound, StaleFence
-from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import AttachmentTextBody
-from everturn.model.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.commits import Commit, Promotion, TurnClose, UsageEvent
-from everturn.model.ids import TurnId
-from everturn.model.leases import Claim, Lease
-from everturn.model.llm.sources import Source
-from everturn.model.turns import Turn, TurnUsage
-from everturn.ports.clock import Clock, iso
-from everturn.ports.objects import Objects
-from everturn.ports.timelines import InboxMoved, Timelines
-from everturn.ports.tool import SourcePool
-from everturn.timeline.approvals import count_waited_s
-from everturn.timeline.turn_events import build_answer_events, try_build_terminal_event
-from everturn.timeline.turn_view import TurnRecord, build_turn_view
-from everturn.wire.events import AnyEvent, ConvTitle
-from everturn.wire.views import TurnView
+from everturn.core.clock import Clock, iso
+from everturn.core.errors import EverturnError, NotFound, StaleFence
+from everturn.core.ids import TurnId
+from everturn.core.leases import Claim, Lease
+from everturn.events.model import AnyEvent, ConvTitle
+from everturn.events.turn_view import TurnRecord, build_answer_events, build_turn_view, try_build_terminal_event
+from everturn.events.views import TurnView
+from everturn.files.model import Artifact
+from everturn.files.objects import Objects
+from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import AttachmentTextBody
+from everturn.timeline.next_step import count_waited_s
+from everturn.timeline.sources import Source
+from everturn.timeline.turns import Turn, TurnUsage
+from everturn.turns.commits import Commit, Promotion, TurnClose, UsageEvent
+from everturn.turns.ports import InboxMoved, Timelines
 
 _log = structlog.get_logger(__name__)
 

@@ -1,15 +1,64 @@
 """The inbox of a running turn: a bell or the heartbeat wakes it, and it reads the signal rows not answered yet."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
 
-from chat_proc.turn.patience import Patience
-from everturn.model.commits import Promotion, SignalChange
-from everturn.model.identity import Principal
-from everturn.model.ids import SignalId, TurnId
-from everturn.model.signals import CONTROL_KINDS, Signal, SignalState
-from everturn.ports.timelines import Timelines
+import structlog
+
+from chat_proc.agent.open_turn import TurnApprovals
+from everturn.core.cancellation import keep_cancellation
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import SignalId, TurnId
+from everturn.core.leases import LeaseTiming
+from everturn.timeline.turns import CONTROL_KINDS, Signal, SignalState
+from everturn.turns.approvals import Approval
+from everturn.turns.commits import Promotion, SignalChange
+from everturn.turns.ports import Timelines
+
+# Asking a server again when it does not answer: a restart of a few seconds costs a turn nothing but time.
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)
+"""Together less than a lease lasts; a worker that lost its lease meanwhile is stopped by its heartbeat."""
+
+
+def build_patience(lease: LeaseTiming) -> "Patience":
+    """Retries that end before the lease does, however short it is."""
+    return Patience(tuple(pause_s * lease.retry_share for pause_s in PAUSES_S))
+
+
+class Patience:
+    """How often, and with which pauses in seconds, a call is made again."""
+
+    def __init__(
+        self,
+        pauses_s: tuple[float, ...] = PAUSES_S,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._pauses_s = pauses_s
+        self._sleep = sleep
+
+    async def call(self, make: Callable[[], Awaitable[_T]]) -> _T:
+        """What `make` gives; raises Unavailable when it still does so after the last pause.
+
+        A task that was cancelled meanwhile does not try again, whatever error came of it.
+        """
+        for pause_s in self._pauses_s:
+            try:
+                with keep_cancellation():
+                    return await make()
+            except Unavailable as error:
+                _log.warning("asking_again", error=str(error), pause_s=pause_s)
+                await self._sleep(pause_s)
+        with keep_cancellation():
+            return await make()
 
 
 class LeasedInbox:
@@ -103,3 +152,20 @@ class LeasedInbox:
             self._rung.set()
             raise
         return any(signal.kind in CONTROL_KINDS for signal in unseen)
+
+
+# The rows of a turn's questions as its loop asks for them: a restart of the database costs the turn only time.
+
+
+class PatientApprovals:
+    """Implements TurnApprovals over another one, which it asks again while the database does not answer."""
+
+    def __init__(self, approvals: TurnApprovals, patience: Patience) -> None:
+        self._approvals = approvals
+        self._patience = patience
+
+    async def load_deadline(self, *, timeout_s: float) -> datetime:
+        return await self._patience.call(lambda: self._approvals.load_deadline(timeout_s=timeout_s))
+
+    async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
+        return await self._patience.call(lambda: self._approvals.load_of_turn(principal, turn_id))

@@ -8,12 +8,17 @@ import structlog
 
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.open_turn import Writing
-from chat_proc.agent.signals.folding import ShowFiles, fold_signals
+from chat_proc.agent.signal_folding import ShowFiles, fold_signals
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
-from chat_proc.tools.file_types import is_text
-from everturn.errors import EverturnError
-from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import (
+from chat_proc.tools.stored_files import is_text
+from everturn.core.errors import EverturnError
+from everturn.core.refs import prompt_ref, round_ref
+from everturn.core.text import decode_text
+from everturn.feedback.model import Feedback
+from everturn.files.model import Artifact
+from everturn.files.objects import Objects
+from everturn.timeline.blocks import Block, BlockDraft, BlockType
+from everturn.timeline.bodies import (
     AttachmentBody,
     AttachmentTextBody,
     Body,
@@ -22,13 +27,7 @@ from everturn.model.block_bodies import (
     TitleBody,
     TurnHeaderBody,
 )
-from everturn.model.blocks import Block, BlockDraft, BlockType
-from everturn.model.feedback import Feedback
-from everturn.model.refs import prompt_ref, round_ref
-from everturn.model.signals import Signal, SignalKind, SignalState
-from everturn.model.text_encoding import decode_text
-from everturn.model.turns import RequestEvent, Turn, TurnRequest
-from everturn.ports.objects import Objects
+from everturn.timeline.turns import RequestEvent, Signal, SignalKind, SignalState, Turn, TurnRequest
 
 PREVIEW_BYTES = 64 * 1024
 """How much of a text attachment is read for its preview."""

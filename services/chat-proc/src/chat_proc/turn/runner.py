@@ -1,51 +1,105 @@
 """One claim at work: opens or resumes the turn, runs the loop, announces the end, hands the lease back."""
 
 import asyncio
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from functools import partial
+from typing import Any, Final
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.open_turn import TurnActivity, TurnEnd, show_files
-from chat_proc.agent.race import Stopped, run_until
 from chat_proc.pictures.fitting import PictureFitter
-from chat_proc.stream.emitter import Emitter
-from chat_proc.stream.numbering import EventNumbering
+from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
-from chat_proc.turn.announcing import Announcer
-from chat_proc.turn.approvals import PatientApprovals
+from chat_proc.turn.announcing import Announcer, build_crash_end
 from chat_proc.turn.context import LeasedTurn
-from chat_proc.turn.finish import build_crash_end
-from chat_proc.turn.inbox import LeasedInbox
-from chat_proc.turn.manifests import ManifestKeeper
+from chat_proc.turn.inbox import LeasedInbox, Patience, PatientApprovals
 from chat_proc.turn.opening import add_prune_notice, draft_opening, load_previews
-from chat_proc.turn.patience import Patience
-from chat_proc.turn.span import TurnLeft, run_in_span
+from chat_proc.turn.records import ManifestKeeper
 from chat_proc.turn.titling import TitleCalls
-from everturn.errors import EverturnError, NotFound, StaleFence, Unavailable
-from everturn.model.ids import TurnId
-from everturn.model.leases import ORIGIN, Claim, EventCursor, Lease
-from everturn.model.problems import problem
-from everturn.model.signals import Signal
-from everturn.ports.artifacts import Artifacts
-from everturn.ports.clock import Clock
-from everturn.ports.event_stream import EventWriter
-from everturn.ports.leases import Leases
-from everturn.ports.life.erasing import delete_erased_objects
-from everturn.ports.objects import Objects
-from everturn.ports.runs.approvals import Approvals
-from everturn.ports.timelines import Timelines
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.guarded import guarded
-from everturn.telemetry.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
-from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
-from everturn.timeline.turn_events import build_signal_event, build_start_event
-from everturn.timeline.view_parts import build_signal_view
-from everturn.wire.events import ConvStatus
+from everturn.core.cancellation import Stopped, run_until
+from everturn.core.clock import Clock
+from everturn.core.errors import EverturnError, NotFound, StaleFence, Unavailable, problem
+from everturn.core.failpoints import Failpoints
+from everturn.core.ids import TurnId
+from everturn.core.leases import ORIGIN, Claim, EventCursor, Lease
+from everturn.core.loops import guarded
+from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
+from everturn.core.tracing import NO_TRACING, Span, SpanPlace, Tracing, build_turn_context, try_parse_context
+from everturn.events.model import ConvStatus
+from everturn.events.stream import EventWriter
+from everturn.events.turn_view import build_signal_event, build_signal_view, build_start_event
+from everturn.files.objects import Objects
+from everturn.files.ports import Artifacts
+from everturn.lifecycle.erasure import delete_erased_objects
+from everturn.timeline.turns import Signal, Turn
+from everturn.turns.ports import Approvals, Leases, Timelines
+
+# A turn's work under one lease as a span, and what its log lines carry.
+
+AGENT: Final = "everturn"
+TurnLeft = TurnEnd | HandedOver | Parked
+"""How work on a turn may stop in order."""
 
 _log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def open_turn_span(tracing: Tracing, claim: Claim, turn: Turn, *, is_resumed: bool) -> Generator[Span]:
+    """The span of this claim: a child of the request, and where work goes on, linked to the claim before this one.
+
+    Its ids follow from turn and fence, so that a worker that was killed need not have told of its span.
+    """
+    request = try_parse_context(turn.request.trace)
+    own = build_turn_context(turn.id, claim.lease.fence, request)
+    before = build_turn_context(turn.id, claim.lease.fence - 1, request) if is_resumed else None
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": AGENT,
+        "gen_ai.conversation.id": turn.conversation_id,
+        "everturn.turn.id": turn.id,
+        "everturn.turn.attempt": claim.attempt,
+        "everturn.tenant": claim.lease.principal.tenant,
+    }
+    place = SpanPlace(parent=request, own=own, link=before)
+    with (
+        tracing.span(f"invoke_agent {AGENT}", attributes, kind="internal", place=place) as span,
+        bound_contextvars(trace_id=own.trace_id),
+    ):
+        yield span
+
+
+async def run_in_span(
+    tracing: Tracing, claim: Claim, turn: LeasedTurn, work: Coroutine[Any, Any, TurnLeft]
+) -> TurnLeft:
+    """The work, in a span and with a line in the log that both say how far it came."""
+    is_resumed = bool(turn.turn_blocks) or claim.attempt > 0
+    with open_turn_span(tracing, claim, turn.turn, is_resumed=is_resumed) as span:
+        end = await work
+        _log.info("turn_left", outcome=tell_end(span, end), attempt=claim.attempt)
+        return end
+
+
+def tell_end(span: Span, end: TurnLeft) -> str:
+    """How far the turn has come, in a word."""
+    match end:
+        case HandedOver():
+            outcome = "handed_over"
+        case Parked():
+            outcome = "waits_for_a_person"
+        case TurnEnd(outcome=None, error=error):
+            outcome = "failed"
+            span.fail(error.type if error is not None else outcome)
+        case TurnEnd(outcome=reached):
+            outcome = str(reached)
+    span.note({"everturn.turn.outcome": outcome})
+    return outcome
+
 
 MAX_ATTEMPTS = 3
 """Takeovers without progress after which a turn is given up."""

@@ -6,19 +6,11 @@ from dataclasses import replace
 import structlog
 
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.block_bodies import (
-    AttachmentBody,
-    CompletionBody,
-    EventBody,
-    SignalBody,
-    ToolCallBody,
-    ToolResultBody,
-)
-from everturn.model.blocks import BlockDraft
-from everturn.model.llm.source_pool import PoolFull, SourceChange, SourceDraft, merge_sources
-from everturn.model.llm.sources import Source, build_citations
-from everturn.timeline.view_parts import find_written_content
+from everturn.events.turn_view import find_written_content
+from everturn.files.model import Artifact, ArtifactKind
+from everturn.timeline.blocks import BlockDraft
+from everturn.timeline.bodies import AttachmentBody, CompletionBody, EventBody, SignalBody, ToolCallBody, ToolResultBody
+from everturn.timeline.sources import PoolFull, Source, SourceChange, SourceDraft, build_citations, merge_sources
 
 _log = structlog.get_logger(__name__)
 

@@ -10,18 +10,25 @@ from typing import Final, Protocol
 
 import structlog
 
-from chat_proc.models.calls import describe_turn, describe_usage, open_call
+from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
-from chat_proc.models.usage import build_usage_event
 from chat_proc.turn.opening import make_title, title_source
-from everturn.cancellation import end_tasks
-from everturn.errors import EverturnError
-from everturn.model.commits import UsageEvent
-from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.model.turns import Turn
-from everturn.ports.language_model import LanguageModel, ModelFailed, ModelUsage, ReplyFinished, TextDelta
-from everturn.telemetry.tracing.spans import NO_TRACING, Attributes, Tracing
+from everturn.core.cancellation import end_tasks
+from everturn.core.errors import EverturnError
+from everturn.core.tracing import NO_TRACING, Attributes, Tracing
+from everturn.models.port import (
+    LanguageModel,
+    ModelFailed,
+    ModelRequest,
+    ModelUsage,
+    PromptMessage,
+    ReplyFinished,
+    TextDelta,
+    TextPart,
+)
+from everturn.models.tokens import CharsPerToken
+from everturn.timeline.turns import Turn
+from everturn.turns.commits import UsageEvent
 
 _log = structlog.get_logger(__name__)
 

@@ -6,14 +6,14 @@ from typing import Protocol
 
 import structlog
 
-from everturn.cancellation import describe_tasks, end_tasks
-from everturn.errors import Unavailable
-from everturn.model.ids import ConversationId
-from everturn.model.leases import LeaseTiming
-from everturn.ports.clock import Clock
-from everturn.ports.leases import Leases
-from everturn.telemetry.guarded import guarded
-from everturn.telemetry.metrics import LEASES_LOST, TURNS_STALLED
+from everturn.core.cancellation import describe_tasks, end_tasks
+from everturn.core.clock import Clock
+from everturn.core.errors import Unavailable
+from everturn.core.ids import ConversationId
+from everturn.core.leases import LeaseTiming
+from everturn.core.loops import guarded
+from everturn.core.metrics import LEASES_LOST, TURNS_STALLED
+from everturn.turns.ports import Leases
 
 _log = structlog.get_logger(__name__)
 

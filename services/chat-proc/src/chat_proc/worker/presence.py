@@ -2,15 +2,48 @@
 all workers have together. Nothing waits for it."""
 
 import asyncio
-from dataclasses import replace
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
-from chat_proc.worker.pace import Pace
-from everturn.errors import Unavailable
-from everturn.ports.runs.presences import Presences, WorkerPresence
-from everturn.telemetry.guarded import guarded
+from chat_proc.agent.limits import TurnLimits
+from chat_proc.catalog.tool import ToolSpec
+from chat_proc.channels.actions import FanoutRules
+from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.settings import OperatorConfig, WorkerSettings
+from everturn.core.errors import Unavailable
+from everturn.core.leases import ClaimBounds
+from everturn.core.loops import Part, check_all, guarded, sum_up
+from everturn.core.page_server import Page
+from everturn.core.ttl_cache import Kept
+from everturn.queue.ports import Presences, WorkerPresence
+
+# How long the turns of this worker take: a mean in which the last ones count most.
+
+WEIGHT = 0.1
+"""Of the newest turn; the last ten make up two thirds of the mean."""
+
+
+class Pace:
+    """Told of every turn that ended; what it knows goes into the worker's presence."""
+
+    def __init__(self) -> None:
+        self._turn_s: float | None = None
+
+    @property
+    def turn_s(self) -> float | None:
+        """Seconds; None before the first turn has ended."""
+        return self._turn_s
+
+    def note(self, seconds: float) -> None:
+        """A turn has ended after so long."""
+        old = seconds if self._turn_s is None else self._turn_s
+        self._turn_s = old + WEIGHT * (seconds - old)
+
 
 EVERY_S: Final = 5.0
 """Between two renewals, and the most that one may take."""
@@ -53,3 +86,100 @@ class PresenceTask:
             return
         self._slots = max(own.slots, sum(worker.slots for worker in fleet))
         self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in fleet))
+
+
+# What the operator's settings say about turns and replies, as the loop wants it.
+
+
+def count_extra_slots(settings: WorkerSettings) -> int:
+    """The extra slots of this worker."""
+    return settings.worker_slots if settings.worker_extra_slots is None else settings.worker_extra_slots
+
+
+def build_claim_bounds(settings: WorkerSettings, presence: PresenceTask) -> ClaimBounds:
+    """The bounds of running turns for the workers that are there now."""
+    slots, extra = presence.slots
+    tenant_max = max(1, math.ceil(settings.tenant_running_share * slots))
+    return ClaimBounds(settings.user_running_max, tenant_max, slots, extra)
+
+
+def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits:
+    """The caps of a turn, with the rounds of the bundles that have their own."""
+    otherwise = settings.max_iterations
+    return TurnLimits(
+        rounds=config.max_iterations(None, otherwise),
+        rounds_of_bundle={bundle_id: config.max_iterations(bundle_id, otherwise) for bundle_id in config.bundles},
+        wall_time_s=settings.turn_wall_time_s,
+        tokens=settings.turn_tokens,
+        cost_usd=settings.turn_cost_usd,
+        max_output_tokens=settings.max_output_tokens,
+    )
+
+
+def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -> DecisionLimits:
+    """What a reply may hold, by the agent's version and by the tools there are."""
+    code_tools = frozenset(spec.tool_id for spec in tools if spec.takes_code)
+    fanout = FanoutRules({spec.tool_id: spec.strategy for spec in tools}, code_tools)
+    return DecisionLimits(
+        code_tools=code_tools,
+        one_thinking=settings.agent_version == "v2",
+        fanout=fanout if settings.multi_action == "safe_fanout" else None,
+    )
+
+
+# What a worker tells of itself once it can work.
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What this worker chose, for the operator."""
+
+    model: str
+    model_why: str
+    sandbox: str
+    sandbox_why: str
+    embedder: str
+    embedder_why: str
+    lexical_only: bool
+    """Memory search compares words, not meanings."""
+
+    def line(self) -> str:
+        """One line of JSON, as the supervisor of processes reads it."""
+        return json.dumps(
+            {
+                "ready": True,
+                "model": self.model,
+                "why": self.model_why,
+                "sandbox": self.sandbox,
+                "sandbox_why": self.sandbox_why,
+                "embedder": self.embedder,
+                "embedder_why": self.embedder_why,
+                "lexical_only": self.lexical_only,
+            }
+        )
+
+
+# A worker's readiness as a page: whether what it needs answers, looked up for who asks, and not for each of many.
+
+READINESS_KEEP_S: Final = 2.0
+"""How old an answer may be: the page needs no credential, so reading it often must not be work."""
+_UNREADY: Final = 503
+_READY: Final = 200
+
+
+class ReadyPage:
+    """Owns the last answer."""
+
+    def __init__(self, parts: Mapping[str, Part], monotonic: Callable[[], float]) -> None:
+        self._parts = parts
+        self._kept = Kept(self._look, keep_s=READINESS_KEEP_S, monotonic=monotonic)
+
+    async def build(self) -> Page:
+        """503 where a part is missing that turns need, or where this worker takes no more of them."""
+        return await self._kept.load()
+
+    async def _look(self) -> Page:
+        found = await check_all(self._parts)
+        status = sum_up(self._parts, found)
+        body = {"status": status, "parts": {name: out.model_dump() for name, out in found.items()}}
+        return Page(_UNREADY if status == "unready" else _READY, "application/json", json.dumps(body).encode())

@@ -2,10 +2,19 @@
 
 from collections.abc import Sequence
 
-from chat_proc.workspace.limits import MAX_DELTA_BYTES, MAX_PULL_BYTES, MAX_PULL_FILES, MAX_WORKSPACE_FILES, MIB
-from chat_proc.workspace.local import LocalFile, PulledRoot, Workspace, is_workspace_file
-from chat_proc.workspace.wishes import whole_tree
-from everturn.ports.artifacts import WorkspaceTurn
+from chat_proc.workspace.local import (
+    MAX_DELTA_BYTES,
+    MAX_PULL_BYTES,
+    MAX_PULL_FILES,
+    MAX_WORKSPACE_FILES,
+    MIB,
+    LocalFile,
+    PulledRoot,
+    Workspace,
+    is_workspace_file,
+    whole_tree,
+)
+from everturn.files.ports import WorkspaceTurn
 from everturn.timeline.inert import escape_line
 
 SHOWN_FILES = 30

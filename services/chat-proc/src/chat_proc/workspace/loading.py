@@ -2,15 +2,84 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from chat_proc.workspace.history import WorkspaceHistory
-from chat_proc.workspace.limits import MAX_PULL_FILES
-from chat_proc.workspace.local import LocalFile, PulledRoot, Workspace, fold_workspace, own_file
-from chat_proc.workspace.wishes import Wish, all_files_of, root_wish
-from everturn.model.artifacts import Artifact
-from everturn.model.blocks import Block, BlockType
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
+from chat_proc.workspace.local import (
+    MAX_PULL_FILES,
+    LocalFile,
+    PulledRoot,
+    Wish,
+    Workspace,
+    all_files_of,
+    fold_workspace,
+    own_file,
+    root_wish,
+)
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.files.model import Artifact
+from everturn.files.ports import MAX_PAGE, Artifacts, WorkspaceTurn
+from everturn.timeline.blocks import Block, BlockType
+
+# The files of all turns, behind one port: artifact rows today, another store of history behind the same calls.
+
+
+class WorkspaceHistory(Protocol):
+    """Sees the principal's own conversations only; what is not there is left out."""
+
+    async def load_files(
+        self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
+    ) -> dict[str, Artifact]:
+        """The newest content of each of these refs, by ref."""
+        ...
+
+    async def load_folder(
+        self, principal: Principal, conversation_id: ConversationId, folder: str, *, max_files: int
+    ) -> tuple[Artifact, ...]:
+        """The files whose refs begin with `folder`, by ref, as their turn left them; at most `max_files`."""
+        ...
+
+    async def load_turns(
+        self, principal: Principal, conversation_id: ConversationId, *, limit: int
+    ) -> tuple[WorkspaceTurn, ...]:
+        """The last turns that left files in the workspace, newest first."""
+        ...
+
+
+class ArtifactHistory:
+    """Implements WorkspaceHistory with artifact rows."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
+
+    async def load_files(
+        self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
+    ) -> dict[str, Artifact]:
+        wanted = list(dict.fromkeys(refs))
+        found: dict[str, Artifact] = {}
+        for start in range(0, len(wanted), MAX_PAGE):
+            page = await self._artifacts.load_by_refs(principal, conversation_id, wanted[start : start + MAX_PAGE])
+            found |= {artifact.ref: artifact for artifact in page}
+        return found
+
+    async def load_folder(
+        self, principal: Principal, conversation_id: ConversationId, folder: str, *, max_files: int
+    ) -> tuple[Artifact, ...]:
+        found: list[Artifact] = []
+        while len(found) < max_files:
+            limit = min(MAX_PAGE, max_files - len(found))
+            after = found[-1].ref if found else ""
+            page = await self._artifacts.load_tree(principal, conversation_id, folder, after=after, limit=limit)
+            found.extend(page)
+            if len(page) < limit:
+                break
+        return tuple(found)
+
+    async def load_turns(
+        self, principal: Principal, conversation_id: ConversationId, *, limit: int
+    ) -> tuple[WorkspaceTurn, ...]:
+        return await self._artifacts.load_workspace_turns(principal, conversation_id, limit=limit)
+
 
 MAX_OWN_FILES = 2_000
 """Read from rows when the turn's blocks do not begin with its header."""

@@ -1,15 +1,20 @@
 """What a turn has locally: its own files, what came with its messages, and what it pulled. Folded from its blocks."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.block_bodies import AttachmentBody, CheckoutBody, EventBody, SignalBody, ToolResultBody
-from everturn.model.blocks import Block
-from everturn.model.ids import TurnId
+from everturn.core import refs
+from everturn.core.errors import Invalid
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.refs import check_path
+from everturn.execution.messages import RunLimits
+from everturn.files.model import Artifact, ArtifactKind
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import AttachmentBody, CheckoutBody, EventBody, SignalBody, ToolResultBody
 
 PULL_TOOL = "react.pull"
 _WRITABLE = (ArtifactKind.FILE, ArtifactKind.OUTPUT)
@@ -153,3 +158,229 @@ class _Pulling(BaseModel):
     """The part of a pull's result that is read here."""
 
     pulled: tuple[PulledRoot, ...] = ()
+
+
+# How much a turn may have and add in its workspace. ANNOUNCE shows these numbers, the tools keep them.
+
+MIB = 1024 * 1024
+
+MAX_TEXT_BYTES = 2 * MIB
+"""Of a text that is written or patched: far above what one reply of a model can hold."""
+MAX_FILE_BYTES = RunLimits().file_bytes
+"""Of one produced file: what the sandbox lets a program write."""
+MAX_DELTA_BYTES = 250 * MIB
+"""Of all files that one turn writes together."""
+MAX_WORKSPACE_FILES = 500
+"""In `files/` of one turn. A checkout names each of them in its block."""
+MAX_PULL_FILES = 500
+MAX_PULL_BYTES = 256 * MIB
+"""Of all that one turn pulls: as much as the sandbox's work folder holds."""
+MAX_PATHS = 50
+"""In one call of pull or checkout."""
+
+
+def describe_limits() -> str:
+    """One line for the model."""
+    return (
+        f"one file {MAX_FILE_BYTES // MIB} MB, text written in one call {MAX_TEXT_BYTES // MIB} MB, "
+        f"all files written in a turn {MAX_DELTA_BYTES // MIB} MB, files/ {MAX_WORKSPACE_FILES} files, "
+        f"pulled {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MB"
+    )
+
+
+# What a `fi:` ref given to pull or checkout asks for: one file, or a folder of a turn's `files/`. Pure.
+
+_FilesRef = refs.FileRef | refs.OutputRef | refs.AttachmentRef | refs.ExternalAttachmentRef | refs.LogRef
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """`exact` is the ref of a file and `folder` the beginning of the refs in a folder, both as their conversation
+    spells them; one of them may be None. `conversation_id` is None for this conversation."""
+
+    ref: str
+    turn_id: TurnId
+    exact: str | None
+    folder: str | None
+    conversation_id: ConversationId | None = None
+
+    def spell(self, ref: str) -> str:
+        """A ref of the wished conversation as this conversation has to write it."""
+        if self.conversation_id is None:
+            return ref
+        return str(replace(_parse(ref), conversation=self.conversation_id))
+
+    def spell_folder(self) -> str:
+        """The ref of the wished folder as this conversation has to write it, with a slash at its end."""
+        return self.spell(f"{self.folder}x").removesuffix("x")
+
+    @property
+    def tree(self) -> str:
+        """The ref of all that the wished turn left in `files/`."""
+        return whole_tree(self.turn_id, self.conversation_id)
+
+    def place(self, path: str) -> str:
+        """Where a file of the wished conversation lies for a program of this one."""
+        return path if self.conversation_id is None else f"{self.conversation_id}/{path}"
+
+    @property
+    def folder_path(self) -> str:
+        """Where the wished folder lies, with a slash at its end."""
+        return self.place(f"{self.turn_id}/files/{(self.folder or '').partition('.files/')[2]}")
+
+
+def read_wish(text: str, conversation_id: ConversationId) -> Wish:
+    """Read what is asked for. Raises Invalid with a sentence for the model."""
+    if not text.startswith("fi:"):
+        raise Invalid(f"only fi: refs are taken{_guess(text)}")
+    is_folder = text.endswith("/") or ("/" not in text and text.endswith(".files"))
+    ref = _parse(f"{text.rstrip('/')}/x" if is_folder else text)
+    owner = None if ref.conversation in (None, conversation_id) else ConversationId(str(ref.conversation))
+    own = str(replace(ref, conversation=None))
+    wish = Wish(text, TurnId(ref.turn), own, None, owner)
+    if not isinstance(ref, refs.FileRef):
+        if is_folder:
+            raise Invalid("outputs and attachments are taken one by one, each with its own ref")
+        return wish
+    if is_folder:
+        return replace(wish, exact=None, folder=own.removesuffix("x"))
+    return replace(wish, folder=f"{own}/")
+
+
+def root_wish(ref: str, conversation_id: ConversationId, *, is_folder: bool) -> Wish:
+    """The wish that was granted when `ref` was pulled."""
+    wish = read_wish(ref, conversation_id)
+    return replace(wish, exact=None) if is_folder else replace(wish, folder=None)
+
+
+def whole_tree(turn_id: str, conversation_id: str | None = None) -> str:
+    """The ref of all files that a turn left. Raises Invalid when `turn_id` is none."""
+    return refs.file_ref(turn_id, "x", conversation=conversation_id).removesuffix("x")
+
+
+def place_wish(turn_id: str, conversation_id: str | None, here: str | None) -> Wish:
+    """All files of a turn, attachments and outputs too. Raises Invalid when one of the ids is none."""
+    owner = None if conversation_id in (None, here) else ConversationId(str(conversation_id))
+    whole_tree(turn_id, owner)
+    folder = all_files_of(turn_id)
+    return Wish(folder, TurnId(turn_id), None, folder, owner)
+
+
+def all_files_of(turn_id: str) -> str:
+    """The beginning of the refs of all files of a turn, attachments and outputs too."""
+    return whole_tree(turn_id).removesuffix("files/")
+
+
+def _parse(text: str) -> _FilesRef:
+    ref = refs.parse_ref(text)
+    if not isinstance(ref, _FilesRef):
+        raise Invalid("it names no file")
+    return ref
+
+
+def _guess(path: str) -> str:
+    """The ref behind a path such as `turn_x/files/a.py`, as a hint."""
+    turn_id, _, rest = path.partition("/")
+    try:
+        guessed = whole_tree(turn_id).removesuffix("files/") + rest.replace("attachments/", "user.attachments/", 1)
+        _parse(guessed)
+    except Invalid:
+        return ""
+    return f"; did you mean {guessed}?"
+
+
+# A path can't be a file and a folder at once, although nothing in a list of paths keeps it from being both.
+
+
+def find_clash(paths: Iterable[str]) -> str | None:
+    """The first path that would have to be both, if there is one."""
+    names = set(paths)
+    for path in sorted(names):
+        parts = path.split("/")
+        for end in range(1, len(parts)):
+            if "/".join(parts[:end]) in names:
+                return "/".join(parts[:end])
+    return None
+
+
+# Which local files a search is about: reads the ways in which a model names a file or folder. Pure.
+
+MAX_WALKED = 2_000
+"""Files that one search looks at."""
+_FOLDERS = ("files", "outputs", "attachments", "external", "logs")
+_PLACE = re.compile(r"(?:conv_[A-Za-z0-9_-]{1,75}/)?(turn_[A-Za-z0-9_-]{1,75})(?:/|$)")
+_REF = re.compile(r"fi:((?:conv_[A-Za-z0-9_-]{1,75}\.)?)(turn_[A-Za-z0-9_-]{1,75})(?:\.|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Files by path, and what has to be said about how they were chosen."""
+
+    files: tuple[LocalFile, ...]
+    notices: tuple[str, ...] = ()
+
+
+def select_files(workspace: Workspace, root: str, conversation_id: ConversationId) -> Selection:
+    """The local files at or below `root`; all of them when it is empty. Raises Invalid when it can be no root."""
+    wanted = root.strip().removeprefix("./").rstrip("/").removesuffix("/.")
+    if wanted in ("", "."):
+        return _bound(list(workspace.files.values()), [])
+    if wanted.startswith("fi:"):
+        scheme, _, rest = wanted.partition(":")
+        wanted = f"{scheme}:{rest.removeprefix(f'{conversation_id}.')}"
+        match = _REF.match(wanted)
+        names = {file.path: file.ref for file in workspace.files.values()}
+    else:
+        wanted = _read_path(wanted, workspace, conversation_id)
+        match = _PLACE.match(wanted)
+        names = {path: _folded(path, wanted) for path in workspace.files}
+    if match is None:
+        raise Invalid(
+            f"{root!a} is not a root: roots begin with files/, outputs/, attachments/, a turn's folder, or fi:."
+        )
+    found = [workspace.files[path] for path, name in names.items() if name == wanted or _is_below(name, wanted)]
+    return _bound(found, [] if found else [_tell_missing(root, match, workspace)])
+
+
+def _read_path(path: str, workspace: Workspace, conversation_id: ConversationId) -> str:
+    check_path(path)
+    path = path.removeprefix(f"{conversation_id}/")
+    return f"{workspace.turn_id}/{path}" if path.partition("/")[0] in _FOLDERS else path
+
+
+def _folded(path: str, wanted: str) -> str:
+    """Attachments of signals count as attachments of their turn."""
+    turn, _, rest = path.partition("/")
+    if rest.startswith("external/") and wanted == f"{turn}/attachments":
+        return f"{wanted}/{rest}"
+    return path
+
+
+def _is_below(name: str, folder: str) -> bool:
+    if not name.startswith(folder):
+        return False
+    return name[len(folder) : len(folder) + 1] in ("/", ".") if _is_turn(folder) else name[len(folder)] == "/"
+
+
+def _is_turn(folder: str) -> bool:
+    """Whether the folder is a whole turn, whose refs go on with a dot."""
+    return folder.startswith("fi:") and folder.rpartition(".")[2].startswith(("turn_", "fi:turn_"))
+
+
+def _tell_missing(root: str, match: re.Match[str], workspace: Workspace) -> str:
+    is_ref = root.startswith("fi:")
+    turn_id = match[2] if is_ref else match[1]
+    if turn_id == workspace.turn_id and "conv_" not in root:
+        return f"Nothing is local under {root}."
+    owner = re.search(r"conv_[A-Za-z0-9_-]+", root)
+    tree = whole_tree(turn_id, owner[0] if owner else None)
+    return (
+        f'Nothing is local under {root}: it was not pulled. Pull it first, such as react.pull {{"paths": ["{tree}"]}}.'
+    )
+
+
+def _bound(found: Sequence[LocalFile], notices: list[str]) -> Selection:
+    ordered = sorted(found, key=lambda file: file.path)
+    if len(ordered) > MAX_WALKED:
+        notices = [*notices, f"{len(ordered)} files are there; the first {MAX_WALKED} by path were looked at."]
+    return Selection(tuple(ordered[:MAX_WALKED]), tuple(notices))

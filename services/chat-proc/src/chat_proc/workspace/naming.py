@@ -5,10 +5,12 @@ still belongs in a thread.
 """
 
 import heapq
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import cast
 
 from chat_proc.workspace.local import LocalFile
 
@@ -105,3 +107,23 @@ def _unescape(text: str) -> str:
     """Two escapes of one character beyond the first plane become that character; a lone half becomes U+FFFD."""
     halves = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
     return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+# How workspace tools write their results: one JSON object whose list items stand on lines of their own.
+
+
+def render_result(result: Mapping[str, object]) -> str:
+    """The object as text; empty lists and None are left out. A part of it can be read by lines."""
+    fields = [f"{json.dumps(key)}: {_render(value)}" for key, value in result.items() if value not in (None, [], ())]
+    return "{" + ",\n".join(fields) + "}"
+
+
+def _render(value: object) -> str:
+    if isinstance(value, list | tuple):
+        items = cast("list[object]", value)
+        return "[\n" + ",\n".join(_dump(item) for item in items) + "]"
+    return _dump(value)
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))

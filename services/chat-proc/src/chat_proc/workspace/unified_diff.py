@@ -4,7 +4,11 @@ Headers are not believed: counts follow from the lines of a hunk, and a hunk who
 goes to the nearest place after the hunk before it where all of its context is, character by character.
 """
 
+import asyncio
+import contextlib
+import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -306,3 +310,85 @@ def _split(text: str) -> list[str]:
 def _body(line: str) -> str:
     """A line without its ending."""
     return line.removesuffix("\n").removesuffix("\r")
+
+
+# Finds line numbers of a preview that were copied into a patch: they are shown for reading and are no text.
+
+_NUMBERED = re.compile(r"[ \t]*(\d{1,7})(?:: ?|[ \t]*\| ?|\t)(.*)", re.DOTALL)
+MIN_SHARE = 0.35
+MIN_LINES = 2
+MANY_LINES = 5
+
+
+def has_preview_numbers(patch: str, current: str, *, is_diff: bool) -> bool:
+    """Whether lines of the patch are lines of the current text behind their number, which the text itself has not.
+
+    Enough is two such lines that are a third of all, or five.
+    """
+    lines = patch.split("\n")
+    if is_diff:
+        lines = [line[1:] for line in lines if line[:1] in (" ", "-", "+") and line[:3] not in ("---", "+++")]
+    own = current.split("\n")
+    as_they_are = set(own)
+    numbered = [match for line in lines if line not in as_they_are and (match := _NUMBERED.fullmatch(line))]
+    copied = any(_is_line(own, int(match[1]), match[2]) for match in numbered)
+    share = len(numbered) / max(1, len([line for line in lines if line.strip()]))
+    enough = len(numbered) >= MANY_LINES or (len(numbered) >= MIN_LINES and share >= MIN_SHARE)
+    return copied and enough
+
+
+def _is_line(lines: list[str], number: int, text: str) -> bool:
+    return 0 < number <= len(lines) and bool(text.strip()) and lines[number - 1].rstrip("\r") == text.rstrip("\r")
+
+
+# Tells whether a written Python or JSON text can be read as what it is.
+
+MAX_CHECKED_BYTES = 512 * 1024
+LIMIT_S = 5.0
+_PARSE = """
+import ast, sys
+try:
+    ast.parse(sys.stdin.buffer.read(), "file")
+except SyntaxError as error:
+    print(f"line {error.lineno}: {error.msg}")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+"""Run in a process of its own: a text that is nested deeply enough can bring a parser down."""
+
+
+async def find_syntax_problem(name: str, data: bytes) -> str | None:
+    """What is wrong with a .py or .json file, in one line; None when nothing is, or for other and very large files."""
+    if len(data) > MAX_CHECKED_BYTES:
+        return None
+    if name.endswith(".py"):
+        return await _check_python(data)
+    return _check_json(data) if name.endswith(".json") else None
+
+
+def _check_json(data: bytes) -> str | None:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+async def _check_python(data: bytes) -> str | None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", "-c", _PARSE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            said, _ = await process.communicate(data)
+    except TimeoutError:
+        return f"it could not be parsed within {LIMIT_S:g} s"
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode:
+        return "it is nested too deeply to be parsed"
+    return said.decode("utf-8", "replace").strip()[:300] or None

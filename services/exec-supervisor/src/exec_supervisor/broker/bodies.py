@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from everturn.wire.execution import GATEWAY_SOCKET, MIB, OUTPUT_DIR, WORKDIR, RunLimits
-from everturn.wire.profiles import ExecutionProfile
+from everturn.execution.messages import GATEWAY_SOCKET, MIB, OUTPUT_DIR, WORKDIR, RunLimits
+from everturn.execution.profiles import ExecutionProfile
 
 Role = Literal["supervisor", "executor"]
 Body = dict[str, object]

@@ -1,4 +1,4 @@
-"""One connection: the five verbs of `everturn.wire.brokering`, and the line that a connection becomes by Attach."""
+"""One connection: five verbs (`everturn.execution.broker_messages`), and the line that it becomes by Attach."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,8 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
-from everturn.cancellation import end_tasks
-from everturn.wire.brokering import (
+from everturn.core.cancellation import end_tasks
+from everturn.execution.broker_messages import (
     BROKER_FRAME_BYTES,
     Attach,
     Attached,
@@ -20,8 +20,8 @@ from everturn.wire.brokering import (
     RemovePair,
     StartPair,
 )
-from everturn.wire.framing import FrameDecoder, FrameError, FrameStream
-from everturn.wire.records import BadMessage, MessageClass, build_message, parse_message
+from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
+from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
 from exec_supervisor.broker.pair import LIFELINE_S, Pair, StartFailed
 from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 import docker
 from docker import errors as docker_errors
 
-from everturn.errors import EverturnError, Invalid, Unavailable
+from everturn.core.errors import EverturnError, Invalid, Unavailable
 from exec_supervisor.broker.bodies import Body
 from exec_supervisor.broker.stdio import AttachedStdio
 

@@ -17,14 +17,14 @@ import structlog
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
-from everturn.errors import Conflict, Invalid
-from everturn.settings import explain_errors
-from everturn.telemetry.guarded import run_guarded
-from everturn.telemetry.logging import configure_logging
-from everturn.telemetry.metrics import LOOP_ERRORS
-from everturn.telemetry.page_server import build_metrics_page, open_page_server
-from everturn.wire.execution import parse_uid_range
-from everturn.wire.profiles import load_profiles
+from everturn.core.errors import Conflict, Invalid
+from everturn.core.logging import configure_logging
+from everturn.core.loops import run_guarded
+from everturn.core.metrics import LOOP_ERRORS
+from everturn.core.page_server import build_metrics_page, open_page_server
+from everturn.core.settings import explain_errors
+from everturn.execution.messages import parse_uid_range
+from everturn.execution.profiles import load_profiles
 from exec_supervisor.broker.conversation import Conversation
 from exec_supervisor.broker.docker_engine import DockerEngine
 from exec_supervisor.broker.events import EventWatch

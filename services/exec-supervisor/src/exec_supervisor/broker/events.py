@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from everturn.wire.execution import LimitName
+from everturn.execution.messages import LimitName
 from exec_supervisor.broker.bodies import LABEL_BROKER, LABEL_PAIR, LABEL_ROLE
 from exec_supervisor.broker.docker_engine import CONNECTED, Engine, EngineDown, EngineEvent, EngineRefused
 

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from everturn.errors import Conflict
+from everturn.core.errors import Conflict
 
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 

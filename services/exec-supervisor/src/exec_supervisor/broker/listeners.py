@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from everturn.errors import Invalid
-from everturn.telemetry.guarded import guarded
+from everturn.core.errors import Invalid
+from everturn.core.loops import guarded
 from exec_supervisor.settings import BrokerSettings, split_address
 
 SOCKET_MODE: Final = 0o660

@@ -5,7 +5,7 @@ from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from everturn.wire.brokering import PairState
+from everturn.execution.broker_messages import PairState
 
 _SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0, 60.0)
 

@@ -8,12 +8,12 @@ from typing import Final
 
 import structlog
 
-from everturn.errors import EverturnError
-from everturn.wire.brokering import PairState
-from everturn.wire.execution import PIPE_FRAME_BYTES, Finished, LimitName, Posture, Ready
-from everturn.wire.framing import FrameDecoder, FrameError
-from everturn.wire.profiles import ExecutionProfile
-from everturn.wire.records import BadMessage, parse_message
+from everturn.core.errors import EverturnError
+from everturn.execution.broker_messages import PairState
+from everturn.execution.framing import FrameDecoder, FrameError
+from everturn.execution.messages import PIPE_FRAME_BYTES, Finished, LimitName, Posture, Ready
+from everturn.execution.profiles import ExecutionProfile
+from everturn.execution.records import BadMessage, parse_message
 from exec_supervisor.broker.bodies import (
     PairLabels,
     Role,

@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 
-from everturn.errors import Conflict, NotFound
-from everturn.telemetry.guarded import guarded
-from everturn.wire.brokering import MAX_LISTED, BrokerRefusal, PairList, PairState, PairSummary
-from everturn.wire.execution import LimitName, UidRange
-from everturn.wire.profiles import ExecutionProfile, Profiles
+from everturn.core.errors import Conflict, NotFound
+from everturn.core.loops import guarded
+from everturn.execution.broker_messages import MAX_LISTED, BrokerRefusal, PairList, PairState, PairSummary
+from everturn.execution.messages import LimitName, UidRange
+from everturn.execution.profiles import ExecutionProfile, Profiles
 from exec_supervisor.broker.bodies import PairLabels
 from exec_supervisor.broker.docker_engine import Engine, EngineDown, ImageMissing
 from exec_supervisor.broker.events import EventWatch

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from everturn.errors import Invalid
-from everturn.wire.profiles import ExecutionProfile, Profiles
+from everturn.core.errors import Invalid
+from everturn.execution.profiles import ExecutionProfile, Profiles
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import StartFailed

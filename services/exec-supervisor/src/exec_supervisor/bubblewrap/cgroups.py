@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.wire.execution import LimitName, RunLimits
+from everturn.execution.messages import LimitName, RunLimits
 
 CGROUP_ROOT: Final = Path("/sys/fs/cgroup")
 NAME_PREFIX: Final = "everturn-"

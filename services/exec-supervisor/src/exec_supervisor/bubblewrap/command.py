@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.wire.execution import GATEWAY_SOCKET, OUTPUT_DIR, WORKDIR, Boot
+from everturn.execution.messages import GATEWAY_SOCKET, OUTPUT_DIR, WORKDIR, Boot
 from exec_supervisor.bubblewrap.mounts import Stage
 
 SYSTEM_ROOTS: Final = ("/usr/share/zoneinfo", "/usr/share/fonts", "/etc/ld.so.cache", "/etc/alternatives")

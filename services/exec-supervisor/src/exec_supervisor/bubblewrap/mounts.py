@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.wire.execution import GATEWAY_SOCKET, RunLimits
+from everturn.execution.messages import GATEWAY_SOCKET, RunLimits
 
 _CLONE_NEWNS: Final = 0x00020000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32

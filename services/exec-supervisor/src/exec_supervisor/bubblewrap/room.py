@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.wire.execution import EXECUTOR_FRAME_BYTES, Boot, LimitName, Posture, RunLimits
-from everturn.wire.framing import FrameDecoder, FrameStream
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.messages import EXECUTOR_FRAME_BYTES, Boot, LimitName, Posture, RunLimits
 from exec_supervisor.bubblewrap.cgroups import Cgroup, try_create_cgroup
 from exec_supervisor.bubblewrap.child import SandboxChild, become_subreaper, start_child
 from exec_supervisor.bubblewrap.command import build_command, load_masked, load_system_links, load_system_roots

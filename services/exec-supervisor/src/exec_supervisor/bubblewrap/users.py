@@ -9,7 +9,7 @@ import stat
 from collections.abc import Generator
 from pathlib import Path
 
-from everturn.wire.execution import UidRange
+from everturn.execution.messages import UidRange
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from everturn.wire.execution import LINE_SOCKET
+from everturn.execution.messages import LINE_SOCKET
 from exec_supervisor.pair.room import open_room
 from exec_supervisor.supervisor.run import run_supervisor
 from exec_supervisor.supervisor.standard_streams import LIFELINE, run_on_standard_streams

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from everturn.wire.execution import EXECUTOR_FRAME_BYTES, GATEWAY_SOCKET, LINE_SOCKET, LimitName, Posture, RunLimits
-from everturn.wire.framing import FrameDecoder, FrameStream
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.messages import EXECUTOR_FRAME_BYTES, GATEWAY_SOCKET, LINE_SOCKET, LimitName, Posture, RunLimits
 from exec_supervisor.supervisor.listeners import load_peer_uid, open_listener
 
 CONNECT_TIMEOUT_S: Final = 60.0

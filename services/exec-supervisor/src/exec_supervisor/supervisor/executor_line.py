@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final, TypeVar
 
-from everturn.wire.execution import PIPE_FRAME_BYTES, Booted, Report
-from everturn.wire.framing import Frame, FrameError, FrameStream
-from everturn.wire.records import BadMessage, MessageClass, build_message, parse_message
+from everturn.execution.framing import Frame, FrameError, FrameStream
+from everturn.execution.messages import PIPE_FRAME_BYTES, Booted, Report
+from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 
 BOOT_TIMEOUT_S: Final = 30.0
 """Walls, interpreter and the imports of a warm executor: about 1 s, more on a busy machine."""

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from everturn.wire.arguments import hash_arguments
-from everturn.wire.execution import (
+from everturn.execution.framing import FrameDecoder, FrameError, FrameStream, encode_frame
+from everturn.execution.messages import (
     GATEWAY_FRAME_BYTES,
     CallRecord,
     Capability,
@@ -22,9 +22,9 @@ from everturn.wire.execution import (
     ToolGrant,
     ToolReply,
     Welcome,
+    hash_arguments,
 )
-from everturn.wire.framing import FrameDecoder, FrameError, FrameStream, encode_frame
-from everturn.wire.records import BadMessage, build_message, parse_message
+from everturn.execution.records import BadMessage, build_message, parse_message
 from exec_supervisor.supervisor.listeners import load_peer_uid
 from exec_supervisor.supervisor.quota import Quota, Refused
 

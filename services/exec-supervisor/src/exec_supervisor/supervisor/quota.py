@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from everturn.wire.execution import MAX_ARGUMENT_VALUES, ArgumentRule, Capability, GatewayCall, ToolGrant
+from everturn.execution.messages import MAX_ARGUMENT_VALUES, ArgumentRule, Capability, GatewayCall, ToolGrant
 
 
 class Refused(Exception):

@@ -3,8 +3,8 @@
 import socket
 from typing import Protocol
 
-from everturn.wire.execution import LimitName, Posture, RunLimits
-from everturn.wire.framing import FrameStream
+from everturn.execution.framing import FrameStream
+from everturn.execution.messages import LimitName, Posture, RunLimits
 
 
 class Room(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from everturn.wire.execution import (
+from everturn.execution.messages import (
     MIB,
     Finished,
     InputsEnd,

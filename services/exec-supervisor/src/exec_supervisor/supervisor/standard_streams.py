@@ -6,8 +6,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from everturn.wire.execution import PIPE_FRAME_BYTES
-from everturn.wire.framing import FrameDecoder, FrameStream
+from everturn.execution.framing import FrameDecoder, FrameStream
+from everturn.execution.messages import PIPE_FRAME_BYTES
 from exec_supervisor.supervisor.worker_line import WorkerLine
 
 LIFELINE: Final = 0

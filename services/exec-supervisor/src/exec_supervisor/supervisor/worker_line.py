@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final, TypeVar
 
-from everturn.wire.execution import (
+from everturn.execution.framing import FrameStream
+from everturn.execution.messages import (
     PIPE_FRAME_BYTES,
     Boot,
     GatewayCall,
@@ -14,8 +15,7 @@ from everturn.wire.execution import (
     StopReason,
     ToolReply,
 )
-from everturn.wire.framing import FrameStream
-from everturn.wire.records import MessageClass, build_message, parse_message
+from everturn.execution.records import MessageClass, build_message, parse_message
 from exec_supervisor.supervisor.lifeline import LifelineCut
 
 _BOOT_TIMEOUT_S: Final = 10.0

@@ -1,14 +1,18 @@
 """Idempotency keys: reading the header, and the hash of what was submitted under it."""
 
+import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
 
-from everturn.ports.inbox import IdempotencyKey
+from everturn.core.clock import Clock
+from everturn.core.identity import Principal
+from everturn.turns.inbox import IdempotencyKey, KeyBusy
 from ingress.errors import malformed
 
 HEADER = "idempotency-key"
@@ -40,3 +44,67 @@ def _unquote(value: str) -> str:
     if len(value) >= 2 and value[0] == value[-1] == '"':
         return re.sub(r'\\(["\\])', r"\1", value[1:-1])
     return value
+
+
+# Requests with one Idempotency-Key: those of this process come one after another, so that they need one place and one
+# check, and all wait for the first one's answer.
+
+TWIN_WAIT_S = 5.0
+"""How long a request waits for another one with its Idempotency-Key (api.md)."""
+LOOK_EVERY_S = 0.05
+
+Answer = TypeVar("Answer")
+
+
+class Twins:
+    """Holds a lock for each key in use. A twin in another process is waited for by the transaction."""
+
+    def __init__(self, clock: Clock, *, wait_s: float = TWIN_WAIT_S) -> None:
+        self._clock = clock
+        self._wait_s = wait_s
+        self._locks: dict[tuple[str, ...], asyncio.Lock] = {}
+        self._users: dict[tuple[str, ...], int] = {}
+
+    @asynccontextmanager
+    async def alone(self, principal: Principal, key: IdempotencyKey | None) -> AsyncGenerator[float]:
+        """Gives the seconds that are left to wait for a twin in another process. Raises KeyBusy where one of this
+        process takes too long."""
+        if key is None:
+            yield self._wait_s
+            return
+        began = self._clock.monotonic()
+        name = (*principal.owner, key.route, key.key)
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        self._users[name] = self._users.get(name, 0) + 1
+        try:
+            await self._acquire(lock)
+            try:
+                yield max(0.0, self._wait_s - (self._clock.monotonic() - began))
+            finally:
+                lock.release()
+        finally:
+            self._users[name] -= 1
+            if not self._users[name]:
+                del self._users[name], self._locks[name]
+
+    async def _acquire(self, lock: asyncio.Lock) -> None:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await lock.acquire()
+        except TimeoutError as error:
+            raise KeyBusy() from error
+
+
+async def wait_for_twin(
+    commit: Callable[[], Awaitable[Answer]], clock: Clock, *, wait_s: float = TWIN_WAIT_S
+) -> Answer:
+    """What `commit` returns, tried again while a twin in another process holds the key. Raises KeyBusy after
+    `wait_s`."""
+    give_up = clock.monotonic() + wait_s
+    while True:
+        try:
+            return await commit()
+        except KeyBusy:
+            if clock.monotonic() >= give_up:
+                raise
+        await asyncio.sleep(LOOK_EVERY_S)

@@ -1,4 +1,4 @@
-"""What only the ingress counts, in a registry of its own; `everturn.telemetry.metrics` has what services share."""
+"""What only the ingress counts, in a registry of its own; `everturn.core.metrics` has what services share."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 
 MAX_DEPTH = 64
 MAX_TOKENS = 10_000

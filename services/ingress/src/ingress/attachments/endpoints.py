@@ -6,10 +6,10 @@ from typing import Literal, cast
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from everturn.errors import Unavailable
-from everturn.ports.inbox import MAX_OPEN_SIGNALS
-from ingress.admission.json_body import JsonBody
-from ingress.admission.queue.fleet import FleetWatch
+from everturn.core.errors import Unavailable
+from everturn.turns.inbox import MAX_OPEN_SIGNALS
+from ingress.admission.fields import JsonBody
+from ingress.admission.queue_gate import FleetWatch
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.attachments.sniffing import ACCEPTED_KINDS, PLAIN

@@ -6,24 +6,66 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import assert_never
 
 import structlog
 
-from everturn.errors import EverturnError
-from everturn.model.artifacts import upload_key
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, Ids
-from everturn.model.uploads import Upload
-from everturn.ports.objects import Objects
-from everturn.waiting import answered_within
+from everturn.core.cancellation import answered_within
+from everturn.core.errors import EverturnError, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, Ids
+from everturn.files.model import Upload, upload_key
+from everturn.files.objects import Objects
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
-from ingress.attachments.antivirus import Antivirus, Infected
-from ingress.attachments.names import name_apart
-from ingress.attachments.refusals import REFUSED, Refused, TooBig, build_refusal
-from ingress.attachments.sniffing import Kind, Sniffer, decide_kind
+from ingress.attachments.antivirus import Antivirus, Infected, Unscannable
+from ingress.attachments.sniffing import Kind, NotAcceptable, NotAccepted, Sniffer, decide_kind, name_apart
 from ingress.attachments.structure.checks import StructureChecks
-from ingress.errors import ProblemError, too_large
+from ingress.attachments.structure.limits import Unsound
+from ingress.errors import ProblemError, too_large, unavailable, unprocessable, unsupported
+
+# Why a file is refused, as the problem that names it.
+
+
+class TooBig(Exception):
+    """The file has more bytes than its type may have (413)."""
+
+
+Refused = TooBig | NotAccepted | NotAcceptable | Infected | Unscannable | Unsound | Unavailable
+REFUSED = (TooBig, NotAccepted, NotAcceptable, Infected, Unscannable, Unsound, Unavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the client is told, and under which of a few names it is counted."""
+
+    reason: str
+    problem: ProblemError
+
+
+def build_refusal(name: str, field: str, error: Refused) -> Refusal:
+    """`name` is the file's clean name, `field` where it stood in the request."""
+    say = f"The file {name!r} was rejected: {error.detail if isinstance(error, Unavailable) else error}"
+    said = say if say.endswith(".") else f"{say}."
+    fields = [{"field": field, "message": said}]
+    match error:
+        case TooBig():
+            return Refusal("size", too_large(said, errors=fields))
+        case NotAccepted():
+            return Refusal("type", unsupported(said, errors=fields))
+        case NotAcceptable():
+            return Refusal("content", unprocessable(said, errors=fields))
+        case Infected():
+            return Refusal("infected", unprocessable(said, errors=fields))
+        case Unscannable():
+            return Refusal("unscannable", unprocessable(said, errors=fields))
+        case Unsound():
+            return Refusal("structure", unprocessable(said, errors=fields))
+        case Unavailable():
+            return Refusal("unavailable", unavailable(said, errors=fields))
+        case _:
+            assert_never(error)
+
 
 CHECKED_AT_ONCE, CHECKED_AT_ONCE_OF_USER = 64, 8
 """Messages whose files are looked into or wait for it. The checkers and clamd take a few and let 32 wait, each for a

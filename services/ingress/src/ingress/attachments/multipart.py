@@ -8,7 +8,7 @@ from python_multipart import MultipartParser
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 
-from ingress.admission.request import AdmittedRequest, load_json
+from ingress.admission.route import AdmittedRequest, load_json
 from ingress.attachments.intake import IncomingFile
 from ingress.errors import malformed, too_large, unprocessable
 

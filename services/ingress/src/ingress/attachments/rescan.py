@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from everturn.errors import NotFound, Unavailable
-from everturn.model.ids import ArtifactId
-from everturn.ports.files.scans import REVOKED, Scans, ScanTarget
-from everturn.ports.objects import Objects
+from everturn.core.errors import NotFound, Unavailable
+from everturn.core.ids import ArtifactId
+from everturn.files.objects import Objects
+from everturn.files.ports import REVOKED, Scans, ScanTarget
 from ingress.attachments.antivirus import NOT_SCANNED, Antivirus, Infected, Unscannable
 
 PAGE = 100

@@ -1,9 +1,10 @@
 """Who asks, and what proved it: the values that every way in ends with."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from everturn.model.identity import Principal, read_roles
+from everturn.core.identity import Principal, read_roles
 
 Kind = Literal["local", "token", "key", "guest"]
 """Development mode, a bearer token of the issuer, an API key, a guest token of ours."""
@@ -49,3 +50,19 @@ def read_record(record: dict[str, Any]) -> Caller:
     roles = read_roles(record["roles"])
     who = Principal(record["tenant"], record["project"], record["user"], roles, record.get("person", ""))
     return Caller(who, record["until"], Proof(record["kind"], record["issued"], record["key"]))
+
+
+# The grammar of tenant, project and user names: bounded, and nothing that means something in a key or a path.
+
+_SCOPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|=~-]{0,127}", re.ASCII)
+
+
+def is_scope_name(text: str) -> bool:
+    """Whether `text` may name a tenant or a project: 1 to 64 letters, digits, `.`, `_`, `-`."""
+    return _SCOPE.fullmatch(text) is not None
+
+
+def is_user_name(text: str) -> bool:
+    """Whether `text` may name a user: 1 to 128 characters as in subjects and mail addresses."""
+    return _USER.fullmatch(text) is not None

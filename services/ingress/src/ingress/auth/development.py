@@ -2,7 +2,7 @@
 
 from starlette.datastructures import Headers
 
-from ingress.auth.names import is_user_name
+from ingress.auth.callers import is_user_name
 from ingress.errors import forbidden, malformed
 
 DEV_USER = "dev"

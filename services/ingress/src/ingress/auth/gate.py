@@ -6,17 +6,15 @@ from typing import Annotated, cast
 from fastapi import Depends, Path, Request
 from starlette.datastructures import Headers
 
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.ports.clock import Clock
-from ingress.auth.callers import Caller, Proof
+from everturn.core.clock import Clock
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from ingress.auth.api_keys import PREFIX as KEY_PREFIX
+from ingress.auth.callers import Caller, Proof, is_scope_name
 from ingress.auth.development import check_local_request, load_dev_user
-from ingress.auth.guests import GUEST_PREFIX, GUEST_TOKEN, GuestPass, Guests
-from ingress.auth.keys import PREFIX as KEY_PREFIX
-from ingress.auth.names import is_scope_name
 from ingress.auth.origins import Origins
-from ingress.auth.standing import Standing
-from ingress.auth.tickets import Ticket, Tickets
+from ingress.auth.revocation import Standing
+from ingress.auth.signed_tokens import GUEST_PREFIX, GUEST_TOKEN, GuestPass, Guests, Ticket, Tickets
 from ingress.auth.tokens import Claims, TokenVerifier
 from ingress.errors import absent, unauthorized
 

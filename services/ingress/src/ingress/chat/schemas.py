@@ -4,17 +4,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from everturn.model.signals import MAX_EVENT_CREDIT
-from everturn.model.time_zones import MAX_ZONE_CHARS, load_zone_names
-from everturn.wire.views import SignalState, SignalView
-from ingress.admission.json_body import BUNDLE_HELP, BundleId, JsonBody, is_absent
+from everturn.core.clock import MAX_ZONE_CHARS, load_zone_names
+from everturn.events.views import SignalState, SignalView
+from everturn.timeline.turns import MAX_EVENT_CREDIT
+from ingress.admission.fields import BUNDLE_HELP, BundleId, JsonBody, is_absent
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
 APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
 MAX_REASON_CHARS = 2_000
 """Of the text of an answer to an approval, which the model reads."""
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
-"""What refs take as the kind of an external thing (everturn.model.refs)."""
+"""What refs take as the kind of an external thing (everturn.core.refs)."""
 
 
 def check_zone(name: str) -> str:

@@ -12,14 +12,19 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from structlog.contextvars import bind_contextvars
 
-from everturn.errors import EverturnError, NotFound, Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ApprovalId, ConversationId, Ids, SignalId, TurnId, is_id
-from everturn.model.signals import ANSWER_KINDS, MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
-from everturn.ports.clock import Clock
-from everturn.ports.doorbells import Doorbells
-from everturn.ports.event_stream import Hint, Hints, InboxBells
-from everturn.ports.inbox import (
+from everturn.core.cancellation import answered_within
+from everturn.core.clock import Clock
+from everturn.core.errors import EverturnError, NotFound, Unavailable
+from everturn.core.failpoints import Failpoints
+from everturn.core.identity import Principal
+from everturn.core.ids import ApprovalId, ConversationId, Ids, SignalId, TurnId, is_id
+from everturn.core.metrics import MESSAGES_ACCEPTED
+from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.events.stream import Hint, Hints, InboxBells
+from everturn.queue.ports import Doorbells
+from everturn.timeline.inert import is_blank
+from everturn.timeline.turns import ANSWER_KINDS, MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
+from everturn.turns.inbox import (
     IdempotencyKey,
     Inbox,
     IncomingMessage,
@@ -28,18 +33,11 @@ from everturn.ports.inbox import (
     TenantFull,
     UploadTooLate,
 )
-from everturn.telemetry.failpoints import Failpoints
-from everturn.telemetry.metrics import MESSAGES_ACCEPTED
-from everturn.telemetry.tracing.spans import NO_TRACING, Tracing
-from everturn.timeline.inert import is_blank
-from everturn.waiting import answered_within
-from ingress.admission.idempotency import build_key, try_read_key
-from ingress.admission.json_body import Bundles
+from ingress.admission.fields import Bundles, load_conversation_id
+from ingress.admission.idempotency import Twins, build_key, try_read_key, wait_for_twin
 from ingress.admission.metrics import IngressMetrics
-from ingress.admission.paths import load_conversation_id
-from ingress.admission.queue.gate import Admission, WorkGate
-from ingress.admission.twins import Twins, wait_for_twin
-from ingress.admission.work_slots import NoRoom, WorkSlots
+from ingress.admission.queue_gate import Admission, WorkGate
+from ingress.admission.slots import NoRoom, WorkSlots
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn
 from ingress.chat.submission import Submission

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from ingress.admission.request import AdmittedRequest, check_charset, media_type
-from ingress.admission.validation import problem_of_validation
+from ingress.admission.responses import problem_of_validation
+from ingress.admission.route import AdmittedRequest, check_charset, media_type
 from ingress.attachments.intake import IncomingFile, read_declared
 from ingress.attachments.multipart import read_multipart
 from ingress.chat.schemas import AttachmentIn, MessageIn, SignalIn

@@ -6,16 +6,16 @@ from typing import Literal, cast
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from everturn.errors import NotFound
-from everturn.model.artifacts import manifest_key
-from everturn.model.blocks import Block
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.ports.objects import Objects
-from everturn.ports.turns import Turns
-from everturn.timeline.rendering.rebuilding import hash_text, try_rebuild_text
-from everturn.wire.cursors import BadCursor, build_cursor, read_cursor
-from everturn.wire.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.paging import BadCursor, build_cursor, read_cursor
+from everturn.files.model import manifest_key
+from everturn.files.objects import Objects
+from everturn.timeline.blocks import Block
+from everturn.timeline.forms import hash_text, try_rebuild_text
+from everturn.timeline.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
+from everturn.turns.ports import Turns
 from ingress.errors import absent
 
 MAX_MANIFEST_BYTES = 16_000_000

@@ -4,9 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from everturn.wire.views import ConversationView, TurnView
-from ingress.admission.json_body import BUNDLE_HELP, BundleId, Cursor, JsonBody, is_absent
-from ingress.admission.lines import Line
+from everturn.events.views import ConversationView, TurnView
+from ingress.admission.fields import BUNDLE_HELP, BundleId, Cursor, JsonBody, Line, is_absent
 
 MAX_TURN_IDS = 100
 MAX_STEP_CHARS = 200

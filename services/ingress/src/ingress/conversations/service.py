@@ -7,26 +7,28 @@ from typing import Any, cast
 import structlog
 from fastapi import Request
 
-from everturn.errors import EverturnError, NotFound, Unavailable
-from everturn.model.conversations import Conversation, ConversationState
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, Ids, TurnId, is_id
-from everturn.model.llm.sources import Source
-from everturn.ports.artifacts import Artifacts
-from everturn.ports.conversations import ConversationPage, ConversationQuery, Conversations
-from everturn.ports.event_stream import EventErasure, Hint, Hints
-from everturn.ports.life.erasing import delete_erased_objects
-from everturn.ports.limits.queue import Queue, WaitingTurn
-from everturn.ports.objects import Objects
-from everturn.ports.turns import TurnPage, Turns
-from everturn.timeline.conversation_state import build_conversation_view, build_state
-from everturn.timeline.materialized import build_derived_artifacts
-from everturn.timeline.turn_index import build_turn_index
-from everturn.timeline.turn_view import try_build_step_detail
-from everturn.wire.materialized import FetchView
-from everturn.wire.turn_index import TurnIndexView
-from everturn.wire.views import StepDetail, TurnView
-from ingress.admission.json_body import Bundles
+from everturn.conversations.model import (
+    Conversation,
+    ConversationPage,
+    ConversationQuery,
+    Conversations,
+    ConversationState,
+)
+from everturn.core.errors import EverturnError, NotFound, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, Ids, TurnId, is_id
+from everturn.events.materialized import FetchView, build_derived_artifacts
+from everturn.events.stream import EventErasure, Hint, Hints
+from everturn.events.turn_view import TurnPage, build_conversation_view, build_state, try_build_step_detail
+from everturn.events.views import StepDetail, TurnView
+from everturn.files.objects import Objects
+from everturn.files.ports import Artifacts
+from everturn.lifecycle.erasure import delete_erased_objects
+from everturn.queue.ports import Queue, WaitingTurn
+from everturn.timeline.sources import Source
+from everturn.timeline.turn_index import TurnIndexView, build_turn_index
+from everturn.turns.ports import Turns
+from ingress.admission.fields import Bundles
 from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut, TurnsIn, TurnsOut
 
 DELETE_TRIES = 3

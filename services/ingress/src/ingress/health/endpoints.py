@@ -1,16 +1,120 @@
 """Health for whoever runs the service: alive, ready, and in numbers."""
 
-from typing import Any, cast
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, cast
 
+import structlog
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from pydantic import BaseModel, ConfigDict
 
-from everturn.telemetry.kept import Kept
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane
+from everturn.core.loops import CHECK_TIMEOUT_S, Part, PartOut, Readiness, check_all, sum_up
+from everturn.core.ttl_cache import Kept
+from everturn.queue.ports import Presences, Queue, WorkerPresence
 from ingress.admission.metrics import IngressMetrics
-from ingress.health.queue_watch import QueueWatch
-from ingress.health.readiness import ReadyOut
+
+# How many turns wait on which lane, for whoever reads the metrics: looked up when they are, and rarely.
+
+KEEP_S: Final = 5.0
+"""How old the numbers may be: the page needs no credential, so reading it often must not be work."""
+LIMIT_S: Final = 2.0
+
+_log = structlog.get_logger(__name__)
+
+
+class QueueWatch:
+    """Sets the gauges of the queue. Where it can't be counted they say nothing instead of what was true once."""
+
+    def __init__(self, queue: Queue, metrics: IngressMetrics, *, monotonic: Callable[[], float]) -> None:
+        self._queue = queue
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._looked_at = -math.inf
+        self._looking = asyncio.Lock()
+
+    async def look(self) -> None:
+        """Takes two seconds at most."""
+        async with self._looking:
+            if self._monotonic() - self._looked_at <= KEEP_S:
+                return
+            self._looked_at = self._monotonic()
+            self._metrics.queued.clear()
+            self._metrics.oldest_queued.clear()
+            try:
+                async with asyncio.timeout(LIMIT_S):
+                    lanes = await self._queue.load_lanes()
+            except (Unavailable, TimeoutError) as error:
+                _log.warning("queue_not_counted", error=str(error))
+                return
+            for lane in (lane for lane in Lane if lane is not Lane.CONTROL):
+                self._metrics.queued.labels(lane.value).set(lanes[lane].waiting if lane in lanes else 0)
+                self._metrics.oldest_queued.labels(lane.value).set(lanes[lane].oldest_s if lane in lanes else 0.0)
+
+
+# Whether the parts that the ingress needs answer, and which workers there are.
+
+READINESS_KEEP_S: Final = 1.0
+"""How old the answer of `/readyz` may be: it needs no credential, so asking often must not be work for what we need."""
+
+
+class BatteryOut(BaseModel):
+    """How many attempts of the escape battery were denied; `at` is when, in seconds since 1970."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    held: int
+    total: int
+    at: float
+
+
+class WorkerOut(BaseModel):
+    """One worker; `sandbox` is the launcher of its programs, empty if it runs none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    sandbox: str
+    battery: BatteryOut | Literal["not run"]
+    slots: int
+
+
+class ReadyOut(BaseModel):
+    """`degraded` serves everything that does not need the failing part; `unready` is sent with status 503.
+
+    `workers` lists at most 100, by id, and is null if the list can't be read. Messages are accepted without any.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: Readiness
+    parts: dict[str, PartOut]
+    workers: list[WorkerOut] | None
+
+
+async def check_parts(parts: Mapping[str, Part], presences: Presences) -> ReadyOut:
+    """All parts and all workers at once, each within 3 s."""
+    found, workers = await asyncio.gather(check_all(parts), _load_workers(presences))
+    return ReadyOut(status=sum_up(parts, found), parts=found, workers=workers)
+
+
+async def _load_workers(presences: Presences) -> list[WorkerOut] | None:
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            return [_build_worker(presence) for presence in await presences.load_all()]
+    except (Unavailable, TimeoutError):
+        return None
+
+
+def _build_worker(presence: WorkerPresence) -> WorkerOut:
+    tried = presence.battery
+    battery = "not run" if tried is None else BatteryOut(held=tried.held, total=tried.total, at=tried.at)
+    return WorkerOut(id=presence.worker_id, sandbox=presence.sandbox, battery=battery, slots=presence.slots)
+
 
 router = APIRouter(tags=["health"])
 _METRICS: dict[str, Any] = {

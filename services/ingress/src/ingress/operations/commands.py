@@ -1,11 +1,17 @@
 """What `python -m ingress` can be told to do: a command is a module of this room, and a line in `__main__.COMMANDS`."""
 
 import argparse
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from ingress.settings import IngressSettings
+from pydantic import Field, SecretStr, ValidationError
+
+from everturn.core.errors import Invalid
+from everturn.core.settings import explain_errors
+from ingress.settings import IngressSettings, OperatorSettings
 
 PROGRAM: Final = "ingress"
 
@@ -52,3 +58,76 @@ def parse_arguments(
         command.add_arguments(known.add_parser(name, help=command.help, description=command.help))
     read = parser.parse_args(rest or [default], argparse.Namespace(program=program))
     return commands[read.command], read
+
+
+# Settings of the commands that change a database server; no serving process is given them.
+
+
+class MigrationSettings(OperatorSettings):
+    """What `migrate` reads. With a superuser's address it also makes roles and database."""
+
+    admin_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="DATABASE_ADMIN_URL",
+        description="postgresql://... of a superuser: `migrate` uses it to create missing roles and the database, and "
+        "to set the roles' passwords to those in their addresses.",
+    )
+    ingress_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="DATABASE_INGRESS_URL",
+        description="With DATABASE_ADMIN_URL: the ingress's DATABASE_URL.",
+    )
+    worker_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="DATABASE_WORKER_URL",
+        description="With DATABASE_ADMIN_URL: the workers' DATABASE_URL.",
+    )
+
+
+def load_migration_settings() -> MigrationSettings:
+    """Raises Invalid, which names what is missing."""
+    try:
+        return MigrationSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
+    except ValidationError as error:
+        raise Invalid(" ".join(explain_errors(error))) from error
+
+
+# `python -m ingress migrate FOLDER`: brings the database up to date; a superuser's address makes it and its roles.
+
+HELP = "Bring the database up to date; with DATABASE_ADMIN_URL, create its roles and the database itself first."
+
+PrepareServer = Callable[[str, str, str, str], None]
+"""With the addresses of a superuser and of the roles owner, ingress and worker. Raises EverturnError."""
+MigrateSchema = Callable[[Path], None]
+"""Run the migrations of a folder. Raises EverturnError."""
+
+
+def build_migrate_command(prepare: PrepareServer, migrate: MigrateSchema) -> OfflineCommand:
+    """The command that does the one where it is asked to, and then the other."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        if addresses := build_addresses(load_migration_settings()):
+            prepare(*addresses)
+        migrate(arguments.folder)
+        sys.stdout.write("The database is up to date.\n")
+        return 0
+
+    return OfflineCommand(HELP, run, add_arguments)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="folder of the migrations: migrations/ of the repository")
+
+
+def build_addresses(settings: MigrationSettings) -> tuple[str, str, str, str] | None:
+    """Of superuser, owner, ingress, worker; None where an operator has made roles and database. Raises Invalid."""
+    if settings.admin_url is None:
+        return None
+    if settings.ingress_url is None or settings.worker_url is None:
+        raise Invalid("With DATABASE_ADMIN_URL set DATABASE_INGRESS_URL and DATABASE_WORKER_URL as well.")
+    return (
+        settings.admin_url.get_secret_value(),
+        settings.database_owner_url.get_secret_value(),
+        settings.ingress_url.get_secret_value(),
+        settings.worker_url.get_secret_value(),
+    )

@@ -11,12 +11,12 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from everturn.errors import EverturnError, Invalid
-from everturn.model.identity import Principal, Role
-from everturn.ports.access.credentials import ANY, ApiKey, CredentialAdmin
-from everturn.ports.clock import iso
-from ingress.auth.keys import build_key_text
-from ingress.auth.names import is_scope_name, is_user_name
+from everturn.accounts.credentials import ANY, ApiKey, CredentialAdmin
+from everturn.core.clock import iso
+from everturn.core.errors import EverturnError, Invalid
+from everturn.core.identity import Principal, Role
+from ingress.auth.api_keys import build_key_text
+from ingress.auth.callers import is_scope_name, is_user_name
 from ingress.operations.commands import OfflineCommand
 
 ROLES = tuple(role.value for role in Role if role is not Role.ANONYMOUS)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from everturn.timeline.export_check import ExportBroken, check_export
+from everturn.lifecycle.export_check import ExportBroken, check_export
 
 HELP = "Check an exported conversation: its lines and the hash chain of its blocks."
 

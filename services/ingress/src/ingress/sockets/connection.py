@@ -8,8 +8,7 @@ from typing import Any
 
 from starlette.types import Message, Receive, Send
 
-from ingress.admission.limits.bodies import BODY_TIMEOUT_S, BodyHold
-from ingress.admission.limits.rates import Drawn
+from ingress.admission.limits import BODY_TIMEOUT_S, BodyHold, Drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.gate import Caller
 from ingress.errors import ProblemError

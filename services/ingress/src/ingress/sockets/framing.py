@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-from everturn.errors import EverturnError
+from everturn.core.errors import EverturnError
 from ingress.admission.strict_json import BadJson, parse_strict, run_parser
 
 MAX_ACK_ID = 2**53 - 1

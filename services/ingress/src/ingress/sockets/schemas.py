@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from everturn.model.identity import Role
-from ingress.admission.json_body import JsonBody
+from everturn.core.identity import Role
+from ingress.admission.fields import JsonBody
 
 MAX_NAME_CHARS = 128
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs
 
 import structlog
@@ -13,14 +13,13 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from everturn.errors import EverturnError
-from everturn.ports.clock import Clock, iso
-from everturn.telemetry.guarded import guarded
-from everturn.telemetry.tracing.spans import Tracing
+from everturn.core.clock import Clock, iso
+from everturn.core.errors import EverturnError
+from everturn.core.loops import guarded
+from everturn.core.tracing import Tracing
+from ingress.admission.connections import load_address
 from ingress.admission.edge import internal_error
-from ingress.admission.limits.addresses import load_address
-from ingress.admission.limits.front import Front, load_drawn
-from ingress.admission.limits.rates import Drawn
+from ingress.admission.limits import Drawn, Front, load_drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller
@@ -35,10 +34,8 @@ from ingress.errors import (
     unavailable,
     unprocessable,
 )
-from ingress.sockets.call_span import open_call_span, tell_status
-from ingress.sockets.calls import Answer, ChatCalls, Payload, check_form
+from ingress.sockets.calls import Answer, ChatCalls, Payload, check_form, open_call_span, tell_status
 from ingress.sockets.connection import POLICY, Admitted, Connection
-from ingress.sockets.credentials import check_credential
 from ingress.sockets.guard import SocketCaps, SocketGuard
 from ingress.sockets.library import build_library, refuse_connection
 from ingress.sockets.packets import build_answer, build_problem, build_refusal, render_own
@@ -48,6 +45,37 @@ from ingress.sockets.websocket import load_line
 from ingress.stream.feed import Feed, pick_retry_ms
 from ingress.stream.hub import Hub
 from ingress.stream.recheck import Recheck
+
+# Which sockets must go because of their credential: one that has ended, or whose caller would be refused now.
+
+
+class Joined(Protocol):
+    """A socket whose client has said who it is."""
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that ends with the socket."""
+        ...
+
+    def dismiss(self, refusal: ProblemError) -> None:
+        """End the session; the client is told why."""
+        ...
+
+
+def check_credential(socket: Joined, admitted: Admitted, now: float) -> None:
+    """Dismiss it where its credential has ended by `now` (Unix time). Where it is time to ask whether the caller would
+    still be let in, that is asked beside all other sockets: a database that does not answer holds up none of them."""
+    expires_at = admitted.caller.expires_at
+    if expires_at is not None and expires_at <= now:
+        socket.dismiss(unauthorized("The credential has expired."))
+    elif admitted.standing.is_due:
+        socket.start(_recheck(socket, admitted))
+
+
+async def _recheck(socket: Joined, admitted: Admitted) -> None:
+    refusal = await admitted.standing.try_refusal()
+    if refusal is not None:
+        socket.dismiss(refusal)
+
 
 JOIN_TIMEOUT_S = 10
 """From the WebSocket's opening until the client has said who it is."""

@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
-from everturn.cancellation import end_tasks
-from everturn.model.ids import ConversationId
-from ingress.admission.paths import load_conversation_id
+from everturn.core.cancellation import end_tasks
+from everturn.core.ids import ConversationId
+from ingress.admission.fields import load_conversation_id
 from ingress.errors import absent, too_many
 from ingress.sockets.calls import Answer, Payload, check_form
 from ingress.sockets.connection import Connection

@@ -8,7 +8,7 @@ from uvicorn.protocols.websockets.wsproto_impl import FrameTooLargeError, Websoc
 from wsproto.connection import ConnectionState
 from wsproto.events import BytesMessage, CloseConnection, Ping, Request, TextMessage
 
-from ingress.admission.limits.bodies import BodyHold
+from ingress.admission.limits import BodyHold
 from ingress.errors import ProblemError
 
 FIRST_MAX_BYTES = 65_536

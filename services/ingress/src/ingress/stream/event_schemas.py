@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from everturn.wire.events import AnyEvent, Envelope
+from everturn.events.model import AnyEvent, Envelope
 
 REF = "#/components/schemas/{model}"
 _NULL = {"type": "null"}

@@ -6,15 +6,14 @@ from collections.abc import AsyncGenerator, Callable
 
 import structlog
 
-from everturn.errors import NotFound, Unavailable
-from everturn.ports.event_stream import EventReader
-from everturn.telemetry.guarded import guarded
-from everturn.telemetry.metrics import STREAM_RESYNCS
-from everturn.wire.events import Ready, ServerShutdown, StreamGap
+from everturn.core.errors import NotFound, Unavailable
+from everturn.core.loops import guarded
+from everturn.core.metrics import STREAM_RESYNCS
+from everturn.events.model import Ready, ServerShutdown, StreamGap
+from everturn.events.stream import EventReader
 from ingress.admission.slots import OpenSlots
 from ingress.errors import ProblemError
-from ingress.stream.cursor import Phase
-from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, build_batch
+from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, Phase, build_batch
 from ingress.stream.hub import REREADS, Hub
 from ingress.stream.recheck import CallerStanding
 from ingress.stream.subscription import Subscription

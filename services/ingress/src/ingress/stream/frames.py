@@ -4,12 +4,13 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
+from typing import Literal
 
 from pydantic import ValidationError
 
-from everturn.model.leases import EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry
-from everturn.wire.events import (
+from everturn.core.leases import EventCursor
+from everturn.events.model import (
     AnyEvent,
     ChatComplete,
     ChatError,
@@ -19,6 +20,7 @@ from everturn.wire.events import (
     event_name,
     parse_envelope,
 )
+from everturn.events.stream import EncodedEvent, Entry
 
 TIME_WITHIN_BYTES = 256
 _TIME = re.compile(rb'"ts":"([0-9T:.Z+-]{10,40})"')
@@ -178,3 +180,207 @@ class TerminalFilter:
         while len(self._ended) > self._max_turns:
             self._ended.pop(next(iter(self._ended)))
         return frozenset(dropped)
+
+
+# What one client of a stream has and gets next, without I/O: entries and hints go in, joined frames come out.
+
+REWIND = "chat.rewind"
+PIECE_BYTES = 32_768
+"""What is handed out at once of what came live, unless one entry is larger, and what a larger piece counts as. A
+connection holds it until its client takes it."""
+
+Loss = Literal["old", "slow", "hole", "emptied", "outage"]
+"""Why a client's sequence broke: cursor below the buffer, too slow, a hole, a stream that is gone, the wire down."""
+
+
+class Phase(Enum):
+    """LOST needs a snapshot. BEHIND reads the stream up to its end. LIVE takes entries as they come."""
+
+    LOST = auto()
+    BEHIND = auto()
+    LIVE = auto()
+
+
+class Place(Enum):
+    """Where an entry stands to a client: known already, the next one, or behind a hole."""
+
+    KNOWN = auto()
+    NEXT = auto()
+    BROKEN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Frames, the last id that a client knows with them, and when their first event was made, if it came live."""
+
+    frames: bytes
+    at: EventCursor
+    said_at: float | None
+
+
+class ClientCursor:
+    """A client's place in the stream, and the frames that wait for it.
+
+    The frames handed out are always a gapless continuation, or `phase` is LOST and a snapshot must come next. What
+    came live and waits, with the piece that the connection may still hold, is at most `max_bytes`, or one entry. What
+    was read before, to catch up, is bounded by who reads it and makes no client slow.
+    """
+
+    def __init__(self, start: EventCursor | None, *, max_bytes: int, piece_bytes: int = PIECE_BYTES) -> None:
+        """`start` None begins with a snapshot."""
+        self.phase = Phase.LOST if start is None else Phase.BEHIND
+        self.taken = start
+        """The last id handed out; None before the first."""
+        self.loss: Loss = "hole"
+        """Why a snapshot had to come, last time."""
+        self.stale_hints = start is not None
+        """Hints may have passed by; the row must be read once the client is live."""
+        self.taken_said_at: float | None = None
+        """When the oldest event of what was handed out last was made, of those that came while the client was live."""
+        self._at = start or EventCursor(0, 0)
+        self._fresh = False
+        self._max_bytes = max_bytes
+        self._piece_bytes = piece_bytes
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._read_bytes = 0
+        self._in_hand_bytes = 0
+
+    @property
+    def at(self) -> EventCursor:
+        return self._at
+
+    @property
+    def fresh(self) -> bool:
+        """Whether `at` comes from a snapshot that no entry has followed."""
+        return self._fresh
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._waiting_bytes
+
+    def rebase(self, cursor: EventCursor, frame: bytes) -> None:
+        """Begin again from a snapshot, whose frame replaces what the client has."""
+        self._clear()
+        self._at = cursor
+        self._put(frame)
+        self._read_bytes = self._waiting_bytes
+        self._fresh = True
+        self.phase = Phase.BEHIND
+
+    def feed(self, batch: Batch) -> None:
+        """An entry read while BEHIND."""
+        if self.phase is Phase.BEHIND:
+            self._accept(batch)
+            self._read_bytes = self._waiting_bytes
+
+    def offer(self, batch: Batch) -> None:
+        """An entry that just came. A client that is not live reads it later from the stream."""
+        if self.phase is not Phase.LIVE:
+            return
+        if self._live_bytes and self._live_bytes + self._in_hand_bytes + len(batch.joined) > self._max_bytes:
+            self.lose("slow")
+            return
+        self._accept(batch, said_at=batch.said_at)
+
+    def offer_hint(self, frame: bytes) -> None:
+        """An event without id. A client that is not live gets the newest state when it is."""
+        if self.phase is not Phase.LIVE:
+            self.stale_hints = True
+        elif self._live_bytes + self._in_hand_bytes + len(frame) > self._max_bytes:
+            self.lose("slow")
+        else:
+            self._put(frame)
+
+    def reach_end(self, position: EventCursor, *, found_any: bool) -> None:
+        """The stream was read to its end, which the reader knows as `position`.
+
+        Nothing found although `position` is ahead means the stream lost what this client needs, unless it stands on a
+        fresh snapshot: then there is nothing better to be had.
+        """
+        if self.phase is not Phase.BEHIND:
+            return
+        if self._at >= position or (self._fresh and not found_any):
+            self.phase = Phase.LIVE
+        elif not found_any:
+            self.lose("emptied")
+
+    def lose(self, reason: Loss) -> None:
+        """Drop what waits; a snapshot must come next."""
+        self.loss = reason
+        self._clear()
+        self._at = self.taken or EventCursor(0, 0)
+        self._fresh = False
+        self.phase = Phase.LOST
+        self.stale_hints = False
+
+    def take(self) -> bytes:
+        """Frames that wait, joined: all that was read to catch up, else those that fit into a piece, or one larger."""
+        self._in_hand_bytes, self.taken_said_at = 0, None
+        count, size = 0, 0
+        for each in self._waiting:
+            if size >= max(1, self._read_bytes) and size + len(each.frames) > self._piece_bytes:
+                break
+            count, size = count + 1, size + len(each.frames)
+        if not count:
+            return b""
+        piece = self._waiting[:count]
+        del self._waiting[:count]
+        self._waiting_bytes -= size
+        self._read_bytes = max(0, self._read_bytes - size)
+        self._in_hand_bytes = min(size, self._piece_bytes)
+        self.taken = piece[-1].at
+        self.taken_said_at = next((each.said_at for each in piece if each.said_at is not None), None)
+        return piece[0].frames if count == 1 else b"".join(each.frames for each in piece)
+
+    def let_go(self) -> None:
+        """The connection holds nothing any more of what was taken."""
+        self._in_hand_bytes = 0
+
+    def place(self, batch: Batch) -> Place:
+        """Where an entry stands."""
+        if batch.last <= self._at:
+            return Place.KNOWN
+        if batch.prev == self._at or self._at in batch.ids:
+            return Place.NEXT
+        # Behind a fresh snapshot two more entries fit. One whose `prev` the snapshot covers: nothing was published in
+        # between. And one that begins with a rewind: it carries all that is committed, and the rest was never shown.
+        if self._fresh and (batch.prev < self._at or self._begins_with_rewind(batch)):
+            return Place.NEXT
+        return Place.BROKEN
+
+    def _begins_with_rewind(self, batch: Batch) -> bool:
+        above = [frame for frame in batch.frames if frame.id > self._at]
+        return bool(above) and above[0].type == REWIND
+
+    @property
+    def _live_bytes(self) -> int:
+        """Of what waits, that which came live."""
+        return self._waiting_bytes - self._read_bytes
+
+    def _accept(self, batch: Batch, said_at: float | None = None) -> None:
+        match self.place(batch):
+            case Place.KNOWN:
+                pass
+            case Place.NEXT:
+                above = self._above(batch)
+                self._at = batch.last
+                self._put(above, said_at)
+                self._fresh = False
+            case Place.BROKEN:
+                self.lose("hole")
+
+    def _above(self, batch: Batch) -> bytes:
+        if not batch.frames or batch.frames[0].id > self._at:
+            return batch.joined
+        return b"".join(frame.data for frame in batch.frames if frame.id > self._at)
+
+    def _put(self, frames: bytes, said_at: float | None = None) -> None:
+        if frames:
+            self._waiting.append(_Waiting(frames, self._at, said_at))
+            self._waiting_bytes += len(frames)
+
+    def _clear(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._read_bytes = 0

@@ -1,24 +1,92 @@
 """The hub: one reader for all conversations that clients of this process follow, and who gets what of it."""
 
 import asyncio
+from collections import OrderedDict
 from functools import partial
+from typing import Final
 
 import structlog
 
-from everturn.errors import NotFound, Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, SignalId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import Entry, EventReader, Hint, Hints
-from everturn.telemetry.guarded import guarded, run_guarded
+from everturn.core.errors import NotFound, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, SignalId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.core.loops import guarded, run_guarded
+from everturn.events.stream import Entry, EventReader, Hint, Hints
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import malformed, unavailable
-from ingress.stream.cursor import ClientCursor
-from ingress.stream.frames import build_batch, try_last_state
-from ingress.stream.positions import Positions
-from ingress.stream.rows import Snapshot, StreamRows
-from ingress.stream.shared_read import SharedRead
+from ingress.stream.frames import ClientCursor, build_batch, try_last_state
+from ingress.stream.rows import SharedRead, Snapshot, StreamRows
 from ingress.stream.subscription import ConversationStream, Subscription
+
+# Tells clients that wait how many turns are still before theirs, as often as that changes.
+
+EVERY_S: Final = 1.0
+"""Between two looks at the queue; while nobody who waits is followed there is none."""
+BATCH: Final = 100
+"""Conversations of one look, which is one query. Where more wait they take turns, and each is told less often."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Positions:
+    """Owns which of a process's streams wait in the queue; `run` is a task of its own."""
+
+    def __init__(self, rows: StreamRows, *, every_s: float = EVERY_S) -> None:
+        self._rows = rows
+        self._every_s = every_s
+        self._waiting: OrderedDict[ConversationId, ConversationStream] = OrderedDict()
+
+    def note(self, stream: ConversationStream, *, queued: bool) -> None:
+        """What an event or a row says of the conversation. An old row is put right by the next look.
+
+        A row may come when all clients of its stream have gone; it takes no place from the stream of who came since.
+        """
+        if queued and stream.clients:
+            self._waiting[stream.conversation_id] = stream
+        else:
+            self.forget(stream)
+
+    def forget(self, stream: ConversationStream) -> None:
+        """Nobody follows it any more, or it waits no longer."""
+        if self._waiting.get(stream.conversation_id) is stream:
+            del self._waiting[stream.conversation_id]
+        stream.told_position = None
+
+    async def run(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await asyncio.sleep(self._every_s)
+            await self.tell()
+
+    async def tell(self) -> None:
+        """One look. A wire or database that is away leaves clients with what they know."""
+        batch = list(self._waiting.values())[:BATCH]
+        if not batch:
+            return
+        known = [(stream.version, stream.reads) for stream in batch]
+        try:
+            found = await self._rows.load_positions([(stream.principal, stream.conversation_id) for stream in batch])
+        except Unavailable as error:
+            _log.info("positions were not read", error=str(error))
+            return
+        for stream, (version, reads) in zip(batch, known, strict=True):
+            waiting = found.get(stream.conversation_id)
+            if stream.version != version:
+                # It began to run meanwhile, or waits again: the next look tells.
+                continue
+            if waiting is None:
+                self.forget(stream)
+                continue
+            self._move_back(stream)
+            if waiting.position != stream.told_position:
+                stream.told_position = waiting.position
+                stream.offer_hint(self._rows.build_waiting(stream.conversation_id, waiting), read_at=reads)
+
+    def _move_back(self, stream: ConversationStream) -> None:
+        if stream.conversation_id in self._waiting:
+            self._waiting.move_to_end(stream.conversation_id)
+
 
 HINT_READERS = 4
 MAX_WAITING_HINTS = 10_000
@@ -29,8 +97,6 @@ SNAPSHOT_READS = 8
 so more of them would only take memory while they wait for each other."""
 FUTURE_FENCES = 16
 """How far a cursor may be ahead of all that is known; a turn is given up after three takeovers."""
-
-_log = structlog.get_logger(__name__)
 
 
 class Hub:

@@ -7,7 +7,7 @@ from functools import partial
 
 import structlog
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from ingress.auth.callers import Caller
 from ingress.errors import ProblemError
 

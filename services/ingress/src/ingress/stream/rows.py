@@ -1,23 +1,21 @@
 """What a stream needs from the rows: snapshots, and the events of hints."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from everturn.model.conversations import ConversationState
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, SignalId
-from everturn.model.leases import EventCursor
-from everturn.model.signals import Signal
-from everturn.ports.clock import Clock, iso
-from everturn.ports.conversations import Conversations
-from everturn.ports.inbox import Inbox
-from everturn.ports.limits.queue import Owned, Queue, WaitingTurn
-from everturn.ports.turns import TurnPage, Turns
-from everturn.timeline.conversation_state import build_state
-from everturn.timeline.turn_events import build_signal_event
-from everturn.timeline.view_parts import build_signal_view
-from everturn.wire.events import AnyEvent, ConvStatus, ConvTitle, StreamSnapshot
+from everturn.conversations.model import Conversations, ConversationState
+from everturn.core.clock import Clock, iso
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, SignalId
+from everturn.core.leases import EventCursor
+from everturn.events.model import AnyEvent, ConvStatus, ConvTitle, StreamSnapshot
+from everturn.events.turn_view import TurnPage, build_signal_event, build_signal_view, build_state
+from everturn.queue.ports import Owned, Queue, WaitingTurn
+from everturn.timeline.turns import Signal
+from everturn.turns.inbox import Inbox
+from everturn.turns.ports import Turns
 from ingress.stream.frames import build_frame
 
 SNAPSHOT_TURNS = 20
@@ -140,3 +138,40 @@ class StreamRows:
 
 def _is_queued(page: TurnPage) -> bool:
     return page.conversation.state is ConversationState.QUEUED
+
+
+# One read for many who want the same: whoever asks gets a value that was read after it asked.
+
+Value = TypeVar("Value")
+
+
+class SharedRead(Generic[Value]):
+    """At most one read runs at a time; those who came while it ran share the next one."""
+
+    def __init__(self, read: Callable[[], Awaitable[Value]]) -> None:
+        self._read = read
+        self._lock = asyncio.Lock()
+        self._begun = 0
+        self._kept: tuple[int, Value] | None = None
+        self._waiting = 0
+
+    async def get(self) -> Value:
+        """The value; errors of the read go to the one who runs it, and the next one tries again."""
+        asked_at = self._begun
+        self._waiting += 1
+        try:
+            async with self._lock:
+                return await self._get_locked(asked_at)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._kept = None
+
+    async def _get_locked(self, asked_at: int) -> Value:
+        if self._kept and self._kept[0] > asked_at:
+            return self._kept[1]
+        self._begun += 1
+        number = self._begun
+        value = await self._read()
+        self._kept = (number, value)
+        return value

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from everturn.wire import events
-from everturn.wire.events import Envelope, parse_envelope
-from everturn.wire.views import ApprovalView, StepView, TextView, TurnView
+from everturn.events import model as events
+from everturn.events.model import Envelope, parse_envelope
+from everturn.events.views import ApprovalView, StepView, TextView, TurnView
 from ingress.stream.frames import HEARTBEAT, escape_line_ends
 
 MAX_REASONING_CHARS = 20_000

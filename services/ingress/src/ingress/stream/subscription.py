@@ -3,15 +3,13 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import EventCursor
-from everturn.model.limits.queue_position import QueuePosition
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import EventCursor
+from everturn.queue.ports import QueuePosition
 from ingress.admission.slots import OpenSlots
-from ingress.stream.cursor import ClientCursor
-from ingress.stream.frames import Batch, TerminalFilter
-from ingress.stream.rows import Head, Snapshot
-from ingress.stream.shared_read import SharedRead
+from ingress.stream.frames import Batch, ClientCursor, TerminalFilter
+from ingress.stream.rows import Head, SharedRead, Snapshot
 
 
 @dataclass(slots=True, eq=False)

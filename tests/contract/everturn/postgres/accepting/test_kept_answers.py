@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.ports.inbox import IdempotencyKey, KeyReused
-from everturn.postgres.accepting.kept_answers import save_response, take_key
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage
+from everturn.turns.inbox import IdempotencyKey, KeyReused
+from everturn.turns.postgres_inbox import save_response, take_key
 
 KEY = IdempotencyKey("fork", "key-1", "hash")
 

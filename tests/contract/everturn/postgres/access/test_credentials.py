@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from everturn.postgres.access.credentials import PostgresCredentialAdmin, PostgresCredentials
-from everturn.postgres.database import open_database
+from everturn.accounts.postgres import PostgresCredentialAdmin, PostgresCredentials
+from everturn.postgres.pool import open_database
 from everturn.testing.access.credentials_contract import CredentialsContract
 from everturn.testing.database_roles import Roles
 from everturn_local.servers.databases import DatabaseUrls

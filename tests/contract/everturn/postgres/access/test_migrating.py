@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.errors import Invalid
-from everturn.postgres.access.migrating import MigrationFailed, find_password, migrate_schema, run_server_preparation
+from everturn.core.errors import Invalid
+from everturn.postgres.migrating import MigrationFailed, find_password, migrate_schema, run_server_preparation
 from everturn_local.home import Secrets
 from everturn_local.ports import load_free_port
 from everturn_local.servers.databases import DatabaseUrls, build_urls, remove_database

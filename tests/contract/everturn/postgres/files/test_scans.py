@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from everturn.postgres.artifacts import PostgresArtifacts
-from everturn.postgres.database import open_database
-from everturn.postgres.files.scans import PostgresScans
+from everturn.files.postgres import PostgresArtifacts, PostgresScans
+from everturn.postgres.pool import open_database
 from everturn.testing.database_roles import Roles
 from everturn.testing.files.scans_contract import ScansContract
 from everturn.testing.turns.stage import Stage

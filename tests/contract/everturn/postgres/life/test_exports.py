@@ -2,18 +2,16 @@
 
 import pytest
 
-from everturn.errors import NotFound
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.signals import ExternalEvent, SignalKind
-from everturn.ports.life import exports as port
-from everturn.ports.life.exports import Section
-from everturn.postgres.life.exports import PostgresExports
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.lifecycle import exports as port
+from everturn.lifecycle.export_check import ExportWriter, check_export
+from everturn.lifecycle.exports import BlockLine, Section, SignalLine
+from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think
-from everturn.timeline.export_check import check_export
-from everturn.timeline.export_lines import ExportWriter
-from everturn.wire.export import BlockLine, SignalLine
+from everturn.timeline.turns import ExternalEvent, SignalKind
 
 
 async def talk(stage: Stage, *texts: str) -> ConversationId:

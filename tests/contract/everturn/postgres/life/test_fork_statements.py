@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from everturn.postgres.life import fork_statements as sql
+from everturn.lifecycle import postgres_forks as sql
 from everturn.testing.database_roles import Roles
 
 NOT_COPIED = {

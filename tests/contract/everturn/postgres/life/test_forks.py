@@ -6,23 +6,23 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
-from everturn.errors import Conflict, NotFound
-from everturn.model.blocks import first_broken_link
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import EventCursor
-from everturn.model.llm.source_pool import SourceDraft, merge_sources
-from everturn.model.signals import ExternalEvent, SignalKind
-from everturn.ports.inbox import IdempotencyKey
-from everturn.ports.life.forks import ForkWish
-from everturn.postgres.artifacts import PostgresArtifacts
-from everturn.postgres.conversations import PostgresConversations
-from everturn.postgres.life.forks import PostgresForks
-from everturn.postgres.runs.approvals import PostgresApprovals
-from everturn.postgres.timelines import PostgresTimelines
-from everturn.postgres.turns import PostgresTurns
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.errors import Conflict, NotFound
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import EventCursor
+from everturn.files.postgres import PostgresArtifacts
+from everturn.lifecycle.forks import ForkWish
+from everturn.lifecycle.postgres_forks import PostgresForks
 from everturn.testing.database_roles import Roles
 from everturn.testing.runs.approvals_contract import answer, ask
 from everturn.testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think, turn_of
+from everturn.timeline.blocks import first_broken_link
+from everturn.timeline.sources import SourceDraft, merge_sources
+from everturn.timeline.turns import ExternalEvent, SignalKind
+from everturn.turns.inbox import IdempotencyKey
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_reading import PostgresTurns
+from everturn.turns.postgres_timelines import PostgresTimelines
 
 
 async def talk(stage: Stage, count: int = 2) -> tuple[ConversationId, list[TurnId]]:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.errors import Invalid
-from everturn.model.artifacts import manifest_key
-from everturn.ports.life.object_rows import MAX_KEYS
-from everturn.postgres.life.object_rows import PostgresObjectRows
+from everturn.core.errors import Invalid
+from everturn.files.model import manifest_key
+from everturn.lifecycle.orphans import MAX_KEYS
+from everturn.lifecycle.postgres_erasure import PostgresObjectRows
 from everturn.testing.database_roles import Roles
 from everturn.testing.turns.stage import ANN, Stage, turn_of
 

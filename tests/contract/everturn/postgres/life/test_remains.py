@@ -2,21 +2,21 @@
 
 from dataclasses import replace
 
-from everturn.model.calls.approvals import ApprovalRequest, approval_id_of
-from everturn.model.commits import Effect, EffectChange, EffectState, UsageEvent
-from everturn.model.feedback import Feedback, Reaction
-from everturn.model.ids import CallId, ConversationId
-from everturn.model.llm.source_pool import SourceDraft, merge_sources
-from everturn.model.signals import SignalKind
-from everturn.ports.inbox import IdempotencyKey
-from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
-from everturn.postgres.conversations import PostgresConversations
-from everturn.postgres.life.remains import PostgresRemainingRows
-from everturn.postgres.memory.index import PostgresSnippetIndex
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.ids import CallId, ConversationId
+from everturn.feedback.model import Feedback, Reaction
+from everturn.lifecycle.postgres_erasure import PostgresRemainingRows
+from everturn.memory.postgres_search import PostgresSnippetIndex
+from everturn.memory.search import EmbeddedSnippet, IndexJob
 from everturn.testing.database_roles import Roles
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.memory.search_contract import ENCODER, point, said
 from everturn.testing.turns.stage import ANN, Stage, commit, think, turn_of
+from everturn.timeline.sources import SourceDraft, merge_sources
+from everturn.timeline.turns import SignalKind
+from everturn.turns.approvals import ApprovalRequest, approval_id_of
+from everturn.turns.commits import Effect, EffectChange, EffectState, UsageEvent
+from everturn.turns.inbox import IdempotencyKey
 
 
 async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stage: Stage) -> None:

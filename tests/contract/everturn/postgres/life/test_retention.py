@@ -7,19 +7,18 @@ from datetime import UTC, datetime
 import asyncpg
 import pytest
 
-from everturn.errors import NotFound, Unavailable
-from everturn.model.feedback import Feedback, Reaction
-from everturn.model.ids import ConversationId, TurnId
-from everturn.ports.inbox import IdempotencyKey
-from everturn.postgres.conversations import PostgresConversations
-from everturn.postgres.database import SchemaDiffers
-from everturn.postgres.feedback import PostgresFeedback
-from everturn.postgres.life.remains import PostgresRemainingRows
-from everturn.postgres.life.retention import PostgresRetention
-from everturn.postgres.runs.approvals import PostgresApprovals
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.errors import NotFound, Unavailable
+from everturn.core.ids import ConversationId, TurnId
+from everturn.feedback.model import Feedback, Reaction
+from everturn.feedback.postgres import PostgresFeedback
+from everturn.lifecycle.postgres_erasure import PostgresRemainingRows, PostgresRetention
+from everturn.postgres.pool import SchemaDiffers
 from everturn.testing.database_roles import Roles
 from everturn.testing.runs.approvals_contract import ask
 from everturn.testing.turns.stage import ANN, Stage
+from everturn.turns.inbox import IdempotencyKey
+from everturn.turns.postgres_approvals import PostgresApprovals
 
 
 @pytest.fixture

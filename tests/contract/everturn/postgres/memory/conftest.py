@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.postgres.memory.index import PostgresSnippetIndex
-from everturn.postgres.memory.search import PostgresMemorySearch
+from everturn.memory.postgres_search import PostgresMemorySearch, PostgresSnippetIndex
 from everturn.testing.database_roles import Roles
 from everturn.testing.memory.search_contract import MemoryDesk
 from everturn.testing.turns.stage import Stage

@@ -1,13 +1,13 @@
 """The index of snippets in Postgres: the contract, takeovers, erasures."""
 
-from everturn.ports.memory.index import EmbeddedSnippet, SnippetIndex
-from everturn.postgres.conversations import PostgresConversations
-from everturn.postgres.memory.index import PostgresSnippetIndex
-from everturn.postgres.runs.approvals import PostgresApprovals
+from everturn.conversations.postgres import PostgresConversations
+from everturn.memory.postgres_search import PostgresSnippetIndex
+from everturn.memory.search import EmbeddedSnippet, SnippetIndex
 from everturn.testing.database_roles import Roles
 from everturn.testing.memory.search_contract import ENCODER, MemoryDesk, SnippetIndexContract, point, said
 from everturn.testing.port_shape import find_differences
 from everturn.testing.runs.approvals_contract import ask
+from everturn.turns.postgres_approvals import PostgresApprovals
 
 
 class TestPostgresSnippetIndex(SnippetIndexContract):

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.model.identity import Principal
-from everturn.ports.memory.search import MemorySearch, Scope
-from everturn.postgres.memory.lexemes import build_lexemes
-from everturn.postgres.memory.search import PostgresMemorySearch
+from everturn.core.identity import Principal
+from everturn.memory.postgres_search import PostgresMemorySearch, build_lexemes
+from everturn.memory.search import MemorySearch, Scope
 from everturn.testing.database_roles import Roles
 from everturn.testing.memory.search_contract import (
     ENCODER,

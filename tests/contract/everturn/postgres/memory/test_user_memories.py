@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import Conflict
-from everturn.model.identity import Principal
-from everturn.model.ids import TurnId
-from everturn.ports.memory.user_memories import MemoryBook, UserMemories
-from everturn.postgres.memory.user_memories import PostgresUserMemories
+from everturn.core.errors import Conflict
+from everturn.core.identity import Principal
+from everturn.core.ids import TurnId
+from everturn.memory.postgres_memories import PostgresUserMemories
+from everturn.memory.user_memories import MemoryBook, UserMemories
 from everturn.testing.database_roles import Roles
 from everturn.testing.memory.user_memories_contract import (
     BeginTurn,

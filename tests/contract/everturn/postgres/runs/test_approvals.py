@@ -5,16 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.errors import Conflict
-from everturn.model.calls.approvals import ApprovalState
-from everturn.model.identity import Lane
-from everturn.model.signals import SignalKind
-from everturn.model.turns import TurnStatus
-from everturn.ports.inbox import Receipt
-from everturn.ports.runs.approvals import Approvals
-from everturn.ports.sweeps import Ring
-from everturn.postgres.runs.approvals import PostgresApprovals
-from everturn.postgres.sweeps import PostgresSweeps
+from everturn.core.errors import Conflict
+from everturn.core.identity import Lane
 from everturn.testing.database_roles import Roles
 from everturn.testing.runs.approvals_contract import (
     LONG_S,
@@ -27,6 +19,12 @@ from everturn.testing.runs.approvals_contract import (
     status_of,
 )
 from everturn.testing.turns.stage import Stage, closing
+from everturn.timeline.turns import SignalKind, TurnStatus
+from everturn.turns.approvals import ApprovalState
+from everturn.turns.inbox import Receipt
+from everturn.turns.ports import Approvals, Ring
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_leases import PostgresSweeps
 
 
 @pytest.fixture

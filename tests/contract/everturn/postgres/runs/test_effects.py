@@ -2,12 +2,12 @@
 
 import pytest
 
-from everturn.model.commits import Effect, EffectState
-from everturn.postgres.conversations import PostgresConversations
-from everturn.postgres.runs.effects import PostgresEffects
+from everturn.conversations.postgres import PostgresConversations
 from everturn.testing.database_roles import Roles
 from everturn.testing.runs.effects_contract import EffectsContract, build_key
 from everturn.testing.turns.stage import ANN, Stage
+from everturn.turns.commits import Effect, EffectState
+from everturn.turns.postgres_approvals import PostgresEffects
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from typing import get_args
 
 import pytest
 
-from everturn.postgres.inbox import PostgresInbox
-from everturn.postgres.runs.queue import PostgresQueue
-from everturn.postgres.sweeps import PostgresSweeps
+from everturn.queue.postgres import PostgresQueue
 from everturn.testing.database_roles import Roles
 from everturn.testing.limits.queue_contract import QueueContract
 from everturn.testing.limits.queue_world import SHARE, Deed, QueueWorld
 from everturn.testing.turns.stage import Stage
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_leases import PostgresSweeps
 
 
 class TestPostgresQueue(QueueContract):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.files.objects_contract import Alter, ObjectsContract
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.limits.token_bucket import Limit
+from everturn.core.errors import Unavailable
+from everturn.limits.token_buckets import Limit
 from everturn.testing.limits.token_buckets import MemoryTokenBuckets
 from everturn.testing.limits.token_buckets_contract import TokenBucketsContract
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.model.limits.waiting_room import RoomLoad, Visitor
+from everturn.core.errors import Unavailable
+from everturn.limits.waiting_rooms import RoomLoad, Visitor
 from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
 from everturn.testing.limits.waiting_rooms_contract import SharedRoomsContract, WaitingRoomsContract
 

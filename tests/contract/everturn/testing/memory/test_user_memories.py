@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from everturn.model.identity import Principal
-from everturn.model.ids import TurnId
+from everturn.core.identity import Principal
+from everturn.core.ids import TurnId
 from everturn.testing.memory.user_memories import MemoryUserMemories
 from everturn.testing.memory.user_memories_contract import BeginTurn, MemoryBookContract, UserMemoriesContract
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from everturn.model.calls.approvals import ApprovalState
-from everturn.ports.runs.approvals import Approvals
 from everturn.testing.runs.approvals import MemoryApprovals, expire_approvals
 from everturn.testing.runs.approvals_contract import OVER_S, AnswersContract, ApprovalsContract, ask, states_of
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.stage import Stage
+from everturn.turns.approvals import ApprovalState
+from everturn.turns.ports import Approvals
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from everturn.testing.runs.presences import MemoryPresences
 from everturn.testing.runs.presences_contract import PresencesContract
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from everturn.testing.streams.doorbells import MemoryDoorbells
 from everturn.testing.streams.doorbells_contract import DoorbellsContract
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.errors import Unavailable
-from everturn.ports.event_stream import EventsLost
+from everturn.core.errors import Unavailable
+from everturn.events.stream import EventsLost
 from everturn.testing.sequential_ids import SequentialIds
 from everturn.testing.streams.events import MemoryEvents
 from everturn.testing.streams.events_contract import Events, EventsContract, entry

@@ -8,9 +8,7 @@ import pytest
 from parts.collector import Collector
 from prometheus_client import REGISTRY
 
-from everturn.telemetry.tracing.context import TraceContext
-from everturn.telemetry.tracing.opening import open_tracing
-from everturn.telemetry.tracing.spans import SpanPlace
+from everturn.core.tracing import SpanPlace, TraceContext, open_tracing
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 OWN = TraceContext("c" * 32, "d" * 16)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from ingress.admission.limits.bodies import READING_PER_USER
+from ingress.admission.limits import READING_PER_USER
 
 LIMIT_S = 20
 POST = b"POST /conversations/default/default/new/messages HTTP/1.1\r\nHost: localhost\r\n"

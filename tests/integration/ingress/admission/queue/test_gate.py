@@ -9,9 +9,9 @@ import asyncpg
 import httpx2
 import pytest
 
-from everturn.ports.runs.presences import WorkerPresence
+from everturn.queue.ports import WorkerPresence
 from everturn.redis.calls import build_client
-from everturn.redis.wire import open_wire
+from everturn.wire import open_wire
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 

@@ -11,7 +11,7 @@ import pytest
 from uploads.office import office
 from uploads.pdfs import pdf
 
-from everturn.errors import Unavailable
+from everturn.core.errors import Unavailable
 from ingress.attachments.structure.checks import CHECKER, PROCESSES, CheckerProcesses, open_checks
 from ingress.attachments.structure.limits import Sound, Unsound
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from chat_proc.sandbox.battery.neighbour import NeighbourLost, load_ended_nonce, open_neighbour
+from chat_proc.sandbox.port import RunError
 from chat_proc.sandbox.results import build_refused
-from everturn.ports.sandbox import RunError
+from chat_proc.selftest.hunger import NeighbourLost, load_ended_nonce, open_neighbour
 
 
 async def test_it_stays_until_it_is_let_go(sandbox):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from chat_proc.sandbox.battery.run import list_attempts, run_battery
+from chat_proc.sandbox.port import RunError
 from chat_proc.sandbox.results import build_refused
-from everturn.ports.sandbox import RunError
+from chat_proc.selftest.run import list_attempts, run_battery
 
 MAX_S = 180.0
 """Three times what the slower launcher takes on a machine that does other things as well."""

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from chat_proc.sandbox.probes.attempts import (
+from chat_proc.selftest.probes.attempts import (
     Denied,
     Group,
     Reached,

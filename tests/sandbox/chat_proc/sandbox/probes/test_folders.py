@@ -1,6 +1,6 @@
 """Attempts on files: denied in the sandbox, and no wonder but for its walls."""
 
-from chat_proc.sandbox.probes.folders import READING, WRITING
+from chat_proc.selftest.probes.folders import READING, WRITING
 
 
 def test_all_are_denied_in_the_sandbox(check_all_held):

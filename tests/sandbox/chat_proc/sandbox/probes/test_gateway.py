@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from chat_proc.sandbox.probes.attempts import Surroundings, try_one
-from chat_proc.sandbox.probes.gateway import GATEWAY, PATIENCE
+from chat_proc.selftest.probes.attempts import Surroundings, try_one
+from chat_proc.selftest.probes.gateway import GATEWAY, PATIENCE
 
 
 def test_all_are_denied_in_the_sandbox(check_all_held):

@@ -1,6 +1,6 @@
 """Attempts on the kernel: denied in the sandbox, and no wonder but for its walls."""
 
-from chat_proc.sandbox.probes.kernel import KERNEL
+from chat_proc.selftest.probes.kernel import KERNEL
 
 
 def test_all_are_denied_in_the_sandbox(check_all_held):

@@ -2,7 +2,7 @@
 
 import socket
 
-from chat_proc.sandbox.probes.network import NETWORK
+from chat_proc.selftest.probes.network import NETWORK
 
 
 def test_all_are_denied_in_the_sandbox(check_all_held):

@@ -1,6 +1,6 @@
 """Attempts to become more: denied in the sandbox, and no wonder but for its walls."""
 
-from chat_proc.sandbox.probes.privileges import NAMESPACES, PRIVILEGES
+from chat_proc.selftest.probes.privileges import NAMESPACES, PRIVILEGES
 
 
 def test_all_are_denied_in_the_sandbox(check_all_held):

@@ -1,6 +1,6 @@
 """Attempts on other processes: denied in the sandbox, and no wonder but for its walls."""
 
-from chat_proc.sandbox.probes.processes import PROCESSES
+from chat_proc.selftest.probes.processes import PROCESSES
 
 
 def test_all_are_denied_in_the_sandbox(check_all_held):

@@ -9,25 +9,25 @@ import pytest
 from turn_bench.programs import build_parts
 
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
+from chat_proc.catalog.call_policy import AddressRules
+from chat_proc.catalog.tool import ToolSpec
 from chat_proc.channels.actions import read_action
 from chat_proc.channels.decision_stream import DecisionStream
+from chat_proc.channels.decisions import Action
+from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.tools.code.run_code import RunCodeParams
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
-from everturn.embeddings.hashed import HashedEmbedder
-from everturn.model.llm.decisions import Action
-from everturn.ports.sandbox import Sandbox, SandboxUnavailable
-from everturn.ports.tool import ToolSpec
+from chat_proc.tools.web.offered import WebAccess, build_web_tools
+from chat_proc.tools.web.pages import PageReader
+from everturn.execution.messages import Posture
+from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.testing.files.artifacts import MemoryArtifacts
 from everturn.testing.files.objects import MemoryObjects
 from everturn.testing.memory.snippets import MemorySnippets
 from everturn.testing.recall.conversation_reader import MemoryConversationReader
 from everturn.testing.turns.platform import MemoryPlatform
 from everturn.testing.turns.timelines import MemoryTimelines
-from everturn.tools.call_policy import AddressRules
-from everturn.tools.web.offered import WebAccess, build_web_tools
-from everturn.tools.web.pages import PageReader
-from everturn.wire.execution import Posture
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
 GOLDEN_FANOUT = GOLDEN.with_name("system_prompt_fanout.diff")

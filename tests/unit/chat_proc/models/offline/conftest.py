@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.models.port import ModelRequest, PromptMessage, TextPart
 from everturn.timeline.inert import escape_field
 
 TOOLS = ("exec_tools.execute_code_python", "react.read", "react.write", "react.plan")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chat_proc.models.offline.model import OfflineModel, build_model
-from everturn.ports.language_model import ReplyFinished
+from everturn.models.port import ReplyFinished
 from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
 
 if TYPE_CHECKING:

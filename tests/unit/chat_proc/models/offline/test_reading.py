@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chat_proc.models.offline.questions import is_table
 from chat_proc.models.offline.reading import Ask, Attachment, Call, OpenPlan, read_conversation
-from everturn.model.llm.prompts import ModelRequest, PromptMessage, TextPart
+from everturn.models.port import ModelRequest, PromptMessage, TextPart
 from everturn.timeline.inert import make_inert
 
 if TYPE_CHECKING:

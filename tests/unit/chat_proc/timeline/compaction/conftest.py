@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from chat_proc.timeline.compaction.snapshot import Snapshot
-from chat_proc.timeline.compaction.thresholds import ContextLimits
-from everturn.model.llm.tokens import CharsPerToken
+from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot
+from everturn.models.tokens import CharsPerToken
 from everturn.testing.long_talks import play_talk
 from everturn.testing.timelines import NOW, TimelineBuilder
 

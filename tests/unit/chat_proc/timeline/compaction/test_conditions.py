@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from chat_proc.timeline.compaction.conditions import find_failures
-from chat_proc.timeline.compaction.cut import choose_history
+from chat_proc.timeline.compaction.cut import Snapshot, choose_history
 from chat_proc.timeline.compaction.memory import Memory, build_memory, draft_memory
-from chat_proc.timeline.compaction.snapshot import Snapshot
 
 Look = Callable[..., Snapshot]
 

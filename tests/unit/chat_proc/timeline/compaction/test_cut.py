@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from chat_proc.timeline.compaction.cut import Cut, Reach, choose_history, choose_rounds, find_summary
-from chat_proc.timeline.compaction.shrinking import shrink_by_rules
-from chat_proc.timeline.compaction.snapshot import Snapshot
+from chat_proc.timeline.compaction.conditions import shrink_by_rules
+from chat_proc.timeline.compaction.cut import Cut, Reach, Snapshot, choose_history, choose_rounds, find_summary
 
 Look = Callable[..., Snapshot]
 

@@ -2,14 +2,21 @@
 
 from collections.abc import Callable, Sequence
 
-from chat_proc.timeline.compaction.cut import Cut, choose_history, find_summary
-from chat_proc.timeline.compaction.kept import ANCHOR, ASKED, CHAPTER, HISTORY_SIZES, fit_kept, gather_kept
-from chat_proc.timeline.compaction.memory import build_memory, draft_memory
-from chat_proc.timeline.compaction.snapshot import Snapshot
-from everturn.model.block_bodies import AnchorBody, EventBody, KeptText
-from everturn.model.blocks import BlockType
-from everturn.model.ids import SignalId, TurnId
+from chat_proc.timeline.compaction.cut import Cut, Snapshot, choose_history, find_summary
+from chat_proc.timeline.compaction.memory import (
+    ANCHOR,
+    ASKED,
+    CHAPTER,
+    HISTORY_SIZES,
+    build_memory,
+    draft_memory,
+    fit_kept,
+    gather_kept,
+)
+from everturn.core.ids import SignalId, TurnId
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import AnchorBody, EventBody, KeptText
 
 Look = Callable[..., Snapshot]
 

@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.timeline.compaction.sections import (
+    KnownRefs,
     Section,
+    drop_unknown,
     fit_sections,
     merge_sections,
     parse_sections,
     render_sections,
 )
-from chat_proc.timeline.compaction.shown_refs import KnownRefs, drop_unknown
 
 LINES = st.text(st.characters(categories=["L", "N"], include_characters=" "), min_size=1).map(lambda text: f"x{text}x")
 SECTIONS = st.dictionaries(st.sampled_from(Section), st.lists(LINES, min_size=1, max_size=30), min_size=1)

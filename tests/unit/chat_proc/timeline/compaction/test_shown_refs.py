@@ -1,7 +1,7 @@
 """Refs are found in running text, and lines with unknown ones are left out."""
 
-from chat_proc.timeline.compaction.shown_refs import KnownRefs, cut_line, cut_text, drop_unknown, find_refs, known_refs
-from everturn.model.artifacts import ArtifactKind
+from chat_proc.timeline.compaction.sections import KnownRefs, cut_line, cut_text, drop_unknown, find_refs, known_refs
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import TimelineBuilder, build_file
 
 

@@ -3,22 +3,20 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chat_proc.timeline.cache_points import choose_cache_points
-from chat_proc.timeline.compaction.cut import find_summary
-from chat_proc.timeline.compaction.kept import is_intent
-from chat_proc.timeline.compaction.shown_refs import find_refs
-from chat_proc.timeline.compaction.shrinking import Shrunk, shrink_by_rules
-from chat_proc.timeline.compaction.snapshot import Snapshot
-from chat_proc.timeline.compaction.thresholds import ContextLimits
-from chat_proc.timeline.plans import current_plan, latest_plans
+from chat_proc.timeline.compaction.conditions import Shrunk, shrink_by_rules
+from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot, find_summary
+from chat_proc.timeline.compaction.memory import is_intent
+from chat_proc.timeline.compaction.sections import find_refs
+from chat_proc.timeline.files import current_plan, latest_plans
+from chat_proc.timeline.render import choose_cache_points
 from chat_proc.timeline.view import TimelineView
-from everturn.model.block_bodies import AnchorBody, PlanBody, RangeSummaryBody
-from everturn.model.blocks import Block, BlockType, parse_body
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.model.refs import turn_index_ref
+from everturn.core.refs import turn_index_ref
+from everturn.models.tokens import CharsPerToken
 from everturn.testing.long_talks import STEPS, play_talk
 from everturn.testing.timelines import NOW, TimelineBuilder
-from everturn.timeline.rendering.block_text import block_source
+from everturn.timeline.blocks import Block, BlockType, parse_body
+from everturn.timeline.bodies import AnchorBody, PlanBody, RangeSummaryBody
+from everturn.timeline.rendering import block_source
 
 LIMITS = ContextLimits(8_000)
 FIXED = 400

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from chat_proc.timeline.compaction.snapshot import Snapshot
-from everturn.model.block_bodies import NoticeBody
-from everturn.model.blocks import BlockDraft, BlockType, first_broken_link
+from chat_proc.timeline.compaction.cut import Snapshot
+from everturn.timeline.blocks import BlockDraft, BlockType, first_broken_link
+from everturn.timeline.bodies import NoticeBody
 
 Look = Callable[..., Snapshot]
 

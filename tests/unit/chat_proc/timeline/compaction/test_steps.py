@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from chat_proc.timeline.compaction.snapshot import Snapshot
-from chat_proc.timeline.compaction.steps import HARD_STEPS, SOFT_STEPS, Step, choose_cut, find_step, is_worth
+from chat_proc.timeline.compaction.cut import HARD_STEPS, SOFT_STEPS, Snapshot, Step, choose_cut, find_step, is_worth
 
 Look = Callable[..., Snapshot]
 

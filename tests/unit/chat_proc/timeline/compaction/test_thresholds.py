@@ -1,6 +1,6 @@
 """Limits follow from one number, which the model's context bounds."""
 
-from chat_proc.timeline.compaction.thresholds import ContextLimits, build_context_limits
+from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 
 
 def test_soft_hard_and_target_are_shares_of_the_whole() -> None:

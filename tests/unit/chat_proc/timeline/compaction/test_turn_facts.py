@@ -2,13 +2,13 @@
 
 from chat_proc.timeline.compaction.sections import Section
 from chat_proc.timeline.compaction.turn_facts import fold_anchors, tell_calls, tell_rounds, tell_turns
-from everturn.model import block_bodies as bodies
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.blocks import Block, BlockType
-from everturn.model.problems import problem
-from everturn.model.turns import TurnUsage
+from everturn.core.errors import problem
+from everturn.files.model import ArtifactKind
 from everturn.testing.long_talks import play_talk
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.timeline import bodies
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.turns import TurnUsage
 
 
 def shown(block: Block) -> None:

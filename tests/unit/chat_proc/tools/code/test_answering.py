@@ -8,17 +8,17 @@ from pydantic import BaseModel
 from turn_bench.programs import ScriptedTool, build_parts
 from turn_bench.tools import DeafTool, DemoTool
 
-from chat_proc.tools.code.answering import MAX_SIDE_BY_SIDE, ProgramParts, ProgramTools, RunAnswerer
-from everturn.cancellation import Stragglers
-from everturn.model.block_bodies import PromptBody
-from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.ids import CallId, ConversationId, TurnId
-from everturn.ports.runs.effects import EffectKey
-from everturn.ports.tool import ToolContext, ToolOutcome
+from chat_proc.catalog.tool import ToolContext, ToolOutcome
+from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, ProgramParts, ProgramTools, RunAnswerer
+from everturn.core.cancellation import Stragglers
+from everturn.core.ids import CallId, ConversationId, TurnId
+from everturn.execution.messages import GatewayCall, ToolReply
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW
 from everturn.testing.turns.live_turn import RecordingTurn
-from everturn.wire.execution import GatewayCall, ToolReply
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import PromptBody
+from everturn.turns.ports import EffectKey
 
 
 def build_answerer(tool: DemoTool, parts: ProgramParts) -> RunAnswerer:

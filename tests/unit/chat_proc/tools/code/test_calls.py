@@ -6,20 +6,18 @@ from dataclasses import replace
 import pytest
 from turn_bench.programs import Act, Params, ScriptedTool, build_parts
 
-from chat_proc.tools.code.answering import ProgramTools
-from chat_proc.tools.code.calls import MAX_TOLD, ProgramCalls
-from everturn.errors import NotFound, Unavailable
-from everturn.model.block_bodies import ToolCallBody, ToolResultBody
-from everturn.model.commits import Effect
-from everturn.model.identity import Principal
-from everturn.model.ids import CallId, ConversationId, TurnId
-from everturn.ports.tool import Record, ToolCall, ToolContext, ToolOutcome
-from everturn.telemetry.redaction import Redactor
+from chat_proc.catalog.tool import Record, ToolCall, ToolContext, ToolOutcome
+from chat_proc.tools.code.program_calls import MAX_TOLD, ProgramCalls, ProgramTools
+from everturn.core.errors import NotFound, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import CallId, ConversationId, TurnId
+from everturn.core.logging import Redactor
+from everturn.execution.messages import CallRecord, GatewayCall, ToolReply, hash_arguments
 from everturn.testing.timelines import NOW
 from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
-from everturn.wire.arguments import hash_arguments
-from everturn.wire.execution import CallRecord, GatewayCall, ToolReply
+from everturn.timeline.bodies import ToolCallBody, ToolResultBody
+from everturn.turns.commits import Effect
 
 SECRET = "sk-very-secret-value"
 

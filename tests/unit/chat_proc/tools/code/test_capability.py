@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from chat_proc.tools.code.capability import build_capability, build_rules, describe_tools
-from everturn.model.commits import Effect
-from everturn.ports.tool import ToolSpec
-from everturn.wire.execution import ArgumentRule
+from chat_proc.catalog.tool import ToolSpec
+from chat_proc.tools.code.program_calls import build_capability, build_rules, describe_tools
+from everturn.execution.messages import ArgumentRule
+from everturn.turns.commits import Effect
 
 
 class Params(BaseModel):

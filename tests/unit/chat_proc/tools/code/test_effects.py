@@ -2,16 +2,16 @@
 
 import pytest
 
-from chat_proc.tools.code.effects import Answered, EffectGuard, encode_reply, try_decode_reply
-from everturn.errors import Unavailable
-from everturn.model.commits import Effect, EffectState
-from everturn.model.ids import CallId, TurnId
-from everturn.model.leases import Lease, LeaseTiming
-from everturn.ports.runs.effects import MAX_RESULT_CHARS, EffectKey, EffectRecord
+from chat_proc.tools.code.program_calls import Answered, EffectGuard, encode_reply, try_decode_reply
+from everturn.core.errors import Unavailable
+from everturn.core.ids import CallId, TurnId
+from everturn.core.leases import Lease, LeaseTiming
+from everturn.execution.messages import ToolReply
 from everturn.testing.runs.effects import MemoryEffects
 from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
-from everturn.wire.execution import ToolReply
+from everturn.turns.commits import Effect, EffectState
+from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectRecord
 
 KEY = EffectKey(TurnId("turn_1"), CallId("call_1"), "mail.send", "a" * 64, 1)
 GOOD = ToolReply(7, True, {"sent": 1, "raw": b"\x00"})

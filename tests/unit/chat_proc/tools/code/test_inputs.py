@@ -2,13 +2,13 @@
 
 import pytest
 
+from chat_proc.catalog.tool import ToolContext
 from chat_proc.tools.code import inputs as inputs_module
 from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
-from chat_proc.tools.workspace.pull import PullTool
-from chat_proc.workspace.history import ArtifactHistory
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.ids import ConversationId
-from everturn.ports.tool import ToolContext
+from chat_proc.tools.workspace.checkout import PullTool
+from chat_proc.workspace.loading import ArtifactHistory
+from everturn.core.ids import ConversationId
+from everturn.files.model import ArtifactKind
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 

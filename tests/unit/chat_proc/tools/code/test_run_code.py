@@ -10,21 +10,21 @@ from turn_bench.checks import check_conversation
 from turn_bench.programs import ScriptedTool, build_program_tools
 from turn_bench.replies import answer, call
 
+from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.tool import ToolOutcome
+from chat_proc.sandbox.port import ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
 from chat_proc.tools.code.run_code import RunCodeTool
-from chat_proc.tools.registry import ToolRegistry
-from chat_proc.workspace.history import ArtifactHistory
-from chat_proc.workspace.limits import MAX_DELTA_BYTES
-from everturn.errors import Invalid
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import ToolResultBody
-from everturn.model.blocks import canonical_json
-from everturn.model.commits import Effect
-from everturn.ports.sandbox import ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
-from everturn.ports.tool import ToolOutcome
+from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.local import MAX_DELTA_BYTES
+from everturn.core.errors import Invalid
+from everturn.execution.messages import GatewayCall, Posture, RunLimits, ToolReply
+from everturn.execution.profiles import ExecutionProfile
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.testing.turns.live_turn import RecordingTurn
-from everturn.wire.execution import GatewayCall, Posture, RunLimits, ToolReply
-from everturn.wire.profiles import ExecutionProfile
+from everturn.timeline.blocks import canonical_json
+from everturn.timeline.bodies import ToolResultBody
+from everturn.turns.commits import Effect
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 POSTURE = Posture(

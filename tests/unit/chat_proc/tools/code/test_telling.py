@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.tools.code.telling import MAX_RESULT_CHARS, bound_arguments, describe_value, fit_reply
-from everturn.model.block_bodies import ToolCallBody
-from everturn.model.blocks import canonical_json
-from everturn.wire.execution import GATEWAY_FRAME_BYTES, ToolReply
+from chat_proc.tools.code.program_calls import MAX_SHOWN_CHARS, bound_arguments, describe_value, fit_reply
+from everturn.execution.messages import GATEWAY_FRAME_BYTES, ToolReply
+from everturn.timeline.blocks import canonical_json
+from everturn.timeline.bodies import ToolCallBody
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=800) | st.binary(),
@@ -27,7 +27,7 @@ def test_any_arguments_become_a_block_that_can_be_stored(arguments: dict[str, ob
 def test_any_value_becomes_a_bounded_text_that_can_be_stored(value: object) -> None:
     text = describe_value(value)
 
-    assert len(text) <= MAX_RESULT_CHARS + 1
+    assert len(text) <= MAX_SHOWN_CHARS + 1
     assert "\0" not in text
     text.encode()
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.tools.context.excerpt import Range, cut_excerpt, start_cutter
-from everturn.timeline.rendering.preview import count_lines
+from everturn.timeline.rendering import count_lines
 
 TEXT = "one\ntwo\nthree\nfour\n"
 TEXTS = st.text(st.sampled_from("ab\n "), max_size=80)

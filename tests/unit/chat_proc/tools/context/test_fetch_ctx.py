@@ -4,9 +4,9 @@ import pytest
 
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
 from chat_proc.tools.context.resolve import ReadPorts
-from everturn.model.llm.source_pool import SourceDraft
 from everturn.testing.source_pool import MemorySourcePool
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.timeline.sources import SourceDraft
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """What a name means when it is to be hidden."""
 
-from chat_proc.tools.context.hidable import find_refs, find_shared
+from chat_proc.tools.context.hide import find_refs, find_shared
+from chat_proc.tools.context.resolve import Named
 from chat_proc.tools.context.seen import ShownText, build_shown_data
-from chat_proc.tools.context.spelling import Named
-from everturn.model.ids import ConversationId
-from everturn.model.refs import parse_ref
+from everturn.core.ids import ConversationId
+from everturn.core.refs import parse_ref
 from everturn.testing.timelines import TimelineBuilder
 
 A, B = ShownText(ref="fi:turn_1.files/a.md", digest="d1", part=True), ShownText(ref="so:sources_pool[1]", digest="d2")

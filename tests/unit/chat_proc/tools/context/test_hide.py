@@ -7,11 +7,11 @@ from chat_proc.timeline.view import TimelineView
 from chat_proc.tools.context.hide import DEFAULT_REPLACEMENT, HideTool
 from chat_proc.tools.workspace.patch import PatchTool
 from chat_proc.tools.workspace.write import WriteTool
-from chat_proc.workspace.history import ArtifactHistory
-from everturn.model.block_bodies import HideBody, ThinkingBody
-from everturn.model.blocks import BlockType
-from everturn.model.refs import round_ref
+from chat_proc.workspace.loading import ArtifactHistory
+from everturn.core.refs import round_ref
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import HideBody, ThinkingBody
 
 CSV = build_file("turn_1", "sales.csv", b"a,b\n1,2\n", mime="text/csv")
 

@@ -7,13 +7,12 @@ import pytest
 
 from chat_proc.timeline.view import TimelineView
 from chat_proc.tools.context.read import MAX_CHARS
-from everturn.model import refs
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import HideBody, StoredText, SystemMessageBody, ToolResultBody
-from everturn.model.blocks import BlockType
-from everturn.model.llm.source_pool import SourceDraft
-from everturn.model.llm.sources import Source
+from everturn.core import refs
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import HideBody, StoredText, SystemMessageBody, ToolResultBody
+from everturn.timeline.sources import Source, SourceDraft
 
 CSV = build_file("turn_1", "sales.csv", b"\xef\xbb\xbfa,b\n1,2\n3,4\n", mime="text/csv")
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")

@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.tools.context.excerpt import Range
-from chat_proc.tools.context.read_params import DEFAULT_CHARS, MAX_CHARS, ReadItem, ReadParams
-from everturn.errors import Invalid
+from chat_proc.tools.context.read import DEFAULT_CHARS, MAX_CHARS, ReadItem, ReadParams
+from everturn.core.errors import Invalid
 
 
 def test_paths_and_items_are_read_once_each_in_their_order() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from chat_proc.catalog.tool import NO_SOURCE_POOL, SourcePool, ToolContext
 from chat_proc.tools.context.resolve import (
     Found,
     FoundFile,
@@ -14,9 +15,19 @@ from chat_proc.tools.context.resolve import (
     ReadPorts,
     Resolver,
 )
-from everturn.model import refs
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.block_bodies import (
+from everturn.core import refs
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, PlanId, TurnId
+from everturn.core.refs import qualify_text
+from everturn.files.model import ArtifactKind
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
+from everturn.testing.stored_files import OWNER, StoredFiles
+from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import (
     AnchorBody,
     NotesBody,
     PlanAckBody,
@@ -25,19 +36,8 @@ from everturn.model.block_bodies import (
     SummaryBody,
     ToolResultBody,
 )
-from everturn.model.blocks import BlockType
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, PlanId, TurnId
-from everturn.model.llm.sources import Source
-from everturn.model.plans import PlanMoment, mark_steps, new_plan
-from everturn.ports.tool import NO_SOURCE_POOL, SourcePool, ToolContext
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.stored_files import OWNER, StoredFiles
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
-from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
-from everturn.timeline.ref_owners import qualify_text
+from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
+from everturn.timeline.sources import Source
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 OLD = build_file("turn_1", "report.md", b"old", kind=ArtifactKind.FILE)

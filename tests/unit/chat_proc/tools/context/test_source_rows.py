@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.tools.context.source_rows import render_rows
-from everturn.model.llm.sources import Source
+from chat_proc.tools.context.read import render_rows
+from everturn.timeline.sources import Source
 
 
 def row(sid: int, text: str) -> tuple[Source, str]:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.tools.context.spelling import Named, read_name
-from everturn.errors import Invalid
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.refs import parse_ref
+from chat_proc.tools.context.resolve import Named, read_name
+from everturn.core.errors import Invalid
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.refs import parse_ref
 
 HERE = (ConversationId("conv_1"), TurnId("turn_9"))
 

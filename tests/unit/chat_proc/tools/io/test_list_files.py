@@ -1,7 +1,7 @@
 """Which files a program can have."""
 
-from chat_proc.tools.io.list_files import ListFilesTool
-from chat_proc.workspace.history import ArtifactHistory
+from chat_proc.tools.io import ListFilesTool
+from chat_proc.workspace.loading import ArtifactHistory
 
 
 async def test_files_are_listed_with_paths_and_refs(call_tool, timeline, stored) -> None:

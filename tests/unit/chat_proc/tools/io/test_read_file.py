@@ -3,7 +3,7 @@
 import pytest
 
 from chat_proc.tools.context.resolve import ReadPorts
-from chat_proc.tools.io.read_file import ReadFileTool
+from chat_proc.tools.io import ReadFileTool
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A program says what it is at."""
 
-from chat_proc.tools.io.show_progress import ShowProgressTool
+from chat_proc.tools.io import ShowProgressTool
 from everturn.testing.timelines import TimelineBuilder
 from everturn.testing.turns.live_turn import RecordingTurn
 

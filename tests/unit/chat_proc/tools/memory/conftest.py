@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from everturn.model.ids import CallId, ConversationId, TurnId
-from everturn.ports.tool import Tool, ToolCall, ToolContext, ToolOutcome
+from chat_proc.catalog.tool import Tool, ToolCall, ToolContext, ToolOutcome
+from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.testing.fixed_clock import FixedClock
 from everturn.testing.memory.search_contract import MemoryDesk
 from everturn.testing.memory.snippets import MemorySnippets

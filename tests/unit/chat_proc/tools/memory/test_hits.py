@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 
-from chat_proc.tools.memory.hits import (
+from chat_proc.tools.memory.memsearch import (
     MAX_HITS_CHARS,
     MAX_HITS_OF_TURN,
     build_found_hit,
@@ -8,13 +8,12 @@ from chat_proc.tools.memory.hits import (
     render_hits,
     tell_ref,
 )
-from everturn.model import block_bodies as bodies
-from everturn.model import refs
-from everturn.model.blocks import BlockType
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.memory.snippets import SnippetTarget
-from everturn.ports.memory.search import CatalogTurn, FoundSnippet
+from everturn.core import refs
+from everturn.core.ids import ConversationId, TurnId
+from everturn.memory.search import CatalogTurn, FoundSnippet, SnippetTarget
 from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn.timeline import bodies
+from everturn.timeline.blocks import BlockType
 
 HERE, THERE = ConversationId("conv_1"), ConversationId("conv_2")
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)

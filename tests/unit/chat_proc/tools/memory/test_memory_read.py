@@ -2,8 +2,8 @@
 
 import pytest
 
-from chat_proc.tools.memory.memory_read import MemoryReadTool
-from everturn.errors import Unavailable
+from chat_proc.tools.memory.user_memories import MemoryReadTool
+from everturn.core.errors import Unavailable
 from everturn.testing.memory.user_memories import MemoryUserMemories
 from everturn.testing.memory.user_memories_contract import remembered
 

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from chat_proc.tools.memory.memory_search import MemorySearchTool
-from chat_proc.tools.memory.memory_write import MemoryWriteTool
-from everturn.embeddings.hashed import HashedEmbedder
-from everturn.errors import Unavailable
-from everturn.ports.memory.embedder import EmbedderUnavailable
+from chat_proc.tools.memory.user_memories import MemorySearchTool, MemoryWriteTool
+from everturn.core.errors import Unavailable
+from everturn.memory.embedder import EmbedderUnavailable
+from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.testing.memory.user_memories import MemoryUserMemories
 
 

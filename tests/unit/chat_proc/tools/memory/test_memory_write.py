@@ -3,12 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.tools.memory.memory_write import MemoryWriteParams, MemoryWriteTool
-from everturn.embeddings.hashed import HashedEmbedder
-from everturn.errors import Conflict, Unavailable
-from everturn.model.commits import Effect
-from everturn.model.memory.user_memories import make_memory_id
+from chat_proc.tools.memory.user_memories import MemoryWriteParams, MemoryWriteTool
+from everturn.core.errors import Conflict, Unavailable
+from everturn.memory.encoders.hashed import HashedEmbedder
+from everturn.memory.user_memories import make_memory_id
 from everturn.testing.memory.user_memories import MemoryUserMemories
+from everturn.turns.commits import Effect
 
 
 @pytest.fixture

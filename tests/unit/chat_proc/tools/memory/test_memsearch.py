@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from chat_proc.tools.memory.memsearch import MemsearchTool
-from everturn.embeddings.hashed import HashedEmbedder
-from everturn.errors import Unavailable
-from everturn.model.identity import Principal
-from everturn.model.memory.snippets import SnippetTarget
-from everturn.ports.memory.embedder import EmbedderUnavailable, Vector
-from everturn.ports.memory.search import CatalogPage, CatalogQuery, FoundSnippet, SnippetQuery
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.memory.embedder import EmbedderUnavailable, Vector
+from everturn.memory.encoders.hashed import HashedEmbedder
+from everturn.memory.search import CatalogPage, CatalogQuery, FoundSnippet, SnippetQuery, SnippetTarget
 from everturn.testing.memory.search_contract import MemoryDesk, said
 
 

@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.tools.memory.memsearch_params import MemsearchParams, Mode, choose_targets, choose_times, infer_mode
-from everturn.errors import Invalid
-from everturn.model.memory.snippets import SnippetTarget
+from chat_proc.tools.memory.memsearch import MemsearchParams, Mode, choose_targets, choose_times, infer_mode
+from everturn.core.errors import Invalid
+from everturn.memory.search import SnippetTarget
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

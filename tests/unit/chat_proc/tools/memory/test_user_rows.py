@@ -1,6 +1,6 @@
 import json
 
-from chat_proc.tools.memory.user_rows import render_memories
+from chat_proc.tools.memory.user_memories import render_memories
 from everturn.testing.memory.user_memories_contract import remembered
 
 

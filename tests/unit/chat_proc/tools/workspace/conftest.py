@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.workspace.history import ArtifactHistory
+from chat_proc.workspace.loading import ArtifactHistory
 from everturn.testing.stored_files import StoredFiles
 from everturn.testing.timelines import TimelineBuilder
 

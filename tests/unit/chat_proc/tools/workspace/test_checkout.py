@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from chat_proc.tools.workspace import checkout as checkout_module
 from chat_proc.tools.workspace.checkout import CheckoutParams, CheckoutTool
 from chat_proc.workspace.local import fold_workspace
-from everturn.model.artifacts import ArtifactKind
+from everturn.files.model import ArtifactKind
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import build_file
 

@@ -7,8 +7,8 @@ import pytest
 from chat_proc.tools.workspace.checkout import CheckoutTool
 from chat_proc.tools.workspace.patch import PatchParams, PatchTool
 from chat_proc.tools.workspace.write import WriteTool
-from chat_proc.workspace.limits import MAX_TEXT_BYTES
-from everturn.model.artifacts import ArtifactKind
+from chat_proc.workspace.local import MAX_TEXT_BYTES
+from everturn.files.model import ArtifactKind
 
 APP = "def main():\n    return 1\n\n\nmain()\n"
 CHANGE = "@@ -1,2 +1,2 @@\n def main():\n-    return 1\n+    return 2\n"

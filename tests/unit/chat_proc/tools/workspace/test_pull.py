@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from chat_proc.tools.workspace import pull as pull_module
-from chat_proc.tools.workspace.pull import PullTool
+from chat_proc.tools.workspace import checkout as pull_module
+from chat_proc.tools.workspace.checkout import PullTool
 from chat_proc.workspace.local import fold_workspace
-from everturn.model.artifacts import ArtifactKind
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import build_file
 
 

@@ -7,10 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.tools.context.read import ReadItem
-from chat_proc.tools.workspace import rg as rg_module
-from chat_proc.tools.workspace.pull import PullTool
-from chat_proc.tools.workspace.rg import RgParams, RgTool
-from everturn.model.artifacts import ArtifactKind
+from chat_proc.tools.workspace import search as rg_module
+from chat_proc.tools.workspace.checkout import PullTool
+from chat_proc.tools.workspace.search import RgParams, RgTool
+from everturn.files.model import ArtifactKind
 
 APP = "import os\n\n\ndef total(rows):\n    return sum(rows)\n"
 

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from chat_proc.tools.workspace import search_files as search_module
-from chat_proc.tools.workspace.checkout import CheckoutTool
-from chat_proc.tools.workspace.pull import PullTool
-from chat_proc.tools.workspace.search_files import SearchFilesTool
-from everturn.model.artifacts import ArtifactKind
+from chat_proc.tools.workspace import search as search_module
+from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
+from chat_proc.tools.workspace.search import SearchFilesTool
+from everturn.files.model import ArtifactKind
 from everturn.testing.timelines import build_file
 
 

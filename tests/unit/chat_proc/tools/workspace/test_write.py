@@ -2,16 +2,16 @@
 
 import pytest
 
+from chat_proc.catalog.tool import NoSourcePool, ToolCall, ToolContext
 from chat_proc.tools.workspace.write import MAX_NOTE_CHARS, WriteParams, WriteTool, read_tags
-from chat_proc.workspace.limits import MAX_DELTA_BYTES, MAX_TEXT_BYTES, MAX_WORKSPACE_FILES
-from everturn.errors import Unavailable
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.blocks import BlockType
-from everturn.model.ids import CallId, ConversationId
-from everturn.model.llm.sources import Source
-from everturn.ports.tool import NoSourcePool, ToolCall, ToolContext
+from chat_proc.workspace.local import MAX_DELTA_BYTES, MAX_TEXT_BYTES, MAX_WORKSPACE_FILES
+from everturn.core.errors import Unavailable
+from everturn.core.ids import CallId, ConversationId
+from everturn.files.model import ArtifactKind
 from everturn.testing.stored_files import OWNER
 from everturn.testing.timelines import NOW, build_file
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.sources import Source
 
 
 def test_what_says_where_the_content_is_shown_comes_before_it_so_that_it_can_stream() -> None:

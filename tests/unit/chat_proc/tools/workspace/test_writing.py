@@ -3,10 +3,10 @@
 import pytest
 
 from chat_proc.tools.stored_files import Destination
-from chat_proc.tools.workspace.writing import check_room, choose_visibility
+from chat_proc.tools.workspace.write import check_room, choose_visibility
 from chat_proc.workspace.local import Workspace
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.ids import TurnId
+from everturn.core.ids import TurnId
+from everturn.files.model import ArtifactKind
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import zlib
 import pytest
 from uploads.zips import End, Member, bomb, build_zip
 
-from ingress.attachments.structure.archive import load_entries, unpack
 from ingress.attachments.structure.limits import Unsound
+from ingress.attachments.structure.office import load_entries, unpack
 
 A, B = Member("a/x.xml", b"<a/>" * 99), Member("b.bin", bytes(range(256)) * 3000, method=0)
 DESCRIBED = Member("c.xml", b"<c/>", flags=0x808)

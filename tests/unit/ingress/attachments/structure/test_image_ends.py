@@ -3,7 +3,7 @@
 import pytest
 from uploads.images import gif_and_script, image, png_chunk
 
-from ingress.attachments.structure.image_ends import find_end
+from ingress.attachments.structure.images import find_end
 from ingress.attachments.structure.limits import Form, Unsound
 
 FORMS: tuple[Form, ...] = ("png", "jpeg", "gif", "webp")

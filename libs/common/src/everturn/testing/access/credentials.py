@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import datetime
 
-from everturn.model.identity import Principal
-from everturn.ports.access.credentials import ANY, ApiKey
-from everturn.ports.clock import Clock
+from everturn.accounts.credentials import ANY, ApiKey
+from everturn.core.clock import Clock
+from everturn.core.identity import Principal
 
 
 class MemoryCredentials:

@@ -4,8 +4,8 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from everturn.model.identity import Principal, Role
-from everturn.ports.access.credentials import ApiKey, CredentialAdmin, Credentials
+from everturn.accounts.credentials import ApiKey, CredentialAdmin, Credentials
+from everturn.core.identity import Principal, Role
 
 _MADE = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from everturn.errors import NotFound
-from everturn.model.artifacts import Artifact, ArtifactKind, Rn
-from everturn.model.identity import Principal
-from everturn.model.ids import ArtifactId, ConversationId, TurnId
-from everturn.ports.artifacts import Revoked, WorkspaceTurn, check_page, end_of_prefix
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ArtifactId, ConversationId, TurnId
+from everturn.files.model import Artifact, ArtifactKind, Rn
+from everturn.files.ports import Revoked, WorkspaceTurn, check_page, end_of_prefix
 from everturn.testing.turns.platform import MemoryPlatform, same_owner
 
 

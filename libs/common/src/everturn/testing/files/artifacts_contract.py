@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import Invalid, NotFound
-from everturn.model.artifacts import Artifact, ArtifactKind, parse_rn
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.refs import file_ref
-from everturn.ports.artifacts import MAX_PAGE, Artifacts, WorkspaceTurn
+from everturn.core.errors import Invalid, NotFound
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.refs import file_ref
+from everturn.files.model import Artifact, ArtifactKind, parse_rn
+from everturn.files.ports import MAX_PAGE, Artifacts, WorkspaceTurn
 from everturn.testing.turns.stage import ANN, STRANGERS, Stage, commit, think, turn_of
 
 

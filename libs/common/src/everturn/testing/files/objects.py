@@ -5,16 +5,9 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from everturn.errors import Invalid, NotFound, Unavailable
-from everturn.model.ids import ConversationId
-from everturn.ports.objects import (
-    CHUNK_BYTES,
-    MAX_OBJECTS,
-    AlteredObject,
-    ObjectPage,
-    StoredObject,
-    check_limit,
-)
+from everturn.core.errors import Invalid, NotFound, Unavailable
+from everturn.core.ids import ConversationId
+from everturn.files.objects import CHUNK_BYTES, MAX_OBJECTS, AlteredObject, ObjectPage, StoredObject, check_limit
 
 
 class MemoryObjects:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
-from everturn.errors import Invalid, NotFound, Unavailable
-from everturn.model.artifacts import manifest_key, object_key
-from everturn.ports.objects import CHUNK_BYTES, AlteredObject, Objects, StoredObject
+from everturn.core.errors import Invalid, NotFound, Unavailable
+from everturn.files.model import manifest_key, object_key
+from everturn.files.objects import CHUNK_BYTES, AlteredObject, Objects, StoredObject
 from everturn.testing.sequential_ids import SequentialIds
 
 _MIB = 1024 * 1024

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from everturn.errors import NotFound
-from everturn.model.artifacts import Artifact
-from everturn.model.ids import ArtifactId
-from everturn.ports.files.scans import MAX_TARGETS, REVOKED, ScanTarget
+from everturn.core.errors import NotFound
+from everturn.core.ids import ArtifactId
+from everturn.files.model import Artifact
+from everturn.files.ports import MAX_TARGETS, REVOKED, ScanTarget
 from everturn.testing.turns.platform import MemoryPlatform
 
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from everturn.errors import NotFound
-from everturn.model.artifacts import Artifact
-from everturn.model.ids import ConversationId
-from everturn.ports.artifacts import Artifacts, Revoked
-from everturn.ports.files.scans import Scans
+from everturn.core.errors import NotFound
+from everturn.core.ids import ConversationId
+from everturn.files.model import Artifact
+from everturn.files.ports import Artifacts, Revoked, Scans
 from everturn.testing.turns.stage import ANN, Stage, turn_of
 
 

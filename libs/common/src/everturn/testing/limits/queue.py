@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from everturn.model.identity import Lane
-from everturn.model.ids import ConversationId
-from everturn.model.limits.queue_position import MAX_AHEAD, QueuePosition, build_position
-from everturn.model.turns import TurnStatus
-from everturn.ports.limits.queue import LaneDepth, Owned, QueueDepth, WaitingTurn
+from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId
+from everturn.queue.ports import MAX_AHEAD, LaneDepth, Owned, QueueDepth, QueuePosition, WaitingTurn, build_position
 from everturn.testing.turns.platform import MemoryPlatform, TurnRow, same_owner
+from everturn.timeline.turns import TurnStatus
 
 
 class MemoryQueue:

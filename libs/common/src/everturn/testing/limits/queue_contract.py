@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from everturn.model.identity import Lane, Principal, Role
-from everturn.model.limits.queue_position import MAX_AHEAD, QueuePosition
-from everturn.ports.inbox import IdempotencyKey
-from everturn.ports.limits.queue import LaneDepth, Queue, QueueDepth
+from everturn.core.identity import Lane, Principal, Role
+from everturn.queue.ports import MAX_AHEAD, LaneDepth, Queue, QueueDepth, QueuePosition
 from everturn.testing.turns.stage import Stage
+from everturn.turns.inbox import IdempotencyKey
 
 
 class QueueContract:

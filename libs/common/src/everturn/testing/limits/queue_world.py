@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from everturn.model.identity import Lane, Principal, Role, lane_of
-from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim
-from everturn.model.limits.queue_position import QueuePosition
-from everturn.ports.limits.queue import Queue
+from everturn.core.identity import Lane, Principal, Role, lane_of
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim
+from everturn.queue.ports import Queue, QueuePosition
 from everturn.testing.turns.stage import Stage, closing
 
 SHARE: Final = 2

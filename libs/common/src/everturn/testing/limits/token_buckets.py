@@ -3,9 +3,8 @@
 import time
 from collections.abc import Callable
 
-from everturn.errors import Unavailable
-from everturn.model.limits.bucket_table import BucketTable
-from everturn.model.limits.token_bucket import Draw, Level, Limit
+from everturn.core.errors import Unavailable
+from everturn.limits.token_buckets import BucketTable, Draw, Level, Limit
 
 
 class MemoryTokenBuckets:

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from everturn.model.limits.token_bucket import Limit
-from everturn.ports.limits.token_buckets import TokenBuckets
+from everturn.limits.token_buckets import Limit, TokenBuckets
 
 _HOUR = Limit(4, 3600)
 _SLACK_S = 30.0

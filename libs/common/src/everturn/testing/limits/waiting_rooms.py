@@ -5,17 +5,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from everturn.errors import Unavailable
-from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import (
-    STORING_US,
-    Entry,
-    RoomLoad,
-    Told,
-    Visitor,
-    enter_room,
-    keep_pass,
-)
+from everturn.core.errors import Unavailable
+from everturn.limits.token_buckets import SECOND_US
+from everturn.limits.waiting_rooms import STORING_US, Entry, RoomLoad, Told, Visitor, enter_room, keep_pass
 
 
 @dataclass

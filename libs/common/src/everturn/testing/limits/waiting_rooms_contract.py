@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from everturn.model.limits.token_bucket import SECOND_US
-from everturn.model.limits.waiting_room import (
+from everturn.limits.token_buckets import SECOND_US
+from everturn.limits.waiting_rooms import (
     MAX_AGE_US,
     MAX_WAIT_US,
     PLACES_EACH,
@@ -16,8 +16,8 @@ from everturn.model.limits.waiting_room import (
     STORING_US,
     RoomLoad,
     Visitor,
+    WaitingRooms,
 )
-from everturn.ports.limits.waiting_rooms import WaitingRooms
 
 _FULL = RoomLoad(depth=12, room=10, interval_us=20 * SECOND_US)
 _SLACK_S = 15.0

@@ -7,17 +7,26 @@ from zlib import crc32
 
 import pytest
 
-from everturn.model.block_bodies import CompletionBody, PromptBody, SummaryBody, ThinkingBody
-from everturn.model.blocks import BlockDraft, BlockType, chain_blocks
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim
-from everturn.model.memory.snippets import Snippet, SnippetTarget
-from everturn.model.refs import completion_ref, named_artifact_ref, prompt_ref, round_ref, working_summary_ref
-from everturn.ports.memory.embedder import DIMENSIONS, Vector
-from everturn.ports.memory.index import EmbeddedSnippet, IndexJob, SnippetIndex
-from everturn.ports.memory.search import CatalogQuery, MemorySearch, QueryVector, Scope, SnippetQuery
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim
+from everturn.core.refs import completion_ref, named_artifact_ref, prompt_ref, round_ref, working_summary_ref
+from everturn.memory.embedder import DIMENSIONS, Vector
+from everturn.memory.search import (
+    CatalogQuery,
+    EmbeddedSnippet,
+    IndexJob,
+    MemorySearch,
+    QueryVector,
+    Scope,
+    Snippet,
+    SnippetIndex,
+    SnippetQuery,
+    SnippetTarget,
+)
 from everturn.testing.turns.stage import TS, Stage, closing, commit
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import CompletionBody, PromptBody, SummaryBody, ThinkingBody
 
 ENCODER = "test-encoder"
 THEN = datetime.fromisoformat(TS)

@@ -5,23 +5,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from everturn.errors import NotFound
-from everturn.model.blocks import Block, BlockType
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.memory.snippets import Snippet
-from everturn.model.memory.words import find_words
-from everturn.ports.memory.index import EmbeddedSnippet, IndexJob
-from everturn.ports.memory.search import (
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.text import find_words
+from everturn.memory.search import (
     CatalogPage,
     CatalogQuery,
     CatalogTurn,
+    EmbeddedSnippet,
     FoundSnippet,
+    IndexJob,
     QueryVector,
     Scope,
+    Snippet,
     SnippetQuery,
 )
 from everturn.testing.turns.platform import MemoryPlatform, TurnRow, same_owner
+from everturn.timeline.blocks import Block, BlockType
 
 SAID = frozenset(
     {

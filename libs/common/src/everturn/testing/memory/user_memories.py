@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from everturn.errors import Conflict
-from everturn.model.identity import Owner, Principal
-from everturn.model.ids import TurnId
-from everturn.model.memory.user_memories import MAX_MEMORIES, Candidate, UserMemory, hotness
-from everturn.ports.memory.search import QueryVector
-from everturn.ports.memory.user_memories import ForgottenByOwner, MemoryPosition
+from everturn.core.errors import Conflict
+from everturn.core.identity import Owner, Principal
+from everturn.core.ids import TurnId
+from everturn.memory.search import QueryVector
+from everturn.memory.user_memories import MAX_MEMORIES, Candidate, ForgottenByOwner, MemoryPosition, UserMemory, hotness
 
 _EVERYTHING = "*"
 _Kept = tuple[UserMemory, QueryVector | None]

@@ -10,12 +10,19 @@ from datetime import timedelta
 
 import pytest
 
-from everturn.errors import Conflict
-from everturn.model.identity import Principal
-from everturn.model.ids import TurnId
-from everturn.model.memory.user_memories import MAX_MEMORIES, UserMemory, make_memory_id
-from everturn.ports.memory.search import QueryVector
-from everturn.ports.memory.user_memories import ForgottenByOwner, MemoryBook, MemoryPosition, UserMemories
+from everturn.core.errors import Conflict
+from everturn.core.identity import Principal
+from everturn.core.ids import TurnId
+from everturn.memory.search import QueryVector
+from everturn.memory.user_memories import (
+    MAX_MEMORIES,
+    ForgottenByOwner,
+    MemoryBook,
+    MemoryPosition,
+    UserMemories,
+    UserMemory,
+    make_memory_id,
+)
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.memory.search_contract import ENCODER, point
 

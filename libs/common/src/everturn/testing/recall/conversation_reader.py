@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 
-from everturn.errors import NotFound
-from everturn.model.block_bodies import PlanBody
-from everturn.model.blocks import Block, BlockType
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.ports.recall.conversation_reader import PAGE_BYTES, BlockPage
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.memory.search import PAGE_BYTES, BlockPage
 from everturn.testing.turns.platform import MemoryPlatform
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import PlanBody
 
 
 class MemoryConversationReader:

@@ -1,13 +1,13 @@
 """The contract of ConversationReader as tests; a subclass or its module defines the fixtures `stage` and `reader`."""
 
-from everturn.model.block_bodies import Body, PlanBody, ThinkingBody
-from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.ids import PlanId, TurnId
-from everturn.model.leases import Claim
-from everturn.model.plans import PlanMoment, mark_steps, new_plan
-from everturn.model.refs import round_ref
-from everturn.ports.recall.conversation_reader import BlockPage, ConversationReader
+from everturn.core.ids import PlanId, TurnId
+from everturn.core.leases import Claim
+from everturn.core.refs import round_ref
+from everturn.memory.search import BlockPage, ConversationReader
 from everturn.testing.turns.stage import STRANGERS, TS, Stage, closing, commit
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import Body, PlanBody, ThinkingBody
+from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
 
 Draft = tuple[BlockType, str, Body]
 

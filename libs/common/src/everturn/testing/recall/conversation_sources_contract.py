@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import NotFound, StaleFence
-from everturn.model.llm.source_pool import SourceDraft, merge_sources
+from everturn.core.errors import NotFound, StaleFence
 from everturn.testing.turns.stage import STRANGERS, Stage, commit, think
+from everturn.timeline.sources import SourceDraft, merge_sources
 
 
 class SourcesContract:

@@ -3,16 +3,15 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from everturn.errors import Conflict, NotFound
-from everturn.model.calls.approvals import Approval, ApprovalState
-from everturn.model.conversations import ConversationState
-from everturn.model.identity import Principal
-from everturn.model.ids import ApprovalId, ConversationId, TurnId
-from everturn.model.leases import Lease
-from everturn.model.signals import ANSWER_KINDS, CONTROL_KINDS, SignalKind, SignalState
-from everturn.model.turns import TurnStatus
-from everturn.ports.inbox import IncomingSignal, Receipt
+from everturn.conversations.model import ConversationState
+from everturn.core.errors import Conflict, NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ApprovalId, ConversationId, TurnId
+from everturn.core.leases import Lease
 from everturn.testing.turns.platform import MemoryPlatform, same_owner
+from everturn.timeline.turns import ANSWER_KINDS, CONTROL_KINDS, SignalKind, SignalState, TurnStatus
+from everturn.turns.approvals import Approval, ApprovalState
+from everturn.turns.inbox import IncomingSignal, Receipt
 
 _ANSWERS = {SignalKind.APPROVE: ApprovalState.APPROVED, SignalKind.DENY: ApprovalState.DENIED}
 

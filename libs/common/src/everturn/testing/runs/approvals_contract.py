@@ -4,17 +4,15 @@ from datetime import datetime
 
 import pytest
 
-from everturn.errors import Conflict, NotFound
-from everturn.model.calls.approvals import ApprovalRequest, ApprovalState, approval_id_of
-from everturn.model.commits import Commit
-from everturn.model.ids import ApprovalId, CallId, ConversationId
-from everturn.model.leases import Claim, EventCursor
-from everturn.model.signals import SignalKind, SignalState
-from everturn.model.turns import TurnStatus
-from everturn.ports.inbox import IncomingSignal, Receipt
-from everturn.ports.runs.approvals import Approvals
-from everturn.ports.timelines import InboxMoved
+from everturn.core.errors import Conflict, NotFound
+from everturn.core.ids import ApprovalId, CallId, ConversationId
+from everturn.core.leases import Claim, EventCursor
 from everturn.testing.turns.stage import STRANGERS, Stage, closing
+from everturn.timeline.turns import SignalKind, SignalState, TurnStatus
+from everturn.turns.approvals import ApprovalRequest, ApprovalState, approval_id_of
+from everturn.turns.commits import Commit
+from everturn.turns.inbox import IncomingSignal, Receipt
+from everturn.turns.ports import Approvals, InboxMoved
 
 LONG_S, OVER_S = 3600.0, -1.0
 

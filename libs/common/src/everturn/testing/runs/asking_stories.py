@@ -3,12 +3,12 @@
 from datetime import timedelta
 from typing import Any, Literal
 
-from everturn.model import block_bodies as bodies
-from everturn.model.calls.approvals import approval_id_of, hash_arguments
-from everturn.model.ids import ApprovalId, CallId
+from everturn.core.clock import iso
+from everturn.core.ids import ApprovalId, CallId
+from everturn.events.turn_view import build_approval_event
 from everturn.testing.stories import BEGINNING, Story
-from everturn.timeline.turn_events import build_approval_event
-from everturn.wire.times import iso
+from everturn.timeline import bodies
+from everturn.turns.approvals import approval_id_of, hash_arguments
 
 Settled = Literal["approved", "denied", "expired", "withdrawn"]
 

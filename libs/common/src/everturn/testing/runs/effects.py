@@ -1,10 +1,10 @@
 """The ledger of effects in memory: the same keys and the same fence as in the database."""
 
-from everturn.errors import StaleFence
-from everturn.model.commits import Effect, EffectState
-from everturn.model.leases import Lease
-from everturn.ports.runs.effects import EffectKey, EffectRecord
+from everturn.core.errors import StaleFence
+from everturn.core.leases import Lease
 from everturn.testing.turns.platform import MemoryPlatform
+from everturn.turns.commits import Effect, EffectState
+from everturn.turns.ports import EffectKey, EffectRecord
 
 
 class MemoryEffects:

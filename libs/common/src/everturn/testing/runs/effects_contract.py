@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import StaleFence
-from everturn.model.commits import Effect, EffectState
-from everturn.model.ids import CallId
-from everturn.model.leases import Claim
-from everturn.ports.runs.effects import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
+from everturn.core.errors import StaleFence
+from everturn.core.ids import CallId
+from everturn.core.leases import Claim
 from everturn.testing.turns.stage import Stage
+from everturn.turns.commits import Effect, EffectState
+from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
 
 IRREVERSIBLE = Effect.IRREVERSIBLE
 

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from everturn.errors import Unavailable
-from everturn.ports.runs.presences import MAX_WORKERS, WorkerPresence
+from everturn.core.errors import Unavailable
+from everturn.queue.ports import MAX_WORKERS, WorkerPresence
 
 
 class MemoryPresences:

@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from everturn.errors import Unavailable
-from everturn.model.identity import Lane
-from everturn.model.ids import ConversationId
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId
 
 
 class MemoryDoorbells:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from everturn.model.identity import Lane
-from everturn.ports.doorbells import Doorbells
+from everturn.core.identity import Lane
+from everturn.queue.ports import Doorbells
 from everturn.testing.sequential_ids import SequentialIds
 
 _LIMIT_S = 10.0

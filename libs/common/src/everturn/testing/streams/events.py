@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
-from everturn.errors import StaleFence, Unavailable
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import ERASED_FENCE, Entry, EventsLost, FollowSet
+from everturn.core.errors import StaleFence, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.stream import ERASED_FENCE, Entry, EventsLost, FollowSet
 
 
 class MemoryEvents:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from everturn.errors import StaleFence
-from everturn.model.ids import ConversationId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.ports.event_stream import EncodedEvent, Entry, EventErasure, EventReader, EventsLost, EventWriter
+from everturn.core.errors import StaleFence
+from everturn.core.ids import ConversationId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.stream import EncodedEvent, Entry, EventErasure, EventReader, EventsLost, EventWriter
 from everturn.testing.sequential_ids import SequentialIds
 
 _LIMIT_S = 10.0

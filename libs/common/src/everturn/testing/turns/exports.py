@@ -1,9 +1,9 @@
 """Exports for tests: the file of a small conversation."""
 
-from everturn.model.blocks import GENESIS_HASH, Block
+from everturn.lifecycle.export_check import ExportWriter
+from everturn.lifecycle.exports import BlockLine, FeedbackLine, HeaderLine
 from everturn.testing.timelines import NOW, TimelineBuilder
-from everturn.timeline.export_lines import ExportWriter
-from everturn.wire.export import BlockLine, FeedbackLine, HeaderLine
+from everturn.timeline.blocks import GENESIS_HASH, Block
 
 CONVERSATION = "conv_01890a5d-ac96-774b-bcce-b302099a8057"
 

@@ -2,16 +2,15 @@
 
 import pytest
 
-from everturn.errors import Conflict
-from everturn.model.block_bodies import EventBody
-from everturn.model.commits import Promotion, SignalChange
-from everturn.model.ids import ConversationId
-from everturn.model.refs import external_attachment_ref
-from everturn.model.signals import ExternalEvent, SignalKind, SignalState
-from everturn.model.turns import RequestEvent
-from everturn.ports.inbox import MAX_OPEN_SIGNALS, InboxFull, IncomingMessage
-from everturn.ports.timelines import InboxMoved
+from everturn.core.errors import Conflict
+from everturn.core.ids import ConversationId
+from everturn.core.refs import external_attachment_ref
 from everturn.testing.turns.stage import Stage, closing, commit, turn_of, write
+from everturn.timeline.bodies import EventBody
+from everturn.timeline.turns import ExternalEvent, RequestEvent, SignalKind, SignalState
+from everturn.turns.commits import Promotion, SignalChange
+from everturn.turns.inbox import MAX_OPEN_SIGNALS, InboxFull, IncomingMessage
+from everturn.turns.ports import InboxMoved
 
 FORM = ExternalEvent("form", {"total": 7, "of": ["north"]}, iteration_credit=2)
 RECORD = ExternalEvent("alert", {"level": "low"}, reactive=False)

@@ -4,15 +4,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from everturn.errors import Conflict, NotFound
-from everturn.model.artifacts import Artifact
-from everturn.model.conversations import ConversationState
-from everturn.model.identity import Lane, Principal, lane_of
-from everturn.model.ids import ApprovalId, ConversationId, SignalId, TurnId
-from everturn.model.signals import CONTROL_KINDS, Signal, SignalKind, SignalState, ref_kind
-from everturn.model.turns import RequestEvent, Turn, TurnRequest, TurnStatus
-from everturn.model.uploads import Upload, UploadPlace, build_attachments
-from everturn.ports.inbox import (
+from everturn.conversations.model import ConversationState
+from everturn.core.errors import Conflict, NotFound
+from everturn.core.identity import Lane, Principal, lane_of
+from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
+from everturn.files.model import Artifact, Upload, UploadPlace, build_attachments
+from everturn.testing.limits.queue import find_position
+from everturn.testing.runs.approvals import answer_approval, wake_turn
+from everturn.testing.turns.platform import (
+    ConversationRow,
+    MemoryPlatform,
+    SignalRow,
+    TurnRow,
+    UsedKey,
+    build_request_events,
+)
+from everturn.timeline.turns import (
+    CONTROL_KINDS,
+    RequestEvent,
+    Signal,
+    SignalKind,
+    SignalState,
+    Turn,
+    TurnRequest,
+    TurnStatus,
+    ref_kind,
+)
+from everturn.turns.inbox import (
     BOUNDED_KINDS,
     FULL_TURN,
     LARGE_EDIT,
@@ -34,16 +52,6 @@ from everturn.ports.inbox import (
     TenantFull,
     UploadTooLate,
     check_reason,
-)
-from everturn.testing.limits.queue import find_position
-from everturn.testing.runs.approvals import answer_approval, wake_turn
-from everturn.testing.turns.platform import (
-    ConversationRow,
-    MemoryPlatform,
-    SignalRow,
-    TurnRow,
-    UsedKey,
-    build_request_events,
 )
 
 

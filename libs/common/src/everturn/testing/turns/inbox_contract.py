@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from everturn.errors import Conflict, Invalid, NotFound
-from everturn.model.identity import Lane
-from everturn.model.ids import SignalId
-from everturn.model.signals import SignalKind, SignalState
-from everturn.model.turns import TurnStatus
-from everturn.ports.inbox import (
+from everturn.core.errors import Conflict, Invalid, NotFound
+from everturn.core.identity import Lane
+from everturn.core.ids import SignalId
+from everturn.testing.turns.stage import STRANGERS, Stage, closing, turn_of
+from everturn.timeline.turns import SignalKind, SignalState, TurnStatus
+from everturn.turns.inbox import (
     MAX_OPEN_SIGNALS,
     MAX_REASON_CHARS,
     MAX_TURN_SIGNAL_BYTES,
@@ -22,7 +22,6 @@ from everturn.ports.inbox import (
     KeyReused,
     UploadTooLate,
 )
-from everturn.testing.turns.stage import STRANGERS, Stage, closing, turn_of
 
 
 class InboxContract:

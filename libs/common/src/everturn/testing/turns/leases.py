@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from everturn.model.conversations import ConversationState
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import Claim, Lease
-from everturn.model.turns import TurnStatus
+from everturn.conversations.model import ConversationState
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim, Lease
 from everturn.testing.turns.platform import ConversationRow, MemoryPlatform, TurnRow
+from everturn.timeline.turns import TurnStatus
 
 
 class MemoryLeases:

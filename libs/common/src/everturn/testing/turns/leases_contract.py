@@ -2,9 +2,9 @@
 
 import pytest
 
-from everturn.model.leases import EventCursor
-from everturn.model.turns import TurnStatus
+from everturn.core.leases import EventCursor
 from everturn.testing.turns.stage import Stage, closing, commit, think, turn_of
+from everturn.timeline.turns import TurnStatus
 
 
 class LeasesContract:

@@ -1,10 +1,10 @@
 """A running turn as one call of a tool sees it, for tests of tools: it keeps what it was told."""
 
-from everturn.model.commits import UsageEvent
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId
-from everturn.model.leases import Lease
-from everturn.wire.events import AnyEvent, ChatStep, ChatTool
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Lease
+from everturn.events.model import AnyEvent, ChatStep, ChatTool
+from everturn.turns.commits import UsageEvent
 
 _LEASE = Lease(ConversationId("conv_1"), Principal("acme", "main", "ann"), "worker-1", 1)
 

@@ -5,22 +5,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 
-from everturn.errors import NotFound
-from everturn.model.artifacts import Artifact
-from everturn.model.blocks import GENESIS_HASH, Block
-from everturn.model.calls.approvals import Approval
-from everturn.model.commits import EffectChange, UsageEvent
-from everturn.model.conversations import ConversationState
-from everturn.model.feedback import Feedback
-from everturn.model.identity import Lane, Principal, Role
-from everturn.model.ids import ApprovalId, CallId, ConversationId, SignalId, TurnId
-from everturn.model.leases import ORIGIN, EventCursor
-from everturn.model.llm.sources import Source
-from everturn.model.signals import Signal
-from everturn.model.turns import RequestEvent, Turn, TurnStatus
-from everturn.ports.clock import Clock
-from everturn.ports.inbox import Receipt
+from everturn.conversations.model import ConversationState
+from everturn.core.clock import Clock
+from everturn.core.errors import NotFound
+from everturn.core.identity import Lane, Principal, Role
+from everturn.core.ids import ApprovalId, CallId, ConversationId, SignalId, TurnId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.feedback.model import Feedback
+from everturn.files.model import Artifact
 from everturn.testing.fixed_clock import FixedClock
+from everturn.timeline.blocks import GENESIS_HASH, Block
+from everturn.timeline.sources import Source
+from everturn.timeline.turns import RequestEvent, Signal, Turn, TurnStatus
+from everturn.turns.approvals import Approval
+from everturn.turns.commits import EffectChange, UsageEvent
+from everturn.turns.inbox import Receipt
 
 
 @dataclass(slots=True)

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import Conflict
-from everturn.model.block_bodies import SignalBody
-from everturn.model.commits import Promotion, SignalChange
-from everturn.model.leases import Claim
-from everturn.model.signals import Signal, SignalKind, SignalState
-from everturn.ports.inbox import IdempotencyKey, IncomingSignal, KeyReused, Receipt
-from everturn.ports.timelines import InboxMoved
+from everturn.core.errors import Conflict
+from everturn.core.leases import Claim
 from everturn.testing.turns.stage import Stage, closing, commit, turn_of, write
+from everturn.timeline.bodies import SignalBody
+from everturn.timeline.turns import Signal, SignalKind, SignalState
+from everturn.turns.commits import Promotion, SignalChange
+from everturn.turns.inbox import IdempotencyKey, IncomingSignal, KeyReused, Receipt
+from everturn.turns.ports import InboxMoved
 
 
 class ReceiptsContract:

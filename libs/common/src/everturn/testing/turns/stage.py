@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from everturn.model.block_bodies import (
+from everturn.core.errors import problem
+from everturn.core.identity import Principal, Role
+from everturn.core.ids import ArtifactId, ConversationId, Ids, TurnId
+from everturn.core.leases import Claim, EventCursor
+from everturn.feedback.model import Feedback
+from everturn.files.model import Upload
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import (
     ApprovalRequestBody,
     Body,
     EventBody,
@@ -15,19 +22,10 @@ from everturn.model.block_bodies import (
     SignalBody,
     ThinkingBody,
 )
-from everturn.model.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.model.commits import Commit, Promotion, SignalChange, TurnClose
-from everturn.model.feedback import Feedback
-from everturn.model.identity import Principal, Role
-from everturn.model.ids import ArtifactId, ConversationId, Ids, TurnId
-from everturn.model.leases import Claim, EventCursor
-from everturn.model.problems import problem
-from everturn.model.signals import ExternalEvent, SignalKind
-from everturn.model.turns import Outcome, TurnStatus, TurnUsage
-from everturn.model.uploads import Upload
-from everturn.ports.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, Receipt
-from everturn.ports.leases import Leases
-from everturn.ports.timelines import Timelines
+from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind, TurnStatus, TurnUsage
+from everturn.turns.commits import Commit, Promotion, SignalChange, TurnClose
+from everturn.turns.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, Receipt
+from everturn.turns.ports import Leases, Timelines
 
 TS = "2026-03-01T12:00:00.000Z"
 ANN = Principal("acme", "support", "ann", frozenset({Role.PAID}))

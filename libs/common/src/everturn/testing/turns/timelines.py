@@ -2,20 +2,12 @@
 
 from dataclasses import replace
 
-from everturn.errors import Conflict, NotFound, StaleFence
-from everturn.model.block_bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
-from everturn.model.blocks import Block, first_broken_link
-from everturn.model.calls.approvals import Approval, ApprovalState
-from everturn.model.commits import Commit, Effect, EffectState, Promotion, TurnClose
-from everturn.model.conversations import ConversationState
-from everturn.model.feedback import Feedback
-from everturn.model.identity import Principal
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.leases import EventCursor, Lease
-from everturn.model.llm.sources import Source
-from everturn.model.signals import Signal, SignalState
-from everturn.model.turns import Turn, TurnRequest, TurnStatus, TurnUsage
-from everturn.ports.timelines import InboxMoved, OutOfOrder
+from everturn.conversations.model import ConversationState
+from everturn.core.errors import Conflict, NotFound, OutOfOrder, StaleFence
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import EventCursor, Lease
+from everturn.feedback.model import Feedback
 from everturn.testing.turns.platform import (
     ApprovalRow,
     ConversationRow,
@@ -24,6 +16,13 @@ from everturn.testing.turns.platform import (
     build_request_events,
     same_owner,
 )
+from everturn.timeline.blocks import Block, first_broken_link
+from everturn.timeline.bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
+from everturn.timeline.sources import Source
+from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
+from everturn.turns.approvals import Approval, ApprovalState
+from everturn.turns.commits import Commit, Effect, EffectState, Promotion, TurnClose
+from everturn.turns.ports import InboxMoved
 
 
 class MemoryTimelines:

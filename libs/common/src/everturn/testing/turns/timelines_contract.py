@@ -4,18 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.errors import NotFound, StaleFence
-from everturn.model.block_bodies import FeedbackBody, SignalBody
-from everturn.model.blocks import first_broken_link
-from everturn.model.commits import Commit, Effect, EffectChange, EffectState, Promotion, SignalChange, UsageEvent
-from everturn.model.feedback import Feedback, Reaction
-from everturn.model.leases import Claim
-from everturn.model.signals import SignalState
-from everturn.model.turns import Outcome, TurnStatus
-from everturn.ports.inbox import Receipt
-from everturn.ports.timelines import InboxMoved, OutOfOrder
+from everturn.core.errors import NotFound, OutOfOrder, StaleFence
+from everturn.core.leases import Claim
+from everturn.feedback.model import Feedback, Reaction
 from everturn.testing.fixed_clock import BEGINNING
 from everturn.testing.turns.stage import STRANGERS, Stage, closing, commit, summarize, think, turn_of, write
+from everturn.timeline.blocks import first_broken_link
+from everturn.timeline.bodies import FeedbackBody, SignalBody
+from everturn.timeline.turns import Outcome, SignalState, TurnStatus
+from everturn.turns.commits import Commit, Effect, EffectChange, EffectState, Promotion, SignalChange, UsageEvent
+from everturn.turns.inbox import Receipt
+from everturn.turns.ports import InboxMoved
 
 
 class TimelinesContract:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
-from everturn.ports.tool import ToolSpec
+from chat_proc.catalog.tool import ToolSpec
 
 _PACKAGE = "chat_proc.agent.prompt"
 PLAN_TOOL = "react.plan"

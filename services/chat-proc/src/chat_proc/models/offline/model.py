@@ -7,9 +7,8 @@ from chat_proc.models.estimate import estimate_request
 from chat_proc.models.offline.decide import decide
 from chat_proc.models.offline.reading import read_conversation
 from chat_proc.models.offline.reply import render_reply, split_pieces
-from everturn.model.llm.prompts import ModelRequest
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.ports.language_model import ModelPiece, ModelTraits, ModelUsage, ReplyFinished, TextDelta
+from everturn.models.port import ModelPiece, ModelRequest, ModelTraits, ModelUsage, ReplyFinished, TextDelta
+from everturn.models.tokens import CharsPerToken
 
 _TRAITS = ModelTraits(name="offline", context_tokens=200_000, images=False, documents=False)
 _CHUNK_CHARS = 6

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from everturn.model.llm.prompts import ModelRequest, TextPart
+from everturn.models.port import ModelRequest, TextPart
 from everturn.timeline.inert import read_back, read_field
 
 _HEADER = re.compile(

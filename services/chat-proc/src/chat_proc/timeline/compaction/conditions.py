@@ -1,15 +1,24 @@
 """What must hold of a summary before it may stand for its range. A failed condition is named."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from chat_proc.timeline.compaction.kept import ANCHOR, ASKED, CHAPTER, MAX_ANCHORS, is_intent
-from chat_proc.timeline.compaction.memory import Memory, carry_plans
-from chat_proc.timeline.compaction.sections import Section, parse_sections
-from chat_proc.timeline.compaction.shown_refs import drop_unknown
-from chat_proc.timeline.compaction.snapshot import Snapshot
-from chat_proc.timeline.plans import latest_plans
-from everturn.model.block_bodies import AnchorBody, KeptText, RangeSummaryBody
-from everturn.model.blocks import BlockType
+from chat_proc.timeline.compaction.cut import HARD_STEPS, Snapshot, choose_cut
+from chat_proc.timeline.compaction.memory import (
+    ANCHOR,
+    ASKED,
+    CHAPTER,
+    MAX_ANCHORS,
+    Memory,
+    build_memory,
+    carry_plans,
+    draft_memory,
+    is_intent,
+)
+from chat_proc.timeline.compaction.sections import Section, drop_unknown, parse_sections
+from chat_proc.timeline.files import latest_plans
+from everturn.timeline.blocks import BlockDraft, BlockType
+from everturn.timeline.bodies import AnchorBody, KeptText, RangeSummaryBody
 
 
 def find_failures(before: Snapshot, memory: Memory, after: Snapshot) -> tuple[str, ...]:
@@ -78,3 +87,43 @@ def _previous_kept(memory: Memory) -> tuple[KeptText, ...]:
 
 def _is_previous(memory: Memory, ref: str) -> bool:
     return memory.cut.previous is not None and memory.cut.previous.ref == ref
+
+
+# Taking one summary after another until a request fits: what rules can do, and what every summary has to pass.
+
+SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
+"""Of the room for a summary: it gets less where a request would otherwise not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """A conversation with the summaries that were made so far. `drafts` are their blocks, in order."""
+
+    snapshot: Snapshot
+    drafts: tuple[BlockDraft, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        return self.snapshot.tokens <= self.snapshot.limits.hard
+
+
+def shrink_by_rules(snapshot: Snapshot) -> Shrunk:
+    """The first of ever shorter summaries with which a request fits, or the shortest of all."""
+    tried: list[Shrunk] = []
+    for share in SHARES:
+        shrunk = Shrunk(snapshot)
+        for step in HARD_STEPS:
+            if (cut := choose_cut(shrunk.snapshot, step)) is not None:
+                shrunk = cover(shrunk, build_memory(shrunk.snapshot, cut, share=share))[0] or shrunk
+        tried.append(shrunk)
+        if shrunk.fits:
+            break
+    return min(tried, key=lambda shrunk: shrunk.snapshot.tokens)
+
+
+def cover(shrunk: Shrunk, memory: Memory) -> tuple[Shrunk | None, tuple[str, ...]]:
+    """With one summary more; None, and the conditions it fails, when it may not be used."""
+    drafts = draft_memory(shrunk.snapshot, memory)
+    after = shrunk.snapshot.plus(drafts)
+    failures = find_failures(shrunk.snapshot, memory, after)
+    return (None if failures else Shrunk(after, shrunk.drafts + drafts)), failures

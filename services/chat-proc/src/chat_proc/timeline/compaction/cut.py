@@ -1,14 +1,18 @@
 """Choosing which blocks a summary is to stand for. A turn or a round is covered whole or not at all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+from functools import cached_property
 from itertools import groupby
 from typing import Literal
 
-from everturn.model.block_bodies import RangeSummaryBody
-from everturn.model.blocks import Block, BlockType
-from everturn.model.ids import TurnId
+from chat_proc.timeline.compaction.sections import KnownRefs, known_refs
+from chat_proc.timeline.view import TimelineView, Visibility
+from everturn.core.ids import TurnId
+from everturn.models.tokens import CharsPerToken
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import RangeSummaryBody
 from everturn.timeline.next_step import DECISION_TYPES
 
 
@@ -142,3 +146,157 @@ def _coverable_rounds(turn: Sequence[Block], reach: Reach) -> list[list[Block]]:
     last = worked[-1] if worked else (1 if begun else 0)
     lowest = 1 if reach is Reach.ROUNDS else 0
     return [piece for piece in rounds if lowest <= piece[0].round < last]
+
+
+# How long a request may be, and how much room a summary of older blocks gets in it. All numbers are tokens.
+
+SOFT_PERCENT, HARD_PERCENT, TARGET_PERCENT = 75, 95, 60
+TEXT_PERCENT, KEPT_PERCENT = 4, 12
+"""Shares of the whole for a summary's text, and for what it keeps word for word. 3,200 tokens of text are room for all
+sections; the reference system gave eight sections 640 tokens and lost what did not fit."""
+LISTED_TURNS = 40
+"""Turns that one summary names one by one; the earlier ones are found through the summary before it."""
+MIN_LISTED_TURNS = 4
+TOKENS_PER_LISTED_TURN = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLimits:
+    """Limits of one request: system text, timeline, sources and ANNOUNCE together."""
+
+    max_tokens: int = 80_000
+
+    @property
+    def soft(self) -> int:
+        """From here on a summary is made beside the turn."""
+        return self.max_tokens * SOFT_PERCENT // 100
+
+    @property
+    def hard(self) -> int:
+        """No request is sent that is longer."""
+        return self.max_tokens * HARD_PERCENT // 100
+
+    @property
+    def target(self) -> int:
+        """What a compaction aims at."""
+        return self.max_tokens * TARGET_PERCENT // 100
+
+    @property
+    def text_tokens(self) -> int:
+        """Of a summary's text, and of the model's reply that writes it."""
+        return max(1, self.max_tokens * TEXT_PERCENT // 100)
+
+    @property
+    def kept_tokens(self) -> int:
+        """Of what a summary keeps."""
+        return max(1, self.max_tokens * KEPT_PERCENT // 100)
+
+    @property
+    def listed_turns(self) -> int:
+        """Turns that one summary names one by one."""
+        return min(LISTED_TURNS, max(MIN_LISTED_TURNS, self.max_tokens // TOKENS_PER_LISTED_TURN))
+
+
+def build_context_limits(max_tokens: int, *, context_tokens: int, max_output_tokens: int) -> ContextLimits:
+    """The set limit, or what the model's context leaves beside its reply where that is less; at least half of it."""
+    room = max(context_tokens - max_output_tokens, context_tokens // 2)
+    return ContextLimits(min(max_tokens, room))
+
+
+# A conversation at a round boundary as compaction sees it: what is shown of each block, and how long a request is.
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`fixed_tokens` is the part of a request that is not timeline. `round` is the last one whose results are there."""
+
+    blocks: tuple[Block, ...]
+    turn_id: TurnId
+    round: int
+    now: str
+    fixed_tokens: int
+    limits: ContextLimits
+    ratio: CharsPerToken
+
+    @cached_property
+    def shown(self) -> tuple[Shown, ...]:
+        """The blocks that the model sees, in the order in which it sees them."""
+        items = TimelineView(self.blocks).items
+        return tuple(Shown(item.block, item.text, self.tokens_of(item.text)) for item in items)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Estimated tokens of a request."""
+        return self.fixed_tokens + self.ratio.tokens_for(sum(len(item.text) for item in self.shown))
+
+    @cached_property
+    def known(self) -> KnownRefs:
+        """Every ref that the model was shown, and those of the blocks behind what it was shown."""
+        return known_refs(self.blocks, (item.text for item in self.shown))
+
+    @cached_property
+    def _visibility(self) -> Visibility:
+        visibility = Visibility()
+        for block in self.blocks:
+            visibility.learn(block)
+        return visibility
+
+    def tokens_of(self, text: str) -> int:
+        return self.ratio.tokens_for(len(text))
+
+    def hidden(self, block: Block) -> str | None:
+        """What a hide has put in the block's place."""
+        return self._visibility.replacement_of(block)
+
+    def plus(self, drafts: Sequence[BlockDraft]) -> "Snapshot":
+        """The same with these blocks appended, as they will be once they are committed."""
+        appended = chain_blocks(drafts, next_seq=self.blocks[-1].seq + 1, last_hash=self.blocks[-1].hash)
+        return replace(self, blocks=(*self.blocks, *appended))
+
+
+# The order in which a request is made to fit: older turns, older rounds, then what is hard to give up.
+
+WORTH_PERCENT = 5
+"""Of the whole: what a summary beside the turn has to save at least, before its own length."""
+
+
+class Step(Enum):
+    """What is covered next."""
+
+    HISTORY = "history"
+    ROUNDS = "rounds"
+    PROMPT = "prompt"
+    EVERYTHING = "everything"
+
+
+SOFT_STEPS = (Step.HISTORY, Step.ROUNDS)
+HARD_STEPS = tuple(Step)
+LAST_RESORTS = (Step.PROMPT, Step.EVERYTHING)
+"""Taken only where a request would otherwise not be sent at all."""
+_REACH = {Step.ROUNDS: Reach.ROUNDS, Step.PROMPT: Reach.PROMPT, Step.EVERYTHING: Reach.ALL}
+
+
+def choose_cut(snapshot: Snapshot, step: Step) -> Cut | None:
+    """What the step is to cover; None when it has nothing to do, or the request is short enough without it."""
+    limits = snapshot.limits
+    if snapshot.tokens <= (limits.hard if step in LAST_RESORTS else limits.target):
+        return None
+    excess = snapshot.tokens - limits.target + limits.text_tokens + limits.kept_tokens // 2
+    if step is Step.HISTORY:
+        return choose_history(snapshot.blocks, snapshot.shown, snapshot.turn_id, excess_tokens=excess)
+    reach = _REACH[step]
+    return choose_rounds(snapshot.blocks, snapshot.shown, snapshot.turn_id, reach, excess_tokens=excess)
+
+
+def is_worth(snapshot: Snapshot, cut: Cut) -> bool:
+    """Whether the cut saves enough to be made beside the turn."""
+    return cut.saved_tokens * 100 >= snapshot.limits.max_tokens * WORTH_PERCENT
+
+
+def find_step(snapshot: Snapshot, steps: Sequence[Step], *, last_resort: bool = False) -> Step | None:
+    """The first step that has something to do, and is worth it unless it is the `last_resort`; None when none has."""
+    for step in steps:
+        cut = choose_cut(snapshot, step)
+        if cut is not None and (last_resort or is_worth(snapshot, cut)):
+            return step
+    return None

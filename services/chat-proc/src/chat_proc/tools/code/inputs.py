@@ -5,17 +5,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chat_proc.workspace.history import WorkspaceHistory
-from chat_proc.workspace.loading import Owner, load_workspace, pulled_file
-from chat_proc.workspace.local import LocalFile, Workspace
+from chat_proc.catalog.tool import ToolContext
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace, pulled_file
+from chat_proc.workspace.local import LocalFile, Workspace, place_wish
 from chat_proc.workspace.naming import Matched, Names, find_names, find_similar, match_names
-from chat_proc.workspace.wishes import place_wish
-from everturn.errors import EverturnError, Invalid
-from everturn.model.artifacts import Artifact
-from everturn.ports.objects import Objects
-from everturn.ports.tool import ToolContext
+from everturn.core.errors import EverturnError, Invalid
+from everturn.execution.messages import check_relative_path
+from everturn.files.model import Artifact
+from everturn.files.objects import Objects
 from everturn.timeline.inert import escape_line
-from everturn.wire.execution import check_relative_path
 
 MAX_INPUT_BYTES = 48 * 1024 * 1024
 """Leaves the program a quarter of the 64 MB that the sandbox takes for its own files of the work folder."""

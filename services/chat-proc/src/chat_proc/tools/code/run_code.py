@@ -8,24 +8,21 @@ from typing import Any, Literal
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from chat_proc.tools.code.answering import ProgramTools
-from chat_proc.tools.code.calls import ProgramCalls
-from chat_proc.tools.code.capability import build_capability, describe_tools
+from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
 from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
+from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability, describe_tools
 from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file, save_log
-from chat_proc.tools.workspace.writing import check_room
-from chat_proc.workspace.history import WorkspaceHistory
-from chat_proc.workspace.limits import MAX_FILE_BYTES
-from chat_proc.workspace.local import Workspace, own_file
-from everturn.errors import Invalid
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.commits import Effect
-from everturn.ports.objects import Objects
-from everturn.ports.sandbox import ContractItem, RunRequest, RunResult, Sandbox
-from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.tools.workspace.write import check_room
+from chat_proc.workspace.loading import WorkspaceHistory
+from chat_proc.workspace.local import MAX_FILE_BYTES, Workspace, own_file
+from everturn.core.errors import Invalid
+from everturn.execution.messages import Capability, check_relative_path
+from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
+from everturn.files.model import Artifact, ArtifactKind
+from everturn.files.objects import Objects
 from everturn.timeline.inert import escape_line
-from everturn.wire.execution import Capability, check_relative_path
-from everturn.wire.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
+from everturn.turns.commits import Effect
 
 _log = structlog.get_logger(__name__)
 

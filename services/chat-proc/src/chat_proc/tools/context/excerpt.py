@@ -5,6 +5,9 @@ The text may come in pieces of any size: no more of it is held than the part tha
 
 from dataclasses import dataclass
 
+from everturn.core.text import TextDecoder
+from everturn.files.objects import Objects
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -179,3 +182,22 @@ class LineCutter:
         self._left -= len(line) + 1
         self._number += 1
         self._line, self._line_chars = [], 0
+
+
+# Cuts excerpts out of stored texts, a chunk at a time: what is held is the part that is wanted and one chunk.
+
+
+async def load_excerpt(
+    objects: Objects, key: str, *, size: int, wanted: Range, max_chars: int, mime: str = "text/plain"
+) -> Excerpt:
+    """The wanted part of an object of `size` bytes, in the encoding that its type names. Bytes that are no text become
+    U+FFFD. Raises NotFound, Unavailable.
+
+    The whole object passes by, because only so its lines can be counted.
+    """
+    cutter = start_cutter(wanted, max_chars)
+    decoder = TextDecoder(mime)
+    async for chunk in objects.load_range(key, start=0, end=size):
+        cutter.feed(decoder.decode(chunk))
+    cutter.feed(decoder.decode(b"", final=True))
+    return cutter.finish()

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chat_proc.tools.context.contents import load_excerpt
-from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt
+from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
 from chat_proc.tools.context.resolve import (
     FoundFile,
     FoundSources,
@@ -15,11 +15,10 @@ from chat_proc.tools.context.resolve import (
     ReadPorts,
     Resolver,
 )
-from chat_proc.tools.file_types import is_text
-from everturn.model.commits import Effect
-from everturn.model.llm.sources import Source
-from everturn.ports.objects import Objects
-from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.tools.stored_files import is_text
+from everturn.files.objects import Objects
+from everturn.timeline.sources import Source
+from everturn.turns.commits import Effect
 
 MAX_CHARS: Final = 200_000
 """Of one call. A text of characters that take more than five bytes in JSON may be refused as too large."""

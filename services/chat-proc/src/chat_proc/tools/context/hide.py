@@ -1,26 +1,54 @@
 """`react.hide`: puts a short text in the place of blocks that the model needs no longer, near the end of its prompt."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chat_proc.timeline.cache_points import first_editable_seq
+from chat_proc.catalog.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.timeline.files import latest_plans
+from chat_proc.timeline.render import first_editable_seq
 from chat_proc.timeline.view import TimelineView, VisibleBlock
-from chat_proc.tools.context.hidable import find_refs, find_shared
-from chat_proc.tools.context.spelling import Named, read_name
-from everturn.errors import Invalid
-from everturn.model.block_bodies import HideBody
-from everturn.model.blocks import Block, BlockType
-from everturn.model.commits import Effect
-from everturn.model.llm.tokens import CharsPerToken
-from everturn.model.refs import round_ref
-from everturn.ports.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.tools.context.resolve import Named, read_name
+from chat_proc.tools.context.seen import shown_texts
+from everturn.core import refs
+from everturn.core.errors import Invalid
+from everturn.core.refs import round_ref
+from everturn.models.tokens import CharsPerToken
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import HideBody
+from everturn.timeline.forms import Form
 from everturn.timeline.inert import escape_name
 from everturn.timeline.next_step import DECISION_TYPES
-from everturn.timeline.rendering.forms import Form
+from everturn.turns.commits import Effect
+
+# Which blocks show what a name means: its own, or results of reads that showed nothing else. Pure.
+
+
+def find_refs(named: Named, blocks: Sequence[Block]) -> set[str]:
+    """The refs of the blocks that show just this."""
+    reads = {block.ref for block in blocks if {text.ref for text in shown_texts(block)} == {named.shown}}
+    if named.conversation_id is not None:
+        return reads
+    match named.ref:
+        case refs.CompletionRef(turn=turn, n=None):
+            answers = [block.ref for block in blocks if block.turn_id == turn and block.type is BlockType.COMPLETION]
+            return reads | set(answers[-1:])
+        case refs.PlanLatestRef(plan=plan):
+            return reads | {each.snapshot_ref for each in latest_plans(blocks) if each.plan_id == plan}
+        case _:
+            return reads | {str(named.ref)}
+
+
+def find_shared(named: Named, blocks: Sequence[Block], visible: Container[str]) -> str | None:
+    """The ref of the newest visible result that shows this together with something else."""
+    for block in reversed(blocks):
+        if block.ref in visible and any(text.ref == named.shown for text in shown_texts(block)):
+            return block.ref
+    return None
+
 
 MAX_PATHS = 20
 MAX_REPLACEMENT_CHARS = 2_000

@@ -1,14 +1,17 @@
 """`react.read`: reopens what refs name, in bounded parts, and says for each path first what happened."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
 from chat_proc.timeline.files import AttachedMedia, describe_media, is_media, max_media_bytes
-from chat_proc.tools.context.contents import load_excerpt
-from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt
-from chat_proc.tools.context.read_params import MAX_CHARS, ReadItem, ReadParams
+from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
 from chat_proc.tools.context.resolve import (
     FoundFile,
     FoundSources,
@@ -19,14 +22,147 @@ from chat_proc.tools.context.resolve import (
     Resolver,
 )
 from chat_proc.tools.context.seen import Seen, ShownText, build_shown_data
-from chat_proc.tools.context.source_rows import render_rows
-from chat_proc.tools.file_types import is_text
-from everturn.errors import Invalid, NotFound, Unavailable
-from everturn.model.commits import Effect
-from everturn.model.llm.sources import Source
-from everturn.ports.objects import Objects
-from everturn.ports.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.tools.stored_files import is_text
+from everturn.core.errors import Invalid, NotFound, Unavailable
+from everturn.files.objects import Objects
 from everturn.timeline.inert import escape_name
+from everturn.timeline.sources import Source
+from everturn.turns.commits import Effect
+
+# What `react.read` takes. Numbers are read here and not by the schema: a bad one spoils its own path only.
+
+MAX_PATHS = 20
+MAX_CHARS = 20_000
+"""Of all texts of one call together."""
+DEFAULT_CHARS = 12_000
+"""Of one path."""
+
+Path = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+Number = int | float | str | bool | None
+
+
+class ReadItem(BaseModel):
+    """One path, with the part of it that is wanted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path
+    line_start: Number = None
+    line_count: Number = None
+    offset: Number = None
+    max_text_symbols: Number = None
+
+    def read_range(self) -> Range:
+        """The wanted part. Raises Invalid with a sentence for the model."""
+        return Range(
+            _read_number("line_start", self.line_start, 1),
+            _read_number("line_count", self.line_count, 1),
+            _read_number("offset", self.offset, 0),
+        )
+
+    def read_cap(self) -> int:
+        """How many characters of this path may be shown. Raises Invalid with a sentence for the model."""
+        return min(_read_number("max_text_symbols", self.max_text_symbols, 1) or DEFAULT_CHARS, MAX_CHARS)
+
+
+class ReadParams(BaseModel):
+    """`paths` for whole texts, `items` for parts; `stats_only` leaves the contents out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    paths: list[Path] = Field(default_factory=lambda: [])
+    items: list[ReadItem | Path] = Field(default_factory=lambda: [])
+    stats_only: bool = False
+
+    @model_validator(mode="after")
+    def check_number(self) -> "ReadParams":
+        if not 0 < len(self.paths) + len(self.items) <= MAX_PATHS:
+            raise ValueError(f"give 1 to {MAX_PATHS} paths or items")
+        return self
+
+    def wanted(self) -> list[ReadItem]:
+        """All that is to be read, each path with the same range once."""
+        items = (item if isinstance(item, ReadItem) else ReadItem(path=item) for item in (*self.paths, *self.items))
+        return list(dict.fromkeys(items))
+
+
+def _read_number(name: str, value: Number, least: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise Invalid(f"{name} must be a whole number from {least} on, not {str(value)[:40]!a}")
+    return value
+
+
+# Writes rows of the source pool as a JSON array whose texts share one budget of characters. Pure.
+
+MAX_URL_CHARS = 500
+_MIN_TEXT_CHARS = 80
+"""Less of a text says nothing."""
+
+
+def render_rows(rows: Sequence[tuple[Source, str]], max_chars: int) -> tuple[str, bool]:
+    """The array, and whether all texts are in it whole. It is valid JSON of at most `max_chars` characters.
+
+    Each row comes with its whole text. A cut text has `text_shown`; rows without room are left out from the end.
+    """
+    widest = [_row(source, "", f"[0-{len(text)}]/{len(text)}") for source, text in rows]
+    kept = _count_fitting(widest, max_chars)
+    left = max_chars - len(_dump(widest[:kept]))
+    shown: list[dict[str, Any]] = []
+    whole = kept == len(rows)
+    for texts_left, (source, text) in zip(range(kept, 0, -1), rows[:kept], strict=True):
+        part = _fitting(text, left // texts_left)
+        left -= len(_quoted(part)) - len(_quoted(""))
+        whole = whole and part == text
+        shown.append(_row(source, part, "" if part == text else f"[0-{len(part)}]/{len(text)}"))
+    return _dump(shown), whole
+
+
+def _count_fitting(rows: Sequence[dict[str, Any]], max_chars: int) -> int:
+    kept, used = 0, len("[]")
+    for row in rows:
+        used += len(_dump(row)) + len(",")
+        if used > max_chars:
+            break
+        kept += 1
+    return kept
+
+
+def _row(source: Source, part: str, shown: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"sid": source.sid, "title": source.title, "url": source.url[:MAX_URL_CHARS]}
+    if source.source_type != "web":
+        row["source_type"] = source.source_type
+    if source.published_time_iso:
+        row["published_time_iso"] = source.published_time_iso
+    if source.mime:
+        row["mime"] = source.mime
+    if shown:
+        row["text_shown"] = shown
+    return row | {"text": part}
+
+
+def _fitting(text: str, room: int) -> str:
+    """The longest beginning whose JSON needs at most `room` characters more than an empty text."""
+    if len(_quoted(text)) - 2 <= room:
+        return text
+    low, high = 0, min(len(text), max(0, room))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(_quoted(text[:middle])) - 2 <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low] if low >= _MIN_TEXT_CHARS else ""
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
 
 MAX_RESULT_CHARS = 2 * MAX_CHARS
 """With the status lines of the most paths."""

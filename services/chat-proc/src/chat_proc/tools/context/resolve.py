@@ -1,25 +1,71 @@
 """Finds what a ref names: in the blocks at hand, else in what is stored, also of the person's other conversations."""
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from chat_proc.timeline.files import fold_artifacts
-from chat_proc.timeline.plans import latest_plans
-from chat_proc.tools.context.spelling import FileName, Named, read_name
-from everturn.errors import Invalid, NotFound
-from everturn.model import refs
-from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import PlanBody, StoredText, ToolResultBody
-from everturn.model.blocks import Block, BlockType
-from everturn.model.ids import ConversationId, TurnId
-from everturn.model.llm.sources import Source
-from everturn.ports.artifacts import Artifacts
-from everturn.ports.recall.conversation_reader import ConversationReader
-from everturn.ports.recall.conversation_sources import ConversationSources
-from everturn.ports.tool import ToolContext
-from everturn.timeline.ref_owners import qualify_text
-from everturn.timeline.rendering.block_text import block_source
+from chat_proc.catalog.tool import ConversationSources, ToolContext
+from chat_proc.timeline.files import fold_artifacts, latest_plans
+from everturn.core import refs
+from everturn.core.errors import Invalid, NotFound
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.refs import Ref, localize_ref, owner_of, parse_ref, qualify_ref, qualify_text
+from everturn.files.model import Artifact
+from everturn.files.ports import Artifacts
+from everturn.memory.search import ConversationReader
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import PlanBody, StoredText, ToolResultBody
+from everturn.timeline.rendering import block_source
+from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import build_turn_index, render_turn_index
+
+# Reads the names by which a model calls things: refs, and paths of files as programs see them. Pure.
+
+_PATH = re.compile(
+    r"(?:(?P<conversation>conv_[A-Za-z0-9_-]{1,75})/)?(?:(?P<turn>turn_[A-Za-z0-9_-]{1,75})/)?"
+    r"(?P<folder>files|outputs|attachments|logs|external/(?P<kind>[^/]+)/attachments/(?P<message>[^/]+))/(?P<rest>.+)",
+    re.DOTALL,
+)
+FileName = refs.FileRef | refs.OutputRef | refs.AttachmentRef | refs.ExternalAttachmentRef | refs.LogRef
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a name means: the ref as it is spelled inside its conversation. `conversation_id` is None for our own."""
+
+    ref: Ref
+    conversation_id: ConversationId | None = None
+
+    @property
+    def shown(self) -> str:
+        """The one spelling that is told to the model."""
+        return str(self.ref if self.conversation_id is None else qualify_ref(self.ref, self.conversation_id))
+
+
+def read_name(text: str, conversation_id: ConversationId, turn_id: TurnId) -> Named:
+    """Read a ref in any spelling, or a path. A path without a turn is one of `turn_id`. Raises Invalid."""
+    match = _PATH.fullmatch(text)
+    ref = localize_ref(_read_path(match, turn_id) if match else parse_ref(text), conversation_id)
+    owner = owner_of(ref)
+    if owner is None:
+        return Named(ref)
+    return Named(localize_ref(ref, owner), ConversationId(owner))
+
+
+def _read_path(match: re.Match[str], turn_id: TurnId) -> FileName:
+    turn, rest, owner = match["turn"] or turn_id, match["rest"], match["conversation"]
+    match match["folder"]:
+        case "files":
+            return refs.FileRef(turn, rest, conversation=owner)
+        case "outputs":
+            return refs.OutputRef(turn, rest, conversation=owner)
+        case "attachments":
+            return refs.AttachmentRef(turn, rest, conversation=owner)
+        case "logs":
+            return refs.LogRef(turn, rest, conversation=owner)
+        case _:
+            return refs.ExternalAttachmentRef(turn, match["kind"], match["message"], rest, conversation=owner)
+
 
 MAX_INDEX_PAGES = 8
 """Of the blocks of a turn that is not in memory; its index is built from so many."""

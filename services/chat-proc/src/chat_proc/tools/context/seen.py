@@ -6,11 +6,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chat_proc.timeline.files import block_media
-from chat_proc.timeline.visibility import Visibility, is_shown_whole
-from everturn.model.block_bodies import ToolResultBody
-from everturn.model.blocks import Block
-from everturn.model.ids import TurnId
-from everturn.timeline.rendering.forms import Form, try_light
+from chat_proc.timeline.view import Visibility, is_shown_whole
+from everturn.core.ids import TurnId
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import ToolResultBody
+from everturn.timeline.forms import Form, try_light
 
 
 class ShownText(BaseModel):

@@ -1,34 +1,259 @@
 """`react.memsearch`: finds what was said earlier, by meaning and words, or by a turn's place or time."""
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from chat_proc.tools.memory.hits import Hit, build_found_hit, build_turn_hits, render_hits
-from chat_proc.tools.memory.memsearch_params import (
-    DEFAULT_DAYS,
-    DEFAULT_HITS,
-    DEFAULT_TURNS,
-    MemsearchParams,
-    Mode,
-    choose_targets,
-    choose_times,
-    infer_mode,
-)
-from everturn.errors import Invalid, Unavailable
-from everturn.model.commits import Effect
-from everturn.ports.memory.embedder import Embedder, EmbedderUnavailable
-from everturn.ports.memory.search import (
+from pydantic import BaseModel, ConfigDict, Field
+
+from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.core import refs
+from everturn.core.clock import iso
+from everturn.core.errors import Invalid, Unavailable
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.open_values import require_known
+from everturn.core.refs import qualify_ref
+from everturn.memory.embedder import Embedder, EmbedderUnavailable
+from everturn.memory.search import (
+    ALL_TARGETS,
     MAX_LIMIT,
     CatalogQuery,
+    CatalogTurn,
+    FoundSnippet,
     MemorySearch,
     QueryVector,
     Scope,
     SnippetQuery,
+    SnippetTarget,
 )
-from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import (
+    AnchorBody,
+    AttachmentBody,
+    Body,
+    CompletionBody,
+    EventBody,
+    PromptBody,
+    SignalBody,
+    SummaryBody,
+)
+from everturn.turns.commits import Effect
+
+# What `react.memsearch` takes, and which of its four ways of searching a call means.
+
+MAX_QUERY_CHARS = 2_000
+DEFAULT_HITS = 5
+DEFAULT_TURNS = 20
+DEFAULT_DAYS = 365
+MAX_DAYS = 3_650
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(9998, 1, 1, tzinfo=UTC)
+
+
+class Mode(StrEnum):
+    """By meaning and words; all turns in order; one turn by its place; the turns of a time."""
+
+    SEMANTIC = "semantic"
+    TIMELINE = "timeline"
+    ORDINAL = "ordinal"
+    TEMPORAL = "temporal"
+
+
+_TARGETS = {
+    Mode.SEMANTIC: ALL_TARGETS,
+    Mode.TIMELINE: frozenset({SnippetTarget.SUMMARY}),
+    Mode.ORDINAL: frozenset({SnippetTarget.SUMMARY, SnippetTarget.USER, SnippetTarget.ASSISTANT}),
+    Mode.TEMPORAL: frozenset({SnippetTarget.SUMMARY, SnippetTarget.USER, SnippetTarget.ASSISTANT}),
+}
+
+
+_Target = Annotated[SnippetTarget, require_known(SnippetTarget)]
+
+
+class MemsearchParams(BaseModel):
+    """All may be left out; nothing at all asks for an overview. Times are ISO 8601; `to` is exclusive."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    query: str = Field(default="", max_length=MAX_QUERY_CHARS)
+    mode: Mode | None = None
+    targets: list[_Target] = Field(default_factory=lambda: [], max_length=len(SnippetTarget))
+    scope: Literal["conversation", "user"] = "conversation"
+    ordinal: int | None = Field(default=None, ge=1, le=1_000_000)
+    since: datetime | None = Field(default=None, alias="from")
+    to: datetime | None = None
+    order: Literal["asc", "desc"] = "asc"
+    top_k: int | None = Field(default=None, ge=1, le=MAX_LIMIT)
+    days: int | None = Field(default=None, ge=1, le=MAX_DAYS)
+
+
+def infer_mode(params: MemsearchParams) -> Mode:
+    """What is meant, where the mode is not named. Raises Invalid when a named one lacks what it needs."""
+    if params.mode is None:
+        if params.ordinal is not None:
+            return Mode.ORDINAL
+        if params.query.strip():
+            return Mode.SEMANTIC
+        bounded = params.since or params.to or params.days
+        return Mode.TEMPORAL if bounded else Mode.TIMELINE
+    if params.mode is Mode.SEMANTIC and not params.query.strip():
+        raise Invalid("mode semantic needs a query; for an overview leave both out.")
+    if params.mode is Mode.ORDINAL and params.ordinal is None:
+        raise Invalid("mode ordinal needs ordinal, the number of the turn from 1.")
+    return params.mode
+
+
+def choose_targets(params: MemsearchParams, mode: Mode) -> frozenset[SnippetTarget]:
+    """The named ones, or those that suit the mode."""
+    return frozenset(params.targets) or _TARGETS[mode]
+
+
+def choose_times(params: MemsearchParams, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """From when on, and before when; None where nothing limits it. A time without a zone is UTC."""
+    since, until = _in_utc(params.since), _in_utc(params.to)
+    if since is None and params.days is not None:
+        since = now - timedelta(days=params.days)
+    return since, until
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    """Brought into the years in which every zone and the database can tell it; no turn is older or newer."""
+    if moment is None:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    if moment.year < _FIRST.year:
+        return _FIRST
+    return _LAST if moment.year > _LAST.year else moment
+
+
+# Hits of `react.memsearch`: where each stands, what it says in short, and how the whole is read again.
+
+MAX_HIT_CHARS = 500
+MAX_HITS_CHARS = 10_000
+"""Of all hits of one call together, so that a result is shown whole."""
+MAX_HITS_OF_TURN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One text that was found. `score` orders hits by fit; turns that are listed have none, but a place."""
+
+    turn_id: TurnId
+    ref: str
+    role: str
+    text: str
+    ts: str
+    turn_index_path: str
+    score: float | None = None
+    ordinal: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Without what it does not have."""
+        fields: dict[str, Any] = {
+            "turn_id": self.turn_id,
+            "ref": self.ref,
+            "role": self.role,
+            "text": self.text,
+            "score": self.score,
+            "ordinal": self.ordinal,
+            "ts": self.ts,
+            "turn_index_path": self.turn_index_path,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def build_found_hit(found: FoundSnippet, here: ConversationId) -> Hit:
+    """A snippet as it is seen from the conversation `here`."""
+    owner = None if found.conversation_id == here else found.conversation_id
+    return Hit(
+        turn_id=found.turn_id,
+        ref=tell_ref(found.ref, owner),
+        role=found.target.value,
+        text=_shorten(found.text),
+        ts=iso(found.ts),
+        turn_index_path=refs.turn_index_ref(found.turn_id, conversation=owner),
+        score=round(found.score, 4),
+    )
+
+
+def build_turn_hits(turn: CatalogTurn, targets: frozenset[SnippetTarget], here: ConversationId) -> list[Hit]:
+    """What of a turn was asked for; its prompt where it has nothing of that, so that no turn is passed over."""
+    owner = None if turn.conversation_id == here else turn.conversation_id
+    wanted = list(_pick(turn.blocks, targets)) or list(_pick(turn.blocks, frozenset({SnippetTarget.USER})))[:1]
+    return [
+        Hit(
+            turn_id=turn.turn_id,
+            ref=tell_ref(block.ref, owner),
+            role=target.value,
+            text=_shorten(text),
+            ts=block.ts,
+            turn_index_path=refs.turn_index_ref(turn.turn_id, conversation=owner),
+            ordinal=turn.ordinal,
+        )
+        for target, block, text in wanted[:MAX_HITS_OF_TURN]
+    ]
+
+
+def tell_ref(ref: str, owner: ConversationId | None) -> str:
+    """A stored ref as the model can follow it: one of another conversation names that conversation."""
+    if owner is None:
+        return ref
+    try:
+        return str(qualify_ref(refs.parse_ref(ref), owner))
+    except Invalid:
+        return ref
+
+
+def render_hits(hits: Sequence[Hit]) -> tuple[str, int]:
+    """One line of JSON for each hit, and how many found room."""
+    lines: list[str] = []
+    chars = 0
+    for hit in hits:
+        line = json.dumps(hit.as_json(), ensure_ascii=False)
+        chars += len(line) + 1
+        if lines and chars > MAX_HITS_CHARS:
+            break
+        lines.append(line)
+    return "\n".join(lines), len(lines)
+
+
+def _pick(blocks: Sequence[Block], targets: frozenset[SnippetTarget]) -> Iterator[tuple[SnippetTarget, Block, str]]:
+    """The last summary and the last answer, and all else, in the order of the turn."""
+    read = [(_read(block.body), block) for block in blocks]
+    last = {said[0]: block for said, block in read if said is not None}
+    for said, block in read:
+        if said is None or said[0] not in targets or not said[1].strip():
+            continue
+        target, text = said
+        if target in (SnippetTarget.SUMMARY, SnippetTarget.ASSISTANT) and last[target] is not block:
+            continue
+        yield target, block, text
+
+
+def _read(body: Body) -> tuple[SnippetTarget, str] | None:
+    match body:
+        case PromptBody(text=text) | SignalBody(text=text) | EventBody(text=text):
+            return SnippetTarget.USER, text
+        case CompletionBody(text=text):
+            return SnippetTarget.ASSISTANT, text
+        case SummaryBody(text=text):
+            return SnippetTarget.SUMMARY, text
+        case AnchorBody(text=text):
+            return SnippetTarget.NOTES, text
+        case AttachmentBody(artifact=artifact):
+            return SnippetTarget.ATTACHMENT, f"{artifact.filename} ({artifact.mime}, {artifact.size} bytes)"
+        case _:
+            return None
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_HIT_CHARS else text[:MAX_HIT_CHARS] + "..."
+
 
 MEMSEARCH_TOOL = "react.memsearch"
 HITS_OF_CONVERSATION = 2

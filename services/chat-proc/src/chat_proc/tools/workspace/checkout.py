@@ -7,22 +7,32 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.stored_files import build_removal, save_copy
-from chat_proc.workspace.clashes import find_clash
-from chat_proc.workspace.history import WorkspaceHistory
-from chat_proc.workspace.limits import MAX_PATHS, MAX_WORKSPACE_FILES
-from chat_proc.workspace.loading import Owner, load_wish
-from chat_proc.workspace.local import Workspace, fold_workspace, is_workspace_file
-from chat_proc.workspace.result_text import render_result
-from chat_proc.workspace.wishes import Wish, read_wish, whole_tree
-from everturn.errors import Invalid
-from everturn.model.artifacts import Artifact
-from everturn.model.block_bodies import CheckoutBody
-from everturn.model.blocks import BlockType
-from everturn.model.commits import Effect
-from everturn.model.refs import named_artifact_ref
-from everturn.ports.objects import Objects
-from everturn.ports.tool import Record, ToolCall, ToolOutcome, ToolSpec
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_wish
+from chat_proc.workspace.local import (
+    MAX_PATHS,
+    MAX_PULL_BYTES,
+    MAX_PULL_FILES,
+    MAX_WORKSPACE_FILES,
+    MIB,
+    PULL_TOOL,
+    Wish,
+    Workspace,
+    find_clash,
+    fold_workspace,
+    is_workspace_file,
+    read_wish,
+    whole_tree,
+)
+from chat_proc.workspace.naming import render_result
+from everturn.core.errors import Invalid
+from everturn.core.refs import named_artifact_ref
+from everturn.files.model import Artifact
+from everturn.files.objects import Objects
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import CheckoutBody
+from everturn.turns.commits import Effect
 
 SHOWN_FILES = 80
 """Names that the result lists of the workspace, and of what was removed."""
@@ -81,7 +91,7 @@ class CheckoutTool:
             return ToolOutcome("error", render_result(result))
         body = await self._build_body(params, sources, workspace, call)
         ref = named_artifact_ref(call.context.turn_id, f"workspace.checkout.{call.call_id}")
-        result = _describe(params, sources, body, workspace)
+        result = _describe_checkout(params, sources, body, workspace)
         return ToolOutcome("ok", render_result(result), records=(Record(BlockType.CHECKOUT, ref, body),))
 
     async def _find_sources(self, params: CheckoutParams, call: ToolCall) -> _Sources:
@@ -147,7 +157,7 @@ def _find_problem(params: CheckoutParams, sources: _Sources, workspace: Workspac
     return f"Nothing was changed: {clash} would be a file and a folder." if clash else None
 
 
-def _describe(
+def _describe_checkout(
     params: CheckoutParams, sources: _Sources, body: CheckoutBody, workspace: Workspace
 ) -> Mapping[str, object]:
     removed = [artifact.path for artifact in body.removed]
@@ -170,3 +180,118 @@ def _describe(
 def _first(names: Sequence[str]) -> list[str]:
     more = len(names) - SHOWN_FILES
     return [*names[:SHOWN_FILES], *([f"... and {more} more"] if more > 0 else [])]
+
+
+# `react.pull`: brings files of earlier turns, or of the person's other conversations, to where programs and searches
+# see them, read-only. Nothing is copied: the result names the roots, and history gives the bytes.
+
+"""Names of a pulled folder that the result lists."""
+
+
+class PullParams(BaseModel):
+    """Refs of files, or of folders in `files/` of a turn, with a slash at the end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    paths: list[str] = Field(min_length=1, max_length=MAX_PATHS)
+
+
+@dataclass(slots=True)
+class _Pulling:
+    """What one call has pulled so far, and how much the turn has."""
+
+    files_left: int
+    bytes_left: int
+    pulled: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    already_local: list[str] = field(default_factory=list[str])
+    missing: list[str] = field(default_factory=list[str])
+    invalid: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+
+class PullTool:
+    """Changes nothing but what is local: its result block is the record."""
+
+    def __init__(self, history: WorkspaceHistory) -> None:
+        self._history = history
+        self.spec = ToolSpec(
+            tool_id=PULL_TOOL,
+            summary="Bring files of earlier turns or other conversations here, read-only, for programs and searches.",
+            guide=files("chat_proc.tools.workspace").joinpath("pull.md").read_text(encoding="utf-8"),
+            params=PullParams,
+            effect=Effect.PURE,
+            strategy="exploration",
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params = PullParams.model_validate(call.params)
+        workspace = fold_workspace(call.context.blocks, call.context.turn_id)
+        pulling = _Pulling(MAX_PULL_FILES - workspace.pulled_files, MAX_PULL_BYTES - workspace.pulled_bytes)
+        for path in dict.fromkeys(params.paths):
+            await self._pull(path, call, workspace, pulling)
+        result = {
+            "requested": params.paths,
+            "pulled": pulling.pulled,
+            "already_local": pulling.already_local,
+            "missing": pulling.missing,
+            "invalid": pulling.invalid,
+        }
+        done = pulling.pulled or pulling.already_local
+        return ToolOutcome("ok" if done else "error", render_result(result), data=result)
+
+    async def _pull(self, path: str, call: ToolCall, workspace: Workspace, pulling: _Pulling) -> None:
+        context = call.context
+        try:
+            wish = read_wish(path, context.conversation_id)
+        except Invalid as invalid:
+            pulling.invalid.append({"path": path, "reason": invalid.detail})
+            return
+        if _is_local(wish, workspace):
+            pulling.already_local.append(path)
+            return
+        owner = Owner(context.principal, context.conversation_id)
+        found = await load_wish(self._history, owner, wish, max_files=MAX_PULL_FILES + 1)
+        if not found:
+            pulling.missing.append(path)
+            return
+        size = sum(artifact.size for artifact in found)
+        if len(found) > pulling.files_left or size > pulling.bytes_left:
+            pulling.invalid.append({"path": path, "reason": _too_much(found)})
+            return
+        pulling.files_left -= len(found)
+        pulling.bytes_left -= size
+        pulling.pulled.append(_describe_pulled(wish, found, size))
+
+
+def _is_local(wish: Wish, workspace: Workspace) -> bool:
+    """Whether the turn has it already: its own files, what came with its messages, and what it pulled before."""
+    if wish.conversation_id is None and wish.turn_id == workspace.turn_id:
+        return True
+    local = {file.ref for file in workspace.files.values()} | {root.ref for root in workspace.pulled}
+    wanted = wish.exact or wish.folder or ""
+    return wish.spell(wanted) in local if wish.exact else wish.ref in local
+
+
+def _too_much(found: Sequence[Artifact]) -> str:
+    count = f"more than {MAX_PULL_FILES}" if len(found) > MAX_PULL_FILES else str(len(found))
+    return (
+        f"it has {count} files; one turn pulls {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MB in all: "
+        "pull single files or a smaller folder"
+    )
+
+
+def _describe_pulled(wish: Wish, found: Sequence[Artifact], size: int) -> dict[str, Any]:
+    first = found[0]
+    if wish.exact == first.ref:
+        return {"ref": wish.spell(first.ref), "path": wish.place(first.path), "size": size}
+    folder = wish.folder or ""
+    names = [artifact.ref.removeprefix(folder) for artifact in found]
+    described: dict[str, Any] = {
+        "ref": wish.spell_folder(),
+        "path": wish.folder_path,
+        "file_count": len(found),
+        "size": size,
+        "files": names[:SHOWN_FILES],
+    }
+    if len(names) > SHOWN_FILES:
+        described["files_not_listed"] = len(names) - SHOWN_FILES
+    return described

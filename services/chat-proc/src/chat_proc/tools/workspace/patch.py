@@ -7,24 +7,25 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chat_proc.tools.file_types import is_text
-from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
-from chat_proc.tools.workspace.writing import Channel, Kind, check_room, choose_visibility
-from chat_proc.workspace.history import WorkspaceHistory
-from chat_proc.workspace.limits import MAX_TEXT_BYTES
-from chat_proc.workspace.loading import Owner, load_own
-from chat_proc.workspace.local import LocalFile, Workspace
-from chat_proc.workspace.naming import find_similar
-from chat_proc.workspace.preview_numbers import has_preview_numbers
-from chat_proc.workspace.result_text import render_result
-from chat_proc.workspace.source_check import find_syntax_problem
-from chat_proc.workspace.unified_diff import Applied, Refused, apply_diff, is_diff
-from everturn.errors import Invalid
-from everturn.model.artifacts import ArtifactKind
-from everturn.model.commits import Effect
-from everturn.ports.objects import Objects
-from everturn.ports.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
-from everturn.timeline.rendering.preview import count_lines
+from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.tools.stored_files import Destination, ProducedFile, is_text, read_destination, save_file
+from chat_proc.tools.workspace.write import Channel, Kind, check_room, choose_visibility
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
+from chat_proc.workspace.local import MAX_TEXT_BYTES, LocalFile, Workspace
+from chat_proc.workspace.naming import find_similar, render_result
+from chat_proc.workspace.unified_diff import (
+    Applied,
+    Refused,
+    apply_diff,
+    find_syntax_problem,
+    has_preview_numbers,
+    is_diff,
+)
+from everturn.core.errors import Invalid
+from everturn.files.model import ArtifactKind
+from everturn.files.objects import Objects
+from everturn.timeline.rendering import count_lines
+from everturn.turns.commits import Effect
 
 _AROUND = 10
 """Lines before the failing one that the suggested read begins with."""

@@ -3,23 +3,59 @@
 import json
 import re
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.channels.citations import find_used_sids, index_sources
-from chat_proc.tools.stored_files import ProducedFile, read_destination, save_file
-from chat_proc.tools.workspace.writing import Channel, Kind, check_room, choose_visibility
-from chat_proc.workspace.local import fold_workspace
-from everturn.errors import Invalid
-from everturn.model.artifacts import Artifact, ArtifactKind
-from everturn.model.block_bodies import AnchorBody
-from everturn.model.blocks import BlockType
-from everturn.model.commits import Effect
-from everturn.model.refs import named_artifact_ref
-from everturn.ports.objects import Objects
-from everturn.ports.tool import Record, ToolCall, ToolOutcome, ToolSpec
-from everturn.timeline.view_parts import format_of_path
+from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
+from chat_proc.workspace.local import (
+    MAX_DELTA_BYTES,
+    MAX_TEXT_BYTES,
+    MAX_WORKSPACE_FILES,
+    MIB,
+    Workspace,
+    find_clash,
+    fold_workspace,
+    is_workspace_file,
+)
+from everturn.core.errors import Invalid
+from everturn.core.refs import named_artifact_ref
+from everturn.events.turn_view import format_of_path
+from everturn.files.model import Artifact, ArtifactKind
+from everturn.files.objects import Objects
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import AnchorBody
+from everturn.turns.commits import Effect
+
+# What writing and patching have in common: whether a file may be stored, and who sees it.
+
+Channel = Literal["canvas", "timeline_text", "internal"]
+Kind = Literal["display", "file"]
+
+
+def check_room(workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
+    """Raise Invalid, with a sentence for the model, when a file of `size` bytes can't be stored there."""
+    if size > max_bytes:
+        raise Invalid(f"The content has {size} bytes; {max_bytes} is the most. Write less.")
+    if workspace.written_bytes + size > MAX_DELTA_BYTES:
+        raise Invalid(f"The files written in this turn would exceed {MAX_DELTA_BYTES // MIB} MB.")
+    path = f"{workspace.turn_id}/{destination.folder_path}"
+    if path in workspace.files:
+        return
+    clash = find_clash([path, *(file.path for file in workspace.own)])
+    if clash:
+        raise Invalid(f"{clash} would be a file and a folder at once; choose another path.")
+    present = sum(is_workspace_file(file) for file in workspace.own)
+    if destination.kind is ArtifactKind.FILE and present >= MAX_WORKSPACE_FILES:
+        raise Invalid(f"files/ of this turn has {present} files already, which is the most.")
+
+
+def choose_visibility(channel: Channel, kind: Kind) -> Literal["internal", "external"]:
+    """Files are offered to the person; what goes to the internal channel never is."""
+    return "external" if kind == "file" and channel != "internal" else "internal"
+
 
 MAX_NOTE_CHARS = 2_000
 """Of an inline note: notes are never pruned."""

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from everturn.confinement.fork import hide_process
-from everturn.errors import Unavailable
-from ingress.admission.work_slots import WorkSlots
+from everturn.core.errors import Unavailable
+from ingress.admission.slots import WorkSlots
 from ingress.attachments.structure.limits import WALL_S, Form, Sound, Unsound
 
 CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")

@@ -1,10 +1,11 @@
 """Pictures: of bounded size, whole, and nothing but a picture."""
 
 import io
+import struct
+from collections.abc import Callable, Mapping
 
 from PIL import GifImagePlugin, Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from ingress.attachments.structure.image_ends import find_end
 from ingress.attachments.structure.limits import (
     MAX_DECODED_PIXELS,
     MAX_DECODED_WEBP_PIXELS,
@@ -13,6 +14,145 @@ from ingress.attachments.structure.limits import (
     Sound,
     Unsound,
 )
+
+# Where images end by their own formats, so that nothing else hides behind them or reads their first bytes as code.
+
+_PNG_HEAD = 8
+_JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
+"""Markers without a length: TEM and the restarts."""
+_EOI, _SOS = 0xD9, 0xDA
+_COMMENT_STARTS = (b"/*", b"//")
+_SCRIPT = b"<script"
+_FOREIGN_HEADS = (b"%PDF-",)
+_HEAD_BYTES = 1024
+"""Readers of PDF take its header anywhere in so many first bytes."""
+
+
+_TAIL_HEADS = (
+    b"PK\x03\x04", b"PK\x05\x06", b"Rar!", b"7z\xbc\xaf", b"\x1f\x8b", b"\xd0\xcf\x11\xe0", b"MZ", b"\x7fELF",
+    b"%PDF-", b"<", b"#!",
+)  # fmt: skip
+"""Files of other kinds that polyglots carry behind a picture."""
+_SAMPLE_BYTES = 64
+_PRINTABLE = bytes((9, 10, 13, *range(0x20, 0x7F)))
+
+
+def find_end(form: Form, data: bytes) -> int:
+    """How many bytes of the file belong to the picture: all of them when only padding follows it.
+
+    Raises Unsound when it is cut off, or when it is a program, page, document or archive as well.
+    """
+    if any(head in data[:_HEAD_BYTES] for head in _FOREIGN_HEADS) or _SCRIPT in data.lower():
+        raise Unsound("it is also a file of another type")
+    end = _ENDS[form](data)
+    if end > len(data):
+        raise Unsound("it is cut off")
+    tail = data[end:].strip(b"\0\r\n\t ")
+    if not tail:
+        return len(data)
+    # Cameras append videos and notes of their own, and editors leave old bytes behind; neither reads as a text.
+    if tail.startswith(_TAIL_HEADS) or not tail[:_SAMPLE_BYTES].translate(None, _PRINTABLE):
+        raise Unsound(f"{len(data) - end} bytes follow the image")
+    return end
+
+
+def _end_of_png(data: bytes) -> int:
+    at = _PNG_HEAD
+    while at + 12 <= len(data):
+        length = int.from_bytes(data[at : at + 4])
+        kind = data[at + 4 : at + 8]
+        at += 12 + length
+        if kind == b"IEND":
+            return at
+    raise Unsound("it is cut off")
+
+
+def _end_of_webp(data: bytes) -> int:
+    size = int.from_bytes(data[4:8], "little")
+    return 8 + size + size % 2 if 8 + size < len(data) else 8 + size
+
+
+def _end_of_gif(data: bytes) -> int:
+    if data[6:8] in _COMMENT_STARTS or (data[6:7] == b"=" and all(0x20 <= byte < 0x7F for byte in data[7:10])):
+        raise Unsound("it is also a file of another type")
+    at = 13 + _table_bytes(data[10:11])
+    while at < len(data):
+        kind, at = data[at], at + 1
+        if kind == 0x3B:
+            return at
+        if kind == 0x21:
+            at += 1
+        elif kind == 0x2C:
+            at += 9 + _table_bytes(data[at + 8 : at + 9]) + 1
+        else:
+            raise Unsound("its blocks are not those of a GIF")
+        at = _skip_gif_blocks(data, at)
+    raise Unsound("it is cut off")
+
+
+def _skip_gif_blocks(data: bytes, at: int) -> int:
+    while at < len(data) and data[at]:
+        at += 1 + data[at]
+    return at + 1
+
+
+def _table_bytes(flags: bytes) -> int:
+    """Bytes of the colour table that these flags announce."""
+    return 3 << ((flags[0] & 7) + 1) if flags and flags[0] & 0x80 else 0
+
+
+def _end_of_jpeg(data: bytes) -> int:
+    """The end of the last image: cameras append further ones for depth and previews."""
+    end = _end_of_one_jpeg(data, 0)
+    while data[end : end + 3] == b"\xff\xd8\xff":
+        end = _end_of_one_jpeg(data, end)
+    return end
+
+
+def _end_of_one_jpeg(data: bytes, start: int) -> int:
+    at = start + 2
+    while at + 4 <= len(data):
+        if data[at] != 0xFF:
+            raise Unsound("its segments are not those of a JPEG")
+        marker = data[at + 1]
+        if marker in _JPEG_ALONE:
+            at += 2
+        elif marker == 0xFF:
+            at += 1
+        elif marker == _EOI:
+            return at + 2
+        else:
+            at = _skip_segment(data, at, marker)
+    if data[at : at + 2] == b"\xff\xd9":
+        return at + 2
+    raise Unsound("it is cut off")
+
+
+def _skip_segment(data: bytes, at: int, marker: int) -> int:
+    length = data[at + 2 : at + 4]
+    if length in _COMMENT_STARTS and at == 2:
+        raise Unsound("it is also a file of another type")
+    at += 2 + struct.unpack(">H", length)[0]
+    return _end_of_scan(data, at) if marker == _SOS else at
+
+
+def _end_of_scan(data: bytes, at: int) -> int:
+    """The next marker that is no restart and no stuffed byte."""
+    while (at := data.find(b"\xff", at)) >= 0:
+        following = data[at + 1] if at + 1 < len(data) else _EOI
+        if following and following not in _JPEG_ALONE and following != 0xFF:
+            return at
+        at += 1 if following == 0xFF else 2
+    return len(data)
+
+
+_ENDS: Mapping[str, Callable[[bytes], int]] = {
+    "png": _end_of_png,
+    "webp": _end_of_webp,
+    "gif": _end_of_gif,
+    "jpeg": _end_of_jpeg,
+}
+
 
 READERS = (GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
 """Imported once, because otherwise the first use of one imports the readers of all formats there are."""

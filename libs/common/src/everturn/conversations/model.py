@@ -1,0 +1,94 @@
+"""A conversation: a durable thread of turns that owns one timeline."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.open_values import OpenEnum
+
+
+class ConversationState(OpenEnum):
+    """What a conversation does right now. UNKNOWN is a state that only a newer version understands."""
+
+    IDLE = "idle"
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation row as a client may see it."""
+
+    id: ConversationId
+    title: str
+    state: ConversationState
+    bundle_id: str | None
+    archived: bool
+    created_at: datetime
+    last_activity_at: datetime
+
+
+# Conversations as their owner lists, renames and erases them.
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationQuery:
+    """Newest activity first. `cursor` is the opaque `next_cursor` of the page before; `search` matches titles."""
+
+    limit: int = 50
+    cursor: str | None = None
+    search: str | None = None
+    state: ConversationState | None = None
+    archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPage:
+    """At most `limit` rows, and where to go on."""
+
+    conversations: tuple[Conversation, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What an erasure removed: rows per table, and the keys of the objects that now have no row."""
+
+    rows: Mapping[str, int]
+    object_keys: tuple[str, ...]
+
+
+class Conversations(Protocol):
+    """All calls see only the principal's own conversations; another's id is NotFound."""
+
+    async def create(
+        self, principal: Principal, conversation_id: ConversationId, *, title: str, bundle_id: str | None
+    ) -> Conversation: ...
+
+    async def load(self, principal: Principal, conversation_id: ConversationId) -> Conversation: ...
+
+    async def load_titles(
+        self, principal: Principal, conversation_ids: Collection[ConversationId]
+    ) -> Mapping[ConversationId, str]:
+        """The titles of those that are there."""
+        ...
+
+    async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
+        """Raises BadCursor."""
+        ...
+
+    async def save(
+        self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
+    ) -> Conversation:
+        """Change what is not None."""
+        ...
+
+    async def erase(self, principal: Principal, conversation_id: ConversationId) -> Erasure:
+        """Remove the conversation with all its rows; a running turn loses its lease. The caller deletes the objects."""
+        ...

@@ -1,0 +1,220 @@
+"""Cancellation that is never lost, and waits for cancelled tasks that always end.
+
+asyncio delivers a cancellation once. Code that fails while it handles the cancellation, such as the rollback on a
+connection that is already closed, replaces it by its own error; whoever retries on that error then waits again, and
+nobody cancels a second time. So every seam that translates or retries errors of a driver runs under
+`keep_cancellation`, and whoever cancels a task waits for it through `Stragglers.end` or `end_tasks`, which cancel
+twice and then go on without it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from everturn.core.metrics import CANCELLATIONS_KEPT, STRAGGLERS
+
+_log = structlog.get_logger(__name__)
+
+GRACE_S = 5.0
+"""How long a cancelled task may take to clean up before it is cancelled once more, and again after that."""
+MAX_TASKS_DESCRIBED = 200
+MAX_AWAITS_DESCRIBED = 40
+"""Bounds what `describe_tasks` writes into one log line: about 100 kB."""
+
+
+@contextmanager
+def keep_cancellation() -> Generator[None]:
+    """Raise CancelledError instead of any outcome that replaced it.
+
+    When the current task was cancelled inside the block and the block ends in another way, by an error or by
+    returning, that cancellation would be lost. A timeout inside the block takes its own cancellation back
+    (`Task.uncancel`) and is not affected.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        yield
+    except Exception as error:
+        if task and task.cancelling() > before:
+            CANCELLATIONS_KEPT.inc()
+            raise asyncio.CancelledError from error
+        raise
+    if task and task.cancelling() > before:
+        CANCELLATIONS_KEPT.inc()
+        raise asyncio.CancelledError
+
+
+class Stragglers:
+    """Owns tasks that go on although they were cancelled, so that nothing has to wait for them.
+
+    What such a task still does or returns reaches nobody; its end is logged.
+    """
+
+    def __init__(self, *, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def count(self) -> int:
+        return len(self._tasks)
+
+    async def end(self, *tasks: asyncio.Task[Any]) -> None:
+        """Cancel the tasks and wait for their end, at most twice `grace_s`; those that are left become stragglers.
+
+        The second cancellation comes halfway: the first may have been lost. When this wait is itself cancelled,
+        tasks that still run become stragglers at once.
+        """
+        running = {task for task in tasks if not task.done()}
+        try:
+            for _ in range(2):
+                for task in running:
+                    task.cancel()
+                if running:
+                    _, running = await asyncio.wait(running, timeout=self._grace_s)
+        finally:
+            for task in running:
+                if not task.done():
+                    self._keep(task)
+
+    async def close(self, limit_s: float) -> None:
+        """Cancel all stragglers once more, wait up to `limit_s` for their end, and log those that still run."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=limit_s)
+        for task in self._tasks:
+            _log.error("straggler_given_up", task=task.get_name())
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        STRAGGLERS.inc()
+        _log.error("straggler_left_behind", task=task.get_name(), grace_s=self._grace_s, awaits=_describe_task(task))
+        self._tasks.add(task)
+        task.add_done_callback(self._drop)
+
+    def _drop(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        _log.warning("straggler_ended", task=task.get_name(), error=repr(error) if error else None)
+
+
+_PROCESS_STRAGGLERS = Stragglers()
+
+
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """`Stragglers.end` where no owner of stragglers is at hand: the process keeps those that do not end."""
+    await _PROCESS_STRAGGLERS.end(*tasks)
+
+
+def describe_tasks() -> list[str]:
+    """One line for each task of the running loop: its name and the functions it waits in, outermost first."""
+    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    return [f"{task.get_name()}: {_describe_task(task)}" for task in tasks[:MAX_TASKS_DESCRIBED]]
+
+
+def _describe_task(task: asyncio.Task[Any]) -> str:
+    # Task.get_stack shows the outermost frame of a suspended coroutine only, so the awaits are followed by hand.
+    places: list[str] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None and len(places) < MAX_AWAITS_DESCRIBED:
+        prefix = next((p for p in ("cr", "gi", "ag") if hasattr(awaited, f"{p}_frame")), None)
+        if prefix is None:
+            places.append(type(awaited).__name__)
+            break
+        frame = getattr(awaited, f"{prefix}_frame")
+        places.append(f"{awaited.__qualname__}:{frame.f_lineno}" if frame else awaited.__qualname__)
+        awaited = getattr(awaited, "gi_yieldfrom" if prefix == "gi" else f"{prefix}_await")
+    return " -> ".join(places) + (" (cancelling)" if task.cancelling() else "")
+
+
+# Waits for somebody else's answer that do not take our own slowness for their silence.
+
+LOOKS = 5
+"""How often it is seen that there is no answer before that counts as silence."""
+
+
+@asynccontextmanager
+async def answered_within(limit_s: float) -> AsyncGenerator[None]:
+    """Raises TimeoutError when what is awaited inside has been silent for `limit_s` in which we could hear it.
+
+    A timeout of asyncio is due as soon as an event loop goes on that was held up for longer, although the answer may
+    lie there unread. So the limit is spent in parts, each counted once however late its end was noticed: between two
+    of them the loop reads what has come. It takes longer than the limit only by as much as this process was held up.
+    """
+    async with asyncio.timeout(None) as timeout:
+        patience = _Patience(timeout, limit_s)
+        try:
+            yield
+        finally:
+            patience.end()
+
+
+class _Patience:
+    """Looks several times whether the wait has ended, and ends it at the last look."""
+
+    def __init__(self, timeout: asyncio.Timeout, limit_s: float) -> None:
+        self._timeout = timeout
+        self._part_s = limit_s / LOOKS
+        self._looks = 0
+        self._loop = asyncio.get_running_loop()
+        self._next = self._loop.call_later(self._part_s, self._look)
+
+    def _look(self) -> None:
+        self._looks += 1
+        if self._looks < LOOKS:
+            self._next = self._loop.call_later(self._part_s, self._look)
+        else:
+            # Due in the next turn of the loop, behind what was read in this one.
+            self._timeout.reschedule(self._loop.time())
+
+    def end(self) -> None:
+        """The wait is over."""
+        self._next.cancel()
+
+
+# Running one thing until it ends or something else happens first.
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran(Generic[T]):
+    """The work ended by itself."""
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The work was cancelled. `why` is what the stop returned; `left_behind` means that the work still goes on."""
+
+    why: object = None
+    left_behind: bool = False
+
+
+async def run_until(
+    stop: Coroutine[Any, Any, Any],
+    work: Coroutine[Any, Any, T],
+    *,
+    stragglers: Stragglers | None = None,
+    name: str | None = None,
+) -> Ran[T] | Stopped:
+    """Run `work`; when `stop` returns first, cancel it and wait for its end. An error of either is raised.
+
+    Work that ends while it is being cancelled counts as ended by itself: its result is not thrown away. The wait for
+    cancelled work is bounded (`Stragglers.end`): work that ignores its cancellation is left to `stragglers`. `name` is
+    the name of its task, for the log.
+    """
+    working, stopping = asyncio.create_task(work, name=name), asyncio.ensure_future(stop)
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await (stragglers.end if stragglers else end_tasks)(working, stopping)
+    if not working.done():
+        return Stopped(stopping.result(), left_behind=True)
+    if working.cancelled():
+        return Stopped(None if stopping.cancelled() else stopping.result())
+    return Ran(working.result())

@@ -1,0 +1,56 @@
+"""The roots of our error classes. A class's one docstring sentence is its message."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class EverturnError(Exception):
+    """Something in Everturn failed."""
+
+    def __init__(self, detail: str = "") -> None:
+        self.detail = detail
+        sentence = (type(self).__doc__ or "").strip()
+        super().__init__(f"{sentence} {detail}".strip())
+
+
+class NotFound(EverturnError):
+    """It does not exist for this caller."""
+
+
+class Conflict(EverturnError):
+    """The request conflicts with the current state."""
+
+
+class Invalid(EverturnError):
+    """The input is invalid."""
+
+
+class StaleFence(EverturnError):
+    """The lease was lost; another worker owns this conversation."""
+
+
+class Unavailable(EverturnError):
+    """A component that we depend on does not respond right now."""
+
+
+class OutOfOrder(Conflict):
+    """The blocks do not follow the last stored one."""
+
+
+# A problem as RFC 9457 describes it; what an error looks like to a client, in a response or in an event.
+
+
+class Problem(BaseModel):
+    """`type` is stable and starts with `urn:everturn:problem:`; `status` is an HTTP status."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    instance: str | None = None
+
+
+def problem(kind: str, title: str, status: int, detail: str = "") -> Problem:
+    """Build a problem whose type is `urn:everturn:problem:<kind>`."""
+    return Problem(type=f"urn:everturn:problem:{kind}", title=title, status=status, detail=detail)

@@ -1,0 +1,179 @@
+"""The one edge of process-wide loops: an unexpected error is logged and counted, and the loop goes on.
+
+One row, event or reply that this process cannot read must not end the work for all others. What a loop expects, such as
+a server that is away, it still handles itself; this is for everything else. `CancelledError` always passes.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import structlog
+from pydantic import BaseModel, ConfigDict
+
+from everturn.core.errors import Unavailable
+from everturn.core.metrics import LOOP_ERRORS
+
+FIRST_PAUSE_S: Final = 0.1
+MAX_PAUSE_S: Final = 5.0
+"""Bounds both how long a loop stays down after its cause is gone, and how often a broken one logs."""
+FAILING_S: Final = 60.0
+"""A loop that has only failed for so long is named by readiness."""
+QUIET_S: Final = 330.0
+"""Without an error for so long, a loop has recovered although it reported no success: more than the longest pause
+between two rounds of any loop."""
+
+_log = structlog.get_logger(__name__)
+
+
+class LoopHealth:
+    """Which guarded loops of this process only fail. Loops are named in code, so there are few."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._failing: dict[str, tuple[float, float, str]] = {}
+        """First and last failure in a row, by the monotonic clock, and the kind of the last error."""
+
+    def note_error(self, loop: str, error: Exception) -> None:
+        now_s = self._monotonic()
+        first_s, last_s, _ = self._failing.get(loop, (now_s, now_s, ""))
+        if now_s - last_s > QUIET_S:
+            first_s = now_s
+        self._failing[loop] = first_s, now_s, type(error).__name__
+
+    def note_success(self, loop: str) -> None:
+        self._failing.pop(loop, None)
+
+    async def check(self) -> None:
+        """Raise Unavailable with the names of the loops that have failed for FAILING_S without a success between."""
+        now_s = self._monotonic()
+        failing = [
+            f"{loop} for {last_s - first_s:.0f} s ({kind})"
+            for loop, (first_s, last_s, kind) in sorted(self._failing.items())
+            if last_s - first_s >= FAILING_S and now_s - last_s <= QUIET_S
+        ]
+        if failing:
+            raise Unavailable(f"Loops that only fail: {', '.join(failing)}. The log has the errors as loop_error.")
+
+
+LOOPS: Final = LoopHealth()
+"""Of this process."""
+
+
+class Guard:
+    """What came of a guarded block."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+
+@contextmanager
+def guarded(
+    loop: str, *, passing: tuple[type[Exception], ...] = (), health: LoopHealth = LOOPS, **context: object
+) -> Generator[Guard]:
+    """Log and count an error of the block, and go on behind it. `passing` are errors that the caller handles.
+
+    `loop` names the loop in the log and the metric, `context` is added to the log line only.
+    """
+    guard = Guard()
+    try:
+        yield guard
+    except passing:
+        raise
+    except Exception as error:
+        if _is_cancelled():
+            # The error of a clean-up may have replaced the cancellation. Going on would make the task immortal.
+            raise asyncio.CancelledError from error
+        guard.error = error
+        LOOP_ERRORS.labels(loop).inc()
+        health.note_error(loop, error)
+        _log.exception("loop_error", loop=loop, **context)
+    else:
+        health.note_success(loop)
+
+
+async def run_guarded(
+    loop: str,
+    run: Callable[[], Awaitable[None]],
+    *,
+    first_pause_s: float = FIRST_PAUSE_S,
+    max_pause_s: float = MAX_PAUSE_S,
+    health: LoopHealth = LOOPS,
+) -> None:
+    """Run until `run` returns. After an error it is run again, with growing pauses while it fails at once each time."""
+    clock = asyncio.get_running_loop()
+    pause_s = first_pause_s
+    while True:
+        began_s = clock.time()
+        with guarded(loop, health=health) as guard:
+            await run()
+        if guard.error is None:
+            return
+        if clock.time() - began_s > max_pause_s:
+            pause_s = first_pause_s
+            health.note_success(loop)
+        await asyncio.sleep(pause_s)
+        pause_s = min(max_pause_s, 2 * pause_s)
+
+
+def _is_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        # Outside of an event loop, in a thread, nothing can be cancelled.
+        return False
+    return task is not None and task.cancelling() > 0
+
+
+# The parts that a process needs, and whether they answer: what its readiness is made of.
+
+CHECK_TIMEOUT_S: Final = 3.0
+
+Readiness = Literal["ready", "degraded", "unready"]
+"""`degraded` does what does not need the failing part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something we depend on. Without a required one nothing works; without another one less works."""
+
+    check: Callable[[], Awaitable[None]]
+    required: bool = True
+    note: str = ""
+
+
+class PartOut(BaseModel):
+    """How a part is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ok: bool
+    detail: str = ""
+
+
+async def check_all(parts: Mapping[str, Part]) -> dict[str, PartOut]:
+    """Check all parts at once, each within 3 s."""
+    answers = await asyncio.gather(*(_check(part) for part in parts.values()))
+    return dict(zip(parts, answers, strict=True))
+
+
+def sum_up(parts: Mapping[str, Part], found: Mapping[str, PartOut]) -> Readiness:
+    """What these answers mean for the process."""
+    failing = [name for name, out in found.items() if not out.ok]
+    if any(parts[name].required for name in failing):
+        return "unready"
+    return "degraded" if failing else "ready"
+
+
+async def _check(part: Part) -> PartOut:
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            await part.check()
+    except Unavailable as error:
+        return PartOut(ok=False, detail=str(error))
+    except TimeoutError:
+        return PartOut(ok=False, detail=f"no answer within {CHECK_TIMEOUT_S:g} s")
+    return PartOut(ok=True, detail=part.note)

@@ -1,0 +1,72 @@
+"""Values that a newer version may have written: what this version does not know is read as a stand-in and counted.
+
+Two neighbouring versions run side by side during an upgrade, and rows of the newer one stay after a roll-back. Inside
+one version the values are closed: `match` has to name the stand-in too.
+"""
+
+from enum import StrEnum
+from typing import Any, Final, Self
+
+import structlog
+from pydantic import BeforeValidator, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator
+
+from everturn.core.metrics import UNKNOWN_VALUES
+
+MAX_LOGGED: Final = 100
+"""Different values that one process logs; beyond that they are only counted."""
+_MAX_LOGGED_CHARS: Final = 80
+
+_log = structlog.get_logger(__name__)
+_logged: set[tuple[str, str]] = set()
+
+
+class OpenEnum(StrEnum):
+    """An enum of rows. It has a member UNKNOWN, or says in `stand_in` which member an unknown value is read as."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        report_unknown(cls.__name__, value)
+        return cls.stand_in()
+
+    @classmethod
+    def stand_in(cls) -> Self:
+        """What a value is read as that this version does not know."""
+        return cls["UNKNOWN"]
+
+
+def require_known(kind: type[OpenEnum]) -> BeforeValidator:
+    """For a field that a person or a model fills in: an unknown value is refused instead of read as a stand-in."""
+    known = [member.value for member in kind]
+
+    def check(value: Any) -> Any:
+        if value not in known:
+            raise ValueError(f"must be one of {', '.join(known)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def or_else(kind: str, stand_in: str | None) -> WrapValidator:
+    """For a field of the wire that is a `Literal`: another text is read as `stand_in`."""
+
+    def read(value: Any, handler: ValidatorFunctionWrapHandler, _: ValidationInfo) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            if not isinstance(value, str):
+                raise
+            report_unknown(kind, value)
+            return stand_in
+
+    return WrapValidator(read)
+
+
+def report_unknown(kind: str, value: str) -> None:
+    """Count a value that this version does not know, and log it the first time."""
+    UNKNOWN_VALUES.labels(kind).inc()
+    seen = kind, value[:_MAX_LOGGED_CHARS]
+    if seen not in _logged and len(_logged) < MAX_LOGGED:
+        _logged.add(seen)
+        _log.warning("unknown_value", kind=kind, value=seen[1])

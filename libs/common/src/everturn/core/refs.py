@@ -1,0 +1,413 @@
+"""Refs: the logical addresses of what a conversation holds.
+
+A ref names, it does not authorize. Each family is one frozen value with one form, for writing and parsing.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from typing import Any, ClassVar, ParamSpec, get_args
+
+from everturn.core.errors import Invalid
+
+MAX_PATH_BYTES = 1024
+MAX_PART_BYTES = 255
+"""What Linux file systems take as one name."""
+MAX_REF_CHARS = 2048
+MAX_SIDS = 200
+
+_P = ParamSpec("_P")
+_SHOWN_CHARS = 80
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}"
+_LABEL = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}"
+_NUMBER = r"0|[1-9][0-9]{0,8}"
+_PATTERNS = dict.fromkeys(("call", "plan", "message_id", "namespace", "skill"), _NAME) | {
+    "conversation": r"conv_[A-Za-z0-9_-]{1,75}",
+    "turn": r"turn_[A-Za-z0-9_-]{1,75}",
+    "kind": r"[a-z][a-z0-9_]{0,39}",
+    "label": _LABEL,
+    "what": _LABEL,
+    "name": r"[^/]+",
+    "path": r".+",
+    "n": _NUMBER,
+    "round": _NUMBER,
+    "sids": r"[0-9, -]{1,1000}",
+}
+"""What each field of a ref may hold. Paths and names are checked by `check_path` besides."""
+_BREAKING = ("Cc", "Cs", "Zl", "Zp")
+"""Controls, lone surrogates, line and paragraph separators: they would break a line or an encoding."""
+
+
+def check_path(path: str) -> None:
+    """Raise Invalid unless `path` is relative, canonical and safe to join to a folder."""
+    if len(path) > MAX_PATH_BYTES or "\\" in path or any(unicodedata.category(c) in _BREAKING for c in path):
+        raise Invalid(f"The path {_shown(path)} is too long, or contains a backslash or a control character.")
+    if unicodedata.normalize("NFC", path) != path:
+        raise Invalid(f"The path {_shown(path)} is not in Unicode form NFC.")
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        raise Invalid(f"The path {_shown(path)} must be relative, without empty parts, '.' and '..'.")
+    if len(path.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_PART_BYTES for part in parts):
+        raise Invalid(
+            f"The path {_shown(path)} is longer than {MAX_PATH_BYTES} bytes, or a name than {MAX_PART_BYTES}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """Fields are checked by their name, so that no ref can exist that would not parse."""
+
+    form: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and not isinstance(value, tuple):
+                _check_field(each.name, str(value))
+
+    def __str__(self) -> str:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values["owner"] = f"{values['conversation']}." if values.get("conversation") else ""
+        values["suffix"] = "" if values.get("n") is None else f".{values['n']}"
+        return self.form.format_map(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned(_Value):
+    """`conversation` is None inside the conversation itself; naming another one needs the same principal."""
+
+    conversation: str | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRef(_Owned):
+    """What the person asked in a turn."""
+
+    form = "ar:{owner}{turn}.user.prompt"
+    turn: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRef(_Owned):
+    """An answer of a turn: the latest, or of a turn with several that with the number `n`, from 1."""
+
+    form = "ar:{owner}{turn}.assistant.completion{suffix}"
+    turn: str
+    n: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalRef(_Owned):
+    """A signal or an external event."""
+
+    form = "ar:{owner}{turn}.external.{kind}.{message_id}"
+    turn: str
+    kind: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotesRef(_Owned):
+    """The notes of a call."""
+
+    form = "ar:{owner}{turn}.react.notes.{call}"
+    turn: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRef(_Owned):
+    """A plan as the turn left it."""
+
+    form = "ar:{owner}{turn}.react.plan.{plan}"
+    turn: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLatestRef(_Owned):
+    """The newest snapshot of a plan."""
+
+    form = "ar:{owner}plan.latest:{plan}"
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAckRef(_Owned):
+    """The step marks of round `n`."""
+
+    form = "ar:{owner}{turn}.react.plan.ack.{n}"
+    turn: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnIndexRef(_Owned):
+    """The index of a turn, rebuilt on demand."""
+
+    form = "ar:{owner}{turn}.react.turn.index"
+    turn: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedArtifactRef(_Owned):
+    """A named value of a turn."""
+
+    form = "ar:{owner}{turn}.artifacts.{label}"
+    turn: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRef(_Owned):
+    """A block that has no family of its own; round 0 is before the first round."""
+
+    form = "ar:{owner}{turn}.round.{round}.{what}"
+    turn: str
+    round: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallRef(_Owned):
+    """A tool call."""
+
+    form = "tc:{owner}{turn}.{call}.call"
+    turn: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRef(_Owned):
+    """What a tool call gave."""
+
+    form = "tc:{owner}{turn}.{call}.result"
+    turn: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef(_Owned):
+    """A file of the workspace."""
+
+    form = "fi:{owner}{turn}.files/{path}"
+    turn: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRef(_Owned):
+    """A produced file that is not part of the workspace."""
+
+    form = "fi:{owner}{turn}.outputs/{path}"
+    turn: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentRef(_Owned):
+    """A file that came with the message of the turn."""
+
+    form = "fi:{owner}{turn}.user.attachments/{name}"
+    turn: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalAttachmentRef(_Owned):
+    """A file that came with a signal or an external event."""
+
+    form = "fi:{owner}{turn}.external.{kind}.attachments/{message_id}/{name}"
+    turn: str
+    kind: str
+    message_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRef(_Owned):
+    """A log of a turn."""
+
+    form = "fi:{owner}{turn}.logs/{path}"
+    turn: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesRef(_Owned):
+    """Rows of the source pool; `sids` ascend and are unique."""
+
+    form = "so:{owner}sources_pool[{sids}]"
+    sids: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _Owned.__post_init__(self)
+        if not 0 < len(self.sids) <= MAX_SIDS or self.sids[0] < 1 or any(a >= b for a, b in pairwise(self.sids)):
+            raise Invalid(f"Source numbers must be 1 to {MAX_SIDS} different numbers from 1, ascending.")
+
+    def __str__(self) -> str:
+        return f"so:{self.conversation + '.' if self.conversation else ''}sources_pool[{_format_sids(self.sids)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSummaryRef(_Owned):
+    """The summary of the turns before this one."""
+
+    form = "su:{owner}{turn}.conv.range.summary"
+    turn: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingSummaryRef(_Owned):
+    """What the model noted about a turn at its end."""
+
+    form = "ws:{owner}{turn}.conv.working.summary"
+    turn: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeRef(_Value):
+    """A document of the bundle's knowledge space."""
+
+    form = "ks:{path}"
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRef(_Value):
+    """A file of a skill; `SKILL.md` is the skill itself."""
+
+    form = "sk:{namespace}.{skill}/{path}"
+    namespace: str
+    skill: str
+    path: str = "SKILL.md"
+
+
+Ref = (
+    PromptRef | CompletionRef | ExternalRef | NotesRef | PlanRef | PlanLatestRef | PlanAckRef
+    | TurnIndexRef | NamedArtifactRef | RoundRef | CallRef | ResultRef | FileRef | OutputRef | AttachmentRef
+    | ExternalAttachmentRef | LogRef | SourcesRef | RangeSummaryRef | WorkingSummaryRef | KnowledgeRef | SkillRef
+)  # fmt: skip
+
+
+def parse_ref(text: str) -> Ref:
+    """Read a ref. Raises Invalid with a sentence that says what refs of that kind look like."""
+    if len(text) > MAX_REF_CHARS:
+        raise Invalid(f"A ref has at most {MAX_REF_CHARS} characters.")
+    scheme = text.partition(":")[0]
+    for pattern, family in _FAMILIES:
+        if match := pattern.fullmatch(text):
+            return family(**{name: _read_field(name, value) for name, value in match.groupdict().items() if value})
+    known = [family.form.replace("{owner}", "") for _, family in _FAMILIES if family.form.startswith(f"{scheme}:")]
+    if not known:
+        raise Invalid(f"{_shown(text)} is not a ref: refs start with ar:, tc:, fi:, so:, su:, ws:, ks: or sk:.")
+    raise Invalid(f"{_shown(text)} is not a ref. The {scheme}: refs are " + ", ".join(known) + ".")
+
+
+def _compiled(form: str) -> re.Pattern[str]:
+    escaped = re.escape(form).replace(r"\{owner\}", rf"(?:(?P<conversation>{_PATTERNS['conversation']})\.)?")
+    escaped = escaped.replace(r"\{suffix\}", rf"(?:\.(?P<n>{_NUMBER}))?")
+    return re.compile(re.sub(r"\\{(\w+)\\}", lambda m: f"(?P<{m[1]}>{_PATTERNS[m[1]]})", escaped), re.DOTALL)
+
+
+def _read_field(name: str, value: str) -> str | int | tuple[int, ...]:
+    if name == "sids":
+        return _read_sids(value)
+    return int(value) if name in ("n", "round") else value
+
+
+def _check_field(name: str, value: str) -> None:
+    if not re.fullmatch(_PATTERNS[name], value, re.DOTALL):
+        raise Invalid(f"{_shown(value)} can't be the {name.replace('_', ' ')} of a ref.")
+    if name in ("name", "path"):
+        check_path(value)
+
+
+def _read_sids(text: str) -> tuple[int, ...]:
+    sids: set[int] = set()
+    for part in text.replace(" ", "").split(","):
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
+        if not match:
+            raise Invalid(f"{_shown(text)} is not a list of source numbers such as 1-3,7.")
+        first, last = sorted((int(match[1]), int(match[2] or match[1])))
+        sids.update(range(first, min(last, first + MAX_SIDS) + 1))
+    return tuple(sorted(sids))
+
+
+def _format_sids(sids: tuple[int, ...]) -> str:
+    runs: list[list[int]] = []
+    for sid in sids:
+        if runs and sid == runs[-1][1] + 1:
+            runs[-1][1] = sid
+        else:
+            runs.append([sid, sid])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _shown(text: str) -> str:
+    return ascii(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "...")
+
+
+def _spelled(family: Callable[_P, Ref]) -> Callable[_P, str]:
+    return lambda *args, **kwargs: str(family(*args, **kwargs))
+
+
+_FAMILIES: tuple[tuple[re.Pattern[str], Any], ...] = tuple((_compiled(family.form), family) for family in get_args(Ref))
+
+prompt_ref = _spelled(PromptRef)
+completion_ref = _spelled(CompletionRef)
+external_ref = _spelled(ExternalRef)
+notes_ref = _spelled(NotesRef)
+plan_ref = _spelled(PlanRef)
+plan_latest_ref = _spelled(PlanLatestRef)
+plan_ack_ref = _spelled(PlanAckRef)
+turn_index_ref = _spelled(TurnIndexRef)
+named_artifact_ref = _spelled(NamedArtifactRef)
+round_ref = _spelled(RoundRef)
+call_ref = _spelled(CallRef)
+result_ref = _spelled(ResultRef)
+file_ref = _spelled(FileRef)
+output_ref = _spelled(OutputRef)
+attachment_ref = _spelled(AttachmentRef)
+external_attachment_ref = _spelled(ExternalAttachmentRef)
+log_ref = _spelled(LogRef)
+range_summary_ref = _spelled(RangeSummaryRef)
+working_summary_ref = _spelled(WorkingSummaryRef)
+knowledge_ref = _spelled(KnowledgeRef)
+skill_ref = _spelled(SkillRef)
+
+
+def sources_ref(sids: Iterable[int]) -> str:
+    """The ref of rows of the source pool, in any order."""
+    return str(SourcesRef(tuple(sorted(set(sids)))))
+
+
+# Which conversation a ref is of: refs are stored without their own conversation, and told with it elsewhere. Pure.
+
+_LOCAL = re.compile(r"(?<![A-Za-z0-9_.:/-])((?:ar|tc|fi|su|ws):(?=turn_)|ar:(?=plan\.latest:)|so:(?=sources_pool\[))")
+
+
+def owner_of(ref: Ref) -> str | None:
+    """The conversation that a ref names; None for one that names none."""
+    return None if isinstance(ref, KnowledgeRef | SkillRef) else ref.conversation
+
+
+def qualify_ref(ref: Ref, conversation_id: str) -> Ref:
+    """The same ref with its conversation. One that names a conversation already, or belongs to none, stays."""
+    if isinstance(ref, KnowledgeRef | SkillRef) or ref.conversation is not None:
+        return ref
+    return replace(ref, conversation=conversation_id)
+
+
+def localize_ref(ref: Ref, conversation_id: str) -> Ref:
+    """The ref as it is stored in this conversation; one of another conversation stays."""
+    if isinstance(ref, KnowledgeRef | SkillRef) or ref.conversation != conversation_id:
+        return ref
+    return replace(ref, conversation=None)
+
+
+def qualify_text(text: str, conversation_id: str) -> str:
+    """A text of a conversation with refs that another conversation can follow. Doing it twice changes nothing."""
+    return _LOCAL.sub(rf"\g<1>{conversation_id}.", text)

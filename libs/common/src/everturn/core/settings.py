@@ -1,0 +1,171 @@
+"""Settings that every service shares, the mark of those that hold a secret, and secrets that are files."""
+
+import os
+import re
+from collections.abc import MutableMapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from everturn.core.errors import Invalid
+
+MAX_SECRETS: Final = 100
+MAX_SECRET_BYTES: Final = 65_536
+"""Of one file: a chain of certificates is the longest that anybody keeps in one."""
+SECRETS_DIR: Final = "SECRETS_DIR"
+BY_ALIAS: Final = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_prefix="=")
+"""Our own code gives settings by the names of their fields, the environment by their aliases alone. Without a prefix
+that no variable can have, pydantic-settings would also read MODE, MODEL or HOME, which are set for something else."""
+_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
+
+
+class BadSecrets(Invalid):
+    """The secrets in the folder that SECRETS_DIR names can't be used."""
+
+
+class Secrecy(StrEnum):
+    """What of a setting is secret: a mark in its annotation. A SecretStr needs none."""
+
+    VALUE = "yes"
+    PASSWORD = "the password in it"  # noqa: S105 - it names what is secret
+    FILE = "the file"
+
+
+class CommonSettings(BaseSettings):
+    """What every service reads from its environment. A service adds its own in its `settings.py`."""
+
+    model_config = BY_ALIAS
+
+    mode: Literal["development", "production"] = Field(
+        default="production",
+        validation_alias="EVERTURN_MODE",
+        description="development accepts this machine's user without a token, and listens on loopback only.",
+    )
+    database_url: Annotated[str, Secrecy.PASSWORD] = Field(
+        validation_alias="DATABASE_URL", description="postgresql://role:password@host:port/name of this service's role."
+    )
+    redis_url: Annotated[str, Secrecy.PASSWORD] = Field(
+        validation_alias="REDIS_URL", description="redis://:password@host:port/0"
+    )
+    objects_url: str = Field(
+        validation_alias="OBJECTS_URL",
+        description="Where files are kept: file:///folder, or s3://bucket/prefix?endpoint=...&region=..., "
+        "with credentials from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or other sources of the AWS SDK.",
+    )
+    secrets_dir: Path | None = Field(
+        default=None,
+        validation_alias=SECRETS_DIR,
+        description="Folder of secrets: each file contains the setting that it is named after, such as DATABASE_URL. "
+        "An empty file sets nothing. Environment variables take precedence.",
+    )
+    ready_fd: int | None = Field(
+        default=None,
+        ge=0,
+        validation_alias="READY_FD",
+        description="File descriptor to which the process writes a JSON line when it has started.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", validation_alias="LOG_LEVEL", description="Lowest level of log lines that are written."
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", validation_alias="LOG_FORMAT", description="json for machines, console for people."
+    )
+    otlp_endpoint: str = Field(
+        default="",
+        pattern=r"^(|https?://[^\s]+)$",
+        validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT",
+        description="OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://collector:4318; empty "
+        "disables tracing. The SDK's other OTEL_ variables, for headers, sampling and queue, apply as well.",
+    )
+    failpoint: str = Field(
+        default="",
+        validation_alias="FAILPOINT",
+        description="For tests in development mode: name:nth:kill|stop|raise, joined by commas.",
+    )
+    clock_steps: str = Field(
+        default="",
+        validation_alias="CLOCK_STEPS",
+        description="For tests in development mode: seconds added to the clock, and the reading from which on: "
+        "3600@1,-3600@40.",
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def check_database_url(cls, url: str) -> str:
+        """Refuse what is no address of a database."""
+        return _check_address(url, ("postgresql", "postgres"), "postgresql://role:password@host:port/name")
+
+    @field_validator("redis_url")
+    @classmethod
+    def check_redis_url(cls, url: str) -> str:
+        """Refuse what is no address of a Redis."""
+        return _check_address(url, ("redis", "rediss", "unix"), "redis://:password@host:port/0")
+
+    @model_validator(mode="after")
+    def check_faults(self) -> Self:
+        """Refuse to run outside development with a fault that a test asked for."""
+        for name, asked in (("FAILPOINT", self.failpoint), ("CLOCK_STEPS", self.clock_steps)):
+            if asked and self.mode != "development":
+                raise ValueError(f"{name} is for tests and needs EVERTURN_MODE=development; unset it.")
+        return self
+
+
+def _check_address(url: str, schemes: Sequence[str], form: str) -> str:
+    try:
+        parts = urlsplit(url)
+        # A database may have several hosts, each with a port.
+        _ = [urlsplit(f"//{host}").port for host in parts.netloc.rpartition("@")[2].split(",")]
+    except ValueError:
+        parts = None
+    if parts is None or parts.scheme not in schemes:
+        raise ValueError(f"Write it as {form}, with special characters of the password as %XX.")
+    return url
+
+
+def load_secrets(environment: MutableMapping[str, str] | None = None) -> None:
+    """Add the secrets of the folder SECRETS_DIR to the environment, once, before anything reads a setting.
+
+    Every library that looks there for its key finds it, and neither the engine's `inspect` nor /proc shows it.
+    Raises BadSecrets.
+    """
+    target = os.environ if environment is None else environment
+    if not (folder := target.get(SECRETS_DIR)):
+        return
+    try:
+        files = sorted(file for file in Path(folder).iterdir() if _NAME.fullmatch(file.name) and file.is_file())
+        if len(files) > MAX_SECRETS:
+            raise BadSecrets(f"{folder} has {len(files)} files; {MAX_SECRETS} may be there.")
+        found = {file.name: _load_secret(file) for file in files}
+    except OSError as error:
+        raise BadSecrets(f"{error.filename or folder}: {error.strerror}.") from error
+    for name, value in found.items():
+        if value:
+            target.setdefault(name, value)
+
+
+def _load_secret(file: Path) -> str:
+    """Without the line end that editors leave."""
+    with file.open("rb") as opened:
+        data = opened.read(MAX_SECRET_BYTES + 1)
+    if len(data) > MAX_SECRET_BYTES:
+        raise BadSecrets(f"{file} is longer than {MAX_SECRET_BYTES} bytes.")
+    try:
+        text = data.decode().strip("\r\n")
+    except UnicodeDecodeError as error:
+        raise BadSecrets(f"{file} is no UTF-8 text.") from error
+    if "\0" in text:
+        raise BadSecrets(f"{file} has a zero byte.")
+    return text
+
+
+def explain_errors(error: ValidationError) -> list[str]:
+    """One line for each wrong setting, without any value: it may be a secret. What concerns several names none."""
+    lines: list[str] = []
+    for problem in error.errors(include_input=False, include_url=False):
+        place, said = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{place}: {said}" if place else said)
+    return lines

@@ -1,0 +1,278 @@
+"""Folding the stream of events into the state a client sees; from any cut point it gives what REST reads."""
+
+from collections.abc import Callable
+from typing import TypeVar, assert_never
+
+from everturn.core.leases import ORIGIN, try_parse_cursor
+from everturn.events import model as events
+from everturn.events.model import Envelope
+from everturn.events.turn_view import text_order, withdraw_pending
+from everturn.events.views import (
+    ApprovalView,
+    CitationView,
+    FileView,
+    SignalView,
+    StateView,
+    StepView,
+    TextView,
+    TurnView,
+)
+from everturn.timeline.plans import PlanSnapshot
+
+_OPEN_STATES = ("accepted", "queued")
+_Item = TypeVar("_Item")
+_TurnEvent = (
+    events.ChatStep
+    | events.ChatDelta
+    | events.ChatPlan
+    | events.ChatFiles
+    | events.ChatCitations
+    | events.ChatFollowups
+    | events.ChatSignal
+    | events.ChatApproval
+    | events.ChatComplete
+    | events.ChatError
+)
+
+
+def fold_event(state: StateView, envelope: Envelope) -> StateView:
+    """The state after one event. Pure and total.
+
+    An event whose id the state includes changes nothing, so a stream may overlap what was folded.
+    """
+    if envelope.conversation_id != state.conversation.conversation_id:
+        return state
+    if isinstance(envelope.data, events.StreamSnapshot):
+        return envelope.data.state
+    cursor = try_parse_cursor(envelope.id) if envelope.id else None
+    if cursor is None:
+        return _fold(state, envelope)
+    if cursor <= (try_parse_cursor(state.cursor) or ORIGIN):
+        return state
+    return _fold(state, envelope).model_copy(update={"cursor": str(cursor)})
+
+
+def _fold(state: StateView, envelope: Envelope) -> StateView:
+    data = envelope.data
+    match data:
+        case (
+            events.Ready()
+            | events.StreamSnapshot()
+            | events.StreamGap()
+            | events.ServerShutdown()
+            | events.ChatCompaction()
+            | events.ChatPhase()
+            | events.ChatTool()
+        ):
+            return state
+        case events.ConvTitle(title=title):
+            return state.model_copy(update={"conversation": state.conversation.model_copy(update={"title": title})})
+        case events.ConvStatus():
+            return _fold_status(state, data, is_hint=envelope.id is None)
+        case events.ChatStart():
+            return _put_turn(state, _start_turn(_find_turn(state, data.turn_id), data))
+        case events.ChatRewind(turn=turn):
+            return _put_turn(state, _keep_receipts(_find_turn(state, turn.turn_id), turn))
+        case _:
+            turn = _find_turn(state, envelope.turn_id)
+            return state if turn is None else _put_turn(state, _fold_into_turn(turn, data, envelope.round or 0))
+
+
+def _fold_into_turn(turn: TurnView, data: _TurnEvent, round_number: int) -> TurnView:
+    if is_open(turn):
+        turn = turn.model_copy(update={"rounds": max(turn.rounds, round_number)})
+    match data:
+        case events.ChatDelta():
+            return _append_text(turn, data, round_number)
+        case events.ChatStep():
+            return turn.model_copy(update={"steps": _put_step(turn.steps, data, round_number)})
+        case events.ChatPlan(plan=plan):
+            return turn.model_copy(update={"plans": _put(turn.plans, plan, _plan_key)})
+        case events.ChatFiles(files=files):
+            return turn.model_copy(update={"files": _put_files(turn.files, files)})
+        case events.ChatCitations(sources=sources):
+            return turn.model_copy(update={"citations": _put_citations(turn.citations, sources)})
+        case events.ChatFollowups(items=items):
+            return turn.model_copy(update={"followups": items})
+        case events.ChatSignal():
+            return turn.model_copy(update={"signals": _put_signal(turn.signals, data)})
+        case events.ChatApproval():
+            return turn.model_copy(update={"approvals": _put_approval(turn.approvals, data, round_number)})
+        case events.ChatComplete() | events.ChatError():
+            return _end_turn(turn, data)
+        case _:
+            assert_never(data)
+
+
+def is_open(turn: TurnView) -> bool:
+    """Whether the turn goes on."""
+    return turn.status in ("queued", "running", "waiting")
+
+
+def _fold_status(state: StateView, data: events.ConvStatus, *, is_hint: bool) -> StateView:
+    turn = _find_turn(state, data.turn_id)
+    # A hint is read from the row and may arrive after the events of the turn that it calls queued or running.
+    if is_hint and turn and (not is_open(turn) or (data.state == "queued" and turn.status != "queued")):
+        return state
+    if not is_hint and turn and is_open(turn) and data.state in ("queued", "running", "waiting"):
+        state = _put_turn(state, turn.model_copy(update={"status": data.state}))
+    return state.model_copy(update={"conversation": state.conversation.model_copy(update={"state": data.state})})
+
+
+def _start_turn(turn: TurnView | None, data: events.ChatStart) -> TurnView:
+    told = {"text": data.text, "attachments": data.attachments, "created_at": data.created_at, "ordinal": data.ordinal}
+    if turn is None:
+        turn = TurnView(turn_id=data.turn_id, ordinal=data.ordinal, status="running", text=data.text)
+    return turn.model_copy(update={**told, "status": "running"} if is_open(turn) else told)
+
+
+def _end_turn(turn: TurnView, data: events.ChatComplete | events.ChatError) -> TurnView:
+    if not is_open(turn):
+        return turn
+    turn = turn.model_copy(update={"approvals": withdraw_pending(turn.approvals)})
+    ended = {"rounds": data.rounds, "sealed_round": data.rounds, "usage": data.usage, "elapsed_ms": data.elapsed_ms}
+    match data:
+        case events.ChatError(problem=problem):
+            return turn.model_copy(update={**ended, "status": "failed", "error": problem})
+        case events.ChatComplete():
+            told = {
+                "status": "cancelled" if data.outcome == "cancelled" else "completed",
+                "outcome": data.outcome,
+                "cut_reason": data.cut_reason,
+                "answer": data.answer,
+                "followups": data.followups,
+                "sources_used": data.sources_used,
+            }
+            return turn.model_copy(update={**ended, **told})
+        case _:
+            assert_never(data)
+
+
+def _append_text(turn: TurnView, delta: events.ChatDelta, round_number: int) -> TurnView:
+    # Committed rounds are whole; a delta of one was published after the commit that holds its text.
+    if round_number <= turn.sealed_round or not delta.text:
+        return turn
+    key = (round_number, delta.channel, delta.instance)
+    present = next((text for text in turn.texts if _text_key(text) == key), None)
+    if present:
+        grown = present.model_copy(update={"text": present.text + delta.text})
+    else:
+        grown = TextView(
+            round=round_number,
+            channel=delta.channel,
+            instance=delta.instance,
+            marker=delta.marker,
+            format=delta.format,
+            text=delta.text,
+            artifact=delta.artifact,
+        )
+    return turn.model_copy(update={"texts": tuple(sorted(_put(turn.texts, grown, _text_key), key=text_order))})
+
+
+def _put_step(steps: tuple[StepView, ...], data: events.ChatStep, round_number: int) -> tuple[StepView, ...]:
+    told = data.model_dump(exclude={"type"}, exclude_none=True)
+    present = next((step for step in steps if step.step == data.step), None)
+    if present is None:
+        return (*steps, StepView(round=round_number, **told))
+    if data.status == "started" and present.status != "started":
+        return steps
+    return _put(steps, present.model_copy(update=told), _step_key)
+
+
+def _put_files(files: tuple[FileView, ...], told: tuple[FileView, ...]) -> tuple[FileView, ...]:
+    for file in told:
+        if file.visibility == "external":
+            files = _put(files, file, _file_key)
+    return files
+
+
+def _put_citations(present: tuple[CitationView, ...], told: tuple[CitationView, ...]) -> tuple[CitationView, ...]:
+    by_sid = {citation.sid: citation for citation in (*present, *told)}
+    return tuple(by_sid[sid] for sid in sorted(by_sid))
+
+
+def _keep_receipts(present: TurnView | None, rewound: TurnView) -> TurnView:
+    """A worker tells of the signals it has read; of what came or was settled since, hints have told."""
+    if present is None:
+        return rewound
+    told = {signal.signal_id: signal for signal in rewound.signals}
+    newer = [
+        signal
+        for signal in present.signals
+        if signal.signal_id not in told or told[signal.signal_id].state in _OPEN_STATES
+    ]
+    kept = {**told, **{signal.signal_id: signal for signal in newer}}
+    return rewound.model_copy(update={"signals": tuple(sorted(kept.values(), key=_signal_key))})
+
+
+def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tuple[SignalView, ...]:
+    present = next((signal for signal in signals if signal.signal_id == data.signal_id), None)
+    # Only `accepted` can change; a hint that says so may come after the event that settled the signal.
+    if present and present.state not in _OPEN_STATES and data.state in _OPEN_STATES:
+        return signals
+    told = SignalView(
+        signal_id=data.signal_id,
+        kind=data.kind,
+        state=data.state,
+        text=data.text,
+        attachments=data.attachments,
+        round=data.round,
+        promoted_to=data.promoted_to,
+        event=data.event,
+        approval_id=data.approval_id,
+    )
+    return tuple(sorted(_put(signals, told, _signal_key), key=_signal_key))
+
+
+def _put_approval(
+    approvals: tuple[ApprovalView, ...], data: events.ChatApproval, round_number: int
+) -> tuple[ApprovalView, ...]:
+    present = next((each for each in approvals if each.approval_id == data.approval_id), None)
+    if present and present.state != "pending":
+        return approvals
+    told = ApprovalView(round=round_number, **data.model_dump(exclude={"type"}))
+    return _put(approvals, told, _approval_key)
+
+
+def _find_turn(state: StateView, turn_id: str | None) -> TurnView | None:
+    return next((turn for turn in reversed(state.turns) if turn.turn_id == turn_id), None)
+
+
+def _put_turn(state: StateView, turn: TurnView) -> StateView:
+    return state.model_copy(update={"turns": _put(state.turns, turn, _turn_key)})
+
+
+def _put(items: tuple[_Item, ...], item: _Item, key: Callable[[_Item], object]) -> tuple[_Item, ...]:
+    """`item` in the place of the one with its key, or at the end."""
+    wanted = key(item)
+    if all(key(present) != wanted for present in items):
+        return (*items, item)
+    return tuple(item if key(present) == wanted else present for present in items)
+
+
+def _turn_key(turn: TurnView) -> str:
+    return turn.turn_id
+
+
+def _text_key(text: TextView) -> tuple[int, str, int]:
+    return (text.round, text.channel, text.instance)
+
+
+def _step_key(step: StepView) -> str:
+    return step.step
+
+
+def _file_key(file: FileView) -> str:
+    return file.artifact_id
+
+
+def _plan_key(plan: PlanSnapshot) -> str:
+    return plan.plan_id
+
+
+def _approval_key(approval: ApprovalView) -> str:
+    return approval.approval_id
+
+
+def _signal_key(signal: SignalView) -> str:
+    return signal.signal_id

@@ -1,0 +1,330 @@
+"""Everything a client can receive: one small class for each event type, and the envelope around it."""
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from everturn.core.errors import Problem
+from everturn.core.open_values import or_else
+from everturn.events.views import (
+    ApprovalState,
+    CitationView,
+    ConversationState,
+    EventView,
+    FileView,
+    Outcome,
+    SignalKind,
+    SignalState,
+    StateView,
+    StepStatus,
+    TextFormat,
+    TurnView,
+)
+from everturn.timeline.plans import PlanSnapshot
+from everturn.timeline.turns import CutReason, TurnUsage
+
+
+class EventData(BaseModel):
+    """What all event payloads share: frozen, and nothing unknown inside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Ready(EventData):
+    """The stream is open; `cursor` is where it begins."""
+
+    type: Literal["ready"] = "ready"
+    cursor: str | None = None
+
+
+class ConvStatus(EventData):
+    """The conversation changed its state. `position` is how many turns are taken before a queued one, 0 for the next.
+
+    It comes again while it changes, at most once a second; with `position_more` there are more than that.
+    """
+
+    type: Literal["conv.status"] = "conv.status"
+    state: ConversationState
+    turn_id: str | None = None
+    position: int | None = None
+    position_more: bool | None = None
+
+
+class ConvTitle(EventData):
+    """The conversation got a title."""
+
+    type: Literal["conv.title"] = "conv.title"
+    title: str
+
+
+class ChatStart(EventData):
+    """A turn starts."""
+
+    type: Literal["chat.start"] = "chat.start"
+    turn_id: str
+    ordinal: int
+    text: str
+    attachments: tuple[FileView, ...] = ()
+    created_at: str = ""
+
+
+class ChatStep(EventData):
+    """A step began or ended. `step` is its key in the turn. Only its beginning has `code`, as in StepView."""
+
+    type: Literal["chat.step"] = "chat.step"
+    step: str
+    status: StepStatus
+    title: str
+    tool_id: str | None = None
+    call_id: str | None = None
+    ref: str | None = None
+    params: dict[str, Any] | None = None
+    code: str | None = None
+    code_chars: int | None = None
+    result_preview: str | None = None
+    duration_ms: int | None = None
+    error: str | None = None
+
+
+class ChatDelta(EventData):
+    """More text of one channel instance. `index` counts the pieces of that instance from 0; `completed` ends it."""
+
+    type: Literal["chat.delta"] = "chat.delta"
+    channel: str
+    instance: int
+    index: int
+    text: str
+    completed: bool = False
+    marker: str
+    format: TextFormat = "markdown"
+    artifact: str | None = None
+
+
+class ChatPlan(EventData):
+    """A plan changed; the snapshot replaces the one with the same id."""
+
+    type: Literal["chat.plan"] = "chat.plan"
+    plan: PlanSnapshot
+
+
+class ChatFiles(EventData):
+    """Files for the person."""
+
+    type: Literal["chat.files"] = "chat.files"
+    files: tuple[FileView, ...]
+
+
+class ChatCitations(EventData):
+    """Sources that the answer cites; images are none."""
+
+    type: Literal["chat.citations"] = "chat.citations"
+    sources: tuple[CitationView, ...]
+
+
+class ChatFollowups(EventData):
+    """What the person might ask next."""
+
+    type: Literal["chat.followups"] = "chat.followups"
+    items: tuple[str, ...]
+
+
+class ChatCompaction(EventData):
+    """Older blocks are summarized so that the model's request fits. Tokens are estimates of the whole request.
+
+    `started` is followed by exactly one `completed` or `skipped`. `reason` is a word for why it began, or was skipped.
+    """
+
+    type: Literal["chat.compaction"] = "chat.compaction"
+    status: Annotated[Literal["started", "completed", "skipped"], or_else("compaction status", "skipped")]
+    reason: str
+    before_tokens: int
+    after_tokens: int | None = None
+
+
+class ChatPhase(EventData):
+    """What a turn waits for while nothing else can be shown. It applies until the turn's next event of another type.
+
+    `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a call
+    failed because of `reason` and is repeated in `retry_in_ms`; `attempt` of `max_attempts` is the next one.
+    `model_fallback`: the fallback model is called instead. `model_replying`: the model writes something that is not
+    shown yet. It is not stored, so a snapshot does not contain it.
+    """
+
+    type: Literal["chat.phase"] = "chat.phase"
+    phase: Annotated[
+        Literal["model_waiting", "model_retrying", "model_fallback", "model_replying"],
+        or_else("phase", "model_replying"),
+    ]
+    waited_ms: int | None = None
+    retry_in_ms: int | None = None
+    attempt: int | None = None
+    max_attempts: int | None = None
+    reason: str | None = Field(default=None, max_length=60)
+
+
+class ChatTool(EventData):
+    """A running tool reports its progress. It is not stored: clients that connect later see only the call's step.
+
+    `kind` is `progress` (`text` says what is happening now), `message` (`text` is for the person), or `data` (`data` is
+    for a client that knows the tool).
+    """
+
+    type: Literal["chat.tool"] = "chat.tool"
+    call_id: str
+    tool_id: str
+    kind: Annotated[Literal["progress", "message", "data"], or_else("tool news", "data")]
+    text: str = Field(default="", max_length=2_000)
+    data: dict[str, Any] | None = None
+
+
+class ChatSignal(EventData):
+    """A signal's receipt moved."""
+
+    type: Literal["chat.signal"] = "chat.signal"
+    signal_id: str
+    kind: SignalKind
+    state: SignalState
+    text: str
+    attachments: tuple[FileView, ...] = ()
+    round: int | None = None
+    promoted_to: str | None = None
+    event: EventView | None = None
+    approval_id: str | None = None
+
+
+class ChatApproval(EventData):
+    """A person is asked about a call before it is made, or was. `state` moves once, from `pending`."""
+
+    type: Literal["chat.approval"] = "chat.approval"
+    approval_id: str
+    call_id: str
+    tool_id: str
+    params: dict[str, Any]
+    cut: bool = False
+    state: ApprovalState
+    expires_at: str
+    explanation: str = ""
+    reason: str = ""
+
+
+class ChatRewind(EventData):
+    """The committed state of a turn; replaces all the client has of it, except receipts that it does not know."""
+
+    type: Literal["chat.rewind"] = "chat.rewind"
+    turn: TurnView
+
+
+class ChatComplete(EventData):
+    """The turn ended without an error. `cut_reason` says why the answer stops before its end, if it does.
+
+    It is always set with the outcome `cut`, and with `capped` when the closing answer was cut too.
+    """
+
+    type: Literal["chat.complete"] = "chat.complete"
+    outcome: Outcome
+    cut_reason: CutReason | None = None
+    answer: str | None = None
+    followups: tuple[str, ...] = ()
+    rounds: int
+    usage: TurnUsage
+    elapsed_ms: int
+    sources_used: tuple[int, ...] = ()
+
+
+class ChatError(EventData):
+    """The turn failed; the work so far stays. The counts are as in ChatComplete."""
+
+    type: Literal["chat.error"] = "chat.error"
+    problem: Problem
+    rounds: int
+    usage: TurnUsage
+    elapsed_ms: int
+
+
+class StreamSnapshot(EventData):
+    """The state to start from; replaces all the client has."""
+
+    type: Literal["stream.snapshot"] = "stream.snapshot"
+    state: StateView
+
+
+class StreamGap(EventData):
+    """Events between `after` and `oldest` can't be had any more; a snapshot follows."""
+
+    type: Literal["stream.gap"] = "stream.gap"
+    after: str
+    oldest: str | None = None
+
+
+class ServerShutdown(EventData):
+    """This server is going away; reconnect after `retry_ms`."""
+
+    type: Literal["server.shutdown"] = "server.shutdown"
+    retry_ms: int
+
+
+AnyEvent = (
+    Ready
+    | ConvStatus
+    | ConvTitle
+    | ChatStart
+    | ChatStep
+    | ChatDelta
+    | ChatPlan
+    | ChatFiles
+    | ChatCitations
+    | ChatFollowups
+    | ChatCompaction
+    | ChatPhase
+    | ChatTool
+    | ChatSignal
+    | ChatApproval
+    | ChatRewind
+    | ChatComplete
+    | ChatError
+    | StreamSnapshot
+    | StreamGap
+    | ServerShutdown
+)
+TERMINAL = (ChatComplete, ChatError)
+EVENT_TYPES: tuple[str, ...] = tuple(kind.model_fields["type"].default for kind in get_args(AnyEvent))
+
+
+class Envelope(BaseModel):
+    """One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str | None = None
+    type: str
+    ts: str
+    conversation_id: str
+    turn_id: str | None = None
+    round: int | None = None
+    data: Annotated[AnyEvent, Field(discriminator="type")]
+
+
+_ENVELOPE = TypeAdapter(Envelope)
+_FIELDS = TypeAdapter(dict[str, Any])
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """One line of JSON. `type` stands in the envelope only, and absent fields are left out."""
+    return envelope.model_dump_json(exclude_none=True, exclude={"data": {"type"}}).encode()
+
+
+def parse_envelope(encoded: bytes | str) -> Envelope:
+    """Read an encoded envelope. Raises pydantic.ValidationError when it is none, or of a type that is not ours.
+
+    Fields that only a newer server knows are left out.
+    """
+    fields = _FIELDS.validate_json(encoded)
+    data = fields.get("data")
+    if isinstance(data, dict):
+        fields["data"] = {**data, "type": fields.get("type")}
+    return _ENVELOPE.validate_python(fields, extra="ignore")
+
+
+def event_name(event_type: str) -> str:
+    """The SSE event name and Socket.IO route of a type: `chat.delta` is `chat_delta`."""
+    return event_type.replace(".", "_")

@@ -1,0 +1,181 @@
+"""How many bytes the event streams of a conversation, a user and a tenant may hold, and what is removed when.
+
+Postgres has all that a stream says, so removing entries loses nothing: a reader that was behind gets a gap and a
+snapshot. Beside the streams there are two kinds of sorted sets. `events:bytes:user:<user>` has the bytes of each stream
+of a user, `events:bytes:tenant:<tenant>` those of each user of a tenant, and their sum as the member `*`. Users and
+tenants are hashes. `events:ended` has the ends of turns that clients were told of, by time.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from redis.asyncio import Redis
+
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import EventCursor
+from everturn.events.stream import WireUse
+from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited
+
+MIB: Final = 1 << 20
+KEEP_ENDED_S: Final = 45.0
+"""How long the events of an ended turn stay for readers that reconnect. Removed at the next look, a minute at most."""
+ACCOUNT_KEEP_S: Final = 7_200
+"""Longer than streams are kept: what an account still has of expired streams is corrected when it matters."""
+TRIM_AT_ONCE: Final = 200
+DEGRADED_SHARE: Final = 0.8
+"""Part of Redis' memory above which readiness says so."""
+_ENDED: Final = "events:ended"
+
+# Removes a whole stream's entries; its last id stays. Defined for both scripts below.
+_FORGET = """
+local function forget(tenant, user, conversation)
+  local account = 'events:bytes:user:' .. user
+  redis.call('XTRIM', 'events:{' .. conversation .. '}', 'MAXLEN', 0)
+  local had = tonumber(redis.call('ZSCORE', account, conversation) or '0')
+  redis.call('ZREM', account, conversation)
+  redis.call('ZINCRBY', tenant, -had, user)
+  redis.call('ZINCRBY', tenant, -had, '*')
+end
+"""
+
+# ARGV: tenant, user, conversation, bytes of the new entry, and the bounds of a stream, a user, a tenant.
+# A stream above its own bound gives way itself. Else the largest others of its user do, then those of its tenant's
+# largest users: what is written now is read now.
+MAKE_ROOM = (
+    _FORGET
+    + """
+local function make_room(tenant_name, user, conversation, size, stream_max, user_max, tenant_max)
+  local tenant, account = 'events:bytes:tenant:' .. tenant_name, 'events:bytes:user:' .. user
+  -- The largest member that is another one, or else this one.
+  local function other_than(member, key)
+    local first = redis.call('ZREVRANGE', key, 0, 1)
+    return first[1] == member and first[2] or first[1]
+  end
+  local function score(key, member) return tonumber(redis.call('ZSCORE', key, member) or '0') end
+  if score(account, conversation) + size > stream_max then forget(tenant, user, conversation) end
+  for _ = 1, 1000 do
+    if score(tenant, user) + size <= user_max then break end
+    local largest = other_than(conversation, account)
+    if not largest then redis.call('ZREM', tenant, user) break end
+    forget(tenant, user, largest)
+  end
+  for _ = 1, 1000 do
+    if score(tenant, '*') + size <= tenant_max then break end
+    local heaviest = other_than('*', tenant)
+    local largest = heaviest and other_than(conversation, 'events:bytes:user:' .. heaviest)
+    if largest then
+      forget(tenant, heaviest, largest)
+    elseif heaviest and heaviest ~= '*' then
+      redis.call('ZINCRBY', tenant, -score(tenant, heaviest), '*')
+      redis.call('ZREM', tenant, heaviest)
+    else
+      redis.call('DEL', tenant)
+      break
+    end
+  end
+end
+local function book(tenant_name, user, conversation, size, keep_s)
+  local tenant, account = 'events:bytes:tenant:' .. tenant_name, 'events:bytes:user:' .. user
+  redis.call('ZINCRBY', account, size, conversation)
+  redis.call('ZINCRBY', tenant, size, user)
+  redis.call('ZINCRBY', tenant, size, '*')
+  redis.call('EXPIRE', account, keep_s)
+  redis.call('EXPIRE', tenant, keep_s)
+end
+"""
+)
+
+# What the stream held at the end is remembered: a turn that follows adds to the same account.
+_NOTE_ENDED = """
+local tenant, user, conversation, first_kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local bytes = redis.call('ZSCORE', 'events:bytes:user:' .. user, conversation) or '0'
+local now = tonumber(redis.call('TIME')[1])
+redis.call('ZADD', KEYS[1], now, table.concat({conversation, first_kept, tenant, user, bytes}, ' '))
+"""
+
+_TRIM_ENDED = """
+local now = tonumber(redis.call('TIME')[1])
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[1]), 'LIMIT', 0, tonumber(ARGV[2]))
+local function parse(member) return string.match(member, '^(%S+) (%S+) (%S+) (%S+) (%S+)$') end
+-- Trimming first: it is allowed when Redis is out of memory, and what follows is not.
+for _, member in ipairs(due) do
+  local conversation, first_kept = parse(member)
+  if conversation then redis.call('XTRIM', 'events:{' .. conversation .. '}', 'MINID', first_kept) end
+end
+for _, member in ipairs(due) do
+  local conversation, _, tenant_name, user, bytes = parse(member)
+  redis.call('ZREM', KEYS[1], member)
+  if conversation then
+    local tenant, account = 'events:bytes:tenant:' .. tenant_name, 'events:bytes:user:' .. user
+    local key = 'events:{' .. conversation .. '}'
+    local had = tonumber(redis.call('ZSCORE', account, conversation) or '0')
+    local gone = math.min(had, tonumber(bytes))
+    if redis.call('EXISTS', key) == 0 or redis.call('XLEN', key) == 0 then gone = had end
+    if gone >= had then redis.call('ZREM', account, conversation)
+    else redis.call('ZINCRBY', account, -gone, conversation) end
+    redis.call('ZINCRBY', tenant, -gone, user)
+    redis.call('ZINCRBY', tenant, -gone, '*')
+    if tonumber(redis.call('ZSCORE', tenant, user) or '0') <= 0 then redis.call('ZREM', tenant, user) end
+  end
+end
+return #due
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBudget:
+    """Bytes of events, as they are encoded: Redis needs about a third more."""
+
+    stream_bytes: int = 4 * MIB
+    user_bytes: int = 16 * MIB
+    tenant_bytes: int = 128 * MIB
+
+
+def hash_owner(principal: Principal) -> tuple[str, str]:
+    """What stands for the tenant and for the user. A user is one name in one tenant, whatever the project."""
+    tenant = hashlib.sha256(principal.tenant.encode()).hexdigest()[:32]
+    user = hashlib.sha256(f"{principal.tenant}\0{principal.user_id}".encode()).hexdigest()[:32]
+    return tenant, user
+
+
+class RedisWireMemory:
+    """What of Redis' memory is used, and by whom; removes what ended turns no longer need."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client: Any = client
+        self._note_ended = cast(Any, client.register_script(_NOTE_ENDED))
+        self._trim_ended = cast(Any, client.register_script(_TRIM_ENDED))
+
+    async def note_ended(self, conversation_id: ConversationId, owner: Principal, last: EventCursor) -> None:
+        tenant, user = hash_owner(owner)
+        args = tenant, user, conversation_id, str(EventCursor(last.fence, last.n + 1))
+        async with limited(PUBLISH_LIMIT_S):
+            await self._note_ended(keys=[_ENDED], args=args)
+
+    async def trim_ended(self, *, after_s: float = KEEP_ENDED_S) -> int:
+        trimmed = 0
+        while True:
+            async with limited(PUBLISH_LIMIT_S):
+                count = int(await self._trim_ended(keys=[_ENDED], args=[after_s, TRIM_AT_ONCE]))
+            trimmed += count
+            if count < TRIM_AT_ONCE:
+                return trimmed
+
+    async def load_use(self, owner: Principal | None = None) -> WireUse:
+        async with limited(CALL_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
+            pipeline.info("memory")
+            if owner is not None:
+                tenant, user = hash_owner(owner)
+                pipeline.zscore(f"events:bytes:tenant:{tenant}", user)
+            found = await pipeline.execute()
+        of_user = int(found[1] or 0) if owner is not None else 0
+        return WireUse(used=int(found[0]["used_memory"]), limit=int(found[0].get("maxmemory", 0)), of_user=of_user)
+
+    async def check(self) -> None:
+        """Raise Unavailable when little is left of the memory that Redis may use."""
+        use = await self.load_use()
+        if use.share >= DEGRADED_SHARE:
+            raise Unavailable(f"Redis uses {use.share:.0%} of its maxmemory.")

@@ -1,0 +1,83 @@
+"""Hints and inbox bells over pub/sub: they reach who listens at that moment, and nobody else."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from redis.asyncio import Redis
+
+from everturn.core.errors import Unavailable
+from everturn.core.ids import ConversationId
+from everturn.core.open_values import report_unknown
+from everturn.events.stream import Hint
+from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, limited
+
+HINTS = "hints"
+INBOX = "inbox:"
+QUIET_S = 5.0
+"""After so long without a message the server is asked whether it is there."""
+
+
+class RedisHints:
+    """All hints go over one channel."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client: Any = client
+
+    async def send(self, hint: Hint) -> None:
+        async with limited(CALL_LIMIT_S):
+            await self._client.publish(HINTS, f"{hint.kind} {hint.conversation_id} {hint.signal_id}")
+
+    async def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
+        async with aclosing(_listen(self._client, HINTS, listening)) as messages:
+            async for _, text in messages:
+                # A newer version may know more kinds of hints, and say more in them.
+                kind, conversation_id, signal_id, *_ = *text.split(" "), "", ""
+                if kind in ("status", "signal"):
+                    yield Hint(kind, ConversationId(conversation_id), signal_id)
+                else:
+                    report_unknown("hint", kind)
+
+
+class RedisInboxBells:
+    """One channel for each conversation; a listener hears all of them."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client: Any = client
+
+    async def ring(self, conversation_id: ConversationId) -> None:
+        async with limited(CALL_LIMIT_S):
+            await self._client.publish(f"{INBOX}{{{conversation_id}}}", b"")
+
+    async def listen(self) -> AsyncGenerator[ConversationId]:
+        async with aclosing(_listen(self._client, f"{INBOX}*", lambda: None)) as messages:
+            async for channel, _ in messages:
+                yield ConversationId(channel.removeprefix(INBOX).strip("{}"))
+
+
+async def _listen(client: Any, pattern: str, listening: Callable[[], None]) -> AsyncGenerator[tuple[str, str]]:
+    """Channel and text of each message. A server that went away without a word is found out by a ping."""
+    pubsub = client.pubsub()
+    try:
+        async with limited(PUBLISH_LIMIT_S):
+            await pubsub.psubscribe(pattern)
+        while True:
+            message = await _next_message(pubsub)
+            if message["type"] == "psubscribe":
+                listening()
+            elif message["type"] == "pmessage":
+                yield message["channel"].decode(), message["data"].decode()
+    finally:
+        await pubsub.aclose()
+
+
+async def _next_message(pubsub: Any) -> dict[str, Any]:
+    async with limited(QUIET_S + GRACE_S):
+        message = await pubsub.get_message(timeout=QUIET_S)
+        if message is not None:
+            return message
+        await pubsub.ping()
+        answer = await pubsub.get_message(timeout=GRACE_S)
+    if answer is None:
+        raise Unavailable("Redis does not answer.")
+    return answer

@@ -1,0 +1,134 @@
+"""What a worker and the broker say to each other, as the frames of `framing`; one request at a time per connection.
+
+    worker -> broker   StartPair, then Attach: from then on the connection is the supervisor's line, byte for byte
+    anyone -> broker   KillPair, RemovePair, ListPairs
+    broker -> caller   PairStarted, Attached, PairEnded, PairList, or BrokerRefusal
+
+A pair belongs to the connection that started it and ends with it.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+from everturn.execution.messages import LimitName, Posture, RunLimits
+
+BROKER_FRAME_BYTES: Final = 256 << 10
+MAX_LISTED: Final = 200
+
+PairState = Literal["booting", "warm", "started", "attached", "ending"]
+RefusalCode = Literal[
+    "bad_message",
+    "unknown_profile",
+    "unknown_pair",
+    "not_attachable",
+    "busy",
+    "engine_down",
+    "image_missing",
+    "start_failed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPair:
+    """Give me a booted pair of this profile, warm where one is there; one for each connection.
+
+    `run_id` has 1 to 200 printable characters, and is for labels and logs only.
+    """
+
+    kind: ClassVar[str] = "start_pair"
+    profile: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairStarted:
+    """It is booted. `pair_id` can't be guessed and is all it takes to attach, kill or remove."""
+
+    kind: ClassVar[str] = "pair_started"
+    pair_id: str
+    warm: bool
+    limits: RunLimits
+    posture: Posture
+    executor_image: str
+    supervisor_image: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Make this connection the supervisor's line; only on the connection that started the pair, and once.
+
+    The caller's end of file is then the supervisor's, its lifeline; the supervisor's end closes the connection.
+    """
+
+    kind: ClassVar[str] = "attach"
+    pair_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The next byte is the supervisor's."""
+
+    kind: ClassVar[str] = "attached"
+
+
+@dataclass(frozen=True, slots=True)
+class KillPair:
+    """End both containers now."""
+
+    kind: ClassVar[str] = "kill_pair"
+    pair_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePair:
+    """End it and wait until nothing is left; tells what the engine saw. May be asked on another connection.
+
+    Also of a pair that has ended a while ago. Refused with `engine_down` where something of it may still be there.
+    """
+
+    kind: ClassVar[str] = "remove_pair"
+    pair_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairEnded:
+    """Nothing of the pair is left. `hits` are the limits the engine saw enforced."""
+
+    kind: ClassVar[str] = "pair_ended"
+    hits: tuple[LimitName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListPairs:
+    """Which pairs there are; `labels` narrow it by equality (`run`, `profile`, `state`)."""
+
+    kind: ClassVar[str] = "list_pairs"
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PairSummary:
+    """A pair by its labels. It has no id: who did not start a pair can't end it."""
+
+    run_id: str
+    profile: str
+    state: PairState
+    age_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairList:
+    """At most `MAX_LISTED` pairs, oldest first, and how many there are."""
+
+    kind: ClassVar[str] = "pair_list"
+    pairs: tuple[PairSummary, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRefusal:
+    """Why a request was not carried out; the connection stays usable unless it was a bad message."""
+
+    kind: ClassVar[str] = "broker_refusal"
+    code: RefusalCode
+    message: str

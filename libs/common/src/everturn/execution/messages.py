@@ -1,0 +1,375 @@
+"""What worker, supervisor, executor and program say to each other about one sandboxed run.
+
+Standard library only: the executor imports this module, `records` and `framing`, nothing else of ours.
+
+    worker      -> supervisor   Boot (bubblewrap only: a pair of containers has booted before anyone speaks to it);
+                                Launch, raw..., InputsEnd; then ToolReply*, Stop?; end of file kills the run
+    supervisor  -> worker       Ready; GatewayCall*; raw..., Finished
+    supervisor  -> executor     Start, raw..., InputsEnd; then Stop?; end of file ends it (over pipes or `LINE_SOCKET`)
+    executor    -> supervisor   Booted; Report, raw..., OutputsEnd
+    program     -> supervisor   Hello, GatewayCall*      (Unix socket, one connection for many calls)
+    supervisor  -> program      Welcome, ToolReply*
+
+Raw frames carry a tar stream: the input files downwards, the contract's output files upwards.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal
+
+from everturn.execution.framing import encode_frame
+
+MIB: Final = 1 << 20
+OUTPUT_DIR: Final = "/workspace/out"
+WORKDIR: Final = "/workspace/work"
+GATEWAY_SOCKET: Final = "/run/everturn/gateway.sock"
+LINE_SOCKET: Final = "/run/everturn/line.sock"
+PROGRAM_NAME: Final = "program.py"
+PIPE_FRAME_BYTES: Final = 8 * MIB
+EXECUTOR_FRAME_BYTES: Final = 2 * MIB
+"""Holds a report with the ends of both streams, where one character takes up to 12 bytes of JSON."""
+"""The largest frame that an executor says; a supervisor takes no larger one, whose objects could fill its memory."""
+
+GATEWAY_FRAME_BYTES: Final = MIB
+MAX_ARGUMENT_VALUES: Final = 10_000
+"""Of one call of a program, in all depths."""
+MAX_PATH_CHARS: Final = 240
+
+Visibility = Literal["internal", "external"]
+StopReason = Literal["timeout", "cancelled", "memory"]
+LimitName = Literal["time", "memory", "processes", "cpu", "disk", "file_size", "open_files", "stdout", "output"]
+Verdict = Literal["ended", "timeout", "cancelled", "memory", "died", "not_started"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one run may use. Where there is a cgroup, `memory_bytes` counts processes and both folders together.
+
+    `inodes` and `*_dir_bytes` are per folder; `output_bytes` and `output_files` bound what leaves the sandbox.
+    `stdout_bytes` is how much of each of the two streams may come before it is named in the result, `tail_chars` how
+    much of its end is kept; the rest is read and thrown away.
+    """
+
+    memory_bytes: int = 1024 * MIB
+    processes: int = 64
+    open_files: int = 256
+    file_bytes: int = 64 * MIB
+    work_dir_bytes: int = 256 * MIB
+    out_dir_bytes: int = 128 * MIB
+    inodes: int = 8192
+    cpu_s: int = 240
+    output_bytes: int = 64 * MIB
+    output_files: int = 64
+    stdout_bytes: int = 16 * MIB
+    tail_chars: int = 64_000
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentRule:
+    """What one argument of a granted tool may be; None is no rule. `max_chars` counts text, `max_items` a list, and
+    `max_item_chars` each text in it."""
+
+    name: str
+    one_of: tuple[str, ...] | None = None
+    max_chars: int | None = None
+    max_items: int | None = None
+    maximum: float | None = None
+    max_item_chars: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGrant:
+    """One tool the program may call, `alias.name`. With `arguments` only those may be given; None allows any."""
+
+    tool_id: str
+    arguments: tuple[ArgumentRule, ...] | None = None
+    max_calls: int | None = None
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """All that a run may ask of the gateway. `max_bytes` counts requests and replies together, as frames.
+
+    Calls may begin for `deadline_s` seconds from when the run is launched; None is as long as it lasts.
+    """
+
+    grants: tuple[ToolGrant, ...] = ()
+    max_calls: int = 100
+    max_bytes: int = 32 * MIB
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python that runs the program: `python` of the sandbox environment, and what to show it, read-only.
+
+    `roots` are folders and files, `hidden` folders below them of which the program sees that they are empty.
+    """
+
+    python: str
+    roots: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UidRange:
+    """Users of sandboxed programs, from `first` to `last`: each run has one that no other run has at that time."""
+
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+
+MIN_UID: Final = 1000
+"""Below it systems keep their own services."""
+MAX_UID: Final = 2_147_483_647
+
+
+def parse_uid_range(text: str) -> UidRange:
+    """`20000-20999` as a range. Raises ValueError."""
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal()):
+        raise ValueError(f"{text!r} is not a range of users such as 20000-20999")
+    found = UidRange(int(first), int(last))
+    if not MIN_UID <= found.first <= found.last <= MAX_UID:
+        raise ValueError(f"a range of users lies between {MIN_UID} and {MAX_UID} and ends above its beginning")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """Build the walls and start an executor in them, for a run that is not known yet.
+
+    `uids` are the users of which a supervisor that is root gives the run one. `run_dir` is a folder that the supervisor
+    makes and removes. `preload` are modules that the executor imports before it says that it has booted; a program that
+    uses them starts without that cost.
+    """
+
+    kind: ClassVar[str] = "boot"
+    limits: RunLimits
+    interpreter: Interpreter
+    bwrap: str
+    run_dir: str
+    uids: UidRange
+    preload: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The one run of a booted supervisor. `limits` are those of the profile that the walls were built for."""
+
+    kind: ClassVar[str] = "launch"
+    execution_id: str
+    program: str
+    outputs: tuple[str, ...]
+    timeout_s: float
+    limits: RunLimits
+    capability: Capability
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputsEnd:
+    """All bytes of the input tar have been sent."""
+
+    kind: ClassVar[str] = "inputs_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the program now and send what it wrote."""
+
+    kind: ClassVar[str] = "stop"
+    reason: StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Posture:
+    """What holds this run and by what means, in words a person can read. `outer_uid` is the uid as the host sees it."""
+
+    launcher: str
+    runtime: str
+    outer_uid: int
+    user: str
+    network: str
+    memory: str
+    processes: str
+    disk: str
+    seccomp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The executor has started inside its walls; nothing of the program has run yet."""
+
+    kind: ClassVar[str] = "ready"
+    posture: Posture
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the executor needs to run the program. `tools` are the granted tool ids, `parameters` the names of each."""
+
+    kind: ClassVar[str] = "start"
+    execution_id: str
+    program: str
+    outputs: tuple[str, ...]
+    limits: RunLimits
+    nonce: str
+    tools: tuple[str, ...]
+    memory_limit_bytes: int
+    parameters: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """The executor has checked its confinement. `failures` name what does not hold; it then runs nothing."""
+
+    kind: ClassVar[str] = "booted"
+    python: str
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramError:
+    """How the program failed. `line` is a line of the program; `limit` the one whose refusal it did not handle."""
+
+    kind: ClassVar[str] = "program_error"
+    type: str
+    message: str
+    line: int | None
+    traceback: str
+    limit: LimitName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The executor's own word on the program; the supervisor and the worker treat it as hostile input.
+
+    `signal` ended the program, or it left with `exit_code`. `undeclared` are names in the output folder that the
+    contract does not have, `refused` pairs of contract path and reason.
+    """
+
+    kind: ClassVar[str] = "report"
+    exit_code: int | None
+    signal: int | None
+    error: ProgramError | None
+    stdout_tail: str
+    stderr_tail: str
+    stdout_bytes: int
+    stderr_bytes: int
+    limits: tuple[LimitName, ...] = ()
+    undeclared: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsEnd:
+    """All bytes of the output tar have been sent."""
+
+    kind: ClassVar[str] = "outputs_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first frame of a gateway connection; the nonce names the run and is no secret from its program."""
+
+    kind: ClassVar[str] = "hello"
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The gateway accepts calls on this connection."""
+
+    kind: ClassVar[str] = "welcome"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayCall:
+    """A tool call of the program. Towards the gateway `id` is the program's number, towards the worker the run's."""
+
+    kind: ClassVar[str] = "call"
+    id: int
+    tool_id: str
+    arguments: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """The answer to a call: `value` when ok, else an error.
+
+    Codes of the gateway: not_allowed, bad_arguments, quota_calls, quota_bytes, quota_time, timeout, too_large, closing.
+    Codes of the worker: bad_arguments, timeout, too_large, tool_error, not_found, unavailable, ambiguous, lease_unsure.
+    """
+
+    kind: ClassVar[str] = "reply"
+    id: int
+    ok: bool
+    value: object = None
+    error_code: str = ""
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call that passed the gateway's checks. `bytes` counts request and reply."""
+
+    id: int
+    tool_id: str
+    arguments_sha256: str
+    ok: bool
+    error_code: str
+    duration_ms: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The supervisor's last frame: verdict, duration and `limits` are its own findings, `report` the executor's word.
+
+    `refusals` counts what the gateway refused, by code. `detail` says why a run did not start or fell silent.
+    """
+
+    kind: ClassVar[str] = "finished"
+    verdict: Verdict
+    detail: str
+    duration_ms: int
+    posture: Posture | None
+    report: Report | None = None
+    limits: tuple[LimitName, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    refusals: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def check_relative_path(path: str) -> None:
+    """Raise ValueError unless `path` is relative, in one canonical form, and free of characters that could mislead."""
+    parts = path.split("/")
+    if not path or len(path) > MAX_PATH_CHARS or len(path.encode("utf-8", "replace")) > 2 * MAX_PATH_CHARS:
+        raise ValueError(f"a path has 1 to {MAX_PATH_CHARS} characters")
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError("a path is relative and has no empty, '.' or '..' part")
+    if any(len(part.encode("utf-8", "replace")) > 255 for part in parts):
+        raise ValueError("a name has at most 255 bytes")
+    if "\\" in path or not path.isprintable():
+        raise ValueError("a path has no backslash and no control characters")
+
+
+# One hash for the arguments of a program's call, the same in the supervisor's audit and in the worker's ledger.
+
+_LENGTH_BYTES: Final = 4
+
+
+def hash_arguments(arguments: Mapping[str, object]) -> str:
+    """SHA-256 in hex of the arguments as JSON with names sorted at every depth. Raises FrameError.
+
+    Bytes are written as they travel, so equal arguments have one hash however a program spelt them.
+    """
+    sent: object = json.loads(encode_frame(arguments, 2 * GATEWAY_FRAME_BYTES)[_LENGTH_BYTES:])
+    return hashlib.sha256(json.dumps(sent, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,132 @@
+"""Execution profiles: what the operator allows a sandboxed run, by name. Worker and broker read the same document."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Final, cast
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+
+from everturn.core.errors import Invalid
+from everturn.execution.messages import MIB, RunLimits
+
+DEFAULT_PROFILE: Final = "default"
+BATTERY_PROFILE: Final = "battery"
+"""Walls and images of `default` under limits so small that the escape battery reaches each within seconds."""
+BATTERY_LIMITS: Final = RunLimits(
+    memory_bytes=200 * MIB,
+    processes=20,
+    open_files=64,
+    file_bytes=4 * MIB,
+    work_dir_bytes=16 * MIB,
+    out_dir_bytes=8 * MIB,
+    inodes=200,
+    cpu_s=2,
+    output_bytes=6 * MIB,
+    stdout_bytes=MIB,
+    tail_chars=48_000,
+)
+MAX_PROFILES: Final = 32
+MAX_WARM: Final = 32
+_LIMIT_NAMES: Final = frozenset(entry.name for entry in fields(RunLimits))
+
+ToolPattern = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.([A-Za-z0-9_]+|\*)$", max_length=100)]
+ProfileName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=100)]
+
+
+class ExecutionProfile(BaseModel):
+    """One profile. Images, `cpus`, `shm_bytes` and `network_mode` (the supervisor's) concern containers only.
+
+    Without `shm_bytes` there is no /dev/shm, a third place that a program could write to; pools of processes need it.
+    `warm` pairs are kept booted, with the modules of `preload` imported; 0 starts each run cold.
+    Programs of this profile can't call `denied_tools`: tool ids such as `web_tools.web_fetch`, or all of an alias with
+    `web_tools.*`. `description` tells the model what the profile is for, where it can choose one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limits: RunLimits = RunLimits()
+    executor_image: str = Field(default="everturn/executor:latest", min_length=1, max_length=300)
+    supervisor_image: str = Field(default="everturn/exec-supervisor:latest", min_length=1, max_length=300)
+    cpus: float = Field(default=1.0, ge=0.1, le=64)
+    shm_bytes: int = Field(default=0, ge=0, le=8 << 30)
+    network_mode: str = Field(default="none", pattern=r"^(none|bridge|[a-z0-9][a-z0-9_.-]{0,62})$")
+    warm: int = Field(default=0, ge=0, le=MAX_WARM)
+    preload: tuple[ModuleName, ...] = Field(default=(), max_length=20)
+    denied_tools: tuple[ToolPattern, ...] = Field(default=(), max_length=100)
+    description: str = Field(default="", max_length=200, pattern=r"^[^\n\r]*$")
+
+    def may_call(self, tool_id: str) -> bool:
+        """Whether programs of this profile may call the tool, as far as the profile says."""
+        alias = tool_id.partition(".")[0]
+        return tool_id not in self.denied_tools and f"{alias}.*" not in self.denied_tools
+
+    @field_validator("limits", mode="before")
+    @classmethod
+    def check_limits(cls, value: object) -> object:
+        """Refuse names that are no limit, and limits that are not above zero."""
+        if not isinstance(value, dict):
+            return value
+        given = cast("dict[str, object]", value)
+        if unknown := sorted(set(given) - _LIMIT_NAMES):
+            raise ValueError(f"{unknown[0]!r} is not a limit; there are: {', '.join(sorted(_LIMIT_NAMES))}")
+        if low := [name for name, amount in given.items() if not (isinstance(amount, int) and amount > 0)]:
+            raise ValueError(f"{low[0]} must be a whole number above 0")
+        return given
+
+    @field_validator("network_mode")
+    @classmethod
+    def check_network(cls, value: str) -> str:
+        """Refuse the modes that hand over another network namespace."""
+        if value == "host" or value.startswith("container"):
+            raise ValueError("the supervisor can't have the host's or another container's network")
+        return value
+
+
+Profiles = Mapping[str, ExecutionProfile]
+_DOCUMENT: Final = TypeAdapter(dict[ProfileName, ExecutionProfile])
+
+
+def load_profiles(setting: str) -> Profiles:
+    """The profiles of a setting: empty, JSON text, or the path of a JSON file; `default` and `battery` are always in.
+
+    Raises Invalid, also where a file can't be read, and where it has a profile `battery`: nobody may soften that one.
+    """
+    text = setting.strip()
+    try:
+        if text and not text.startswith("{"):
+            text = Path(text).read_text(encoding="utf-8")
+        profiles = _DOCUMENT.validate_python(json.loads(text or "{}"))
+    except ValidationError as error:
+        raise Invalid(f"EXECUTION_PROFILES can't be used: {_tell(error)}") from error
+    except (OSError, ValueError) as error:
+        raise Invalid(f"EXECUTION_PROFILES can't be used: {error}") from error
+    if len(profiles) > MAX_PROFILES:
+        raise Invalid(f"EXECUTION_PROFILES has more than {MAX_PROFILES} profiles")
+    if BATTERY_PROFILE in profiles:
+        raise Invalid(f"EXECUTION_PROFILES can't have a profile {BATTERY_PROFILE!r}: it follows the default one")
+    default = profiles.get(DEFAULT_PROFILE, ExecutionProfile())
+    battery = default.model_copy(update={"limits": BATTERY_LIMITS, "warm": 0, "preload": ()})
+    return {DEFAULT_PROFILE: default, BATTERY_PROFILE: battery, **profiles}
+
+
+def choose_profiles(profiles: Profiles, names: str) -> Profiles:
+    """The profiles that the code tool offers, first the one of calls that name none. `names` has commas between them.
+
+    Without names these are `default` and then all others, but never `battery`. Raises Invalid for unknown names.
+    """
+    known = [DEFAULT_PROFILE, *(name for name in profiles if name not in (DEFAULT_PROFILE, BATTERY_PROFILE))]
+    chosen = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip())) or known
+    if unknown := [name for name in chosen if name not in known]:
+        raise Invalid(f"CODE_PROFILES has {unknown[0][:80]!r}; EXECUTION_PROFILES has: {', '.join(known)}")
+    return {name: profiles[name] for name in chosen}
+
+
+def _tell(error: ValidationError) -> str:
+    """Each mistake with its place, such as `default.cpus: Input should be a valid number`."""
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'the document'}: {problem['msg']}"
+        for problem in error.errors(include_url=False)
+    )

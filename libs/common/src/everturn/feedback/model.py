@@ -1,0 +1,116 @@
+"""Feedback: what people and programs think of a turn, and what that comes to in a period."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.open_values import OpenEnum
+
+
+class Reaction(OpenEnum):
+    """A judgement."""
+
+    OK = "ok"
+    NOT_OK = "not_ok"
+    NEUTRAL = "neutral"
+
+    @classmethod
+    def stand_in(cls) -> "Reaction":
+        """A rating that this version cannot read counts neither way."""
+        return cls.NEUTRAL
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """One judgement of one turn. A user has at most one per turn; machine ones add up. `confidence` is 0 to 1."""
+
+    turn_id: TurnId
+    origin: Literal["user", "machine"]
+    reaction: Reaction | None
+    text: str
+    ts: datetime
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From `since` on and before `until`."""
+
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """How many of each. `unrated` have a text only."""
+
+    ok: int = 0
+    not_ok: int = 0
+    neutral: int = 0
+    unrated: int = 0
+
+    @property
+    def satisfaction(self) -> float | None:
+        """`ok / (ok + not_ok + neutral)`; None where nothing was judged."""
+        judged = self.ok + self.not_ok + self.neutral
+        return self.ok / judged if judged else None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackTotals:
+    """Judgements of people and of machines apart: the latter add to the former and don't replace them."""
+
+    conversations: int
+    turns: int
+    user: Judgements
+    machine: Judgements
+    machine_confidence: float | None
+    """The mean of those that say how sure they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedConversation:
+    """One conversation with judgements in a period. `title` is for its owner only."""
+
+    conversation_id: ConversationId
+    user_id: str
+    title: str | None
+    last_judged_at: datetime
+    totals: FeedbackTotals
+
+
+# Keeping what people and programs think of turns, and counting it.
+
+MAX_MACHINE_JUDGEMENTS = 100
+"""Of one turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPosition:
+    """A place in the list of judged conversations: behind this one, which was last judged then."""
+
+    last_judged_at: datetime
+    conversation_id: ConversationId
+
+
+class FeedbackBook(Protocol):
+    """All calls see only the principal's own turns; another's id is NotFound."""
+
+    async def save(self, principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Feedback:
+        """A user's judgement replaces the one before (no reaction and no text clear it), a machine's is added.
+
+        Raises Conflict when the turn has MAX_MACHINE_JUDGEMENTS of machines already.
+        """
+        ...
+
+    async def load_totals(self, principal: Principal, period: Period, *, project: bool) -> FeedbackTotals:
+        """Of the principal's own turns, or of everybody's in the project; the caller has checked who may ask that."""
+        ...
+
+    async def load_judged(
+        self, principal: Principal, period: Period, *, project: bool, limit: int, after: JudgedPosition | None
+    ) -> tuple[JudgedConversation, ...]:
+        """At most `limit` conversations, the last judged first, those behind `after`; `project` as above."""
+        ...

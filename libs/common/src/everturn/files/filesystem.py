@@ -1,0 +1,263 @@
+"""Objects as files under one folder, each at its key, written whole or not at all."""
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import secrets
+from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from datetime import UTC, datetime
+from io import BufferedReader
+from itertools import islice
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from everturn.core.errors import Invalid, NotFound, Unavailable
+from everturn.core.ids import ConversationId
+from everturn.files.model import object_key
+from everturn.files.objects import (
+    CHUNK_BYTES,
+    MANIFESTS,
+    MAX_OBJECTS,
+    ObjectPage,
+    StoredObject,
+    check_bytes,
+    check_genuine,
+    check_key,
+    check_limit,
+    is_key,
+)
+
+
+def open_files(url: str) -> "FileObjects":
+    """`file:///folder`. Raises Invalid for other URLs, Unavailable when it can't be written."""
+    parts = urlsplit(url)
+    path = Path(unquote(parts.path))
+    if parts.netloc or not path.is_absolute():
+        raise Invalid(f"OBJECTS_URL is {url!r}; expected file:///folder.")
+    objects = FileObjects(path)
+    objects.prepare()
+    return objects
+
+
+class FileObjects:
+    """Folders are 0700 and files 0600. Every read checks the whole object, also one of a part."""
+
+    kind: Final = "files"
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._temporary = root / "tmp"
+
+    async def save(self, key: str, data: bytes) -> None:
+        await asyncio.to_thread(self._save, key, data)
+
+    async def load(self, key: str, *, max_bytes: int) -> bytes:
+        return await asyncio.to_thread(self._load, key, max_bytes)
+
+    async def load_stream(self, key: str) -> AsyncGenerator[bytes]:
+        size = await asyncio.to_thread(self._size, key)
+        async with aclosing(self.load_range(key, start=0, end=size)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
+        file = await asyncio.to_thread(self._open_checked, key)
+        try:
+            file.seek(start)
+            while start < end and (chunk := await asyncio.to_thread(_read, file, min(CHUNK_BYTES, end - start))):
+                start += len(chunk)
+                yield chunk
+        finally:
+            file.close()
+
+    async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
+        check_limit(limit)
+        return await asyncio.to_thread(self._load_page, prefix, cursor or "", limit)
+
+    async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
+        """None: a file has no URL."""
+        check_key(key)
+        return None
+
+    async def delete(self, keys: Sequence[str]) -> int:
+        return await asyncio.to_thread(self._delete, keys)
+
+    async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
+        return await asyncio.to_thread(self._delete_conversation, conversation_id, frozenset(keep))
+
+    async def check(self) -> None:
+        await asyncio.to_thread(self._check)
+
+    def prepare(self) -> None:
+        """Make the folders, and remove what killed processes left half written: nobody holds its lock any more."""
+        with _failures():
+            for folder in (self._root, self._temporary):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in self._temporary.iterdir():
+                _try_remove_abandoned(left)
+
+    def _save(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        check_bytes(key, data)
+        with _failures(), self._written(data) as temporary:
+            self._make_folder(path.parent)
+            try:
+                temporary.rename(path)
+            except FileNotFoundError:  # a delete of the folder's last object came between
+                self._make_folder(path.parent)
+                temporary.rename(path)
+            _sync_folder(path.parent)
+
+    @contextmanager
+    def _written(self, data: bytes) -> Generator[Path]:
+        """A temporary file that holds the data on the disk; removed unless renamed. Locked while we live."""
+        temporary = self._temporary / secrets.token_hex(16)
+        try:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                yield temporary
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _load(self, key: str, max_bytes: int) -> bytes:
+        with self._open(key) as file, _failures():
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise Invalid(f"{key} has {size} bytes; at most {max_bytes} are read.")
+            data = file.read()
+        check_genuine(key, hashlib.sha256(data).hexdigest())
+        return data
+
+    def _open_checked(self, key: str) -> BufferedReader:
+        file = self._open(key)
+        try:
+            with _failures():
+                check_genuine(key, hashlib.file_digest(file, "sha256").hexdigest())
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _size(self, key: str) -> int:
+        with self._open(key) as file, _failures():
+            return os.fstat(file.fileno()).st_size
+
+    def _load_page(self, prefix: str, cursor: str, limit: int) -> ObjectPage:
+        with _failures():
+            found = tuple(islice(self._walk(prefix, cursor), limit + 1))
+        page = found[:limit]
+        return ObjectPage(page, page[-1].key if len(found) > limit else None)
+
+    def _walk(self, prefix: str, cursor: str) -> Iterator[StoredObject]:
+        """What lies behind the cursor, by key. Names have one length, so folders in order are keys in order."""
+        for folder in sorted(os.listdir(self._root)):
+            if folder < cursor.partition("/")[0] or not f"{folder}/".startswith(prefix[: len(folder) + 1]):
+                continue
+            manifests = (f"{MANIFESTS}/{name}" for name in _names(self._root / folder / MANIFESTS))
+            for name in (*_names(self._root / folder), *manifests):
+                key = f"{folder}/{name}"
+                if key > cursor and key.startswith(prefix) and is_key(key) and (found := self._try_stat(key)):
+                    yield found
+
+    def _try_stat(self, key: str) -> StoredObject | None:
+        """None when it was deleted meanwhile."""
+        try:
+            status = (self._root / key).stat()
+        except FileNotFoundError:
+            return None
+        return StoredObject(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+
+    def _open(self, key: str) -> BufferedReader:
+        try:
+            return self._path(key).open("rb")
+        except FileNotFoundError as error:
+            raise NotFound(key) from error
+        except OSError as error:
+            raise Unavailable(f"Objects: {error}") from error
+
+    def _delete(self, keys: Sequence[str]) -> int:
+        deleted = 0
+        for path in [self._path(key) for key in keys]:
+            with _failures():
+                try:
+                    path.unlink()
+                except FileNotFoundError:
+                    continue
+            deleted += 1
+            _try_remove_folder(path.parent)
+            if path.parent.name == MANIFESTS:
+                _try_remove_folder(path.parent.parent)
+        return deleted
+
+    def _delete_conversation(self, conversation_id: ConversationId, keep: frozenset[str]) -> int:
+        folder = self._path(object_key(conversation_id, "0" * 64)).parent
+        with _failures():
+            paths = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+        keys = [str(path.relative_to(self._root)) for path in paths]
+        return self._delete([key for key in keys if key not in keep])
+
+    def _make_folder(self, folder: Path) -> None:
+        for each in (folder.parent, folder) if folder.name == MANIFESTS else (folder,):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _check(self) -> None:
+        with _failures(), self._written(b"check"):
+            return
+
+    def _path(self, key: str) -> Path:
+        check_key(key)
+        return self._root / key
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _read(file: BufferedReader, size: int) -> bytes:
+    with _failures():
+        return file.read(size)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A rename is on the disk only when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _try_remove_abandoned(temporary: Path) -> None:
+    """Remove it unless its writer lives; one that was about to lock it finds it gone, and its caller tries again."""
+    try:
+        with temporary.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            temporary.unlink(missing_ok=True)
+    except (BlockingIOError, FileNotFoundError):
+        return
+
+
+def _try_remove_folder(folder: Path) -> bool | None:
+    """None when it still holds objects."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return None
+    return True
+
+
+@contextmanager
+def _failures() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"Objects: {error}") from error

@@ -1,0 +1,196 @@
+"""Files of a conversation: what a user attached and what a turn produced. Without its row an object is invisible."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from datetime import datetime
+from typing import Literal
+from urllib.parse import quote, unquote
+
+from pydantic import BaseModel, ConfigDict
+
+from everturn.core.errors import Invalid
+from everturn.core.identity import Principal
+from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId
+from everturn.core.open_values import OpenEnum
+from everturn.core.refs import AttachmentRef, ExternalAttachmentRef, check_path
+
+_MAX_RN_CHARS = 8192
+_RN = re.compile(
+    r"ef:([^:]+):([^:]+):chatbot:(upload|exec|agent):([^:]+):([^:]+):([^:]+):(attachment|file|output|result):([^:]+)",
+    re.ASCII,
+)
+
+
+class ArtifactKind(OpenEnum):
+    """Where a file came from: attached by a person, part of the workspace, produced output, or a long tool result."""
+
+    ATTACHMENT = "attachment"
+    FILE = "file"
+    OUTPUT = "output"
+    RESULT = "result"
+
+    @classmethod
+    def stand_in(cls) -> "ArtifactKind":
+        """A file of unknown kind can be read and is not part of the workspace."""
+        return cls.RESULT
+
+
+class Artifact(BaseModel):
+    """One stored file. `size` in bytes, `sha256` in hex, `path` as a sandboxed program sees it.
+
+    `verdict` is what the antivirus said: `clean <engine> <signature version>` or `not scanned`. A `removed` one
+    brings no bytes: it says that from now on its ref is not part of the workspace.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: ArtifactId
+    turn_id: TurnId
+    ref: str
+    rn: str
+    kind: ArtifactKind
+    filename: str
+    path: str
+    mime: str
+    size: int
+    sha256: str
+    object_key: str
+    visibility: Literal["internal", "external"]
+    verdict: str
+    description: str = ""
+    removed: bool = False
+
+
+def object_key(conversation_id: str, sha256: str) -> str:
+    """Where the object store keeps a file: `<conversation>/<sha256>`."""
+    return f"{conversation_id}/{sha256}"
+
+
+def upload_key(conversation_id: str, sha256: str, artifact_id: str) -> str:
+    """Where the object store keeps what somebody sent: `<conversation>/<sha256>.<artifact>`.
+
+    Two uploads never share an object, so whoever takes a refused one back can't take one that another is committing.
+    """
+    return f"{object_key(conversation_id, sha256)}.{artifact_id}"
+
+
+def manifest_key(conversation_id: str, turn_id: str, round_number: int) -> str:
+    """Where the object store keeps what a round's request was made of: `<conversation>/manifests/<turn>.<round>`."""
+    return f"{conversation_id}/manifests/{turn_id}.{round_number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rn:
+    """The address of a file across tenants. `stage` is upload, exec or agent; `role` is an ArtifactKind."""
+
+    tenant: str
+    project: str
+    stage: str
+    user_id: str
+    conversation_id: str
+    turn_id: str
+    role: str
+    path: str
+
+    def __post_init__(self) -> None:
+        check_path(self.path)
+        if not _RN.fullmatch(str(self)):
+            raise Invalid("A part of the rn is empty, or its stage or role is unknown.")
+
+    def __str__(self) -> str:
+        tenant, project, stage, *rest, path = (quote(part, safe="") for part in astuple(self))
+        return ":".join(("ef", tenant, project, "chatbot", stage, *rest, path.replace("%2F", "/")))
+
+
+def parse_rn(text: str) -> Rn:
+    """Read an rn. Raises Invalid unless it is one in its canonical spelling."""
+    match = _RN.fullmatch(text) if len(text) <= _MAX_RN_CHARS else None
+    if match and str(rn := Rn(*map(unquote, match.groups()))) == text:
+        return rn
+    raise Invalid(
+        "An rn is ef:<tenant>:<project>:chatbot:<stage>:<user>:<conversation>:<turn>:<role>:<path>, percent-encoded."
+    )
+
+
+# Uploads: stored files of a message before it is known whether the message becomes a turn or a signal into one.
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One checked and stored file. `filename` is clean and its message's only one; size in bytes, sha256 in hex.
+
+    `begun_at` is the database's time before the first object of its message was saved. `description` says how the
+    stored bytes differ from those that were sent; empty when they do not.
+    """
+
+    id: ArtifactId
+    filename: str
+    mime: str
+    size: int
+    sha256: str
+    object_key: str
+    verdict: str
+    begun_at: datetime
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadPlace:
+    """Whose files these are. `signal` is the kind of a signal, as refs name it, and its id; None for the files of a
+    turn's own message."""
+
+    principal: Principal
+    conversation_id: ConversationId
+    turn_id: TurnId
+    signal: tuple[str, SignalId] | None = None
+
+
+def build_attachments(uploads: Sequence[Upload], place: UploadPlace) -> tuple[Artifact, ...]:
+    """Give uploads their addresses, once the transaction that accepts them knows where they belong.
+
+    Two signals of one turn may carry files of one name; their rns differ by the signal's id.
+    """
+    return tuple(_build_attachment(upload, place) for upload in uploads)
+
+
+def _build_attachment(upload: Upload, place: UploadPlace) -> Artifact:
+    turn, name = place.turn_id, upload.filename
+    if place.signal is None:
+        ref, path = str(AttachmentRef(turn, name)), f"{turn}/attachments/{name}"
+        tail = name
+    else:
+        kind, signal_id = place.signal
+        tail = f"{signal_id}/{name}"
+        ref = str(ExternalAttachmentRef(turn, kind, signal_id, name))
+        path = f"{turn}/external/{kind}/attachments/{signal_id}/{name}"
+    return Artifact(
+        id=upload.id,
+        turn_id=turn,
+        ref=ref,
+        rn=str(_build_rn(place, tail)),
+        kind=ArtifactKind.ATTACHMENT,
+        filename=name,
+        path=path,
+        mime=upload.mime,
+        size=upload.size,
+        sha256=upload.sha256,
+        object_key=upload.object_key,
+        visibility="external",
+        verdict=upload.verdict,
+        description=upload.description,
+    )
+
+
+def _build_rn(place: UploadPlace, tail: str) -> Rn:
+    who = place.principal
+    return Rn(
+        tenant=who.tenant,
+        project=who.project,
+        stage="upload",
+        user_id=who.user_id,
+        conversation_id=place.conversation_id,
+        turn_id=place.turn_id,
+        role=ArtifactKind.ATTACHMENT.value,
+        path=tail,
+    )

@@ -1,0 +1,189 @@
+"""Objects: bytes by key. Rows name them; the store knows nothing of tenants."""
+
+import hashlib
+import importlib
+import re
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from everturn.core.errors import Invalid, Unavailable
+from everturn.core.ids import ConversationId, is_id
+
+CHUNK_BYTES = 256 * 1024
+MAX_OBJECTS = 1_000
+"""Objects that one page lists at most."""
+
+
+class AlteredObject(Unavailable):
+    """A stored object is not what was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """What a listing says of an object; `size` in bytes, `modified_at` with its time zone."""
+
+    key: str
+    size: int
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPage:
+    """Objects in order of their keys, and where to go on. A page may be empty and not the last."""
+
+    objects: tuple[StoredObject, ...]
+    next_cursor: str | None
+
+
+class Objects(Protocol):
+    """Keys are `<conversation>/<sha256>`, `<conversation>/<sha256>.<artifact>` for an object of one upload alone, and
+    `<conversation>/manifests/<turn>.<round>` for what may be written anew.
+
+    Writing the same key again is fine. Raises NotFound or Unavailable, and Invalid for a key of another form.
+    What is read whole is checked against the hash in its key, where it has one: AlteredObject.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What store it is, in a word or two."""
+        ...
+
+    async def save(self, key: str, data: bytes) -> None: ...
+
+    async def load(self, key: str, *, max_bytes: int) -> bytes:
+        """The whole object; raises Invalid when it is larger."""
+        ...
+
+    def load_stream(self, key: str) -> AsyncGenerator[bytes]:
+        """The whole object in chunks of at most 256 KiB.
+
+        The last chunk comes when the hash of all is known to be right; AlteredObject is raised instead of it.
+        """
+        ...
+
+    def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
+        """Bytes `start` up to but not `end`, in chunks of at most 256 KiB; what lies behind the end is left out.
+
+        A part has no hash: a store that can't read the whole of it cheaply gives what it has, unchecked.
+        """
+        ...
+
+    async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
+        """Objects whose keys begin with `prefix`, by key; `cursor` is that of the page before.
+
+        Raises Invalid unless `limit` is 1 to MAX_OBJECTS.
+        """
+        ...
+
+    async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
+        """A URL by which anybody may read the object for so long, with these two headers; None from stores without.
+
+        The object need not exist, and nobody checks its hash.
+        """
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> int:
+        """Remove objects; missing ones are fine. Returns how many there were."""
+        ...
+
+    async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
+        """Remove all objects of a conversation, also those that no row names, but not `keep`. Returns how many."""
+        ...
+
+    async def check(self) -> None:
+        """Raise Unavailable when the store can't be written."""
+        ...
+
+
+def check_limit(limit: int) -> None:
+    """Raise Invalid unless so many objects may be listed at once."""
+    if not 0 < limit <= MAX_OBJECTS:
+        raise Invalid(f"1 to {MAX_OBJECTS} objects are listed at once.")
+
+
+# What all drivers know of keys: which are ours, and which bytes one names.
+
+MANIFESTS = "manifests"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NUMBER = re.compile(r"[0-9]{1,6}")
+
+
+def is_key(text: str) -> bool:
+    """Whether this is an object key of ours."""
+    conversation, _, name = text.partition("/")
+    return is_id(conversation, "conv") and (_is_content(name) or _is_manifest(name))
+
+
+def check_key(key: str) -> None:
+    """Raise Invalid unless it is a key of ours: nothing else may reach a file system or a bucket."""
+    if not is_key(key):
+        raise Invalid(f"{key!r} is no object key.")
+
+
+def check_bytes(key: str, data: bytes) -> None:
+    """Raise Invalid unless these bytes may be stored under the key."""
+    if not is_genuine(key, hashlib.sha256(data).hexdigest()):
+        raise Invalid(f"The bytes are not those that {key} names.")
+
+
+def check_genuine(key: str, sha256: str) -> None:
+    """Raise AlteredObject unless what was read has the hash that its key names."""
+    if not is_genuine(key, sha256):
+        raise AlteredObject(key)
+
+
+def is_genuine(key: str, sha256: str) -> bool:
+    """Manifests are named by their round: what they hold may change."""
+    name = key.partition("/")[2]
+    return _is_manifest(name) or name.partition(".")[0] == sha256
+
+
+async def hold_back(key: str, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Pass the chunks of a whole object on, each when the next one has come, and the last when the hash is right.
+
+    So a reader never gets all bytes of a wrong object. Raises AlteredObject.
+    """
+    digest, held = hashlib.sha256(), b""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            digest.update(chunk)
+            if held:
+                yield held
+            held = chunk
+    check_genuine(key, digest.hexdigest())
+    if held:
+        yield held
+
+
+def _is_content(name: str) -> bool:
+    digest, dot, owner = name.partition(".")
+    return _DIGEST.fullmatch(digest) is not None and (not dot or is_id(owner, "art"))
+
+
+def _is_manifest(name: str) -> bool:
+    folder, _, file = name.partition("/")
+    turn_id, _, number = file.rpartition(".")
+    return folder == MANIFESTS and is_id(turn_id, "turn") and _NUMBER.fullmatch(number) is not None
+
+
+# Opens the object store that a URL names.
+
+DRIVERS = {"file": "everturn.files.filesystem:open_files", "s3": "everturn.files.s3:open_s3"}
+"""By scheme; a driver's module is imported only when it is asked for, because an SDK costs memory and time."""
+
+
+def open_objects(url: str) -> Objects:
+    """`file:///folder` keeps objects as files, `s3://bucket/prefix?endpoint=...` in a bucket.
+
+    Raises Invalid for other URLs, and Unavailable when a folder can't be written; a bucket is asked when it is used.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme not in DRIVERS:
+        # The rest may hold a password of another kind of URL.
+        raise Invalid(f"OBJECTS_URL begins with {scheme!r}; expected file:///folder or s3://bucket/prefix.")
+    module, _, factory = DRIVERS[scheme].partition(":")
+    return getattr(importlib.import_module(module), factory)(url)

@@ -1,0 +1,120 @@
+"""What is left to do after the rows of a conversation are erased: its objects, except those that forks share."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import ORIGIN
+from everturn.events.stream import EventReader
+from everturn.files.objects import Objects
+from everturn.files.ports import Artifacts
+
+
+async def delete_erased_objects(
+    artifacts: Artifacts,
+    objects: Objects,
+    principal: Principal,
+    conversation_id: ConversationId,
+    object_keys: Sequence[str] = (),
+) -> int:
+    """Delete all objects of an erased conversation that no row names, also those of commits that were refused.
+
+    `object_keys` are those its rows named: of another conversation's objects it may have been the last that did.
+    Looked up after the erasure is committed, so that of two erasures at once the later one deletes. Returns a count.
+    """
+    kept = await artifacts.load_named_keys(principal, conversation_id)
+    deleted = await objects.delete_conversation(conversation_id, keep=kept)
+    foreign = [key for key in object_keys if not key.startswith(f"{conversation_id}/")]
+    if foreign:
+        deleted += await objects.delete(await artifacts.load_unreferenced(principal, foreign))
+    return deleted
+
+
+# What is left of a conversation that was erased: nothing, or it says where.
+
+
+class RemainingRows(Protocol):
+    """Asks across tenants, and is told counts and keys only."""
+
+    async def count_rows(self, conversation_id: ConversationId) -> Mapping[str, int]:
+        """Rows by table, of every table that has conversations, also of those without any."""
+        ...
+
+    async def load_named_objects(self, conversation_id: ConversationId) -> frozenset[str]:
+        """The keys of its objects that rows of other conversations name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """Rows by table where there are any, whether events are there, objects that no row names, and those forks share."""
+
+    rows: Mapping[str, int]
+    events: bool
+    objects: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.rows or self.events or self.objects)
+
+
+async def find_remains(
+    rows: RemainingRows, events: EventReader, objects: Objects, conversation_id: ConversationId
+) -> Remains:
+    """Look into every table, the event stream, and the object store by the prefix of its keys."""
+    counted = await rows.count_rows(conversation_id)
+    named = await rows.load_named_objects(conversation_id)
+    told = await events.load_after(conversation_id, ORIGIN, max_entries=1)
+    keys: list[str] = []
+    page = await objects.load_page(f"{conversation_id}/")
+    keys += [found.key for found in page.objects]
+    while page.next_cursor is not None:
+        page = await objects.load_page(f"{conversation_id}/", cursor=page.next_cursor)
+        keys += [found.key for found in page.objects]
+    return Remains(
+        rows={table: count for table, count in counted.items() if count},
+        events=bool(told),
+        objects=tuple(key for key in keys if key not in named),
+        shared=tuple(key for key in keys if key in named),
+    )
+
+
+# Removing what is older than it may be, across tenants and in bounded batches.
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A conversation whose rows are gone; its events and objects are the caller's to remove, in its owner's name."""
+
+    conversation_id: ConversationId
+    owner: Principal
+    object_keys: tuple[str, ...]
+    rows: int
+
+
+class Retention(Protocol):
+    """Several workers may ask at once: no conversation is given to two.
+
+    What counts as happening: turns, and that its person renamed, archived or judged it. That it is read, or judged by a
+    machine, doesn't.
+    """
+
+    async def load_due(
+        self, *, days: int, limit: int, skip: Collection[ConversationId] = ()
+    ) -> tuple[ConversationId, ...]:
+        """At most `limit` conversations at rest in which nothing happened for so many days, the oldest first."""
+        ...
+
+    async def try_erase(self, conversation_id: ConversationId, *, days: int) -> Expired | None:
+        """Erase the rows of one that is still due, however many they are; None when it isn't, or another has it.
+
+        It may take minutes. Raises Unavailable.
+        """
+        ...
+
+    async def remove_expired_rows(self, *, days: int, limit: int) -> Mapping[str, int]:
+        """Remove idempotency rows that ran out and, unless `days` is 0, older rows of the ledgers; counts by table."""
+        ...

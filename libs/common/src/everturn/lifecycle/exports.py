@@ -1,0 +1,165 @@
+"""The lines of an exported conversation: a header, its blocks, artifacts, signals and feedback, and an end line."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+
+FORMAT = "everturn.export.v1"
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class HeaderLine(_Line):
+    """The first line. `blocks` and `last_hash` are those of the moment the export began. Times are ISO 8601 in UTC."""
+
+    line: Literal["header"] = "header"
+    format: Literal["everturn.export.v1"] = FORMAT
+    conversation_id: str
+    title: str
+    bundle_id: str | None
+    created_at: str
+    last_activity_at: str
+    blocks: Count
+    last_hash: Sha256
+
+
+class BlockLine(_Line):
+    """One block. `body` is the JSON text as it is stored, which the hash is over; `previous` the hash before it."""
+
+    line: Literal["block"] = "block"
+    seq: int
+    turn_id: str
+    round: int
+    type: str
+    ref: str
+    call_id: str | None
+    body: str
+    ts: str
+    ts_first: str | None
+    previous: Sha256
+    hash: Sha256
+
+
+class ArtifactLine(_Line):
+    """A stored file without its bytes; `sha256` is over them, `size` counts them."""
+
+    line: Literal["artifact"] = "artifact"
+    artifact_id: str
+    turn_id: str
+    ref: str
+    rn: str
+    kind: str
+    filename: str
+    mime: str
+    size: Count
+    sha256: Sha256
+    visibility: str
+    verdict: str
+    description: str
+    removed: bool
+    created_at: str
+
+
+class SignalLine(_Line):
+    """Something said to a turn. `attachments` are ids of artifacts; `event` is there for external events, `approval_id`
+    for answers to an approval."""
+
+    line: Literal["signal"] = "signal"
+    signal_id: str
+    turn_id: str | None
+    kind: str
+    state: str
+    text: str
+    attachments: tuple[str, ...] = Field(strict=False)
+    event: dict[str, Any] | None
+    approval_id: str | None = None
+    round: int | None
+    promoted_to: str | None
+    created_at: str
+
+
+class FeedbackLine(_Line):
+    """A judgement of a turn."""
+
+    line: Literal["feedback"] = "feedback"
+    turn_id: str
+    origin: str
+    reaction: str | None
+    text: str
+    confidence: float | None
+    ts: str
+
+
+class BrokenLine(_Line):
+    """The last line of an export that could not be read to its end."""
+
+    line: Literal["broken"] = "broken"
+    detail: str
+
+
+class EndLine(_Line):
+    """The last line: how many lines of each kind there are, and the hash of the last block."""
+
+    line: Literal["end"] = "end"
+    blocks: Count
+    artifacts: Count
+    signals: Count
+    feedback: Count
+    last_hash: Sha256
+
+
+ExportLine = Annotated[
+    HeaderLine | BlockLine | ArtifactLine | SignalLine | FeedbackLine | BrokenLine | EndLine,
+    Field(discriminator="line"),
+]
+EXPORT_LINE: TypeAdapter[ExportLine] = TypeAdapter(ExportLine)
+
+
+# Reading a whole conversation out, a page at a time.
+
+PAGE_ROWS = 200
+PAGE_BYTES = 1_000_000
+"""Of texts in one page; a single longer row is a page of its own."""
+
+
+class Section(StrEnum):
+    """What follows the blocks, in this order."""
+
+    ARTIFACTS = "artifacts"
+    SIGNALS = "signals"
+    FEEDBACK = "feedback"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPage:
+    """Rows in order, and where the next page begins; no rows: there are no more."""
+
+    lines: tuple[ArtifactLine | SignalLine | FeedbackLine, ...]
+    after: str
+
+
+class Exports(Protocol):
+    """All calls see only the principal's own conversations; another's id is NotFound, or without rows."""
+
+    async def load_header(self, principal: Principal, conversation_id: ConversationId) -> HeaderLine: ...
+
+    async def load_blocks(
+        self, principal: Principal, conversation_id: ConversationId, *, after: BlockLine | None, last_seq: int
+    ) -> tuple[BlockLine, ...]:
+        """The blocks that follow `after`, from the first one without it, up to `last_seq`: at most a page of them."""
+        ...
+
+    async def load_page(
+        self, principal: Principal, conversation_id: ConversationId, section: Section, *, after: str
+    ) -> ExportPage:
+        """A page of rows; `after` is empty for the first one. What is written meanwhile may be in it or not."""
+        ...

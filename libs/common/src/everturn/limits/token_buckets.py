@@ -1,0 +1,178 @@
+"""Token buckets as arithmetic: a bucket is three times in microseconds, and a draw gives the next ones and the answer.
+
+Who is refused is told a time of his own: those refused together come back one after another as tokens come, and each
+finds his. What is told never lies more than a window ahead; by then the bucket is full again.
+
+A call that could not be served gives its token back. As many come back so in a window as the bucket holds: who calls on
+and on while nothing can be served is limited all the same.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from everturn.core.errors import Invalid
+from everturn.core.identity import Role
+
+SECOND_US: Final = 1_000_000
+UNITS: Final = {"s": 1, "min": 60, "h": 3600}
+MAX_TOKENS: Final = 1_000_000
+_LIMIT: Final = re.compile(r"(\d{1,7})/(s|min|h)", re.ASCII)
+
+
+class BadLimits(Invalid):
+    """Limits are written as `registered=60/min,paid=off`, with the units s, min and h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """So many tokens, which come back evenly over the window; a full bucket may be drawn empty at once."""
+
+    tokens: int
+    window_s: int
+
+    @property
+    def interval_us(self) -> int:
+        """Between one token and the next."""
+        return max(1, self.window_s * SECOND_US // self.tokens)
+
+    @property
+    def window_us(self) -> int:
+        return self.interval_us * self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """When the bucket is full again, the last time that somebody was told to come, and when as many tokens may be given
+    back again as it holds; all may be past."""
+
+    full_at_us: int = 0
+    told_us: int = 0
+    returns_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How many tokens are in the bucket, and in how many seconds it is full."""
+
+    left: int
+    full_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Whether a token was taken, how many are left, in how many seconds to come again (0 when it was taken), and in
+    how many the bucket is full."""
+
+    taken: bool
+    left: int
+    wait_s: float
+    full_s: float
+
+    @property
+    def level(self) -> Level:
+        return Level(self.left, self.full_s)
+
+
+Limits = Mapping[Role, Limit]
+"""By role; a role without one is not limited."""
+
+
+def draw_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketState, Draw]:
+    """Take one token if there is one. Redis does the same in Lua (everturn.limits.redis)."""
+    full_at = max(state.full_at_us, now_us)
+    after = full_at + limit.interval_us
+    if after - now_us <= limit.window_us:
+        left = (limit.window_us - (after - now_us)) // limit.interval_us
+        return replace(state, full_at_us=after), Draw(True, left, 0.0, (after - now_us) / SECOND_US)
+    told = min(max(after - limit.window_us, state.told_us + limit.interval_us), now_us + limit.window_us)
+    refused = Draw(False, 0, (told - now_us) / SECOND_US, (full_at - now_us) / SECOND_US)
+    return replace(state, full_at_us=full_at, told_us=told), refused
+
+
+def return_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketState, Level]:
+    """Put a drawn token back, unless the bucket is full or as many as it holds came back within the window."""
+    full_at, returns = max(state.full_at_us, now_us), max(state.returns_us, now_us) + limit.interval_us
+    if returns - now_us <= limit.window_us:
+        full_at = max(full_at - limit.interval_us, now_us)
+        state = replace(state, full_at_us=full_at, returns_us=returns)
+    left = max(0, (limit.window_us - (full_at - now_us)) // limit.interval_us)
+    return state, Level(left, (full_at - now_us) / SECOND_US)
+
+
+def parse_limits(text: str, defaults: Limits) -> Limits:
+    """`defaults` with what `text` says in their place; `off` alone limits nobody. Raises BadLimits."""
+    limits = dict(defaults)
+    if text == "off":
+        return {}
+    for rule in filter(None, (part.strip() for part in text.split(","))):
+        name, _, amount = rule.partition("=")
+        if name not in set(Role):
+            raise BadLimits(f"{name!r} is no role.")
+        limits.pop(Role(name), None)
+        if amount != "off":
+            limits[Role(name)] = parse_limit(amount)
+    return limits
+
+
+def parse_limit(text: str) -> Limit:
+    """One limit, such as `60/min`. Raises BadLimits."""
+    found = _LIMIT.fullmatch(text)
+    if found is None or not 1 <= int(found[1]) <= MAX_TOKENS:
+        raise BadLimits(f"{text!r} is no limit.")
+    return Limit(int(found[1]), UNITS[found[2]])
+
+
+# Token buckets of one process: what holds when no server answers, and in tests. Bounded; the idlest goes first.
+
+MAX_BUCKETS = 10_000
+
+
+class BucketTable:
+    """Only this object changes its buckets. A bucket that is forgotten counts as full."""
+
+    def __init__(self, *, monotonic: Callable[[], float], max_buckets: int = MAX_BUCKETS) -> None:
+        self._monotonic = monotonic
+        self._max = max_buckets
+        self._states: OrderedDict[str, BucketState] = OrderedDict()
+
+    def draw(self, key: str, limit: Limit) -> Draw:
+        """Take a token from the bucket of this key."""
+        state, draw = draw_token(self._states.pop(key, BucketState()), limit, self._now_us())
+        self._keep(key, state)
+        return draw
+
+    def give_back(self, key: str, limit: Limit) -> Level:
+        """Put a token back that was drawn with this limit, as far as the bucket takes it."""
+        state, level = return_token(self._states.pop(key, BucketState()), limit, self._now_us())
+        self._keep(key, state)
+        return level
+
+    def look(self, key: str, limit: Limit) -> Draw:
+        """What a draw would give, without taking anything."""
+        return draw_token(self._states.get(key, BucketState()), limit, self._now_us())[1]
+
+    def _keep(self, key: str, state: BucketState) -> None:
+        self._states[key] = state
+        if len(self._states) > self._max:
+            self._states.popitem(last=False)
+
+    def _now_us(self) -> int:
+        return int(self._monotonic() * SECOND_US)
+
+
+# Token buckets that all processes of a service share.
+
+
+class TokenBuckets(Protocol):
+    """A bucket that nobody draws from is forgotten once it is full."""
+
+    async def draw(self, key: str, limit: Limit) -> Draw:
+        """Take a token by the server's time; `key` is made of hashes. Raises Unavailable after at most 250 ms."""
+        ...
+
+    async def give_back(self, key: str, limit: Limit) -> Level:
+        """Put a token back that was drawn with this limit, as far as the bucket takes it. Raises as `draw` does."""
+        ...

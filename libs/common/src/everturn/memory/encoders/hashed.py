@@ -1,0 +1,42 @@
+"""The last resort: words and their character triples, hashed into a vector. It needs nothing and knows no meaning."""
+
+import math
+from collections.abc import Iterable, Sequence
+from zlib import crc32
+
+from everturn.core.text import find_words
+from everturn.memory.embedder import DIMENSIONS, Vector
+
+NAME = "hashed-ngrams"
+MAX_TEXT_CHARS = 4_000
+MAX_WORDS = 400
+
+
+class HashedEmbedder:
+    """Texts are alike as far as they share words, or pieces of words; a paraphrase is as far away as anything else."""
+
+    name = NAME
+    dimensions = DIMENSIONS
+    lexical_only = True
+
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        return tuple(hash_text(text) for text in texts)
+
+
+def hash_text(text: str) -> Vector:
+    """A vector of length 1; zeros for a text without words."""
+    sums = [0.0] * DIMENSIONS
+    for feature, weight in _find_features(text[:MAX_TEXT_CHARS]):
+        digest = crc32(feature.encode(errors="replace"))
+        sums[(digest >> 1) % DIMENSIONS] += weight if digest & 1 else -weight
+    length = math.sqrt(sum(value * value for value in sums))
+    return tuple(value / length for value in sums) if length else tuple(sums)
+
+
+def _find_features(text: str) -> Iterable[tuple[str, float]]:
+    for word in find_words(text, limit=MAX_WORDS):
+        yield word, 1.0
+        marked = f"<{word}>"
+        triples = len(marked) - 2
+        for start in range(triples):
+            yield marked[start : start + 3], 1.0 / math.sqrt(triples)

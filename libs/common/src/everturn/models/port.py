@@ -1,0 +1,195 @@
+"""What is sent to a language model: messages made of parts, and the limits of one request."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from everturn.core.errors import EverturnError
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Text for the model. `cache_point` asks the provider to cache everything up to and with this part."""
+
+    text: str
+    cache_point: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MediaPart:
+    """An image or a PDF. `data` are the raw bytes; `name` is what the user called the file."""
+
+    mime: str
+    data: bytes
+    name: str
+
+
+Part = TextPart | MediaPart
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMessage:
+    """One provider message; its parts are in order."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call: the messages, and how many tokens the reply may have."""
+
+    messages: tuple[PromptMessage, ...]
+    max_output_tokens: int
+
+
+# What the agent needs from a language model: a stream of text with the usage at its end.
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the reply, in order; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of reasoning that the provider reports apart from the reply."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """Tokens of one call as the provider counts them. `input_tokens` includes both cache counts.
+
+    `estimated` means that we counted the tokens ourselves; `cost_known` is false where there is no price for the model
+    (`cost_usd` is then 0).
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float = 0.0
+    estimated: bool = False
+    cost_known: bool = True
+
+
+FinishReason = Literal["stop", "length", "content_filter", "refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFinished:
+    """The last piece of every reply that did not raise.
+
+    `response_model` and `response_id` are what the provider calls them, where it says so.
+    """
+
+    reason: FinishReason
+    usage: ModelUsage
+    response_model: str | None = None
+    response_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRetry:
+    """A call failed before its first piece and is repeated in `wait_s`; `attempt` is the number of the next one."""
+
+    wait_s: float
+    attempt: int
+    max_attempts: int
+    reason: str
+
+
+ModelPiece = TextDelta | ReasoningDelta | ModelRetry | ReplyFinished
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTraits:
+    """What a model can take. `context_tokens` counts input and output together."""
+
+    name: str
+    context_tokens: int
+    images: bool
+    documents: bool
+    provider: str = "everturn"
+    """As OpenTelemetry names providers; ours is that of the stand-ins."""
+    server_address: str = ""
+    """The host that is called, for traces; empty for a stand-in."""
+
+
+FailureKind = Literal[
+    "unknown",
+    "rate_limited",
+    "overloaded",
+    "server_error",
+    "provider_error",
+    "connection",
+    "timeout",
+    "unauthorized",
+    "no_credit",
+    "not_found",
+    "bad_request",
+    "context_limit",
+    "invalid_reply",
+    "cut_reply",
+    "reply_too_long",
+]
+"""What went wrong with a call, as a word for traces, metrics and clients."""
+
+
+class ModelFailed(EverturnError):
+    """The language model did not answer."""
+
+    detail: str
+    """A neutral sentence that people may read."""
+    kind: FailureKind
+    provider_text: str
+    """What the provider said, for the log alone: it may hold keys, addresses and markup."""
+    retryable: bool
+    """The same request may succeed later."""
+    retry_after_s: float | None
+    """How long the provider asked to wait."""
+    partial: bool
+    """The caller has already received pieces of this reply; only the caller can drop them and ask again."""
+
+    def __init__(
+        self,
+        detail: str = "",
+        *,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        partial: bool = False,
+        kind: FailureKind = "unknown",
+        provider_text: str = "",
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.provider_text = provider_text
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        self.partial = partial
+
+
+class ContextLimitExceeded(ModelFailed):
+    """The request is longer than the model's context."""
+
+    def __init__(self, detail: str = "", *, provider_text: str = "") -> None:
+        super().__init__(detail, kind="context_limit", provider_text=provider_text)
+
+
+class LanguageModel(Protocol):
+    """A model behind some provider. Implementations hold no state between calls."""
+
+    @property
+    def traits(self) -> ModelTraits: ...
+
+    def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """Stream one reply: ends with exactly one ReplyFinished, or raises ModelFailed.
+
+        Use it inside `contextlib.aclosing`: closing the generator cancels the call.
+        """
+        ...

@@ -1,0 +1,155 @@
+"""Brings a database up to date: with a superuser's address its roles and itself first, then the migrations."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import unquote, urlsplit
+
+import asyncpg
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy.exc import SQLAlchemyError
+
+from everturn.core.errors import EverturnError, Invalid
+
+# The statements by which a superuser makes the platform's roles, its database and the extension (decision 0005).
+
+DATABASE: Final = "everturn"
+OWNER, INGRESS, WORKER, DISPATCH = "everturn_owner", "everturn_ingress", "everturn_worker", "everturn_dispatch"
+POWERLESS: Final = "NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE NOREPLICATION"
+LARGE_OBJECTS: Final = tuple(
+    f"pg_catalog.{function}"
+    for function in ("lo_creat(int4)", "lo_create(oid)", "lo_from_bytea(oid, bytea)", "lo_open(oid, int4)")
+)
+"""What makes and opens large objects; the others need one that is open, or are a superuser's."""
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class RolePasswords:
+    """What the three roles that log in are let in by."""
+
+    owner: str
+    ingress: str
+    worker: str
+
+
+def build_role_statements(passwords: RolePasswords) -> Sequence[str]:
+    """Make the roles that are missing and set rights and passwords of all; may run at every start."""
+    logins = {OWNER: passwords.owner, INGRESS: passwords.ingress, WORKER: passwords.worker}
+    return (
+        *(_build_role_statement(role, login="LOGIN", password=word) for role, word in logins.items()),
+        _build_role_statement(DISPATCH, login="NOLOGIN", password=None),
+        # The owner's migrations hand functions to the dispatch role and replace them later, by SET ROLE. It must not
+        # inherit the role: it would see all tenants' rows through the policies that are made for dispatch.
+        f"GRANT {DISPATCH} TO {OWNER} WITH ADMIN FALSE, SET TRUE, INHERIT FALSE;",
+    )
+
+
+def build_database_statement(name: str) -> str:
+    """Make the database. Raises ValueError for a name that would need quotes."""
+    return f"CREATE DATABASE {check_name(name)} OWNER {OWNER};"
+
+
+def build_database_statements(name: str) -> Sequence[str]:
+    """Within the database: who may come in, and what it needs; may run at every start."""
+    return (
+        f"REVOKE ALL ON DATABASE {check_name(name)} FROM PUBLIC;",
+        f"GRANT CONNECT ON DATABASE {name} TO {INGRESS}, {WORKER};",
+        "CREATE EXTENSION IF NOT EXISTS vector;",
+        f"GRANT USAGE ON SCHEMA public TO {DISPATCH};",
+        # Large objects belong to no table, so no policy holds for them.
+        f"REVOKE EXECUTE ON FUNCTION {', '.join(LARGE_OBJECTS)} FROM PUBLIC;",
+    )
+
+
+def check_name(name: str) -> str:
+    """Raises ValueError for the name of a database that would need quotes."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for the database: small letters, digits and _ only.")
+    return name
+
+
+def _build_role_statement(role: str, *, login: str, password: str | None) -> str:
+    """SQL that creates or corrects a role."""
+    secret = "PASSWORD NULL" if password is None else f"PASSWORD {_quote(password)}"
+    return (
+        f"DO $$ BEGIN CREATE ROLE {role}; EXCEPTION WHEN duplicate_object THEN NULL; END $$;\n"
+        f"ALTER ROLE {role} WITH {login} {POWERLESS} {secret};"
+    )
+
+
+def _quote(text: str) -> str:
+    """A string of SQL, as standard_conforming_strings has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+CALL_LIMIT_S: Final = 60.0
+LOCK: Final = 7_310_422_002
+"""An arbitrary number that all who prepare one server agree on, so that two of them don't make the same role."""
+
+
+class MigrationFailed(EverturnError):
+    """The database could not be brought up to date."""
+
+
+def migrate_schema(folder: Path) -> None:
+    """Run the migrations in `folder`, to which DATABASE_OWNER_URL tells the address. Raises MigrationFailed."""
+    file = folder / "alembic.ini"
+    if not file.is_file():
+        raise MigrationFailed(f"There are no migrations in {folder}.")
+    try:
+        command.upgrade(Config(str(file)), "head")
+    except (OSError, SQLAlchemyError, CommandError, asyncpg.PostgresError) as error:
+        raise MigrationFailed(str(error)) from error
+
+
+async def save_server(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
+    """Make roles and database where they are missing, and give the roles the passwords of their addresses.
+
+    Raises Invalid for addresses that don't belong together, MigrationFailed.
+    """
+    passwords = RolePasswords(
+        find_password(owner_url, OWNER), find_password(ingress_url, INGRESS), find_password(worker_url, WORKER)
+    )
+    name = urlsplit(owner_url).path.removeprefix("/")
+    try:
+        async with _connected(admin_url) as server:
+            # Held until the connection ends.
+            await server.execute("SELECT pg_advisory_lock($1)", LOCK)
+            for statement in build_role_statements(passwords):
+                await server.execute(statement)
+            if not await server.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", name):
+                await server.execute(build_database_statement(name))
+        async with _connected(admin_url, database=name) as database:
+            await database.execute("\n".join(build_database_statements(name)))
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        raise MigrationFailed(str(error)) from error
+
+
+@asynccontextmanager
+async def _connected(url: str, **others: str) -> AsyncGenerator[Any]:
+    connect = cast("Any", asyncpg).connect
+    connection = await connect(url, timeout=CALL_LIMIT_S, command_timeout=CALL_LIMIT_S, **others)
+    try:
+        yield connection
+    finally:
+        await connection.close(timeout=CALL_LIMIT_S)
+
+
+def find_password(url: str, role: str) -> str:
+    """The password of an address, which has to be one of this role. Raises Invalid."""
+    parts = urlsplit(url)
+    if unquote(parts.username or "") != role or not parts.password:
+        raise Invalid(f"Write the address of {role} as postgresql://{role}:password@host:port/name.")
+    return unquote(parts.password)
+
+
+def run_server_preparation(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
+    """`save_server`, for callers without a loop."""
+    asyncio.run(save_server(admin_url, owner_url, ingress_url, worker_url))

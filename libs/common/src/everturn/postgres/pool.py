@@ -1,0 +1,272 @@
+"""The pool of connections to Postgres: transactions in a principal's name, limits on every wait, our error classes."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Any, Literal, Protocol, TypeVar, cast
+
+import asyncpg
+import structlog
+
+from everturn.core.cancellation import keep_cancellation
+from everturn.core.errors import EverturnError, Invalid, OutOfOrder, StaleFence, Unavailable
+from everturn.core.identity import Principal
+from everturn.core.leases import LeaseTiming
+
+_log = structlog.get_logger(__name__)
+
+CONNECT_TIMEOUT_S = 5.0
+ACQUIRE_TIMEOUT_S = 5.0
+COMMAND_TIMEOUT_S = 10.0
+CLOSE_TIMEOUT_S = 5.0
+CANCEL_GRACE_S = 0.1
+"""How long a statement whose caller is cancelled may still come back. Cutting it short costs a connection of its own to
+tell the server, and a wait for that; most statements are done by then."""
+DISK_FULL_KEPT_S = 60.0
+"""How long readiness says that the server's disk was full, after the last statement that failed for it."""
+END_TIMEOUT_S = 5.0
+"""How long a cancelled statement may take to end before its connection is closed."""
+
+STALE_FENCE, OUT_OF_ORDER = "EV001", "EV002"
+"""What append_blocks raises."""
+_PASSING = ("08", "40", "53", "57", "25P03", "25006")
+"""SQLSTATE classes that a later try may not meet: connection, rollback, resources, operator; timeout and read-only."""
+
+_OTHER_SCHEMA = ("42P01", "42703", "42883", "42804", "0A000")
+"""A table, column, function or type is not as this version knows it: while a migration runs, and before it has run."""
+
+Row = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class LockTimeout(Unavailable):
+    """Another transaction held a row for too long."""
+
+
+class SchemaDiffers(Unavailable):
+    """The database's schema is not the one that this version needs. Run the migrations, or wait until they are done."""
+
+
+class Connection(Protocol):
+    """What repositories use of an asyncpg connection."""
+
+    async def fetch(self, query: str, *args: object) -> Sequence[Row]: ...
+    async def fetchrow(
+        self,
+        query: str,
+        *args: object,
+        timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
+    ) -> Row | None: ...
+    async def fetchval(self, query: str, *args: object) -> Any: ...
+    async def execute(self, query: str, *args: object) -> str: ...
+    async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None: ...
+    def terminate(self) -> None: ...
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False
+    ) -> AbstractAsyncContextManager[object]: ...
+
+
+class _Pool(Protocol):
+    def acquire(self, *, timeout: float) -> AbstractAsyncContextManager[Connection]: ...
+    async def close(self) -> None: ...
+    def terminate(self) -> None: ...
+
+
+def build_server_settings(lease: LeaseTiming) -> dict[str, str]:
+    """What each of our sessions asks of the server; our queries are too short for jit."""
+    return {
+        "statement_timeout": "8s",
+        "lock_timeout": f"{lease.lock_timeout_s * 1000:.0f}ms",
+        "idle_in_transaction_session_timeout": f"{lease.idle_in_transaction_s * 1000:.0f}ms",
+        "jit": "off",
+    }
+
+
+@asynccontextmanager
+async def open_database(
+    url: str, *, pool_size: int, application_name: str, lease: LeaseTiming | None = None
+) -> AsyncGenerator["Database"]:
+    """A database that connects when it is first used; `url` is `postgresql://role:password@host:port/name`."""
+    created = asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType] it has no types; see the Protocols
+        url,
+        min_size=0,
+        max_size=pool_size,
+        timeout=CONNECT_TIMEOUT_S,
+        command_timeout=COMMAND_TIMEOUT_S,
+        reset=_keep_session,
+        server_settings=build_server_settings(lease or LeaseTiming()) | {"application_name": application_name},
+    )
+    pool = cast(_Pool, await created)
+    try:
+        yield Database(pool)
+    finally:
+        await _close(pool)
+
+
+class Database:
+    """Hands out connections and transactions. All its errors are ours: Unavailable where a later try may succeed."""
+
+    def __init__(self, pool: _Pool, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._pool = pool
+        self._monotonic = monotonic
+        self._disk_full: tuple[float, str] | None = None
+        """When a statement last failed for lack of disk space, by the monotonic clock, and what the server said."""
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Connection]:
+        """A connection without a principal: row-level security hides all rows, only functions work."""
+        # A rollback on a connection that has just broken fails, and must not replace the cancellation it cleans up for.
+        with keep_cancellation(), translated(), self._noting_full_disk():
+            async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
+                yield _Unhurried(connection)
+
+    @asynccontextmanager
+    async def transaction(
+        self, principal: Principal, *, isolation: Literal["repeatable_read"] | None = None, readonly: bool = False
+    ) -> AsyncGenerator[Connection]:
+        """One transaction that sees the principal's rows only; commits at the end, rolls back on any exception."""
+        async with self.connection() as connection, connection.transaction(isolation=isolation, readonly=readonly):
+            await name_principal(connection, principal)
+            yield connection
+
+    async def check(self) -> None:
+        """Raise Unavailable when the database does not answer."""
+        async with self.connection() as connection:
+            await connection.fetchval("SELECT 1")
+
+    @contextmanager
+    def _noting_full_disk(self) -> Generator[None]:
+        try:
+            yield
+        except (asyncpg.DiskFullError, Unavailable) as error:
+            full = error.__cause__ if isinstance(error, Unavailable) else error
+            if isinstance(full, asyncpg.DiskFullError):
+                self._disk_full = self._monotonic(), str(full)
+            raise
+
+    async def check_disk(self) -> None:
+        """Raise Unavailable when the server had no disk space for a statement of this process a moment ago.
+
+        Only writing shows it: a full server still answers `check`.
+        """
+        if self._disk_full and self._monotonic() < self._disk_full[0] + DISK_FULL_KEPT_S:
+            raise Unavailable(f"Postgres: {self._disk_full[1]}")
+
+
+class _Unhurried:
+    """A connection whose statements are not cut short at once when their caller is cancelled."""
+
+    def __init__(self, inner: Connection) -> None:
+        self._inner = inner
+
+    async def fetch(self, query: str, *args: object) -> Sequence[Row]:
+        return await self._run(self._inner.fetch(query, *args))
+
+    async def fetchrow(
+        self,
+        query: str,
+        *args: object,
+        timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
+    ) -> Row | None:
+        """`timeout` in seconds, where COMMAND_TIMEOUT_S is too short."""
+        return await self._run(self._inner.fetchrow(query, *args, timeout=timeout))
+
+    async def fetchval(self, query: str, *args: object) -> Any:
+        return await self._run(self._inner.fetchval(query, *args))
+
+    async def execute(self, query: str, *args: object) -> str:
+        return await self._run(self._inner.execute(query, *args))
+
+    async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None:
+        await self._run(self._inner.executemany(command, args))
+
+    def terminate(self) -> None:
+        self._inner.terminate()
+
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False
+    ) -> AbstractAsyncContextManager[object]:
+        return self._inner.transaction(isolation=isolation, readonly=readonly)
+
+    async def _run(self, statement: Coroutine[Any, Any, T]) -> T:
+        running = asyncio.ensure_future(statement)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await self._end(running)
+            raise
+
+    async def _end(self, running: asyncio.Future[Any]) -> None:
+        """Returns when the statement has ended, because a connection serves one at a time, also where the caller is
+        cancelled again. A statement that ignores its cancellation loses its connection."""
+        try:
+            await asyncio.wait({running}, timeout=CANCEL_GRACE_S)
+        finally:
+            running.cancel()
+            deadline = asyncio.get_running_loop().time() + END_TIMEOUT_S
+            while not running.done() and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({running}, timeout=left_s)
+            if not running.done():
+                _log.error("A cancelled statement did not end; its connection is closed.", timeout_s=END_TIMEOUT_S)
+                self._inner.terminate()
+            elif not running.cancelled():
+                # Retrieved, so that asyncio does not report it: the caller gets its cancellation.
+                running.exception()
+
+
+async def name_principal(connection: Connection, principal: Principal) -> None:
+    """Until its end the open transaction is this principal's."""
+    await connection.fetchval(
+        "SELECT set_config('app.tenant', $1, true) || set_config('app.project', $2, true)"
+        " || set_config('app.user_id', $3, true)",
+        principal.tenant,
+        principal.project,
+        principal.user_id,
+    )
+
+
+@contextmanager
+def translated() -> Generator[None]:
+    """Turns the driver's errors into ours; use it again inside a transaction to tell one statement's errors apart."""
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        raise _translate(error) from error
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
+        raise Unavailable(f"Postgres: {error or type(error).__name__}") from error
+
+
+def _translate(error: asyncpg.PostgresError) -> EverturnError | asyncpg.PostgresError:
+    code = str(getattr(error, "sqlstate", ""))
+    if code == STALE_FENCE:
+        return StaleFence(str(error))
+    if code == OUT_OF_ORDER:
+        return OutOfOrder(str(error))
+    if code == "55P03":
+        return LockTimeout()
+    if code in ("22021", "22P05") or isinstance(error.__cause__, UnicodeEncodeError):
+        return Invalid("A text contains a character that can't be stored, such as U+0000.")
+    if code in _OTHER_SCHEMA and not isinstance(error, asyncpg.InvalidCachedStatementError):
+        return SchemaDiffers(str(error))
+    if code.startswith(_PASSING) or isinstance(error, asyncpg.InvalidCachedStatementError):
+        return Unavailable(f"Postgres: {error}")
+    return error
+
+
+async def _close(pool: _Pool) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await pool.close()
+    except TimeoutError:
+        pool.terminate()
+
+
+async def _keep_session(_: object) -> None:
+    """We change nothing in a session that outlives a transaction, so giving a connection back costs no round trip."""
+
+
+def storable(text: str) -> str:
+    """A text that people only look at, such as a title: U+0000, which Postgres can't hold, becomes U+FFFD."""
+    return text.replace("\x00", "\ufffd")

@@ -1,0 +1,40 @@
+"""The queue as Postgres has it: turns that wait, with or without a doorbell."""
+
+from collections.abc import Mapping, Sequence
+
+from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId
+from everturn.postgres.pool import Connection, Database
+from everturn.queue.ports import MAX_AHEAD, LaneDepth, Owned, QueueDepth, WaitingTurn, build_position
+
+_POSITIONS = "SELECT * FROM queue_positions($1, $2, $3, $4, $5)"
+
+
+class PostgresQueue:
+    """Counts over indexes that hold queued turns only; the functions return numbers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
+        async with self._database.connection() as connection:
+            (row,) = await connection.fetch("SELECT * FROM queue_depth($1, $2)", tenant, lane.value)
+        return QueueDepth(row["waiting"], row["of_tenant"], row["tenants"])
+
+    async def load_lanes(self) -> Mapping[Lane, LaneDepth]:
+        async with self._database.connection() as connection:
+            rows = await connection.fetch("SELECT * FROM queue_lanes()")
+        return {Lane(row["lane"]): LaneDepth(row["waiting"], row["oldest_s"]) for row in rows}
+
+    async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+        async with self._database.connection() as connection:
+            return await load_positions(connection, asked)
+
+
+async def load_positions(connection: Connection, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+    """As Queue.load_positions, also inside a transaction that has just changed the queue."""
+    owners = [principal.owner for principal, _ in asked]
+    tenants, projects, users = map(list, zip(*owners, strict=True)) if owners else ([], [], [])
+    ids = [conversation_id for _, conversation_id in asked]
+    rows = await connection.fetch(_POSITIONS, ids, tenants, projects, users, MAX_AHEAD + 1)
+    return {row["conversation_id"]: WaitingTurn(row["turn_id"], build_position(row["ahead"])) for row in rows}

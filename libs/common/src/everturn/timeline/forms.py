@@ -1,0 +1,210 @@
+"""The forms a block can be shown in besides its full text, and the text of each.
+
+Every form of less than the whole text keeps the ref, so that the model can read the rest back.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import cast
+
+from everturn.core.refs import turn_index_ref
+from everturn.timeline import bodies
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import RangeSummaryBody
+from everturn.timeline.inert import escape_field, escape_line, make_inert
+from everturn.timeline.rendering import (
+    block_source,
+    drop_base64,
+    join_lines,
+    render_block,
+    render_preview,
+    tell_memory,
+    title_line,
+)
+
+MAX_LIGHT_TEXT_CHARS = 4_000
+"""Of what a person or the model wrote, in a turn that is recent but not intact. This and the next four: seed 000."""
+MAX_LIGHT_RESULT_CHARS = 400
+MAX_LIGHT_ITEMS = 50
+MAX_LIGHT_KEYS = 80
+MAX_LIGHT_BASE64_CHARS = 4_000
+MAX_ROW_CHARS = 720
+"""240 tokens (agent.md section 4) at three characters a token, which is more tokens than English has."""
+MAX_HINT_CHARS = 180
+"""Of the words in a row that say what it stands for; as in the reference system."""
+MAX_ROW_REF_CHARS = 400
+MAX_CARD_CHARS = 6_000
+
+
+READ_TOOL = "react.read"
+
+
+class Form(StrEnum):
+    """How a block is shown."""
+
+    FULL = "full"
+    LIGHT = "light"
+    """Bulky texts cut, skills and files by ref."""
+    ROW = "row"
+    """One line with the ref."""
+    CARD = "card"
+    """The working summary that stands for its turn."""
+    REPLACED = "replaced"
+    """What `react.hide` put in its place."""
+    GONE = "gone"
+
+
+def try_light(block: Block) -> str | None:
+    """The block without its bulk; None when it has none."""
+    match block.body:
+        case bodies.ToolResultBody(text=text) as body if len(text) > MAX_LIGHT_RESULT_CHARS:
+            light = _light_result(block, body)
+        case bodies.ToolResultBody() | bodies.ToolCallBody():
+            return None
+        case _ if len(block_source(block)) > MAX_LIGHT_TEXT_CHARS:
+            light = join_lines(
+                title_line(block), render_preview(_clean(block_source(block)), MAX_LIGHT_TEXT_CHARS, block.ref)
+            )
+        case _:
+            return None
+    return light if len(light) < len(render_block(block)) else None
+
+
+def render_row(block: Block) -> str:
+    """The ref and a few words, at most MAX_ROW_CHARS; or the full text where that is no longer."""
+    if isinstance(block.body, bodies.ExitBody):
+        return _exit_row(block, block.body)
+    title = title_line(block)
+    if len(title) > MAX_ROW_REF_CHARS:
+        return join_lines(f"[{block.type.value} {turn_index_ref(block.turn_id)}] pruned; the index names its ref")
+    row = join_lines(f"{title} (pruned)", make_inert(_hint(block)))
+    full = render_block(block)
+    return full if len(full) <= len(row) else row
+
+
+def render_card(block: Block) -> str:
+    """The working summary, which now is all that is shown of its turn."""
+    text = render_preview(block_source(block), MAX_CARD_CHARS, block.ref)
+    return join_lines(f"{title_line(block)} (stands for the whole turn)", text)
+
+
+def render_replaced(block: Block, replacement: str) -> str:
+    """What `react.hide` left of a block."""
+    return join_lines(f"{title_line(block)} (hidden)", make_inert(replacement))
+
+
+def render_memory(block: Block, body: bodies.RangeSummaryBody) -> str:
+    """A summary of blocks that are no longer shown, with what was kept of them word for word."""
+    title = "[MID-TURN CHECKPOINT]" if body.scope == "turn" else "[COMPACTED PRIOR CONVERSATION MEMORY]"
+    return join_lines(title, make_inert(tell_memory(block.ref, body)))
+
+
+def _light_result(block: Block, body: bodies.ToolResultBody) -> str:
+    reduced = _try_reduced_json(body.text)
+    if reduced is not None:
+        text = make_inert(reduced)
+    else:
+        status = _read_status(body)
+        cap = MAX_LIGHT_RESULT_CHARS if status is None else MAX_LIGHT_TEXT_CHARS
+        text = render_preview(body.text if status is None else status, cap, block.ref)
+    files = (f"- {escape_line(artifact.ref)} ({artifact.mime})" for artifact in body.artifacts)
+    note = f'(pruned, {len(body.text)} characters; whole: react.read paths=["{escape_line(block.ref)}"])'
+    return join_lines(title_line(block), text, *files, note)
+
+
+def _read_status(body: bodies.ToolResultBody) -> str | None:
+    """What `react.read` says before its first empty line: the refs and ranges it showed, a skill's `sk:` ref among
+    them, so that the same read can be made again. None for other tools."""
+    return body.text.partition("\n\n")[0] if body.tool_id == READ_TOOL else None
+
+
+def _try_reduced_json(text: str) -> str | None:
+    """A JSON text with its long lists, objects and strings cut; None when it is none, or too long even so."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    reduced = json.dumps(_reduce(value), ensure_ascii=False, separators=(",", ":"))
+    return reduced if len(reduced) <= MAX_LIGHT_TEXT_CHARS else None
+
+
+def _reduce(value: object) -> object:
+    match value:
+        case str():
+            text = _clean(value)
+            return text if len(text) <= MAX_LIGHT_RESULT_CHARS else f"{text[:MAX_LIGHT_RESULT_CHARS]}..."
+        case list():
+            items = cast("list[object]", value)
+            return [_reduce(item) for item in items[:MAX_LIGHT_ITEMS]] + _left(len(items), MAX_LIGHT_ITEMS)
+        case dict():
+            fields = list(cast("dict[str, object]", value).items())
+            reduced = {key: _reduce(item) for key, item in fields[:MAX_LIGHT_KEYS]}
+            return reduced | ({"...": _left(len(fields), MAX_LIGHT_KEYS)[0]} if len(fields) > MAX_LIGHT_KEYS else {})
+        case _:
+            return value
+
+
+def _left(total: int, shown: int) -> list[object]:
+    return [f"... {total - shown} more"] if total > shown else []
+
+
+def _clean(text: str) -> str:
+    return drop_base64(text) if len(text) > MAX_LIGHT_BASE64_CHARS else text
+
+
+def _hint(block: Block) -> str:
+    source = block_source(block)
+    if isinstance(block.body, bodies.ToolResultBody):
+        source = _read_status(block.body) or source
+    elif isinstance(block.body, bodies.ToolCallBody):
+        source = source.partition("\n")[2]
+    line = " ".join(source[: MAX_HINT_CHARS * 4].split())
+    return line if len(line) <= MAX_HINT_CHARS else line[:MAX_HINT_CHARS] + "..."
+
+
+def _exit_row(block: Block, body: bodies.ExitBody) -> str:
+    end = body.outcome.value if body.outcome else "failed"
+    index = turn_index_ref(block.turn_id)
+    return join_lines(
+        f"[{block.type.value} {escape_field(block.ref)}] {end} after {body.rounds} rounds; all of it: {index}"
+    )
+
+
+# Rebuilds the text of a part of a request from what it was made of, and believes it only if its hash says so.
+
+UNSEEN = "(this model can't look at the file; a program can)\n\n"
+"""Follows an attachment that the model has no eyes for."""
+
+
+def try_rebuild_text(block: Block, form: str, sha256: str) -> str | None:
+    """What a request showed of a block; None where another version rendered it, or `react.hide` replaced it."""
+    return next((text for text in _texts(block, form) if hash_text(text) == sha256), None)
+
+
+def hash_text(text: str) -> str:
+    """As manifests hash texts."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _texts(block: Block, form: str) -> Iterator[str]:
+    match form:
+        case Form.FULL:
+            full = render_full(block)
+            yield from (full, full + UNSEEN)
+        case Form.LIGHT:
+            yield try_light(block) or ""
+        case Form.ROW:
+            yield render_row(block)
+        case Form.CARD:
+            yield render_card(block)
+        case _:
+            return
+
+
+def render_full(block: Block) -> str:
+    """The whole block, also a summary."""
+    return render_memory(block, block.body) if isinstance(block.body, RangeSummaryBody) else render_block(block)

@@ -1,0 +1,205 @@
+"""Signals: what is said to a conversation that is busy, and the receipt that follows it to its end."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from everturn.core.errors import Problem
+from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
+from everturn.core.open_values import OpenEnum, or_else
+from everturn.files.model import Artifact
+
+
+class SignalKind(OpenEnum):
+    """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn, EVENT tells of things outside.
+
+    APPROVE and DENY answer an approval that the turn waits for. UNKNOWN is what only a newer version understands.
+    """
+
+    FOLLOWUP = "followup"
+    STEER = "steer"
+    CANCEL = "cancel"
+    EVENT = "event"
+    APPROVE = "approve"
+    DENY = "deny"
+    UNKNOWN = "unknown"
+
+
+class SignalState(OpenEnum):
+    """A receipt. ACCEPTED may become any of the others, and those are final.
+
+    APPLIED stands on the timeline, PROMOTED became (part of) the next turn, EXPIRED had nothing left to do, REJECTED
+    could not be made a block. UNKNOWN is a state that only a newer version understands.
+    """
+
+    ACCEPTED = "accepted"
+    APPLIED = "applied"
+    PROMOTED = "promoted"
+    EXPIRED = "expired"
+    REJECTED = "rejected"
+    RETRACTED = "retracted"
+    UNKNOWN = "unknown"
+
+
+ANSWER_KINDS = frozenset({SignalKind.APPROVE, SignalKind.DENY})
+"""What answers an approval."""
+CONTROL_KINDS = frozenset({SignalKind.STEER, SignalKind.CANCEL})
+"""What stops the calls that have not begun yet, and ends a turn's wait for a person."""
+MAX_EVENT_CREDIT = 3
+"""Rounds that one external event may add to its turn."""
+MAX_PAYLOAD_BYTES = 16 * 1024
+"""Of an event's payload as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalEvent:
+    """What a signal of kind EVENT tells besides its text; `kind` is its sort, such as `form`.
+
+    A `reactive` one asks the agent to do something about it, another one is only recorded. `iteration_credit` are the
+    rounds that a reactive one adds to the turn.
+    """
+
+    kind: str
+    payload: dict[str, Any] = field(default_factory=lambda: {})
+    reactive: bool = True
+    iteration_credit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One signal row. `round` says where it was applied; `promoted_to` which turn it became.
+
+    `turn_id` is None for an event that came to a conversation at rest and waits for its next turn. `event` is there
+    exactly when the kind is EVENT, `approval_id` when it is APPROVE or DENY; `text` is the reason of these.
+    """
+
+    id: SignalId
+    turn_id: TurnId | None
+    kind: SignalKind
+    text: str
+    state: SignalState
+    created_at: datetime
+    attachments: tuple[Artifact, ...] = ()
+    round: int | None = None
+    promoted_to: TurnId | None = None
+    event: ExternalEvent | None = None
+    approval_id: ApprovalId | None = None
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is an event that asks for nothing."""
+        return self.event is not None and not self.event.reactive
+
+
+def ref_kind(kind: SignalKind, event: ExternalEvent | None) -> str:
+    """What a signal is called in refs and paths: an event by its own sort."""
+    return event.kind if event is not None else kind.value
+
+
+# A turn: all work for one message. The row says where it stands; the blocks say what happened.
+
+
+class TurnStatus(OpenEnum):
+    """QUEUED, RUNNING and WAITING (for a person) are open; UNKNOWN is for a newer version; the others are terminal."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_open(self) -> bool:
+        return self in (TurnStatus.QUEUED, TurnStatus.RUNNING, TurnStatus.WAITING)
+
+
+class Outcome(OpenEnum):
+    """How a turn that did not fail ended: by itself, stopped by a steer, cancelled, at a cap, or with a cut answer.
+
+    UNKNOWN is an outcome that only a newer version understands.
+    """
+
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+    CAPPED = "capped"
+    CUT = "cut"
+    UNKNOWN = "unknown"
+
+
+CutReason = Annotated[
+    Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error", "server_error"],
+    or_else("cut reason", "incomplete"),
+]
+"""Why an answer stops before its end.
+
+`length`: the token limit of one reply. `content_filter` and `refusal`: the provider's filter or the model itself ended
+it. `size_limit`: our own cap on the size of a reply. `incomplete`: the model ended its reply in the middle of the
+answer. `provider_error`: the connection or the provider failed, and so did every further attempt. `server_error`: our
+own code failed.
+"""
+
+
+class TurnUsage(BaseModel):
+    """Sums over a turn's model calls. Cost in US dollars.
+
+    `cost_known` is false when one of the calls has no price; `cost_usd` is then the sum of the others.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cost_usd: float = 0.0
+    cost_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEvent:
+    """An external event that a turn begins with: it opened the turn, came too late for the last, or waited for this."""
+
+    id: SignalId
+    text: str
+    event: ExternalEvent
+    attachments: tuple[Artifact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What the turn was asked: the text as it was sent, and the stored attachments; or events, in order, or both."""
+
+    text: str
+    attachments: tuple[Artifact, ...] = ()
+    bundle_id: str | None = None
+    events: tuple[RequestEvent, ...] = ()
+    trace: str | None = None
+    """The span that asked, as a `traceparent`; kept with the request, so that whoever works on it can name it."""
+    time_zone: str | None = None
+    """The person's, an IANA name; a turn that a followup opens has that of the turn before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn row. `ordinal` counts from 1 in its conversation; `attempt` counts takeovers since the last commit."""
+
+    id: TurnId
+    conversation_id: ConversationId
+    ordinal: int
+    status: TurnStatus
+    attempt: int
+    request: TurnRequest
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: Outcome | None = None
+    usage: TurnUsage | None = None
+    error: Problem | None = None
+    leased_s: float = 0.0
+    """Seconds for which workers held it, without the lease that it is held under now."""
+    read_at: datetime | None = None
+    """When the row was read, by the clock that its other times are from."""

@@ -1,0 +1,153 @@
+"""Approvals in Postgres: rows of questions under the lease holder's commits, answers of people, parked turns."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from everturn.core.errors import Conflict, NotFound, StaleFence
+from everturn.core.identity import Lane, Principal
+from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
+from everturn.core.leases import Lease
+from everturn.postgres.pool import Connection, Database, Row
+from everturn.timeline.turns import SignalKind, SignalState
+from everturn.turns.approvals import Approval, ApprovalState
+from everturn.turns.commits import Commit, Effect, EffectState
+from everturn.turns.inbox import IncomingSignal, Receipt
+from everturn.turns.ports import EffectKey, EffectRecord, InboxMoved
+from everturn.turns.postgres_rows import read_payload
+
+_OF_TURN = """
+SELECT a.id, a.call_id, a.args_hash, a.state, a.signal_id, s.payload
+  FROM approval a LEFT JOIN signal s ON s.id = a.signal_id
+ WHERE a.turn_id = $1 ORDER BY a.requested_at, a.id
+"""
+_REQUEST = """
+INSERT INTO approval (id, conversation_id, tenant, project, user_id, turn_id, call_id, tool_id, args_hash, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+"""
+_WITHDRAW = """
+UPDATE approval SET state = 'withdrawn', settled_at = clock_timestamp()
+ WHERE turn_id = $1 AND state = 'pending' AND ($2::text[] IS NULL OR id = ANY($2))
+"""
+_ANSWERS = {SignalKind.APPROVE: ApprovalState.APPROVED, SignalKind.DENY: ApprovalState.DENIED}
+
+
+class PostgresApprovals:
+    """Implements Approvals."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_deadline(self, *, timeout_s: float) -> datetime:
+        async with self._database.connection() as connection:
+            return await connection.fetchval("SELECT clock_timestamp() + $1::interval", timedelta(seconds=timeout_s))
+
+    async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(map(_read_approval, await transaction.fetch(_OF_TURN, turn_id)))
+
+    async def try_park(self, lease: Lease) -> bool:
+        async with self._database.connection() as connection:
+            parked = await connection.fetchval(
+                "SELECT park_turn($1, $2, $3)", lease.conversation_id, lease.owner, lease.fence
+            )
+        return bool(parked)
+
+
+async def save_approvals(transaction: Connection, lease: Lease, commit: Commit, inbox_seq: int) -> None:
+    """The questions that a commit asks or withdraws, and at its turn's end all that are left.
+
+    Raises InboxMoved when one that it withdraws is not pending. The caller has locked the conversation's row.
+    """
+    principal = lease.principal
+    owner = (lease.conversation_id, *principal.owner, commit.turn_id)
+    if commit.requests:
+        asked = [
+            (each.id, *owner, each.call_id, each.tool_id, each.args_hash, each.expires_at) for each in commit.requests
+        ]
+        await transaction.executemany(_REQUEST, asked)
+    if commit.withdrawn:
+        done = await transaction.execute(_WITHDRAW, commit.turn_id, list(commit.withdrawn))
+        if done != f"UPDATE {len(commit.withdrawn)}":
+            raise InboxMoved(inbox_seq)
+    if commit.close is not None:
+        await transaction.execute(_WITHDRAW, commit.turn_id, None)
+
+
+async def answer_approval(
+    transaction: Connection, conversation_id: ConversationId, signal: IncomingSignal, approval_id: ApprovalId
+) -> Receipt:
+    """Settle a question; a replayed receipt when that was said before. Raises NotFound, Conflict."""
+    state = _ANSWERS[signal.kind]
+    row = await transaction.fetchrow(
+        "SELECT * FROM answer_approval($1, $2, $3, $4)", conversation_id, approval_id, state.value, signal.signal_id
+    )
+    if row is None:
+        raise NotFound(approval_id)
+    if signal.target_turn_id not in (None, row["turn_id"]):
+        raise Conflict(f"{signal.target_turn_id} is not the turn that asks for this approval.")
+    lane, woken = Lane(row["lane"]), bool(row["woken"])
+    receipt = Receipt(conversation_id, row["turn_id"], signal.signal_id, SignalState.ACCEPTED, ring=woken, lane=lane)
+    match row["verdict"]:
+        case "answered":
+            return receipt
+        case "repeated":
+            first: SignalId = row["answered_by"]
+            present = await transaction.fetchval("SELECT state FROM signal WHERE id = $1", first)
+            return replace(receipt, signal_id=first, state=SignalState(present), ring=False, replayed=True)
+        case "late":
+            raise Conflict("This approval has expired.")
+        case _:
+            raise Conflict(f"This approval is already {row['present_state']}.")
+
+
+def _read_approval(row: Row) -> Approval:
+    return Approval(
+        id=row["id"],
+        call_id=row["call_id"],
+        args_hash=row["args_hash"],
+        state=ApprovalState(row["state"]),
+        signal_id=row["signal_id"],
+        reason="" if row["payload"] is None else read_payload(row["payload"]).text,
+    )
+
+
+# The ledger of effects in Postgres: each row has a transaction of its own, which holds the fence until its end.
+
+# A claim changes the fence in the same row, so it waits for this lock, and what we find holds until we commit.
+_FENCE = "SELECT 1 FROM conversation WHERE id = $1 AND fence = $2 FOR SHARE"
+_BEGIN = """
+INSERT INTO tool_effect (turn_id, conversation_id, tenant, project, user_id, call_id, tool_id, args_hash, occurrence,
+                         effect, state)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'intended')
+ON CONFLICT (turn_id, call_id) DO NOTHING
+"""
+_KNOWN = "SELECT state, reply FROM tool_effect WHERE turn_id = $1 AND call_id = $2"
+_SETTLE = "UPDATE tool_effect SET state = $3, reply = $4 WHERE turn_id = $1 AND call_id = $2"
+
+
+class PostgresEffects:
+    """Implements EffectLedger under the principal of the lease."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, lease: Lease, key: EffectKey, effect: Effect) -> EffectRecord | None:
+        who = lease.principal
+        owner = key.turn_id, lease.conversation_id, who.tenant, who.project, who.user_id
+        async with self._database.transaction(who) as transaction:
+            await _check_fence(transaction, lease)
+            asked = key.row_id, key.tool_id, key.args_hash, key.occurrence, effect.value
+            if await transaction.execute(_BEGIN, *owner, *asked) == "INSERT 0 1":
+                return None
+            known = await transaction.fetchrow(_KNOWN, key.turn_id, key.row_id) or {}
+            return EffectRecord(EffectState(known["state"]), known["reply"])
+
+    async def settle(self, lease: Lease, key: EffectKey, state: EffectState, reply: str) -> None:
+        async with self._database.transaction(lease.principal) as transaction:
+            await _check_fence(transaction, lease)
+            await transaction.execute(_SETTLE, key.turn_id, key.row_id, state.value, reply)
+
+
+async def _check_fence(transaction: Connection, lease: Lease) -> None:
+    if await transaction.fetchval(_FENCE, lease.conversation_id, lease.fence) is None:
+        raise StaleFence(lease.conversation_id)

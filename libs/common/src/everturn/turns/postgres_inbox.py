@@ -1,0 +1,487 @@
+"""The answers of accepted work, kept by idempotency key: a row stands before the work it guards and commits with it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from everturn.core.errors import Conflict, NotFound
+from everturn.core.identity import Lane, Principal, lane_of
+from everturn.core.ids import ConversationId, SignalId, TurnId
+from everturn.files.model import Artifact, Upload, UploadPlace, build_attachments
+from everturn.files.postgres import append_artifacts
+from everturn.postgres.pool import Connection, Database, LockTimeout, Row, translated
+from everturn.queue.postgres import load_positions
+from everturn.timeline.turns import CONTROL_KINDS, RequestEvent, Signal, SignalKind, SignalState, TurnRequest, ref_kind
+from everturn.turns.inbox import (
+    BOUNDED_KINDS,
+    FULL_TURN,
+    LARGE_EDIT,
+    LARGE_TURN,
+    LARGE_WAITING,
+    LAST_CANCELS,
+    MAX_OPEN_SIGNALS,
+    MAX_TURN_SIGNAL_BYTES,
+    MAX_TURN_SIGNALS,
+    TENANT_QUEUED_MAX,
+    TENANT_SHARE,
+    UPLOAD_LIMIT,
+    IdempotencyKey,
+    InboxFull,
+    IncomingMessage,
+    IncomingSignal,
+    KeyBusy,
+    KeyReused,
+    Receipt,
+    TenantFull,
+    UploadTooLate,
+    check_reason,
+)
+from everturn.turns.postgres_approvals import answer_approval
+from everturn.turns.postgres_rows import (
+    build_payload_json,
+    build_receipt_json,
+    build_request_json,
+    read_promoted,
+    read_receipt,
+    read_signal,
+)
+
+_TAKE = """
+INSERT INTO idempotency (tenant, project, user_id, route, key, request_hash, conversation_id, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + interval '24 hours')
+ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
+   SET request_hash = EXCLUDED.request_hash, conversation_id = EXCLUDED.conversation_id,
+       expires_at = EXCLUDED.expires_at
+ WHERE idempotency.expires_at < clock_timestamp()
+RETURNING true
+"""
+_LOAD = "SELECT request_hash, response FROM idempotency WHERE route = $1 AND key = $2"
+_LOAD_KEPT = f"{_LOAD} AND expires_at >= clock_timestamp()"
+_SAVE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route = $1 AND key = $2"
+
+
+async def take_key(
+    transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
+) -> str | None:
+    """None when the key is ours now, which a twin then waits for; the first answer when it was used for the same.
+
+    Raises KeyReused, KeyBusy.
+    """
+    if key is None:
+        return None
+    owner = principal.owner
+    try:
+        with translated():
+            taken = await transaction.fetchval(_TAKE, *owner, key.route, key.key, key.request_hash, conversation_id)
+    except LockTimeout as error:
+        raise KeyBusy() from error
+    if taken:
+        return None
+    row = await transaction.fetchrow(_LOAD, key.route, key.key)
+    if row is None or row["request_hash"] != key.request_hash:
+        raise KeyReused()
+    return str(row["response"])
+
+
+async def try_load_response(transaction: Connection, key: IdempotencyKey) -> str | None:
+    """The first answer to the same request, where it is kept; takes no key. Raises KeyReused."""
+    row = await transaction.fetchrow(_LOAD_KEPT, key.route, key.key)
+    if row is None:
+        return None
+    if row["request_hash"] != key.request_hash:
+        raise KeyReused()
+    return str(row["response"])
+
+
+async def save_response(
+    transaction: Connection, key: IdempotencyKey | None, response: str, conversation_id: ConversationId
+) -> None:
+    """Keep the answer for whoever asks again; it goes with the conversation."""
+    if key is not None:
+        await transaction.execute(_SAVE, key.route, key.key, response, conversation_id)
+
+
+# Accepting messages and signals in Postgres: one transaction each, guarded by the client's idempotency key.
+
+_NOW = "SELECT clock_timestamp()"
+_CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
+_ENTER = """
+UPDATE conversation SET inbox_seq = inbox_seq + 1 WHERE id = $1 RETURNING state, inbox_seq, bundle_id
+"""
+_OPEN_TURN = """
+INSERT INTO turn (id, conversation_id, tenant, project, user_id, lane, roles, request, ordinal)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, COALESCE(max(ordinal), 0) + 1 FROM turn WHERE conversation_id = $2
+"""
+_QUEUE = "UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $1"
+_FIND_OPEN = """
+SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')
+"""
+_COUNT_SIGNALS = """
+SELECT count(*) FILTER (WHERE state = 'accepted') AS waiting, count(*) AS sent
+  FROM signal WHERE turn_id = $1 AND (kind = 'cancel') = $2
+"""
+_IS_OF_CONVERSATION = "SELECT true FROM turn WHERE id = $1 AND conversation_id = $2"
+_COUNT_PARKED = "SELECT count(*) FROM signal WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'"
+# Octets are counted without reading the texts.
+_MEASURE_TURN = """
+SELECT count(*) AS signals, sum(octet_length(payload)) AS bytes
+  FROM signal WHERE turn_id = $1 AND kind NOT IN ('cancel', 'approve', 'deny')
+"""
+_MEASURE_PARKED = """
+SELECT count(*) AS signals, sum(octet_length(payload)) AS bytes
+  FROM signal WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'
+"""
+_TAKE_PARKED = """
+UPDATE signal SET state = 'promoted', promoted_to = $2
+ WHERE conversation_id = $1 AND turn_id IS NULL AND state = 'accepted'
+RETURNING id, payload, inbox_seq
+"""
+_INSERT_SIGNAL = """
+INSERT INTO signal (id, conversation_id, tenant, project, user_id, turn_id, inbox_seq, kind, payload)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+"""
+_LOAD_SIGNAL = """
+SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+  FROM signal WHERE id = $1 AND conversation_id = $2
+"""
+
+
+class PostgresInbox:
+    """A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `tenant_max` none is taken."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        share: int = TENANT_SHARE,
+        tenant_max: int = TENANT_QUEUED_MAX,
+        upload_limit: timedelta = UPLOAD_LIMIT,
+    ) -> None:
+        self._database = database
+        self._upload_limit = upload_limit
+        self._share = share
+        self._tenant_max = tenant_max
+
+    async def load_now(self) -> datetime:
+        async with self._database.connection() as connection:
+            return await connection.fetchval(_NOW)
+
+    async def accept_message(
+        self, principal: Principal, message: IncomingMessage, key: IdempotencyKey | None
+    ) -> Receipt:
+        async with self._database.transaction(principal) as transaction:
+            replayed = await _try_replay(transaction, principal, message.conversation_id, key)
+            if replayed is not None:
+                return replayed
+            if message.create:
+                owner = principal.owner
+                await transaction.execute(_CREATE, message.conversation_id, *owner, message.bundle_id)
+            conversation = await _enter(transaction, message.conversation_id)
+            if _is_at_rest(conversation):
+                await _check_target(transaction, message)
+                receipt = await self._open_turn_of_message(transaction, principal, message, conversation)
+            else:
+                receipt = await _append_signal(
+                    transaction, principal, message.conversation_id, _as_signal(message), conversation
+                )
+            await _save_response(transaction, key, receipt)
+            await self._check_in_time(transaction, message.uploads)
+        return receipt
+
+    async def try_load_receipt(self, principal: Principal, key: IdempotencyKey) -> Receipt | None:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            response = await try_load_response(transaction, key)
+        return None if response is None else _replay(response)
+
+    async def accept_signal(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        signal: IncomingSignal,
+        key: IdempotencyKey | None,
+    ) -> Receipt:
+        check_reason(signal.kind, signal.text)
+        async with self._database.transaction(principal) as transaction:
+            replayed = await _try_replay(transaction, principal, conversation_id, key)
+            if replayed is not None:
+                return replayed
+            conversation = await _enter(transaction, conversation_id)
+            if signal.approval_id is not None:
+                receipt = await _append_answer(transaction, principal, conversation_id, signal, conversation)
+            elif signal.event is not None and signal.target_turn_id is None and _is_at_rest(conversation):
+                receipt = await self._accept_event(transaction, principal, conversation_id, signal, conversation)
+            else:
+                receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
+            await _save_response(transaction, key, receipt)
+            await self._check_in_time(transaction, signal.uploads)
+        return receipt
+
+    async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return await _load_signal(transaction, conversation_id, signal_id)
+
+    async def save_signal_text(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
+    ) -> Signal:
+        async with self._database.transaction(principal) as transaction:
+            await _enter(transaction, conversation_id)
+            signal = await _load_signal(transaction, conversation_id, signal_id)
+            if signal.state is not SignalState.ACCEPTED:
+                raise Conflict(f"The signal is already {signal.state.value}.")
+            _check_no_answer(signal)
+            check_reason(signal.kind, text)
+            before = build_payload_json(signal.text, signal.attachments, signal.event)
+            payload = build_payload_json(text, signal.attachments, signal.event)
+            await transaction.execute("UPDATE signal SET payload = $2 WHERE id = $1", signal_id, payload)
+            if signal.kind not in BOUNDED_KINDS and len(payload.encode()) > len(before.encode()):
+                await _check_bytes(transaction, conversation_id, signal.turn_id, LARGE_EDIT)
+        return replace(signal, text=text)
+
+    async def retract_signal(
+        self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
+    ) -> Signal:
+        async with self._database.transaction(principal) as transaction:
+            await _enter(transaction, conversation_id)
+            signal = await _load_signal(transaction, conversation_id, signal_id)
+            if signal.state not in (SignalState.ACCEPTED, SignalState.RETRACTED):
+                raise Conflict(f"The signal is already {signal.state.value}.")
+            _check_no_answer(signal)
+            if signal.kind is SignalKind.CANCEL and signal.state is SignalState.ACCEPTED:
+                counts = await transaction.fetchrow(_COUNT_SIGNALS, signal.turn_id, True)
+                if counts and counts["sent"] > MAX_TURN_SIGNALS:
+                    raise Conflict(LAST_CANCELS)
+            await transaction.execute("UPDATE signal SET state = 'retracted' WHERE id = $1", signal_id)
+        return replace(signal, state=SignalState.RETRACTED)
+
+    async def _check_in_time(self, transaction: Connection, uploads: Sequence[Upload]) -> None:
+        """Right before the commit: a process that was frozen earlier must not name objects that are gone."""
+        if not uploads:
+            return
+        took: timedelta = await transaction.fetchval(_NOW) - min(each.begun_at for each in uploads)
+        if took > self._upload_limit:
+            raise UploadTooLate()
+
+    async def _open_turn_of_message(
+        self, transaction: Connection, principal: Principal, message: IncomingMessage, conversation: Row
+    ) -> Receipt:
+        place = UploadPlace(principal, message.conversation_id, message.turn_id)
+        attachments = build_attachments(message.uploads, place)
+        bundle_id = message.bundle_id or conversation["bundle_id"]
+        request = TurnRequest(message.text, attachments, bundle_id, trace=message.trace, time_zone=message.time_zone)
+        await append_artifacts(transaction, principal, message.conversation_id, attachments)
+        return await self._open_turn(transaction, principal, message.conversation_id, message.turn_id, request=request)
+
+    async def _accept_event(
+        self,
+        transaction: Connection,
+        principal: Principal,
+        conversation_id: ConversationId,
+        signal: IncomingSignal,
+        conversation: Row,
+    ) -> Receipt:
+        """No turn is open: a reactive event is the request of one, another waits for the next."""
+        if signal.event is None or signal.turn_id is None:
+            raise Conflict("No turn is open.")
+        place = UploadPlace(principal, conversation_id, signal.turn_id, (signal.event.kind, signal.signal_id))
+        attachments = build_attachments(signal.uploads, place)
+        if signal.event.reactive:
+            event = RequestEvent(signal.signal_id, signal.text, signal.event, attachments)
+            request = TurnRequest("", (), conversation["bundle_id"], (event,), signal.trace)
+            receipt = await self._open_turn(transaction, principal, conversation_id, signal.turn_id, request=request)
+        else:
+            if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:
+                raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
+            receipt = Receipt(
+                conversation_id,
+                None,
+                signal.signal_id,
+                SignalState.ACCEPTED,
+                ring=False,
+                lane=lane_of(principal.roles),
+            )
+            await _insert_signal(
+                transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"]
+            )
+            await _check_bytes(transaction, conversation_id, None, LARGE_WAITING)
+        await append_artifacts(transaction, principal, conversation_id, attachments)
+        return receipt
+
+    async def _open_turn(
+        self,
+        transaction: Connection,
+        principal: Principal,
+        conversation_id: ConversationId,
+        turn_id: TurnId,
+        *,
+        request: TurnRequest,
+    ) -> Receipt:
+        """The events that waited for a turn come first in its request."""
+        lane = lane_of(principal.roles)
+        _, waited = read_promoted(await transaction.fetch(_TAKE_PARKED, conversation_id, turn_id))
+        await transaction.execute(
+            _OPEN_TURN,
+            turn_id,
+            conversation_id,
+            principal.tenant,
+            principal.project,
+            principal.user_id,
+            lane.value,
+            sorted(principal.roles),
+            build_request_json(replace(request, events=(*waited, *request.events))),
+        )
+        await transaction.execute(_QUEUE, conversation_id)
+        # All accepts of the tenant on this lane wait for who is here, until the commit. So the row, which may have
+        # megabytes, is written before, and counts itself.
+        most = self._tenant_max + 1
+        if not await transaction.fetchval("SELECT take_place($1, $2, $3)", principal.tenant, lane, most):
+            raise TenantFull(f"{self._tenant_max} turns are waiting on the lane {lane.value}.")
+        ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", turn_id, self._share)
+        waiting = (await load_positions(transaction, [(principal, conversation_id)])).get(conversation_id)
+        position = waiting.position if waiting else None
+        return Receipt(conversation_id, turn_id, None, None, ring=bool(ring), lane=lane, position=position)
+
+
+def _is_at_rest(conversation: Row) -> bool:
+    return conversation["state"] in ("idle", "error")
+
+
+async def _check_target(transaction: Connection, message: IncomingMessage) -> None:
+    target = message.target_turn_id
+    if target and not await transaction.fetchval(_IS_OF_CONVERSATION, target, message.conversation_id):
+        raise Conflict(f"{target} is not a turn of this conversation.")
+
+
+async def _enter(transaction: Connection, conversation_id: ConversationId) -> Row:
+    """Count up the inbox. The lock on the row holds off the commit that would end the open turn, until we are done."""
+    row = await transaction.fetchrow(_ENTER, conversation_id)
+    if row is None:
+        raise NotFound(conversation_id)
+    return row
+
+
+async def _append_signal(
+    transaction: Connection,
+    principal: Principal,
+    conversation_id: ConversationId,
+    signal: IncomingSignal,
+    conversation: Row,
+) -> Receipt:
+    turn = await transaction.fetchrow(_FIND_OPEN, conversation_id)
+    if turn is None:
+        raise Conflict("No turn is open.")
+    turn_id: TurnId = turn["id"]
+    if signal.target_turn_id not in (None, turn_id):
+        raise Conflict(f"{signal.target_turn_id} is not the open turn.")
+    await _check_room(transaction, turn_id, signal.kind)
+    place = UploadPlace(principal, conversation_id, turn_id, (ref_kind(signal.kind, signal.event), signal.signal_id))
+    attachments = build_attachments(signal.uploads, place)
+    # A running turn sees its inbox by itself. A queued one that is cancelled needs a worker, so does one that wakes.
+    woken = signal.kind in CONTROL_KINDS and await transaction.fetchval("SELECT wake_turn($1)", conversation_id)
+    cancels = signal.kind is SignalKind.CANCEL
+    ring = woken or (cancels and turn["status"] == "queued")
+    lane = Lane.CONTROL if ring and cancels else Lane(turn["lane"])
+    receipt = Receipt(conversation_id, turn_id, signal.signal_id, SignalState.ACCEPTED, ring=ring, lane=lane)
+    await _insert_signal(transaction, principal, receipt, signal, attachments, inbox_seq=conversation["inbox_seq"])
+    if signal.kind not in BOUNDED_KINDS:
+        await _check_bytes(transaction, conversation_id, turn_id, LARGE_TURN)
+    await append_artifacts(transaction, principal, conversation_id, attachments)
+    return receipt
+
+
+async def _append_answer(
+    transaction: Connection,
+    principal: Principal,
+    conversation_id: ConversationId,
+    signal: IncomingSignal,
+    conversation: Row,
+) -> Receipt:
+    """An answer is told to the turn as a signal; one that was given before has its signal already."""
+    if signal.approval_id is None:
+        raise Conflict("approval_id is missing.")
+    receipt = await answer_approval(transaction, conversation_id, signal, signal.approval_id)
+    if not receipt.replayed:
+        await _insert_signal(transaction, principal, receipt, signal, (), inbox_seq=conversation["inbox_seq"])
+    return receipt
+
+
+def _check_no_answer(signal: Signal) -> None:
+    """What a tool may be doing already can't be taken back."""
+    if signal.approval_id is not None:
+        raise Conflict("The answer to an approval can't be changed.")
+
+
+async def _insert_signal(
+    transaction: Connection,
+    principal: Principal,
+    receipt: Receipt,
+    signal: IncomingSignal,
+    attachments: tuple[Artifact, ...],
+    *,
+    inbox_seq: int,
+) -> None:
+    await transaction.execute(
+        _INSERT_SIGNAL,
+        signal.signal_id,
+        receipt.conversation_id,
+        principal.tenant,
+        principal.project,
+        principal.user_id,
+        receipt.turn_id,
+        inbox_seq,
+        signal.kind.value,
+        build_payload_json(signal.text, attachments, signal.event, signal.approval_id),
+    )
+
+
+async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind) -> None:
+    cancels = kind is SignalKind.CANCEL
+    counts = await transaction.fetchrow(_COUNT_SIGNALS, turn_id, cancels) or {"waiting": 0, "sent": 0}
+    if counts["waiting"] >= MAX_OPEN_SIGNALS:
+        raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
+    if counts["sent"] >= MAX_TURN_SIGNALS and not cancels:
+        raise InboxFull(FULL_TURN)
+
+
+async def _check_bytes(
+    transaction: Connection, conversation_id: ConversationId, turn_id: TurnId | None, problem: str
+) -> None:
+    """Of what was written just now, beside what the turn has, or what waits for the next one."""
+    if turn_id is None:
+        measured = await transaction.fetchrow(_MEASURE_PARKED, conversation_id)
+    else:
+        measured = await transaction.fetchrow(_MEASURE_TURN, turn_id)
+    if measured and measured["signals"] > 1 and measured["bytes"] > MAX_TURN_SIGNAL_BYTES:
+        # No InboxFull: it would not help to send the same again in a moment.
+        raise Conflict(problem)
+
+
+def _as_signal(message: IncomingMessage) -> IncomingSignal:
+    return IncomingSignal(
+        signal_id=message.signal_id,
+        kind=message.kind or SignalKind.FOLLOWUP,
+        text=message.text,
+        uploads=message.uploads,
+        target_turn_id=message.target_turn_id,
+    )
+
+
+async def _load_signal(transaction: Connection, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
+    row = await transaction.fetchrow(_LOAD_SIGNAL, signal_id, conversation_id)
+    if row is None:
+        raise NotFound(signal_id)
+    return read_signal(row)
+
+
+async def _try_replay(
+    transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
+) -> Receipt | None:
+    response = await take_key(transaction, principal, conversation_id, key)
+    return None if response is None else _replay(response)
+
+
+def _replay(response: str) -> Receipt:
+    return replace(read_receipt(response), ring=False, replayed=True)
+
+
+async def _save_response(transaction: Connection, key: IdempotencyKey | None, receipt: Receipt) -> None:
+    await save_response(transaction, key, build_receipt_json(receipt), receipt.conversation_id)

@@ -1,0 +1,195 @@
+"""Turns in Postgres as clients read them back: rows, blocks, signals and feedback in one snapshot of the database."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from everturn.conversations.postgres import read_conversation
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.paging import BadCursor
+from everturn.events.turn_view import TurnPage, TurnRecord
+from everturn.feedback.postgres import read_feedback
+from everturn.postgres.pool import Connection, Database, Row
+from everturn.timeline.blocks import Block
+from everturn.timeline.sources import Source
+from everturn.turns.ports import PAGE_BYTES
+from everturn.turns.postgres_rows import read_block, read_cursor, read_signal, read_turn
+from everturn.turns.postgres_timelines import load_sources
+
+_MAX_ORDINAL_DIGITS = 9
+_NO_ORDINAL = 2**31 - 1
+"""Above that of any turn."""
+_READ_ON_LOOP_BYTES = 64 * 1024
+_CONVERSATION = """
+SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, event_cursor,
+       (SELECT max(ordinal) FROM turn WHERE conversation_id = $1) AS newest,
+       (SELECT id FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')) AS open_turn_id
+  FROM conversation WHERE id = $1
+"""
+# The blocks of a turn lie between its first_seq and that of the next turn that has begun. Under the policies of the
+# tables only plain comparisons of `seq` can use the primary key, so COALESCE is computed before, in a part that is not
+# merged into the rest. Octets are counted without reading the texts.
+_COLUMNS = """
+SELECT id, ordinal, first_seq, octet_length(request) AS bytes,
+       COALESCE((SELECT first_seq FROM turn AS later
+                  WHERE conversation_id = $1 AND ordinal > turn.ordinal AND first_seq IS NOT NULL
+                  ORDER BY ordinal LIMIT 1), 9223372036854775807) AS end_seq
+  FROM turn
+ WHERE conversation_id = $1 AND ordinal < $2 AND (NOT $3 OR EXISTS (SELECT FROM feedback
+                                           WHERE conversation_id = $1 AND turn_id = turn.id))
+"""
+_MEASURED = """
+SELECT id, ordinal, first_seq, end_seq,
+       bytes + COALESCE((SELECT sum(octet_length(body)) FROM block
+                          WHERE conversation_id = $1 AND seq >= page.first_seq AND seq < page.end_seq
+                            AND turn_id = page.id), 0)
+             + COALESCE((SELECT sum(octet_length(payload)) FROM signal WHERE turn_id = page.id), 0)
+             + COALESCE((SELECT sum(octet_length(text)) FROM feedback WHERE turn_id = page.id), 0) AS bytes
+  FROM page ORDER BY ordinal DESC
+"""
+_PAGE = f"WITH page AS MATERIALIZED ({_COLUMNS} ORDER BY ordinal DESC LIMIT $4) {_MEASURED}"
+# Without a limit, so that turns are found by their ids instead of going through the whole conversation.
+_NAMED = f"WITH page AS MATERIALIZED ({_COLUMNS} AND id = ANY($4)) {_MEASURED}"
+_TURNS = """
+SELECT id, conversation_id, ordinal, first_seq, status, attempt, request, created_at, started_at, ended_at, outcome,
+       usage, error
+  FROM turn WHERE id = ANY($1) ORDER BY ordinal
+"""
+# Sorted for each turn, so that the planner does not join by turn_id, which reads all blocks of the conversation.
+_BLOCKS = """
+SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+  FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS part (id, first_seq, end_seq)
+ CROSS JOIN LATERAL (SELECT * FROM block
+                      WHERE conversation_id = $1 AND seq >= part.first_seq AND seq < part.end_seq AND turn_id = part.id
+                      ORDER BY seq) AS found
+ ORDER BY seq
+"""
+_ORDINAL = "SELECT ordinal FROM turn WHERE id = $1 AND conversation_id = $2"
+_SOME_BLOCKS = """
+SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+  FROM block WHERE conversation_id = $1 AND seq = ANY($2::bigint[]) ORDER BY seq
+"""
+_SIGNALS = """
+SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+  FROM signal WHERE turn_id = ANY($1) ORDER BY inbox_seq
+"""
+_FEEDBACK = """
+SELECT turn_id, origin, reaction, text, confidence, ts FROM feedback WHERE turn_id = ANY($1) ORDER BY ts, id
+"""
+
+
+class PostgresTurns:
+    """Reads whole turns; an id among `turn_ids` that names no turn of the conversation is passed over."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_page(
+        self,
+        principal: Principal,
+        conversation_id: ConversationId,
+        *,
+        turn_ids: Sequence[TurnId] | None = None,
+        cursor: str | None = None,
+        limit: int = 20,
+        judged: bool = False,
+    ) -> TurnPage:
+        named = None if turn_ids is None else list(turn_ids)
+        before = _NO_ORDINAL if cursor is None else _read_ordinal(cursor)
+        async with self._database.transaction(principal, isolation="repeatable_read", readonly=True) as transaction:
+            conversation = await transaction.fetchrow(_CONVERSATION, conversation_id)
+            if conversation is None:
+                raise NotFound(conversation_id)
+            if cursor is not None and before > (conversation["newest"] or 0):
+                raise BadCursor()
+            found: Sequence[Row] = ()
+            if named is None:
+                found = await transaction.fetch(_PAGE, conversation_id, before, judged, limit + 1)
+            elif named:
+                found = await transaction.fetch(_NAMED, conversation_id, before, judged, named)
+            page = _fit(found[:limit])
+            rows = await _load_rows(transaction, conversation_id, page)
+        is_small = sum(row["bytes"] for row in page) <= _READ_ON_LOOP_BYTES
+        records = _read_records(*rows) if is_small else await asyncio.to_thread(_read_records, *rows)
+        return TurnPage(
+            conversation=read_conversation(conversation),
+            turns=records,
+            cursor=read_cursor(conversation["event_cursor"]),
+            next_cursor=str(page[-1]["ordinal"]) if len(found) > len(page) else None,
+            open_turn_id=conversation["open_turn_id"],
+        )
+
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return await load_sources(transaction, conversation_id)
+
+    async def load_ordinal(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> int:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            ordinal = await transaction.fetchval(_ORDINAL, turn_id, conversation_id)
+        if ordinal is None:
+            raise NotFound(turn_id)
+        return int(ordinal)
+
+    async def load_blocks(
+        self, principal: Principal, conversation_id: ConversationId, seqs: Sequence[int]
+    ) -> tuple[Block, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(map(read_block, await transaction.fetch(_SOME_BLOCKS, conversation_id, list(seqs))))
+
+
+def _read_ordinal(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= _MAX_ORDINAL_DIGITS):
+        raise BadCursor()
+    return int(cursor)
+
+
+def _fit(newest_first: Sequence[Row]) -> Sequence[Row]:
+    """The first row, and as many after it as fit into PAGE_BYTES together."""
+    total = 0
+    for count, row in enumerate(newest_first):
+        total += row["bytes"]
+        if count and total > PAGE_BYTES:
+            return newest_first[:count]
+    return newest_first
+
+
+async def _load_rows(
+    transaction: Connection, conversation_id: ConversationId, page: Sequence[Row]
+) -> tuple[Sequence[Row], Sequence[Row], Sequence[Row], Sequence[Row]]:
+    """The turns of the page, oldest first, and all blocks, signals and feedback of them."""
+    if not page:
+        return (), (), (), ()
+    ids = [row["id"] for row in page]
+    begun = [row for row in page if row["first_seq"] is not None]
+    parts = [[row[column] for row in begun] for column in ("id", "first_seq", "end_seq")]
+    return (
+        await transaction.fetch(_TURNS, ids),
+        await transaction.fetch(_BLOCKS, conversation_id, *parts),
+        await transaction.fetch(_SIGNALS, ids),
+        await transaction.fetch(_FEEDBACK, ids),
+    )
+
+
+def _read_records(
+    turns: Sequence[Row], blocks: Sequence[Row], signals: Sequence[Row], feedback: Sequence[Row]
+) -> tuple[TurnRecord, ...]:
+    blocks_of, signals_of, feedback_of = map(_group, (blocks, signals, feedback))
+    return tuple(
+        TurnRecord(
+            turn=read_turn(row),
+            blocks=tuple(map(read_block, blocks_of[row["id"]])),
+            signals=tuple(map(read_signal, signals_of[row["id"]])),
+            feedback=tuple(map(read_feedback, feedback_of[row["id"]])),
+        )
+        for row in turns
+    )
+
+
+def _group(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
+    """By turn. A page may have as many turns and rows as would take seconds to compare one by one."""
+    grouped: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        grouped[row["turn_id"]].append(row)
+    return grouped

@@ -1,0 +1,449 @@
+"""Writing one commit of a lease holder: blocks first, which checks the fence and locks the conversation's row, so that
+its inbox stands still; then every row that must be true exactly when the blocks are."""
+
+from collections.abc import Sequence
+
+from everturn.conversations.model import ConversationState
+from everturn.core.errors import Conflict, NotFound, OutOfOrder, StaleFence
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import EventCursor, Lease
+from everturn.feedback.model import Feedback
+from everturn.feedback.postgres import read_feedback
+from everturn.files.postgres import append_artifacts
+from everturn.postgres.pool import Connection, Database, Row, storable
+from everturn.timeline.blocks import Block
+from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
+from everturn.timeline.sources import Source, SourceChange
+from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
+from everturn.turns.commits import Commit, Promotion, TurnClose
+from everturn.turns.ports import InboxMoved
+from everturn.turns.postgres_approvals import save_approvals
+from everturn.turns.postgres_rows import (
+    build_request_json,
+    read_block,
+    read_payload,
+    read_promoted,
+    read_request,
+    read_signal,
+    read_turn,
+)
+
+# Source rows in Postgres: the pool of a conversation without its texts, one whole text, and writing what changed.
+
+_ROWS = """
+SELECT sid, title, url, source_type, objective_relevance, published_time_iso, favicon_url, snippet, mime, text_chars,
+       used, key
+  FROM source WHERE conversation_id = $1 ORDER BY sid
+"""
+_SAVE = """
+INSERT INTO source (conversation_id, tenant, project, user_id, sid, title, url, source_type, objective_relevance,
+                    published_time_iso, favicon_url, snippet, mime, text_chars, used, key, text)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, COALESCE($17, ''))
+ON CONFLICT (conversation_id, sid) DO UPDATE
+   SET title = EXCLUDED.title, objective_relevance = EXCLUDED.objective_relevance,
+       published_time_iso = EXCLUDED.published_time_iso, favicon_url = EXCLUDED.favicon_url,
+       snippet = EXCLUDED.snippet, mime = EXCLUDED.mime, text_chars = EXCLUDED.text_chars, used = EXCLUDED.used,
+       text = COALESCE($17, source.text)
+"""
+
+
+async def load_sources(transaction: Connection, conversation_id: ConversationId) -> tuple[Source, ...]:
+    """All rows by number; the whole texts stay where they are."""
+    return tuple(_read(row) for row in await transaction.fetch(_ROWS, conversation_id))
+
+
+async def load_source_text(transaction: Connection, conversation_id: ConversationId, sid: int) -> str:
+    """One whole text. Raises NotFound."""
+    text = await transaction.fetchval(
+        "SELECT text FROM source WHERE conversation_id = $1 AND sid = $2", conversation_id, sid
+    )
+    if text is None:
+        raise NotFound(f"source {sid}")
+    return str(text)
+
+
+async def save_sources(
+    transaction: Connection, principal: Principal, conversation_id: ConversationId, changes: Sequence[SourceChange]
+) -> None:
+    """Insert new rows and update known ones; the open transaction has checked the fence."""
+    owner = (conversation_id, *principal.owner)
+    if changes:
+        await transaction.executemany(_SAVE, [owner + _columns(change) for change in changes])
+
+
+def _read(row: Row) -> Source:
+    return Source(
+        sid=row["sid"],
+        title=row["title"],
+        url=row["url"],
+        source_type=row["source_type"],
+        objective_relevance=row["objective_relevance"],
+        published_time_iso=row["published_time_iso"],
+        favicon_url=row["favicon_url"],
+        text=row["snippet"],
+        mime=row["mime"],
+        text_chars=row["text_chars"],
+        used=row["used"],
+        key=row["key"],
+    )
+
+
+def _columns(change: SourceChange) -> tuple[object, ...]:
+    """In the order of _SAVE."""
+    row = change.row
+    return (
+        row.sid,
+        row.title,
+        row.url,
+        row.source_type,
+        row.objective_relevance,
+        row.published_time_iso,
+        row.favicon_url,
+        row.text,
+        row.mime,
+        row.text_chars,
+        row.used,
+        row.key,
+        change.text,
+    )
+
+
+_APPEND = """
+SELECT append_blocks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+"""
+_EFFECTS = """
+INSERT INTO tool_effect (turn_id, conversation_id, tenant, project, user_id, call_id, tool_id, args_hash, effect, state)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (turn_id, call_id) DO UPDATE SET state = EXCLUDED.state
+"""
+_USAGE = """
+INSERT INTO usage_event (turn_id, conversation_id, tenant, project, user_id, model, role, input_tokens, output_tokens,
+                         cache_read_tokens, cache_write_tokens, cost_usd, estimated, cost_known)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+"""
+_TOLD = """
+UPDATE feedback SET told = true
+ WHERE turn_id = $1 AND origin = $2 AND reaction IS NOT DISTINCT FROM $3 AND text = $4 AND NOT told
+"""
+_CLOSE_TURN = """
+UPDATE turn SET status = $2, outcome = $3, error = $4, usage = $5, ended_at = clock_timestamp()
+ WHERE id = $1 AND status = 'running'
+"""
+# A turn that was given up, or cut off, leaves calls of which nobody knows how far they came.
+_SETTLE_EFFECTS = """
+UPDATE tool_effect SET state = CASE effect WHEN 'irreversible' THEN 'ambiguous' ELSE 'failed' END
+ WHERE turn_id = $1 AND state = 'intended'
+"""
+_CLOSE_CONVERSATION = """
+UPDATE conversation
+   SET state = $2, title = COALESCE(NULLIF(title, ''), $3, ''), last_activity_at = clock_timestamp()
+ WHERE id = $1
+"""
+_NEXT_TURN = """
+INSERT INTO turn (id, conversation_id, tenant, project, user_id, ordinal, lane, roles, request, doorbell_at, rings)
+SELECT $2, conversation_id, tenant, project, user_id, ordinal + 1, lane, roles, $3, clock_timestamp(), 1
+  FROM turn WHERE id = $1
+"""
+
+
+def holds_blocks_only(commit: Commit) -> bool:
+    """Whether append_blocks alone, which is one round trip and its own transaction, writes all of it."""
+    rows = (commit.effects, commit.usage, commit.artifacts, commit.signals, commit.sources)
+    rows += (commit.requests, commit.withdrawn)
+    told = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
+    return commit.close is None and not any(rows) and not told
+
+
+async def append_blocks(connection: Connection, lease: Lease, commit: Commit) -> int:
+    """Returns inbox_seq. Raises StaleFence, or OutOfOrder when the first block doesn't follow the stored last one."""
+    blocks, principal = commit.blocks, lease.principal
+    return await connection.fetchval(
+        _APPEND,
+        principal.tenant,
+        principal.project,
+        principal.user_id,
+        lease.conversation_id,
+        commit.turn_id,
+        lease.fence,
+        str(commit.cursor),
+        blocks[0].seq if blocks else 0,
+        [block.turn_id for block in blocks],
+        [block.round for block in blocks],
+        [block.type.value for block in blocks],
+        [block.author.value for block in blocks],
+        [block.ref for block in blocks],
+        [block.call_id for block in blocks],
+        [block.body_json for block in blocks],
+        [block.ts for block in blocks],
+        [block.ts_first for block in blocks],
+        [block.hash for block in blocks],
+    )
+
+
+async def append_commit(transaction: Connection, lease: Lease, commit: Commit) -> int:
+    """All of a commit, in the open transaction. Returns inbox_seq; raises as Timelines.commit does."""
+    inbox_seq = await append_blocks(transaction, lease, commit)
+    await _save_signals(transaction, commit, inbox_seq)
+    await save_approvals(transaction, lease, commit, inbox_seq)
+    await _save_told_feedback(transaction, commit)
+    await _append_ledgers(transaction, lease, commit)
+    await append_artifacts(transaction, lease.principal, lease.conversation_id, commit.artifacts)
+    await save_sources(transaction, lease.principal, lease.conversation_id, commit.sources)
+    if commit.close is not None:
+        if commit.close.seen_inbox != inbox_seq:
+            raise InboxMoved(inbox_seq)
+        await _close(transaction, lease, commit.turn_id, commit.close)
+    return inbox_seq
+
+
+async def _save_signals(transaction: Connection, commit: Commit, inbox_seq: int) -> None:
+    """The conversation's row is locked, and edits and retractions take that lock too: what is read here stays."""
+    if not commit.signals:
+        return
+    rows = await transaction.fetch(
+        "SELECT id, state, payload FROM signal WHERE id = ANY($1)", [change.signal_id for change in commit.signals]
+    )
+    stored = {row["id"]: row for row in rows}
+    bodies = [block.body for block in commit.blocks]
+    folded = {body.signal_id: body.text for body in bodies if isinstance(body, SignalBody | EventBody)}
+    for change in commit.signals:
+        row = stored.get(change.signal_id)
+        if row is None or row["state"] != SignalState.ACCEPTED:
+            raise InboxMoved(inbox_seq)
+        if read_payload(row["payload"]).text != folded.get(change.signal_id, read_payload(row["payload"]).text):
+            raise InboxMoved(inbox_seq)
+    await transaction.executemany(
+        "UPDATE signal SET state = $2, round = $3 WHERE id = $1",
+        [(change.signal_id, change.state.value, change.round) for change in commit.signals],
+    )
+
+
+async def _save_told_feedback(transaction: Connection, commit: Commit) -> None:
+    """By value: feedback that changed since it was read stays fresh."""
+    told = [
+        (body.turn_id, body.origin, body.reaction, body.text)
+        for body in (block.body for block in commit.blocks)
+        if isinstance(body, FeedbackBody)
+    ]
+    if told:
+        await transaction.executemany(_TOLD, told)
+
+
+async def _append_ledgers(transaction: Connection, lease: Lease, commit: Commit) -> None:
+    principal = lease.principal
+    owner = (commit.turn_id, lease.conversation_id, *principal.owner)
+    if commit.effects:
+        effects = [(e.call_id, e.tool_id, e.args_hash, e.effect.value, e.state.value) for e in commit.effects]
+        await transaction.executemany(_EFFECTS, [owner + effect for effect in effects])
+    if commit.usage:
+        tokens = [(u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens) for u in commit.usage]
+        await transaction.executemany(
+            _USAGE,
+            [
+                (*owner, u.model, u.role, *counts, u.cost_usd, u.estimated, u.cost_known)
+                for u, counts in zip(commit.usage, tokens, strict=True)
+            ],
+        )
+
+
+async def _close(transaction: Connection, lease: Lease, turn_id: TurnId, close: TurnClose) -> None:
+    state = _state_after(close)
+    title = None if close.title is None else storable(close.title)
+    await transaction.execute(_CLOSE_CONVERSATION, lease.conversation_id, state.value, title)
+    done = await transaction.execute(
+        _CLOSE_TURN,
+        turn_id,
+        close.status.value,
+        None if close.outcome is None else close.outcome.value,
+        None if close.error is None else close.error.model_dump_json(),
+        # Without its defaults, so that the version before can read it.
+        close.usage.model_dump_json(exclude_defaults=True),
+    )
+    if done != "UPDATE 1":
+        raise Conflict(f"{turn_id} is not running.")
+    await transaction.execute(_SETTLE_EFFECTS, turn_id)
+    if close.promote is not None and not await _promote(transaction, turn_id, close.promote):
+        raise InboxMoved(close.seen_inbox)
+
+
+def _state_after(close: TurnClose) -> ConversationState:
+    if close.promote is not None:
+        return ConversationState.QUEUED
+    return ConversationState.ERROR if close.status is TurnStatus.FAILED else ConversationState.IDLE
+
+
+async def _promote(transaction: Connection, turn_id: TurnId, promotion: Promotion) -> bool:
+    """Open the next turn: attachments of its signals in the order they came, bundle and lane of the one that ends.
+
+    False when one of the signals is not ACCEPTED any more.
+    """
+    ended = read_request(await transaction.fetchval("SELECT request FROM turn WHERE id = $1", turn_id))
+    rows = await transaction.fetch(
+        "UPDATE signal SET state = 'promoted', promoted_to = $2 WHERE id = ANY($1) AND state = 'accepted'"
+        " RETURNING id, payload, inbox_seq",
+        list(promotion.signal_ids),
+        promotion.turn_id,
+    )
+    if len(rows) != len(promotion.signal_ids):
+        return False
+    attachments, events = read_promoted(rows)
+    request = TurnRequest(promotion.text, attachments, ended.bundle_id, events, ended.trace, ended.time_zone)
+    await transaction.execute(_NEXT_TURN, turn_id, promotion.turn_id, build_request_json(request))
+    return True
+
+
+# Timelines in Postgres: what a lease holder reads at the start of a turn, and its one way to write.
+
+_BLOCKS = """
+SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+  FROM block WHERE conversation_id = $1 AND seq > $2 ORDER BY seq
+"""
+# The body is canonical JSON: inside a text every quote is escaped, so that only the body's own fields match. It is not
+# cast to json, because the text of a summary may hold U+0000, which Postgres refuses to unescape.
+_COVERED = """
+SELECT substring(body FROM '"last_seq":([0-9]+)')::bigint
+  FROM block
+ WHERE conversation_id = $1 AND type = 'conv.range.summary' AND position('"scope":"history"' IN body) > 0
+ ORDER BY seq DESC LIMIT 1
+"""
+_TURN = """
+SELECT id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error,
+       leased_s, clock_timestamp() AS read_at
+  FROM turn WHERE id = $1
+"""
+_SIGNALS = """
+SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+  FROM signal WHERE turn_id = $1 ORDER BY inbox_seq
+"""
+_FEEDBACK = """
+SELECT turn_id, origin, reaction, text, confidence, ts
+  FROM feedback WHERE conversation_id = $1 AND NOT told ORDER BY ts, id
+"""
+_LOAD_USAGE = """
+SELECT COALESCE(sum(input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(output_tokens), 0)::bigint AS output_tokens,
+       COALESCE(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd,
+       COALESCE(bool_and(cost_known), true) AS cost_known
+  FROM usage_event WHERE turn_id = $1
+"""
+_SAVE_TITLE = """
+UPDATE conversation SET title = COALESCE(NULLIF(title, ''), $3) WHERE id = $1 AND fence = $2 RETURNING title
+"""
+_ANNOUNCE = """
+WITH held AS (UPDATE conversation SET event_cursor = $4 WHERE id = $2 AND fence = $3 RETURNING id)
+UPDATE turn SET announced_at = clock_timestamp() FROM held WHERE turn.id = $1 AND turn.conversation_id = held.id
+"""
+# Of a turn that has ended `attempt` is free: its last commit has set it to 0.
+_ANNOUNCING = """
+SELECT t.attempt FROM turn t JOIN conversation c ON c.id = t.conversation_id
+ WHERE t.id = $1 AND c.id = $2 AND c.fence = $3 AND t.status IN ('completed', 'failed', 'cancelled')
+"""
+_SAVE_ANNOUNCING = """
+UPDATE turn SET attempt = $4
+  FROM conversation c
+ WHERE turn.id = $1 AND c.id = turn.conversation_id AND c.id = $2 AND c.fence = $3
+   AND turn.status IN ('completed', 'failed', 'cancelled')
+"""
+
+
+class PostgresTimelines:
+    """Reads under the principal's policy, writes under the lease's fence."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_blocks(
+        self, principal: Principal, conversation_id: ConversationId, *, after_seq: int = 0
+    ) -> tuple[Block, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(read_block(row) for row in await transaction.fetch(_BLOCKS, conversation_id, after_seq))
+
+    async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            # Two statements: under row level security a subquery would not be used to search the index.
+            covered = await transaction.fetchval(_COVERED, conversation_id)
+            return tuple(read_block(row) for row in await transaction.fetch(_BLOCKS, conversation_id, covered or 0))
+
+    async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            row = await transaction.fetchrow(_TURN, turn_id)
+        if row is None:
+            raise NotFound(turn_id)
+        return read_turn(row)
+
+    async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(read_signal(row) for row in await transaction.fetch(_SIGNALS, turn_id))
+
+    async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            title = await transaction.fetchval("SELECT title FROM conversation WHERE id = $1", conversation_id)
+        if title is None:
+            raise NotFound
+        return str(title)
+
+    async def save_title(self, lease: Lease, title: str) -> bool:
+        wanted = storable(title)
+        async with self._database.transaction(lease.principal) as transaction:
+            saved = await transaction.fetchval(_SAVE_TITLE, lease.conversation_id, lease.fence, wanted)
+        if saved is None:
+            raise StaleFence(lease.conversation_id)
+        return bool(saved == wanted)
+
+    async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return TurnUsage.model_validate(dict(await transaction.fetchrow(_LOAD_USAGE, turn_id) or {}))
+
+    async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return tuple(read_feedback(row) for row in await transaction.fetch(_FEEDBACK, conversation_id))
+
+    async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return await load_sources(transaction, conversation_id)
+
+    async def load_source_text(self, principal: Principal, conversation_id: ConversationId, sid: int) -> str:
+        async with self._database.transaction(principal, readonly=True) as transaction:
+            return await load_source_text(transaction, conversation_id, sid)
+
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        try:
+            async with self._database.connection() as connection:
+                if holds_blocks_only(commit):
+                    return await append_blocks(connection, lease, commit)
+                async with connection.transaction():
+                    return await append_commit(connection, lease, commit)
+        except OutOfOrder:
+            return await self._check_written(lease, commit)
+
+    async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
+        async with self._database.transaction(lease.principal, readonly=True) as transaction:
+            tries = await transaction.fetchval(_ANNOUNCING, turn_id, lease.conversation_id, lease.fence)
+        if tries is None:
+            raise StaleFence(lease.conversation_id)
+        return int(tries)
+
+    async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
+        async with self._database.transaction(lease.principal) as transaction:
+            done = await transaction.execute(_SAVE_ANNOUNCING, turn_id, lease.conversation_id, lease.fence, tries)
+        if done != "UPDATE 1":
+            raise StaleFence(lease.conversation_id)
+
+    async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
+        async with self._database.transaction(lease.principal) as transaction:
+            done = await transaction.execute(_ANNOUNCE, turn_id, lease.conversation_id, lease.fence, str(cursor))
+        if done != "UPDATE 1":
+            raise StaleFence(lease.conversation_id)
+
+    async def _check_written(self, lease: Lease, commit: Commit) -> int:
+        """A commit whose answer was lost comes again: the last hash tells that exactly its blocks stand already."""
+        async with self._database.transaction(lease.principal, readonly=True) as transaction:
+            inbox_seq = await transaction.fetchval(
+                "SELECT inbox_seq FROM conversation WHERE id = $1 AND fence = $2 AND last_hash = $3",
+                lease.conversation_id,
+                lease.fence,
+                commit.blocks[-1].hash,
+            )
+        if inbox_seq is None:
+            raise OutOfOrder(f"{commit.blocks[0].seq} of {lease.conversation_id}")
+        return int(inbox_seq)

@@ -1,0 +1,50 @@
+"""Opens all that goes over a Redis-protocol server: one client, whose pool its drivers share."""
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from everturn.events.redis import RedisEventReader, RedisEventWriter
+from everturn.events.redis_budget import RedisWireMemory
+from everturn.events.redis_hints import RedisHints, RedisInboxBells
+from everturn.limits.redis import RedisTokenBuckets, RedisWaitingRooms
+from everturn.queue.redis import RedisDoorbells, RedisPresences
+from everturn.redis.calls import build_client
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What goes over Redis: losing it loses nothing but time."""
+
+    doorbells: RedisDoorbells
+    event_writer: RedisEventWriter
+    event_reader: RedisEventReader
+    hints: RedisHints
+    inbox_bells: RedisInboxBells
+    presences: RedisPresences
+    token_buckets: RedisTokenBuckets
+    waiting_rooms: RedisWaitingRooms
+    memory: RedisWireMemory
+
+
+@asynccontextmanager
+async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
+    """Drivers that connect when they are first used; `url` is `redis://:password@host:port/0`, `name` the process's."""
+    client = build_client(url, name=name)
+    process = f"{name}:{secrets.token_hex(8)}"
+    try:
+        yield Wire(
+            doorbells=RedisDoorbells(client),
+            event_writer=RedisEventWriter(client),
+            event_reader=RedisEventReader(client, name=process),
+            hints=RedisHints(client),
+            inbox_bells=RedisInboxBells(client),
+            presences=RedisPresences(client),
+            token_buckets=RedisTokenBuckets(client),
+            waiting_rooms=RedisWaitingRooms(client, process=process),
+            memory=RedisWireMemory(client),
+        )
+    finally:
+        await client.aclose()
+        await client.connection_pool.disconnect()

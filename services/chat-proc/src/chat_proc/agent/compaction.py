@@ -1,0 +1,412 @@
+"""Keeps the requests of a turn within the model's context: beside the turn while there is room, in its way when not.
+
+A summary is computed from a snapshot of the blocks and handed to the loop, which appends it at a round boundary. Until
+then nothing of it is stored, so a worker that dies leaves nothing behind, and the next one computes it again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import structlog
+
+from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.open_turn import OpenTurn, Writing
+from chat_proc.agent.prompt.system import load_topic
+from chat_proc.agent.prompting import TurnPrompts
+from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
+from chat_proc.models.estimate import estimate_request
+from chat_proc.timeline.compaction.conditions import Shrunk, cover, shrink_by_rules
+from chat_proc.timeline.compaction.cut import (
+    HARD_STEPS,
+    LAST_RESORTS,
+    SOFT_STEPS,
+    ContextLimits,
+    Cut,
+    Snapshot,
+    choose_cut,
+    find_step,
+    is_worth,
+)
+from chat_proc.timeline.compaction.memory import Memory, build_memory, restamp, try_read_memory
+from chat_proc.timeline.compaction.turn_facts import render_transcript, render_working_summaries
+from everturn.core.cancellation import Stopped, end_tasks, run_until
+from everturn.core.failpoints import Failpoints
+from everturn.core.metrics import COMPACTIONS
+from everturn.core.tracing import NO_TRACING, Attributes, Tracing
+from everturn.events.model import ChatCompaction
+from everturn.models.port import (
+    ContextLimitExceeded,
+    LanguageModel,
+    ModelFailed,
+    ModelRequest,
+    ModelUsage,
+    PromptMessage,
+    ReplyFinished,
+    TextDelta,
+    TextPart,
+)
+from everturn.timeline.bodies import RangeSummaryBody
+from everturn.turns.commits import UsageEvent
+
+# Writing a summary: two tries of a model, then rules, so that there always is one.
+
+_log = structlog.get_logger(__name__)
+
+SUMMARY_ROLE: Final = "summary"
+MAX_TRIES = 2
+CALL_S = 60.0
+"""How long one summary is waited for."""
+MIN_OUTPUT_TOKENS = 1_024
+"""Room for models that think before they write, and for headings."""
+MAX_REPLY_CHARS = 60_000
+
+
+@dataclass(slots=True)
+class _Summary:
+    """One reply on its way. It counts once it has ended well or is long enough."""
+
+    text: str = ""
+    usage: ModelUsage | None = None
+    counts: bool = False
+    has_failed: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """As a call that failed without a word."""
+        return self.has_failed and not self.text and self.usage is None
+
+
+class SummaryWriter:
+    """Writes the summaries of one compaction, by rules alone when there is no model. `usage` is what they cost, `turn`
+    what the spans of its model calls say of the turn."""
+
+    def __init__(
+        self,
+        model: LanguageModel | None,
+        failpoints: Failpoints,
+        *,
+        call_s: float = CALL_S,
+        tracing: Tracing = NO_TRACING,
+        turn: Attributes | None = None,
+    ) -> None:
+        self._model = model
+        self._tracing = tracing
+        self._turn = turn or {}
+        self._failpoints = failpoints
+        self._call_s = call_s
+        self.usage: list[UsageEvent] = []
+
+    async def write(self, snapshot: Snapshot, cut: Cut) -> Memory:
+        """From the model's first reply that is a summary; from rules when there is none."""
+        if self._model is not None:
+            request = build_summary_request(snapshot, cut, context_tokens=self._model.traits.context_tokens)
+            for _ in range(MAX_TRIES):
+                reply = await self._try_ask(self._model, request, snapshot)
+                if reply is not None and (memory := try_read_memory(snapshot, cut, reply)) is not None:
+                    return memory
+        return build_memory(snapshot, cut)
+
+    async def _try_ask(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
+        """The reply; None when there is none. What it cost is kept whatever comes of it, also when it is cancelled."""
+        reply = _Summary()
+        try:
+            with open_call(self._tracing, model.traits, request, role=SUMMARY_ROLE, turn=self._turn) as span:
+                try:
+                    await self._ask(model, request, reply)
+                finally:
+                    if not reply.is_free:
+                        output = snapshot.tokens_of(reply.text)
+                        told = ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
+                        self.usage.append(build_usage_event(model.traits.name, SUMMARY_ROLE, reply.usage or told))
+                        span.note(describe_usage(self.usage[-1]))
+        except (ModelFailed, TimeoutError) as failure:
+            _log.warning("no_summary", model=model.traits.name, why=str(failure))
+        return reply.text if reply.counts else None
+
+    async def _ask(self, model: LanguageModel, request: ModelRequest, reply: _Summary) -> None:
+        """Raises ModelFailed, TimeoutError."""
+        self._failpoints.hit("turn.in_compaction")
+        try:
+            async with asyncio.timeout(self._call_s):
+                await _read(model, request, reply)
+        except ModelFailed:
+            reply.has_failed = True
+            raise
+
+
+async def _read(model: LanguageModel, request: ModelRequest, reply: _Summary) -> None:
+    """Take in a reply until it ends, breaks off or is long enough. Raises ModelFailed."""
+    async with aclosing(model.generate(request)) as pieces:
+        async for piece in pieces:
+            match piece:
+                case TextDelta(text):
+                    reply.text += text
+                case ReplyFinished(reason, usage):
+                    reply.usage, reply.counts = usage, reason != "refusal"
+                    return
+                case _:
+                    """Reasoning is no summary."""
+            if len(reply.text) > MAX_REPLY_CHARS:
+                reply.counts = True
+                return
+
+
+def build_summary_request(snapshot: Snapshot, cut: Cut, *, context_tokens: int) -> ModelRequest:
+    """Instruction, working summaries, the record and the memory before it; never longer than the model takes."""
+    output = max(MIN_OUTPUT_TOKENS, snapshot.limits.text_tokens)
+    previous = cut.previous.body.text if cut.previous and isinstance(cut.previous.body, RangeSummaryBody) else ""
+    topics = ["range", *(["range_turn"] if cut.scope == "turn" else []), *(["range_update"] if previous else [])]
+    system = "\n\n".join(map(load_topic, topics))
+    noted = render_working_summaries(cut.blocks)
+    before = [f"[WORKING SUMMARIES]\n{noted}"] if noted else []
+    after = [f"[PREVIOUS MEMORY]\n{previous}"] if previous else []
+    around = snapshot.tokens_of("".join((system, *before, *after)))
+    room = max(0, context_tokens - output - around - snapshot.limits.text_tokens)
+    record = render_transcript(cut.blocks, snapshot.hidden, room, snapshot.tokens_of)
+    user = "\n\n".join((*before, f"[RECORD]\n{record}", *after))
+    messages = (PromptMessage("system", (TextPart(system),)), PromptMessage("user", (TextPart(user),)))
+    return ModelRequest(messages, output)
+
+
+_Reply = TypeVar("_Reply")
+
+
+GROWTH_PERCENT = 2
+"""Of the whole: how much a request has to grow before a compaction that came to nothing is tried again."""
+
+
+class Compactor:
+    """Shared by all turns of a worker. Without a model the summaries are written by rules."""
+
+    def __init__(
+        self,
+        limits: ContextLimits,
+        model: LanguageModel | None,
+        failpoints: Failpoints,
+        *,
+        tracing: Tracing = NO_TRACING,
+    ) -> None:
+        self.limits = limits
+        self.model = model
+        self.failpoints = failpoints
+        self.tracing = tracing
+
+    def open(self, turn: OpenTurn, prompts: TurnPrompts) -> "TurnCompaction":
+        return TurnCompaction(self, turn, prompts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A compaction on its way."""
+
+    reason: str
+    snapshot: Snapshot
+    writer: SummaryWriter
+    task: asyncio.Task[Shrunk]
+
+
+class TurnCompaction:
+    """Owned by the loop's run of one turn, which calls `finish` before each end and `abandon` when it leaves."""
+
+    def __init__(self, shared: Compactor, turn: OpenTurn, prompts: TurnPrompts) -> None:
+        self._shared = shared
+        self._turn = turn
+        self._prompts = prompts
+        self._limits = shared.limits
+        self._work: _Work | None = None
+        self._fixed_tokens = 0
+        """Of a request beside the timeline, as it was last measured."""
+        self._futile_below = 0
+        """Shorter requests are left alone: a compaction of the last one came to nothing."""
+
+    async def make_room(self, place: RoundPlace, *, may_ask: bool = True) -> None:
+        """At a round boundary: append what has become ready, and see to it that the next request fits.
+
+        A turn that has reached a cap may not ask a model for summaries, and begins none beside itself.
+        """
+        if self._work is not None and self._work.task.done():
+            await self._append(self._work, await _result_of(self._work))
+        tokens = await self._measure(place)
+        if tokens >= self._limits.hard and self._work is not None:
+            await self._wait(self._work)
+            tokens = await self._measure(place)
+        is_hard = tokens >= self._limits.hard
+        if tokens < max(self._limits.soft, self._futile_below) or self._work is not None or not (is_hard or may_ask):
+            return
+        snapshot = self._look()
+        if find_step(snapshot, HARD_STEPS if is_hard else SOFT_STEPS, last_resort=is_hard) is None:
+            self._note_futile(tokens)
+            return
+        work = self._begin(snapshot, "hard" if is_hard else "soft", self._shared.model if may_ask else None)
+        if is_hard:
+            await self._wait(work)
+
+    async def run_fitting(
+        self, place: RoundPlace, generate: Callable[[], Awaitable[_Reply]], *, may_ask: bool = True
+    ) -> _Reply:
+        """One model call. When the provider finds its request too long, it is made shorter and sent once more.
+
+        `may_ask` as in `make_room`. Raises ContextLimitExceeded when it can't be made shorter, or is still too long.
+        """
+        try:
+            return await generate()
+        except ContextLimitExceeded:
+            if not await self.force(place, may_ask=may_ask):
+                raise
+            return await generate()
+
+    async def force(self, place: RoundPlace, *, may_ask: bool = True) -> bool:
+        """After the provider found the request too long: whether it is shorter now. What it had counts as the limit for
+        the rest of the turn. `may_ask` as in `make_room`."""
+        await self.abandon()
+        tokens = await self._measure(place)
+        self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
+        await self._wait(self._begin(self._look(), "context_limit", self._shared.model if may_ask else None))
+        return await self._measure(place) < tokens
+
+    async def finish(self) -> Writing:
+        """What is ready, to be written with the end of the turn: a commit of its own would part the texts of the last
+        round from their blocks. What is not ready is cancelled."""
+        work = self._work
+        writing = self._take(work, await _result_of(work)) if work is not None and work.task.done() else Writing()
+        await self.abandon()
+        return writing
+
+    async def abandon(self) -> None:
+        """Cancel what is on its way and wait for its end. Writes nothing."""
+        work = self._work
+        if work is None:
+            return
+        await end_tasks(work.task)
+        self._skip(work, "turn_left")
+        if work.task.done() and not work.task.cancelled() and (error := work.task.exception()) is not None:
+            _log.error("compaction_broke", exc_info=error)
+
+    async def _measure(self, place: RoundPlace) -> int:
+        """Tokens of the request that would be sent now."""
+        tokens = await self._prompts.measure(place)
+        self._fixed_tokens = max(0, tokens - self._prompts.ratio.tokens_for(self._prompts.view.chars))
+        return tokens
+
+    def _look(self) -> Snapshot:
+        """The conversation as it is now."""
+        turn = self._turn
+        return Snapshot(
+            blocks=tuple(turn.blocks),
+            turn_id=turn.turn_id,
+            round=max((block.round for block in turn.turn_blocks), default=0),
+            now=turn.now(),
+            fixed_tokens=self._fixed_tokens,
+            limits=self._limits,
+            ratio=self._prompts.ratio,
+        )
+
+    def _begin(self, snapshot: Snapshot, reason: str, model: LanguageModel | None) -> _Work:
+        self._turn.emit(ChatCompaction(status="started", reason=reason, before_tokens=snapshot.tokens))
+        about = describe_turn(self._turn.lease.conversation_id, self._turn.turn_id)
+        writer = SummaryWriter(model, self._shared.failpoints, tracing=self._shared.tracing, turn=about)
+        self._work = _Work(reason, snapshot, writer, asyncio.create_task(self._shrink(reason, snapshot, writer, about)))
+        return self._work
+
+    async def _shrink(self, reason: str, snapshot: Snapshot, writer: SummaryWriter, about: Attributes) -> Shrunk:
+        """In a span, which ends as failed where nobody waits for it any more."""
+        shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
+        asked = {**about, "everturn.compaction.reason": reason, "everturn.compaction.before_tokens": snapshot.tokens}
+        with self._shared.tracing.span("compaction", asked) as span:
+            shrunk = await shrink(snapshot, writer)
+            span.note({"everturn.compaction.after_tokens": shrunk.snapshot.tokens})
+            return shrunk
+
+    async def _wait(self, work: _Work) -> None:
+        """Append what comes of it. Who wants the turn to stop or to change does not wait for a model: then rules do."""
+        ran = await run_until(self._turn.inbox.wait_for_control(), self._await_result(work))
+        await self._append(work, await _shrink_by_rules(work.snapshot) if isinstance(ran, Stopped) else ran.value)
+
+    async def _await_result(self, work: _Work) -> Shrunk:
+        with self._turn.activity.open_call():
+            return await _result_of(work)
+
+    async def _append(self, work: _Work, shrunk: Shrunk) -> None:
+        writing = self._take(work, shrunk)
+        if writing.drafts:
+            await self._turn.commit(writing)
+
+    def _take(self, work: _Work, shrunk: Shrunk) -> Writing:
+        """The work is over: what is to be written of it, nothing when it came to nothing."""
+        now = self._look()
+        drafts = restamp(now, shrunk.drafts)
+        after = now.plus(drafts).tokens if drafts else now.tokens
+        if after >= now.tokens:
+            self._note_futile(now.tokens)
+            self._skip(work, "nothing_to_save")
+            return Writing()
+        self._work = None
+        COMPACTIONS.labels(work.reason).inc()
+        told = ChatCompaction(status="completed", reason=work.reason, before_tokens=now.tokens, after_tokens=after)
+        return Writing(drafts=drafts, usage=tuple(work.writer.usage), after=((told, None),))
+
+    def _skip(self, work: _Work, reason: str) -> None:
+        self._work = None
+        for usage in work.writer.usage:
+            self._turn.book(usage)
+        self._turn.emit(ChatCompaction(status="skipped", reason=reason, before_tokens=work.snapshot.tokens))
+
+    def _note_futile(self, tokens: int) -> None:
+        self._futile_below = tokens + self._limits.max_tokens * GROWTH_PERCENT // 100
+
+
+async def _result_of(work: _Work) -> Shrunk:
+    """What became of it; where it broke, what rules can do in its place, since no summary is worth a turn."""
+    (made,) = await asyncio.gather(work.task, return_exceptions=True)
+    if isinstance(made, Shrunk):
+        return made
+    _log.error("compaction_broke", exc_info=made)
+    return Shrunk(work.snapshot) if work.reason == "soft" else await _shrink_by_rules(work.snapshot)
+
+
+async def _shrink_by_rules(snapshot: Snapshot) -> Shrunk:
+    """In a thread: it folds the whole conversation up to twenty times, and other turns share this event loop."""
+    return await asyncio.to_thread(shrink_by_rules, snapshot)
+
+
+async def _cover_by_rules(shrunk: Shrunk, cut: Cut) -> Shrunk:
+    """With a summary that rules write; as it was where that one may not be used."""
+    made, _ = await asyncio.to_thread(lambda: cover(shrunk, build_memory(shrunk.snapshot, cut)))
+    return made or shrunk
+
+
+async def _shrink_softly(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
+    """Only what is worth it, and nothing that anybody would miss."""
+    shrunk = Shrunk(snapshot)
+    for step in SOFT_STEPS:
+        cut = choose_cut(shrunk.snapshot, step)
+        if cut is not None and is_worth(shrunk.snapshot, cut):
+            shrunk = await _cover(shrunk, cut, writer)
+    return shrunk
+
+
+async def _shrink_to_fit(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
+    """Whatever it takes. A model is asked where that is worth it; what must go at last goes by rules."""
+    shrunk = Shrunk(snapshot)
+    for step in HARD_STEPS:
+        cut = choose_cut(shrunk.snapshot, step)
+        if cut is None:
+            continue
+        if step in LAST_RESORTS or not is_worth(shrunk.snapshot, cut):
+            shrunk = await _cover_by_rules(shrunk, cut)
+        else:
+            shrunk = await _cover(shrunk, cut, writer)
+    if shrunk.fits:
+        return shrunk
+    return min(shrunk, await _shrink_by_rules(snapshot), key=lambda made: made.snapshot.tokens)
+
+
+async def _cover(shrunk: Shrunk, cut: Cut, writer: SummaryWriter) -> Shrunk:
+    covered, failures = await asyncio.to_thread(cover, shrunk, await writer.write(shrunk.snapshot, cut))
+    if covered is None:
+        _log.warning("summary_refused", failures=failures)
+        return await _cover_by_rules(shrunk, cut)
+    return covered

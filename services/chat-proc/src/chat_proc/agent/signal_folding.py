@@ -1,0 +1,295 @@
+"""An answer that does not end its turn, because something was said before it could: the verdict on it. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+
+import structlog
+
+from chat_proc.agent.check import Repair, UseTool, Verdict
+from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.open_turn import TurnEnd, Writing
+from chat_proc.catalog.tool import ToolSpec
+from everturn.core.errors import Invalid
+from everturn.core.ids import SignalId, TurnId
+from everturn.core.refs import external_ref, round_ref
+from everturn.events.model import ChatSignal
+from everturn.events.turn_view import says_the_same
+from everturn.events.views import EventView, FileView
+from everturn.files.model import Artifact
+from everturn.timeline.blocks import Block, BlockDraft, BlockType
+from everturn.timeline.bodies import AttachmentTextBody, CompletionBody, DeferralBody, EventBody, SignalBody
+from everturn.timeline.inert import is_blank
+from everturn.timeline.turns import ANSWER_KINDS, ExternalEvent, Signal, SignalKind, SignalState
+from everturn.turns.commits import Promotion, SignalChange
+
+SIMILARITY = 0.9
+"""From which share of common text on two answers say the same."""
+MAX_CHARS_BY_LETTER = 200
+"""Up to here answers are compared letter by letter, longer ones word by word: it costs the square of the length. The
+worst texts of this size take about 10 ms."""
+MAX_WORDS = 4_000
+"""Of a longer answer, from its beginning. How often each word stands there is compared of all of them."""
+MAX_ORDERED_WORDS = 200
+"""Of these the order is compared as well."""
+REASON = "external_events_arrived"
+STOP_WITHDRAWN = "stop_withdrawn"
+
+
+def draft_deferral(place: RoundPlace, count: int) -> BlockDraft:
+    """Tells the model why its answer is not the last one; `count` messages came before it could be."""
+    came = "A message" if count == 1 else f"{count} messages"
+    body = DeferralBody(
+        reason=REASON,
+        text=f"{came} came before this answer ended the turn. The person has seen the answer, and the turn goes on: "
+        "the next round shows what came. Do what it asks for, then complete with an answer that takes it in. "
+        "If it changes nothing, complete with the same answer again.",
+    )
+    return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)
+
+
+def try_draft_withdrawn_stop(place: RoundPlace, turn_blocks: Sequence[Block]) -> BlockDraft | None:
+    """The verdict on an answer that a stop cut off in the round at `place`, when that stop did not hold.
+
+    Read from the blocks: whoever goes on with the turn finds it, whichever worker saw the stop edited or taken back.
+    """
+    said = [block for block in turn_blocks if block.round == place.round]
+    if not said or not isinstance(said[-1].body, CompletionBody):
+        return None
+    body = DeferralBody(
+        reason=STOP_WITHDRAWN,
+        text="This answer was cut off by a stop that was then withdrawn. The person has seen it as far as it "
+        "goes, and the turn goes on: complete with the whole answer.",
+    )
+    return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)
+
+
+def repeats_deferred(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
+    """Whether this end gives the answer that was deferred last: asking once more would only give it again."""
+    deferred, given = _deferred_answer(turn_blocks), _given_answer(end)
+    return deferred is not None and given is not None and is_same_answer(deferred.text, given.text)
+
+
+def shows_deferred_again(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
+    """Whether clients that saw both answers must be told that they count as one."""
+    deferred, given = _deferred_answer(turn_blocks), _given_answer(end)
+    return deferred is not None and given is not None and says_the_same(_as_shown(deferred), _as_shown(given))
+
+
+def is_same_answer(one: str, other: str) -> bool:
+    """Equal but for blanks and case, or to `SIMILARITY` the same characters in the same order. Of longer answers the
+    words are the same to this share, and the first of them in the same order."""
+    if says_the_same(one, other):
+        return True
+    one, other = " ".join(one.split()).casefold(), " ".join(other.split()).casefold()
+    if 2 * min(len(one), len(other)) < SIMILARITY * (len(one) + len(other)):
+        return False
+    if max(len(one), len(other)) <= MAX_CHARS_BY_LETTER:
+        return _is_similar(SequenceMatcher(None, one, other, autojunk=False))
+    words, others = one.split(None, MAX_WORDS)[:MAX_WORDS], other.split(None, MAX_WORDS)[:MAX_WORDS]
+    if SequenceMatcher(None, words, others).quick_ratio() < SIMILARITY:
+        return False
+    return _is_similar(SequenceMatcher(None, words[:MAX_ORDERED_WORDS], others[:MAX_ORDERED_WORDS]))
+
+
+def _is_similar(matcher: "SequenceMatcher[str]") -> bool:
+    return matcher.quick_ratio() >= SIMILARITY and matcher.ratio() >= SIMILARITY
+
+
+def _given_answer(end: TurnEnd) -> CompletionBody | None:
+    return next((draft.body for draft in end.writing.drafts if isinstance(draft.body, CompletionBody)), None)
+
+
+def _deferred_answer(turn_blocks: Sequence[Block]) -> CompletionBody | None:
+    round_number = max((block.round for block in turn_blocks if block.type is BlockType.DEFERRAL), default=None)
+    given = [block.body for block in turn_blocks if block.round == round_number]
+    return next((body for body in reversed(given) if isinstance(body, CompletionBody)), None)
+
+
+def _as_shown(body: CompletionBody) -> str:
+    return body.text if body.shown is None else body.shown
+
+
+# The last rounds of a turn after a steer with words: what may still be done in them. Pure.
+
+FINALIZE_TOOLS = ("react.write", "react.patch", "react.plan", "react.hide")
+"""What brings work into order; everything else would begin new work."""
+
+
+def finalize_tools(offered: Iterable[ToolSpec]) -> tuple[str, ...]:
+    """Those of them that this turn has."""
+    names = {spec.tool_id for spec in offered}
+    return tuple(name for name in FINALIZE_TOOLS if name in names)
+
+
+def check_finalizing(verdict: Verdict, allowed: tuple[str, ...]) -> Verdict:
+    """The verdict on a decision of such a round: a tool that begins new work becomes a notice that names the others."""
+    if isinstance(verdict, Repair):
+        return verdict
+    late = [use for use in verdict.calls if use.spec.tool_id not in allowed]
+    refused = [_refuse(use, allowed) for use in late]
+    items = tuple(item for item in verdict.items if item not in late)
+    if not items and refused:
+        return refused[0]
+    return replace(verdict, items=items, refused=(*verdict.refused, *refused))
+
+
+def _refuse(use: UseTool, allowed: tuple[str, ...]) -> Repair:
+    return Repair(
+        "not_while_finalizing",
+        f"{use.spec.tool_id} was not called: the person has steered the turn, and it is only to be finished. "
+        f"Allowed now: {', '.join(allowed) or 'no tool'}. Complete along the lines of the steer.",
+    )
+
+
+# Turns signals into blocks and receipts: what a person said meanwhile becomes part of the turn. Pure.
+
+_log = structlog.get_logger(__name__)
+
+ShowFiles = Callable[[Sequence[Artifact]], tuple[FileView, ...]]
+Previews = Mapping[str, AttachmentTextBody]
+"""The beginnings of text attachments by ref."""
+
+_UNHEARD = ANSWER_KINDS | {SignalKind.UNKNOWN}
+_BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: BlockType.USER_STEER}
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What signals mean for the turn: `stop` ends it with what there is, `cancel` ends it as cancelled."""
+
+    writing: Writing
+    cancel: bool = False
+    stop: bool = False
+
+
+def ends_work(signal: Signal) -> bool:
+    """Whether the signal ends the turn: a cancel, or a steer that says nothing."""
+    return signal.kind is SignalKind.CANCEL or (signal.kind is SignalKind.STEER and _is_blank(signal))
+
+
+def is_heard(signal: Signal) -> bool:
+    """Whether somebody waits for the agent to take it up, so that an answer without it does not end the turn."""
+    return not ends_work(signal) and not signal.is_record and signal.kind not in _UNHEARD
+
+
+def through_last_end(signals: Sequence[Signal]) -> tuple[Signal, ...]:
+    """The signals up to the last one that ends the turn; what was said after it is work for the next turn."""
+    ends = [n for n, signal in enumerate(signals, start=1) if ends_work(signal)]
+    return tuple(signals[: ends[-1]]) if ends else ()
+
+
+def fold_signals(
+    signals: Sequence[Signal], place: RoundPlace, show_files: ShowFiles, previews: Previews | None = None
+) -> Folded:
+    """Blocks for what has words, and a receipt `applied` for each; `rejected` for one that no block can be made of."""
+    drafts: list[BlockDraft] = []
+    changes: list[SignalChange] = []
+    after: list[tuple[ChatSignal, int | None]] = []
+    for signal in signals:
+        state = SignalState.APPLIED
+        try:
+            drafts += _draft(signal, place, previews or {})
+        except Invalid as error:
+            # Whoever accepted it knew of something that this worker does not; the turn must not die of it.
+            _log.error("signal_rejected", signal_id=signal.id, error=str(error))
+            state = SignalState.REJECTED
+        changes.append(SignalChange(signal.id, state, place.round))
+        after.append((_receipt(signal, state, show_files, place.round), place.round))
+    return Folded(
+        writing=Writing(drafts=tuple(drafts), signals=tuple(changes), after=tuple(after)),
+        cancel=any(signal.kind is SignalKind.CANCEL for signal in signals),
+        stop=any(ends_work(signal) for signal in signals),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What becomes of signals that an ended turn has no room for: `promote` names those of the next turn,
+    `writing` has the receipts of all, records the events that ask for nothing, and settles the others as expired."""
+
+    writing: Writing
+    promote: Promotion | None
+
+
+def settle_leftover(
+    signals: Sequence[Signal], place: RoundPlace, next_turn_id: Callable[[], TurnId], show_files: ShowFiles
+) -> Leftover:
+    """What wants to be taken up becomes one next turn together, in order; cancels and blank steers have nothing to do.
+
+    An event that is only to be recorded stands on the timeline of the turn that ends, where the next one sees it.
+    """
+    # An unknown signal is rejected, as it is within the turn: its sender learns that nothing came of it.
+    to_fold = [signal for signal in signals if signal.is_record or signal.kind is SignalKind.UNKNOWN]
+    recorded = fold_signals(to_fold, place, show_files).writing
+    late = [signal for signal in signals if is_heard(signal)]
+    # An answer that nobody waits for any more has nothing left to settle.
+    expired = [signal for signal in signals if ends_work(signal) or signal.kind in ANSWER_KINDS]
+    promote = None
+    if late:
+        text = "\n\n".join(signal.text for signal in late if signal.text and signal.event is None)
+        promote = Promotion(tuple(signal.id for signal in late), next_turn_id(), text)
+    becomes = promote.turn_id if promote else None
+    promoted = [(_receipt(signal, SignalState.PROMOTED, show_files, None, becomes), None) for signal in late]
+    ended = [(_receipt(signal, SignalState.EXPIRED, show_files, None), None) for signal in expired]
+    changes = tuple(SignalChange(signal.id, SignalState.EXPIRED) for signal in expired)
+    return Leftover(recorded.plus(Writing(signals=changes, after=(*promoted, *ended))), promote)
+
+
+def build_event_body(
+    signal_id: SignalId, text: str, event: ExternalEvent, attachments: Sequence[Artifact]
+) -> EventBody:
+    """The body of an `event.external` block."""
+    return EventBody(
+        signal_id=signal_id,
+        kind=event.kind,
+        text=text,
+        payload=event.payload,
+        reactive=event.reactive,
+        credit=event.iteration_credit if event.reactive else 0,
+        attachments=tuple(attachments),
+    )
+
+
+def _is_blank(signal: Signal) -> bool:
+    return is_blank(signal.text) and not signal.attachments
+
+
+def _draft(signal: Signal, place: RoundPlace, previews: Previews) -> Iterable[BlockDraft]:
+    """Its block, and one for the beginning of each text file it brings. Raises Invalid."""
+    if signal.event is not None:
+        ref = external_ref(place.turn_id, signal.event.kind, signal.id)
+        body = build_event_body(signal.id, signal.text, signal.event, signal.attachments)
+        yield place.draft(BlockType.EXTERNAL_EVENT, ref, body)
+    elif signal.kind in _BLOCK_OF and not _is_blank(signal):
+        ref = external_ref(place.turn_id, signal.kind.value, signal.id)
+        spoken = SignalBody(signal_id=signal.id, text=signal.text, attachments=signal.attachments)
+        yield place.draft(_BLOCK_OF[signal.kind], ref, spoken)
+    elif signal.kind is SignalKind.EVENT:
+        raise Invalid("An event of no kind.")
+    elif signal.kind is SignalKind.UNKNOWN:
+        raise Invalid("A signal that only a newer version understands.")
+    for artifact in signal.attachments:
+        if (preview := previews.get(artifact.ref)) is not None:
+            yield place.draft(BlockType.ATTACHMENT_TEXT, artifact.ref, preview)
+
+
+def _receipt(
+    signal: Signal,
+    state: SignalState,
+    show_files: ShowFiles,
+    round_number: int | None,
+    promoted_to: TurnId | None = None,
+) -> ChatSignal:
+    event = signal.event
+    return ChatSignal(
+        signal_id=signal.id,
+        kind=signal.kind.value,
+        state=state.value,
+        text=signal.text,
+        attachments=show_files(signal.attachments),
+        round=round_number,
+        promoted_to=promoted_to,
+        event=EventView(kind=event.kind, reactive=event.reactive) if event else None,
+        approval_id=signal.approval_id,
+    )

@@ -1,0 +1,183 @@
+"""Decides whether a call may be made at once, only after a person said yes, or not at all.
+
+The rules look at the call and at the timeline, never at what a text says about itself: words of strangers can make a
+model ask for a call, and can't make the call free.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import structlog
+
+from chat_proc.catalog.tool import ToolSpec
+from everturn.core.addresses import canonical_url, host_of
+from everturn.core.errors import Invalid
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.metrics import CALLS_REVIEWED
+from everturn.memory.search import BlockPage, ConversationReader
+from everturn.timeline.blocks import Block
+from everturn.timeline.seen_addresses import READ_BLOCKS, find_seen_addresses, has_words_of_strangers
+
+_log = structlog.get_logger(__name__)
+
+AddressPolicy = Literal["ask", "seen", "open"]
+"""Which addresses are requested without asking a person: none, those that the conversation has seen, or all."""
+MAX_ADDRESSES = 100
+"""Of one call, in all of its parameters."""
+MAX_ASKED_ADDRESSES = 20
+"""About which a person is asked at once; nobody reads more of them."""
+MAX_EARLIER_BYTES = 16 * 1024 * 1024
+"""Of older blocks that are read to find an address. What stands before them counts as not seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRules:
+    """What the operator says about addresses. A host is a name, or `*.name` for all names below it. A denied host is
+    never requested; an allowed one without asking, whatever the rest of the address is."""
+
+    policy: AddressPolicy = "seen"
+    allowed_hosts: tuple[str, ...] = ()
+    denied_hosts: tuple[str, ...] = ()
+
+    def is_allowed(self, host: str) -> bool:
+        return _matches(host, self.allowed_hosts)
+
+    def is_denied(self, host: str) -> bool:
+        return _matches(host, self.denied_hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call is made. `blocks` are those at hand, the last of the conversation."""
+
+    principal: Principal
+    conversation_id: ConversationId
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A person has to agree first. `explanation` is for that person, `addresses` are what the answer is about."""
+
+    explanation: str
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The call is not made, whoever agrees; `why` is for the model."""
+
+    why: str
+
+
+class CallPolicy:
+    """Holds the operator's rules; everything else is read from the timeline."""
+
+    def __init__(self, rules: AddressRules, reader: ConversationReader) -> None:
+        self._rules = rules
+        self._reader = reader
+
+    async def review(self, spec: ToolSpec, params: Mapping[str, object], place: Place) -> Ask | Refuse | None:
+        """None lets the call be made. Raises Unavailable when the older part of the timeline can't be read."""
+        explanations: list[str] = []
+        addresses: tuple[str, ...] = ()
+        if spec.addresses:
+            read = await asyncio.to_thread(self._read_addresses, spec, params)
+            if isinstance(read, Refuse):
+                return read
+            addresses = await self._find_unseen(read, place)
+            if len(addresses) > MAX_ASKED_ADDRESSES:
+                return Refuse(f"A call names at most {MAX_ASKED_ADDRESSES} addresses that are new to the conversation.")
+            explanations += [_explain_addresses(addresses)] if addresses else []
+        if spec.asks_after_untrusted and await self._has_strangers(place):
+            explanations.append(_AFTER_UNTRUSTED)
+        if explanations or spec.requires_approval:
+            return Ask(" ".join(explanations), addresses)
+        return None
+
+    def _read_addresses(self, spec: ToolSpec, params: Mapping[str, object]) -> tuple[str, ...] | Refuse:
+        """The canonical addresses of a call that need a look: those of allowed hosts don't."""
+        texts = [text for name in spec.addresses for text in _texts_of(params.get(name))]
+        if len(texts) > MAX_ADDRESSES:
+            return Refuse(f"A call names at most {MAX_ADDRESSES} addresses.")
+        found: dict[str, None] = {}
+        for text in texts:
+            try:
+                address = canonical_url(text)
+            except Invalid as invalid:
+                return Refuse(f"{text[:200]!a} can't be requested: {invalid.detail} Nothing was requested.")
+            if self._rules.is_denied(host_of(address)):
+                return Refuse(f"The operator does not allow {host_of(address)!a}. Nothing was requested.")
+            if not self._rules.is_allowed(host_of(address)):
+                found[address] = None
+        return tuple(found)
+
+    async def _find_unseen(self, addresses: tuple[str, ...], place: Place) -> tuple[str, ...]:
+        if not addresses or self._rules.policy == "open":
+            return ()
+        if self._rules.policy == "ask":
+            return addresses
+        left = await _leave_out_seen(addresses, place.blocks)
+        if left and _is_cut(place):
+            left = await _leave_out_seen(left, (await self._load_earlier(place)).blocks)
+        return left
+
+    async def _has_strangers(self, place: Place) -> bool:
+        if has_words_of_strangers(place.blocks):
+            return True
+        if not _is_cut(place):
+            return False
+        earlier = await self._load_earlier(place)
+        return earlier.more or has_words_of_strangers(earlier.blocks)
+
+    async def _load_earlier(self, place: Place) -> BlockPage:
+        first_seq = place.blocks[0].seq
+        return await self._reader.load_blocks_before(
+            place.principal, place.conversation_id, first_seq, READ_BLOCKS, max_bytes=MAX_EARLIER_BYTES
+        )
+
+
+def report_refusal(spec: ToolSpec, place: Place, why: str) -> None:
+    """A call was not made because of the policy: the operator finds it in the log and among the metrics."""
+    CALLS_REVIEWED.labels(spec.tool_id, "refused").inc()
+    _log.info("call_refused", tool_id=spec.tool_id, conversation_id=place.conversation_id, why=why)
+
+
+def _is_cut(place: Place) -> bool:
+    """Whether the blocks at hand begin with a summary of older ones."""
+    return bool(place.blocks) and place.blocks[0].seq > 1
+
+
+async def _leave_out_seen(addresses: tuple[str, ...], blocks: Sequence[Block]) -> tuple[str, ...]:
+    # In a thread: the texts of a long conversation take longer to look through than a loop may be kept.
+    seen = await asyncio.to_thread(find_seen_addresses, tuple(blocks), addresses)
+    return tuple(address for address in addresses if address not in seen)
+
+
+def _texts_of(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    items = cast("Collection[object]", value) if isinstance(value, list | tuple) else ()
+    return [item for item in items if isinstance(item, str)]
+
+
+def _matches(host: str, patterns: Collection[str]) -> bool:
+    host = host.rstrip(".")
+    return any(host.endswith(each[1:]) if each.startswith("*.") else host == each for each in patterns)
+
+
+def _explain_addresses(addresses: tuple[str, ...]) -> str:
+    many = "These addresses were" if len(addresses) > 1 else "This address was"
+    return (
+        f"{many} neither written by you nor found by a search or on a page of this conversation. "
+        f"An address can carry data to its server. Allow it only if you know why it is needed:\n" + "\n".join(addresses)
+    )
+
+
+_AFTER_UNTRUSTED = (
+    "This conversation has read files, pages or events that others may have written. They can contain instructions for "
+    "the agent, so check that this is what you want."
+)

@@ -1,0 +1,225 @@
+"""What an operator says about tools that are functions of a Python module: which, by which name, and what repeating
+one would do."""
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import json
+import typing
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, model_validator
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
+
+from chat_proc.catalog.tool import Strategy, Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
+from everturn.core.errors import Invalid
+from everturn.turns.commits import Effect
+
+NAME = r"^[a-z][a-z0-9_]{0,39}$"
+MAX_TIMEOUT_S = 300.0
+
+
+class DescribedTool(BaseModel):
+    """One function. What is not said is the careful choice: it can't be undone, and its words are trusted no more than
+    the web's only where `untrusted` says so. `in_loop` offers it to the model beside programs. With
+    `requires_approval` a person is asked before each call, and programs can't make one. `addresses` names the
+    parameters that hold web addresses which the function requests: the rules of WEB_FETCH apply to them. A tool that
+    `asks_after_untrusted` asks a person once the conversation has read words of strangers. `strategy` says beside which
+    other tools a call may be in one reply; beside none where it is not said."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    effect: Effect = Effect.IRREVERSIBLE
+    timeout_s: float = Field(default=60.0, gt=0, le=MAX_TIMEOUT_S)
+    untrusted: bool = False
+    in_loop: bool = True
+    in_programs: bool = True
+    requires_approval: bool = False
+    strategy: Strategy = "unknown"
+    addresses: tuple[str, ...] = ()
+    asks_after_untrusted: bool = False
+
+    @model_validator(mode="after")
+    def check_callers(self) -> "DescribedTool":
+        if self.requires_approval and ("in_programs" in self.model_fields_set and self.in_programs):
+            raise ValueError("a program can't wait for a person: a tool with requires_approval has in_programs = false")
+        if self.requires_approval and not self.in_loop:
+            raise ValueError("a tool with requires_approval is called by the loop only, so it needs in_loop = true")
+        return self
+
+
+class ToolModule(BaseModel):
+    """A module by its import name, or a file; only the functions named in `tools` are offered, as `alias.name`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    alias: str = Field(pattern=NAME)
+    module: str | None = None
+    file: Path | None = None
+    tools: Mapping[str, DescribedTool] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def check_place(self) -> "ToolModule":
+        if (self.module is None) == (self.file is None):
+            raise ValueError("name either a module or a file")
+        if private := [name for name in self.tools if name.startswith("_")]:
+            raise ValueError(f"{private[0]} is private to its module")
+        return self
+
+
+# A Python function as a tool: its signature gives the parameters, its docstring what the model is told.
+
+ASKS_FIRST = (
+    "A person is asked before each call of this tool, which may take long; the call may be denied."
+    " It can only be called as an action, not from a program."
+)
+_JSON: TypeAdapter[object] = TypeAdapter(object)
+
+
+class FunctionTool:
+    """Calls the function with checked arguments; what it raises becomes a typed error at the edge that called us.
+
+    A parameter annotated with ToolEvents is no argument of the tool: it gets the events of the call. A function that
+    is not async runs in a thread, which goes on when the call is given up.
+    """
+
+    def __init__(self, tool_id: str, function: Callable[..., Any], told: DescribedTool, threads: Executor) -> None:
+        """Raises Invalid when the signature can't be one of a tool."""
+        self._function = function
+        self._threads = threads
+        hints = _read_hints(tool_id, function)
+        self._events = next((name for name, hint in hints.items() if hint is ToolEvents), None)
+        doc = inspect.getdoc(function) or tool_id
+        self.spec = ToolSpec(
+            tool_id=tool_id,
+            summary=doc.partition("\n\n")[0].replace("\n", " "),
+            guide=f"{doc}\n\n{ASKS_FIRST}" if told.requires_approval else doc,
+            params=_build_params(tool_id, function, hints),
+            effect=told.effect,
+            strategy=told.strategy,
+            timeout_s=told.timeout_s,
+            in_loop=told.in_loop,
+            in_programs=told.in_programs and not told.requires_approval,
+            requires_approval=told.requires_approval,
+            returns=_tell_type(hints.get("return", Any)),
+            untrusted=told.untrusted,
+            addresses=told.addresses,
+            asks_after_untrusted=told.asks_after_untrusted,
+        )
+        if unknown := set(told.addresses) - set(self.spec.params.model_fields):
+            raise Invalid(f"{tool_id}: `addresses` names {min(unknown)!r}, which is none of its parameters.")
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        arguments = {name: getattr(call.params, name) for name in type(call.params).model_fields}
+        events = ToolEvents(call, self.spec.tool_id)
+        if self._events is not None:
+            arguments[self._events] = events
+        try:
+            given = await self._call(arguments)
+        finally:
+            events.close()
+        value = _JSON.dump_python(given, mode="python" if isinstance(given, bytes) else "json")
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        return ToolOutcome("ok", text, value=value, untrusted=self.spec.untrusted)
+
+    async def _call(self, arguments: dict[str, Any]) -> object:
+        if inspect.iscoroutinefunction(self._function):
+            return await self._function(**arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: self._function(**arguments))
+
+
+def _read_hints(tool_id: str, function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise Invalid(f"{tool_id}: its annotations can't be read: {error}") from error
+
+
+def _build_params(tool_id: str, function: Callable[..., Any], hints: dict[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if hints.get(name) is ToolEvents:
+            continue
+        if name not in hints:
+            raise Invalid(f"{tool_id}: the parameter {name!r} has no type.")
+        if parameter.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
+            raise Invalid(f"{tool_id}: the parameter {name!r} can't be given by name.")
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[name] = (hints[name], default)
+    try:
+        config = ConfigDict(frozen=True, extra="forbid")
+        model = create_model(f"{tool_id.replace('.', '_')}_params", __config__=config, **fields)
+        model.model_json_schema()
+    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, NameError, TypeError) as error:
+        raise Invalid(f"{tool_id}: its parameters can't be described: {error}") from error
+    return model
+
+
+def _tell_type(hint: Any) -> str:
+    return "any value" if hint is Any else str(getattr(hint, "__name__", hint)) if hint is not type(None) else "None"
+
+
+# Loads the modules that an operator names and makes tools of their functions, once, at the start of a worker.
+
+TOOL_THREADS = 8
+"""Functions that are not async and work at a time; more of them wait."""
+
+
+class BadToolModule(Invalid):
+    """A tool module that the configuration names can't be used."""
+
+
+@contextmanager
+def open_tool_threads() -> Generator[ThreadPoolExecutor]:
+    """Threads for tools that are plain functions; one that never ends keeps its thread, and nobody waits for it."""
+    threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tool")
+    try:
+        yield threads
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def load_tools(described: Iterable[ToolModule], threads: Executor) -> tuple[Tool, ...]:
+    """The tools in the order of the descriptors. `threads` run functions that are not async. Raises BadToolModule.
+
+    The code is the operator's own: it runs in this process with all of its rights.
+    """
+    return tuple(tool for entry in described for tool in _load_entry(entry, threads))
+
+
+def _load_entry(entry: ToolModule, threads: Executor) -> list[FunctionTool]:
+    module = _load_module(entry)
+    tools: list[FunctionTool] = []
+    for name, told in entry.tools.items():
+        function = getattr(module, name, None)
+        if not inspect.isfunction(function):
+            raise BadToolModule(f"{entry.alias}: {module.__name__} has no function {name!r}.")
+        try:
+            tools.append(FunctionTool(f"{entry.alias}.{name}", function, told, threads))
+        except Invalid as invalid:
+            raise BadToolModule(invalid.detail) from invalid
+    return tools
+
+
+def _load_module(entry: ToolModule) -> ModuleType:
+    try:
+        if entry.module is not None:
+            return importlib.import_module(entry.module)
+        return _load_file(entry)
+    except (ImportError, OSError, SyntaxError) as error:
+        raise BadToolModule(f"{entry.alias}: {entry.module or entry.file} can't be loaded: {error}") from error
+
+
+def _load_file(entry: ToolModule) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"everturn_tools_{entry.alias}", str(entry.file))
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,486 @@
+"""Follows brackets and strings of JSON text that arrives in pieces, just enough to know where a value is complete."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, NamedTuple, NoReturn, cast
+
+_VALUE_START = re.compile(r"[{\[]")
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_STRING_RUN = re.compile(r'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
+
+
+class JsonDepth:
+    """Where the text read so far stands. Only `advance` changes it. Quotes count only inside an object or an array."""
+
+    __slots__ = ("_after_backslash", "_in_string", "deepest", "depth")
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.deepest = 0
+        self._in_string = False
+        self._after_backslash = False
+
+    def advance(self, text: str) -> int:
+        """Read `text`; returns how many of its characters end the first value that became complete, or -1."""
+        if self._in_string and not self._after_backslash and '"' not in text and "\\" not in text:
+            return -1
+        completed_at = -1
+        position = 0
+        while position < len(text):
+            if self._in_string:
+                position = self._leave_string(text, position)
+                continue
+            found = (_STRUCTURE if self.depth else _VALUE_START).search(text, position)
+            if found is None:
+                break
+            position = found.end()
+            self._enter(found[0])
+            if self.depth == 0 and completed_at < 0:
+                completed_at = position
+        return completed_at
+
+    def _enter(self, bracket: str) -> None:
+        if bracket == '"':
+            self._in_string = True
+        else:
+            self.depth += 1 if bracket in "{[" else -1
+            self.deepest = max(self.deepest, self.depth)
+
+    def _leave_string(self, text: str, position: int) -> int:
+        if self._after_backslash:
+            self._after_backslash = False
+            return position + 1
+        run = _STRING_RUN.match(text, position)
+        stop = run.end() if run else position
+        if stop < len(text):
+            self._in_string = text[stop] != '"'
+            self._after_backslash = self._in_string
+        return stop + 1
+
+
+# Decodes one JSON string that arrives in pieces: escapes and surrogate pairs may be cut anywhere.
+
+_WHOLE_UNITS = re.compile(r'(?>(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*)', re.DOTALL)
+_ESCAPE_BEGINNING = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
+_HIGH_SURROGATE_AT_END = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+_LAST_ESCAPE_CHARS = 6
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_STRING_DECODER = json.JSONDecoder(strict=False)
+
+
+class StringRun(NamedTuple):
+    """`text` is decoded; reading goes on at `end`. `closed`: the quote was met; `broken`: an escape is none."""
+
+    text: str
+    end: int
+    closed: bool
+    broken: bool = False
+
+
+def decode_run(source: str, start: int) -> StringRun:
+    """Decode from `start`, inside a string, as far as `source` allows; what is left belongs before the next piece."""
+    found = _WHOLE_UNITS.match(source, start)
+    end = found.end() if found else start
+    if end < len(source) and source[end] == '"':
+        return _decoded(source[start:end], end + 1, closed=True)
+    if end < len(source) and not _ESCAPE_BEGINNING.fullmatch(source, end):
+        return StringRun("", end, closed=False, broken=True)
+    end = _before_lone_high_surrogate(source, start, end)
+    return _decoded(source[start:end], end, closed=False)
+
+
+def storable(text: str) -> str:
+    """`text` with what no database and no UTF-8 writer takes (NUL, half surrogate pairs) replaced by U+FFFD."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def _before_lone_high_surrogate(source: str, start: int, end: int) -> int:
+    """Its other half may still come; an escaped backslash before `u` is no escape, which only counting tells."""
+    first = max(start, end - _LAST_ESCAPE_CHARS)
+    if source.find("\\", first, end) < 0:
+        return end
+    found = _HIGH_SURROGATE_AT_END.search(source, first, end)
+    if found is None or _backslashes_before(source, start, found.start()) % 2:
+        return end
+    return found.start()
+
+
+def _backslashes_before(source: str, start: int, end: int) -> int:
+    return end - start - len(source[start:end].rstrip("\\"))
+
+
+def _decoded(raw: str, end: int, *, closed: bool) -> StringRun:
+    if "\\" not in raw:
+        return StringRun(storable(raw), end, closed)
+    try:
+        text: str = _STRING_DECODER.raw_decode(f'"{raw}"')[0]
+    except ValueError:
+        return StringRun("", end, closed, broken=True)
+    return StringRun(storable(text), end, closed)
+
+
+# Reads one whole JSON value that a model wrote, and says in a word what is wrong when it is none.
+
+JsonFault = Literal[
+    "not_json", "two_objects", "text_after_object", "duplicate_key", "not_a_number", "number_too_large", "too_deep"
+]
+
+_FENCE_START = re.compile(r"\s*+(?>(?:`{3,}[a-zA-Z]*)?)\s*+")
+_FENCE_END = re.compile(r"\s*+(?>`{3,})?\s*+")
+"""Atomic: blanks that another part could take as well would be divided in every way."""
+MAX_DEPTH = 64
+_LARGEST_INTEGER = 2**63 - 1
+_LONGEST_INTEGER_CHARS = 20
+_SHOWN_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class JsonValue:
+    """A value of dict, list, str, int, float, bool and None; texts in it are storable."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRefusal:
+    """Why a text is no single JSON value; `detail` names the place or the key."""
+
+    fault: JsonFault
+    detail: str
+
+
+def read_json(text: str) -> JsonValue | JsonRefusal:
+    """One value, with or without a code fence around it. Strings may hold raw line breaks; objects no key twice."""
+    lead = _FENCE_START.match(text)
+    start = lead.end() if lead else 0
+    if text.count("{") + text.count("[") > MAX_DEPTH:
+        depth = JsonDepth()
+        depth.advance(text)
+        if depth.deepest > MAX_DEPTH:
+            return JsonRefusal("too_deep", f"more than {MAX_DEPTH} brackets")
+    try:
+        value, end = _VALUE_DECODER.raw_decode(text, start)
+    except _Refused as refused:
+        return JsonRefusal(refused.fault, refused.detail)
+    except json.JSONDecodeError as error:
+        return JsonRefusal("not_json", f"{error.msg} at line {error.lineno} column {error.colno}")
+    rest = text[end:]
+    if _FENCE_END.fullmatch(rest):
+        return JsonValue(_storable_value(value))
+    rest = rest.strip()
+    return JsonRefusal("two_objects" if rest[0] in "{[" else "text_after_object", _shortened(rest))
+
+
+class _Refused(Exception):
+    """A value that JSON writers produce by mistake."""
+
+    def __init__(self, fault: JsonFault, detail: str) -> None:
+        super().__init__(detail)
+        self.fault: JsonFault = fault
+        self.detail = detail
+
+
+def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    built: dict[str, object] = {}
+    for written, value in pairs:
+        key = storable(written)
+        if key in built:
+            raise _Refused("duplicate_key", _shortened(key))
+        built[key] = _storable_value(value)
+    return built
+
+
+def _storable_value(value: object) -> object:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, list):
+        return [_storable_value(item) for item in cast("list[object]", value)]
+    return value
+
+
+def _read_integer(digits: str) -> int:
+    if len(digits) > _LONGEST_INTEGER_CHARS or abs(int(digits)) > _LARGEST_INTEGER:
+        raise _Refused("number_too_large", _shortened(digits))
+    return int(digits)
+
+
+def _read_float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise _Refused("number_too_large", _shortened(digits))
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _Refused("not_a_number", name)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
+
+
+_VALUE_DECODER = json.JSONDecoder(
+    object_pairs_hook=_build_object,
+    parse_int=_read_integer,
+    parse_float=_read_float,
+    parse_constant=_refuse_constant,
+    strict=False,
+)
+
+
+# Reads one JSON object while it is being written and hands out the values of chosen fields as they grow. It checks
+# enough of the grammar to stop handing out text at the first mistake; whether the object is valid is for the whole
+# text to say.
+
+MAX_LEAD_CHARS = 64
+
+Path = tuple[str | int, ...]
+_LEAD = re.compile(r"\s*(?:`{3,}[a-zA-Z]*\s*)?")
+_BLANKS = re.compile(r"[ \t\r\n]*+")
+_SCALAR = re.compile(r"[-+.0-9A-Za-z]++")
+
+
+class FieldText(NamedTuple):
+    """More of the value at `path`: decoded text of a string, or JSON text of anything else. Never empty.
+
+    It is built for every chunk; a tuple takes half the time of a dataclass.
+    """
+
+    path: Path
+    text: str
+    is_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FieldEnd:
+    """The value at `path` is whole, or (`complete` false) the input ended before it was."""
+
+    path: Path
+    complete: bool
+
+
+FieldPiece = FieldText | FieldEnd
+
+
+class _State(Enum):
+    LEAD = 0
+    KEY_OR_END = 1
+    KEY = 2
+    COLON = 3
+    VALUE = 4
+    VALUE_OR_END = 5
+    COMMA_OR_END = 6
+    STRING = 7
+    SCALAR = 8
+    OVER = 9
+
+
+class JsonFieldReader:
+    """One object, by `feed` and then `finish`. `watch` chooses paths; a path that occurs twice is handed out once.
+
+    With `strings_only`, watched values that are no strings are skipped; otherwise they are handed out as JSON text, and
+    nothing inside them is watched.
+    """
+
+    def __init__(self, watch: Callable[[Path], bool], *, strings_only: bool = False) -> None:
+        self._watch = watch
+        self._strings_only = strings_only
+        self._state = _State.LEAD
+        self._reads_key = False
+        self._key: list[str] = []
+        self._rest = ""
+        self._where: list[str | int] = []
+        self._watched: Path | None = None
+        self._copied_depth: int | None = None
+        self._seen: set[Path] = set()
+        self._pieces: list[FieldPiece] = []
+
+    def feed(self, text: str) -> list[FieldPiece]:
+        """What `text` adds to the watched fields."""
+        if self._state is _State.OVER:
+            return []
+        if self._is_plain(text):
+            return [FieldText(self._watched, storable(text))] if self._watched is not None and text else []
+        text = self._rest + text
+        self._rest = ""
+        position = 0
+        while position < len(text):
+            position = self._step(text, position)
+        return self._take_pieces()
+
+    def finish(self) -> list[FieldPiece]:
+        """Ends a field that is still growing."""
+        self._state = _State.OVER
+        self._end_field(complete=False)
+        return self._take_pieces()
+
+    def _is_plain(self, text: str) -> bool:
+        """Whether `text` only continues the string that is being read, as most chunks of a long text do."""
+        return (
+            self._state is _State.STRING
+            and not self._rest
+            and not self._reads_key
+            and self._copied_depth is None
+            and '"' not in text
+            and "\\" not in text
+        )
+
+    def _take_pieces(self) -> list[FieldPiece]:
+        pieces = self._pieces
+        self._pieces = []
+        return pieces
+
+    def _step(self, text: str, position: int) -> int:
+        if self._state is _State.OVER:
+            return len(text)
+        if self._state is _State.STRING:
+            return self._read_string(text, position)
+        if self._state is _State.LEAD:
+            return self._read_lead(text, position)
+        if self._state is _State.SCALAR:
+            return self._read_scalar(text, position)
+        blanks = _BLANKS.match(text, position)
+        after = blanks.end() if blanks else position
+        if after == len(text):
+            self._copy(text[position:after])
+            return after
+        self._copy(text[position : after + 1] if text[after] in '"{}[],:' else text[position:after])
+        return self._read_structure(text, after)
+
+    def _read_lead(self, text: str, position: int) -> int:
+        """Only blanks and an opening code fence may stand before the object."""
+        start = text.find("{", position)
+        lead = text[position : start if start >= 0 else len(text)]
+        if start >= 0 and _LEAD.fullmatch(lead):
+            self._open_container(is_object=True)
+            return start + 1
+        if start >= 0 or len(lead.lstrip()) > MAX_LEAD_CHARS:
+            self._stop()
+        else:
+            self._rest = lead.lstrip()
+        return len(text)
+
+    def _read_structure(self, text: str, position: int) -> int:
+        char = text[position]
+        state = self._state
+        if char == '"' and state in (_State.KEY, _State.KEY_OR_END):
+            self._reads_key = True
+            self._state = _State.STRING
+        elif char == ":" and state is _State.COLON:
+            self._state = _State.VALUE
+        elif char == "," and state is _State.COMMA_OR_END:
+            self._next_member()
+        elif char in "}]" and state in (_State.KEY_OR_END, _State.VALUE_OR_END, _State.COMMA_OR_END):
+            self._close_container(char)
+        elif state in (_State.VALUE, _State.VALUE_OR_END):
+            return self._open_value(char, position)
+        else:
+            self._stop()
+        return position + 1
+
+    def _open_value(self, char: str, position: int) -> int:
+        is_scalar = _SCALAR.match(char) is not None
+        self._begin_field(is_string=char == '"')
+        if char == '"':
+            self._state = _State.STRING
+        elif is_scalar:
+            self._state = _State.SCALAR
+            return position
+        elif char in "{[":
+            if self._watched is not None and self._copied_depth is None:
+                self._copied_depth = len(self._where)
+                self._pieces.append(FieldText(self._watched, char, is_json=True))
+            self._open_container(is_object=char == "{")
+        else:
+            self._stop()
+        return position + 1
+
+    def _read_scalar(self, text: str, position: int) -> int:
+        run = _SCALAR.match(text, position)
+        end = run.end() if run else position
+        if end > position and self._watched is not None:
+            self._pieces.append(FieldText(self._watched, text[position:end], is_json=True))
+        if end < len(text):
+            self._end_value()
+        return end
+
+    def _read_string(self, text: str, position: int) -> int:
+        run = decode_run(text, position)
+        if self._copied_depth is not None:
+            self._copy(text[position : run.end])
+        if self._reads_key:
+            self._key.append(run.text)
+        elif run.text and self._watched is not None and self._copied_depth is None:
+            self._pieces.append(FieldText(self._watched, run.text))
+        if run.broken:
+            self._stop()
+        elif run.closed:
+            self._end_string()
+        else:
+            self._rest = text[run.end :]
+            return len(text)
+        return run.end
+
+    def _end_string(self) -> None:
+        if not self._reads_key:
+            self._end_value()
+            return
+        self._reads_key = False
+        self._where[-1] = "".join(self._key)
+        self._key.clear()
+        self._state = _State.COLON
+
+    def _open_container(self, *, is_object: bool) -> None:
+        self._where.append("" if is_object else 0)
+        self._state = _State.KEY_OR_END if is_object else _State.VALUE_OR_END
+        if len(self._where) > MAX_DEPTH:
+            self._stop()
+
+    def _close_container(self, char: str) -> None:
+        is_object = isinstance(self._where.pop(), str)
+        if is_object != (char == "}"):
+            self._stop()
+        else:
+            self._end_value()
+
+    def _next_member(self) -> None:
+        last = self._where[-1]
+        if isinstance(last, str):
+            self._state = _State.KEY
+        else:
+            self._where[-1] = last + 1
+            self._state = _State.VALUE
+
+    def _begin_field(self, *, is_string: bool) -> None:
+        if self._watched is not None or (self._strings_only and not is_string):
+            return
+        path = tuple(self._where)
+        if self._watch(path) and path not in self._seen:
+            self._seen.add(path)
+            self._watched = path
+
+    def _end_value(self) -> None:
+        self._state = _State.COMMA_OR_END if self._where else _State.OVER
+        if self._copied_depth is None or self._copied_depth == len(self._where):
+            self._end_field(complete=True)
+
+    def _end_field(self, *, complete: bool) -> None:
+        if self._watched is not None:
+            self._pieces.append(FieldEnd(self._watched, complete))
+        self._watched = None
+        self._copied_depth = None
+
+    def _copy(self, raw: str) -> None:
+        if raw and self._copied_depth is not None and self._watched is not None:
+            self._pieces.append(FieldText(self._watched, raw, is_json=True))
+
+    def _stop(self) -> None:
+        """Something is no JSON: from here on nothing is handed out."""
+        self._state = _State.OVER
+        self._end_field(complete=False)

@@ -1,1 +1,0 @@
-"""Reading JSON that a model writes, in pieces and whole."""

@@ -1,0 +1,172 @@
+"""What the code tool needs from a sandbox: one program in, one result envelope out, whatever happens in between."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from everturn.core.errors import Unavailable
+from everturn.execution.messages import (
+    CallRecord,
+    Capability,
+    GatewayCall,
+    LimitName,
+    Posture,
+    RunLimits,
+    ToolReply,
+    Visibility,
+)
+from everturn.execution.profiles import DEFAULT_PROFILE
+
+
+@dataclass(frozen=True, slots=True)
+class ContractItem:
+    """A file the program promises to write, relative to its `OUTPUT_DIR`."""
+
+    filepath: str
+    description: str = ""
+    visibility: Visibility = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One program to run. `execution_id` is unique and has only letters, digits, `-` and `_`.
+
+    `inputs` are bytes, or a file of this machine, by path relative to the program's `WORKDIR`, which is also its
+    current folder: `turn_<id>/attachments/<name>`. `timeout_s` counts from the program's first line.
+    `profile` names what the operator allows; nothing in a request can widen it.
+    """
+
+    execution_id: str
+    turn_id: str
+    program: str
+    contract: tuple[ContractItem, ...]
+    inputs: Mapping[str, bytes | Path] = field(default_factory=dict[str, bytes | Path])
+    timeout_s: float = 60.0
+    profile: str = DEFAULT_PROFILE
+    capability: Capability = field(default_factory=Capability)
+
+
+@dataclass(frozen=True, slots=True)
+class RunArtifact:
+    """A file of the contract that the program wrote. `body` comes from an untrusted program."""
+
+    filepath: str
+    description: str
+    visibility: Visibility
+    size: int
+    sha256: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """Why a run is not ok. `where` is `program.py line N`, `program.py`, `outputs`, `request` or `sandbox`.
+
+    Codes: program_error, syntax_error, exit_code, killed, timeout, memory_limit, cpu_limit, cancelled,
+    missing_output_files, output_rejected, inputs_too_large, bad_request, sandbox_failed.
+    """
+
+    code: str
+    message: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileHash:
+    """A file that went in or came out."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What was run, on what, inside which walls, and what it asked for. `posture` is None when nothing was started.
+
+    `image` is the digest of the executor's image, empty where it is no container.
+    """
+
+    program_sha256: str
+    timeout_s: float
+    limits: RunLimits
+    posture: Posture | None
+    inputs: tuple[FileHash, ...] = ()
+    outputs: tuple[FileHash, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    refusals: Mapping[str, int] = field(default_factory=dict[str, int])
+    image: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramExit:
+    """What ended the program: itself (`exit`, with its `code`), a `signal`, a `limit` of the run, a person who
+    `cancelled` it, or a `sandbox` that failed; `not_run` is a program that never began.
+
+    `signal` is a name such as SIGSEGV. It is there too where the kernel enforces a limit by a signal.
+    """
+
+    by: Literal["exit", "signal", "limit", "cancelled", "sandbox", "not_run"]
+    code: int | None = None
+    signal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The envelope, equal for every launcher and every failure.
+
+    `artifacts` has what succeeded even when `ok` is false. `report_text` tells the model all of it in plain text, files
+    outside the contract by name only. `limits_hit` may name limits that the program survived. All texts are free of
+    NUL and of lone surrogates.
+    """
+
+    ok: bool
+    artifacts: tuple[RunArtifact, ...]
+    error: RunError | None
+    exit: ProgramExit
+    report_text: str
+    user_out_tail: str
+    runtime_err_tail: str
+    limits_hit: tuple[LimitName, ...]
+    duration_ms: int
+    receipt: Receipt
+
+
+class SandboxUnavailable(Unavailable):
+    """Programs can't be run on this machine."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        """`reason` is one sentence; `remedy` the one command that would change it, empty where there is none."""
+        super().__init__(f"{reason} Try: {remedy}" if remedy else reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+class ToolCaller(Protocol):
+    """Runs a tool for a program; an EverturnError it raises becomes an error reply. Grant and quota are checked."""
+
+    async def __call__(self, call: GatewayCall, /) -> ToolReply: ...
+
+
+class Sandbox(Protocol):
+    """A launcher. It holds no state between runs; each run has its own processes and folders."""
+
+    @property
+    def posture(self) -> Posture:
+        """Which walls hold and by what means, as a trial found them."""
+        ...
+
+    @property
+    def limits(self) -> RunLimits:
+        """What a run of the default profile may use."""
+        ...
+
+    async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
+        """Run one program to its end; a failed run is a result, not an exception.
+
+        Setting `stop` ends the program and gives a result of what it wrote until then, within 2 s. Cancelling the
+        awaiting task kills the run within 2 s and gives none.
+        """
+        ...

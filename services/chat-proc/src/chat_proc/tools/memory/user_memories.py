@@ -1,0 +1,241 @@
+"""`memory.read`: memories of the person by their ids, whole."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from importlib.resources import files
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
+from everturn.core.clock import iso
+from everturn.core.errors import Conflict, Unavailable
+from everturn.core.identity import Principal
+from everturn.memory.embedder import Embedder, EmbedderUnavailable
+from everturn.memory.search import QueryVector
+from everturn.memory.user_memories import (
+    MAX_LABEL_CHARS,
+    MAX_LABELS,
+    MAX_MEMORY_CHARS,
+    ForgottenByOwner,
+    UserMemories,
+    UserMemory,
+    make_memory_id,
+    rank_memories,
+)
+from everturn.turns.commits import Effect
+
+# `memory.write`: keeps, changes or forgets one thing the person wants remembered for good.
+
+
+class MemoryWriteParams(BaseModel):
+    """`memory_id` names the memory that is changed or forgotten; an empty text forgets it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory_id: str = Field(default="", max_length=40)
+    text: str = Field(default="", max_length=MAX_MEMORY_CHARS)
+    labels: list[str] | None = Field(default=None, max_length=MAX_LABELS)
+    pinned: bool | None = None
+    confidence: float | None = Field(default=None, ge=0, le=1)
+    salience: float | None = Field(default=None, ge=0, le=1)
+    forget: bool = False
+
+    @model_validator(mode="after")
+    def check_named(self) -> "MemoryWriteParams":
+        if not self.memory_id and not self.text.strip():
+            raise ValueError("give a text, or the memory_id of what is to be forgotten")
+        if any(not 0 < len(label.strip()) <= MAX_LABEL_CHARS for label in self.labels or ()):
+            raise ValueError(f"a label has 1 to {MAX_LABEL_CHARS} characters")
+        return self
+
+
+class MemoryWriteTool:
+    """The id follows from the text, so the same call twice writes one row."""
+
+    def __init__(self, memories: UserMemories, embedder: Embedder) -> None:
+        self._memories = memories
+        self._embedder = embedder
+        self.spec = ToolSpec(
+            tool_id="memory.write",
+            summary="Remember something about this user for good, change it, or forget it.",
+            guide=files("chat_proc.tools.memory").joinpath("memory_write.md").read_text(encoding="utf-8"),
+            params=MemoryWriteParams,
+            effect=Effect.IDEMPOTENT,
+            strategy="exploitation",
+            asks_after_untrusted=True,
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params = MemoryWriteParams.model_validate(call.params)
+        who = call.context.principal
+        try:
+            if params.forget or not params.text.strip():
+                return await self._forget(who, params)
+            return await self._write(params, call.context)
+        except ForgottenByOwner:
+            return ToolOutcome(
+                "error", "Nothing was saved: the person has just deleted this memory. Do not save it again."
+            )
+        except Conflict as full:
+            return ToolOutcome("error", f"Nothing was kept: {full.detail} Forget one that is of no use any more.")
+        except Unavailable as error:
+            return ToolOutcome("error", f"Nothing was kept: {error}")
+
+    async def _forget(self, who: Principal, params: MemoryWriteParams) -> ToolOutcome:
+        memory_id = params.memory_id or make_memory_id(params.text)
+        if await self._memories.forget(who, memory_id):
+            return ToolOutcome("ok", f"Forgotten: {memory_id}.")
+        return ToolOutcome("ok", f"There is no memory {memory_id!a}; nothing had to be forgotten.")
+
+    async def _write(self, params: MemoryWriteParams, context: ToolContext) -> ToolOutcome:
+        who, now = context.principal, datetime.fromisoformat(context.now)
+        text = " ".join(params.text.split())
+        memory_id = make_memory_id(text)
+        known = {memory.id: memory for memory in await self._memories.load(who, [memory_id, params.memory_id])}
+        before = known.get(params.memory_id) or known.get(memory_id) or UserMemory(memory_id, text, now, now)
+        memory = _change(replace(before, id=memory_id, text=text, updated_at=now), params)
+        vector = await self._embed(text)
+        await self._memories.save(who, memory, vector, turn_id=context.turn_id, instead_of=params.memory_id)
+        if params.memory_id and params.memory_id != memory_id:
+            # Last, so that a crash between the two leaves one too many and not one too few.
+            await self._memories.forget(who, params.memory_id)
+        return ToolOutcome("ok", f"Kept as {memory_id}.", data={"memory_id": memory_id})
+
+    async def _embed(self, text: str) -> QueryVector | None:
+        """Without the encoder the memory is found by its words."""
+        try:
+            (vector,) = await self._embedder.embed([text])
+        except EmbedderUnavailable:
+            return None
+        return QueryVector(self._embedder.name, vector)
+
+
+def _change(memory: UserMemory, params: MemoryWriteParams) -> UserMemory:
+    """What is not given stays as it was."""
+    labels = memory.labels if params.labels is None else tuple(dict.fromkeys(label.strip() for label in params.labels))
+    return replace(
+        memory,
+        labels=labels,
+        pinned=memory.pinned if params.pinned is None else params.pinned,
+        confidence=memory.confidence if params.confidence is None else params.confidence,
+        salience=memory.salience if params.salience is None else params.salience,
+    )
+
+
+# How memories of a person are shown to the model.
+
+
+def render_memories(memories: Sequence[UserMemory]) -> str:
+    """One line of JSON for each."""
+    return "\n".join(json.dumps(_as_json(memory), ensure_ascii=False) for memory in memories)
+
+
+def _as_json(memory: UserMemory) -> dict[str, object]:
+    return {
+        "memory_id": memory.id,
+        "text": memory.text,
+        "labels": list(memory.labels),
+        "pinned": memory.pinned,
+        "confidence": memory.confidence,
+        "salience": memory.salience,
+        "updated": iso(memory.updated_at),
+    }
+
+
+MAX_IDS = 10
+
+
+class MemoryReadParams(BaseModel):
+    """Ids as `memory.search` and the hotset show them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory_ids: list[str] = Field(min_length=1, max_length=MAX_IDS)
+
+
+class MemoryReadTool:
+    """Says which of the ids there are not."""
+
+    def __init__(self, memories: UserMemories) -> None:
+        self._memories = memories
+        self.spec = ToolSpec(
+            tool_id="memory.read",
+            summary="Read memories of this user by their ids.",
+            guide=files("chat_proc.tools.memory").joinpath("memory_read.md").read_text(encoding="utf-8"),
+            params=MemoryReadParams,
+            effect=Effect.PURE,
+            strategy="exploration",
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        wanted = list(dict.fromkeys(MemoryReadParams.model_validate(call.params).memory_ids))
+        try:
+            found = await self._memories.load(call.context.principal, wanted)
+        except Unavailable as error:
+            return ToolOutcome("error", f"Memories can't be read now: {error}")
+        missing = [name for name in wanted if name not in {memory.id for memory in found}]
+        lines = [render_memories(found)] if found else []
+        lines += [f"There are none with these ids: {', '.join(missing)}."] if missing else []
+        return ToolOutcome("ok" if found else "error", "\n".join(lines))
+
+
+# `memory.search`: finds what the person wants remembered for good.
+
+DEFAULT_LIMIT = 8
+MAX_LIMIT = 20
+
+
+class MemorySearchParams(BaseModel):
+    """Without a query the memories that matter most come; `labels` keeps those that have one of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    query: str = Field(default="", max_length=2_000)
+    labels: list[str] = Field(default_factory=lambda: [], max_length=MAX_LABELS)
+    limit: int = Field(default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT)
+
+
+class MemorySearchTool:
+    """Compares all of a person's memories; there are few."""
+
+    def __init__(self, memories: UserMemories, embedder: Embedder) -> None:
+        self._memories = memories
+        self._embedder = embedder
+        self.spec = ToolSpec(
+            tool_id="memory.search",
+            summary="Find what this user wants remembered for good, across conversations.",
+            guide=files("chat_proc.tools.memory").joinpath("memory_search.md").read_text(encoding="utf-8"),
+            params=MemorySearchParams,
+            effect=Effect.PURE,
+            strategy="exploration",
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        params = MemorySearchParams.model_validate(call.params)
+        try:
+            near = await self._embed(params.query)
+            candidates = await self._memories.load_candidates(call.context.principal, near)
+        except Unavailable as error:
+            return ToolOutcome("error", f"Memories can't be read now: {error}")
+        labels = {label.casefold() for label in params.labels}
+        ranked = [
+            memory
+            for memory in rank_memories(candidates, params.query)
+            if not labels or labels & {label.casefold() for label in memory.labels}
+        ]
+        found = ranked[: params.limit]
+        if not found:
+            return ToolOutcome("ok", f"Nothing fits; there are {len(candidates)} memories of this user.")
+        return ToolOutcome("ok", render_memories(found), data={"memory_ids": [memory.id for memory in found]})
+
+    async def _embed(self, query: str) -> QueryVector | None:
+        """Words alone will do when the encoder is out of reach."""
+        if not query.strip():
+            return None
+        try:
+            (vector,) = await self._embedder.embed([query])
+        except EmbedderUnavailable:
+            return None
+        return QueryVector(self._embedder.name, vector)

@@ -1,0 +1,281 @@
+"""Which addresses the web tools may connect to: public ones only, every answer of the resolver checked."""
+
+import asyncio
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from email.message import Message
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import cast
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import httpcore2
+
+from everturn.core.addresses import DEFAULT_PORTS, MAX_URL_CHARS, canonical_url
+from everturn.core.errors import Invalid, Unavailable
+
+RESOLVE_TIMEOUT_S = 5.0
+MAX_ADDRESSES = 4
+WEB_PORTS = frozenset({80, 443})
+
+Address = IPv4Address | IPv6Address
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+_CLOSED = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16",
+            "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+            "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+        ),
+    )
+)  # fmt: skip
+"""Private, shared, loopback, link-local, reserved and multicast networks, and the address of a cloud's host agent."""
+_OPEN_V6 = ip_network("2000::/3")
+"""All that is routed in IPv6; what stands below carries an IPv4 address or is set apart."""
+_CLOSED_V6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+
+
+class Refused(Invalid):
+    """The web tools don't go there."""
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the open internet. One that carries an IPv4 address inside never is."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _CLOSED)
+    return address.scope_id is None and address in _OPEN_V6 and not any(address in network for network in _CLOSED_V6)
+
+
+class AddressGuard:
+    """Resolves a host and gives the addresses to connect to; what was checked is what is connected to."""
+
+    def __init__(
+        self,
+        resolve: Resolve | None = None,
+        *,
+        is_allowed: Callable[[Address], bool] = is_public,
+        ports: Collection[int] = WEB_PORTS,
+    ) -> None:
+        self._resolve = resolve or _resolve
+        self._is_allowed = is_allowed
+        self._ports = ports
+
+    def check_port(self, port: int) -> None:
+        """Raises Refused."""
+        if port not in self._ports:
+            allowed = " and ".join(map(str, sorted(self._ports)))
+            raise Refused(f"Port {port} is not open to the web tools; {allowed} are.")
+
+    async def find_addresses(self, host: str, port: int) -> tuple[str, ...]:
+        """At most four, all allowed. Raises Refused when one of all is not, Unavailable when there are none."""
+        self.check_port(port)
+        try:
+            async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+                found = [ip_address(text) for text in await self._resolve(host, port)]
+        except (OSError, UnicodeError, TimeoutError) as error:
+            raise Unavailable(f"The host {host!a} can't be found.") from error
+        if not found:
+            raise Unavailable(f"The host {host!a} has no address.")
+        if not all(map(self._is_allowed, found)):
+            raise Refused(f"{host!a} is not on the open internet.")
+        return tuple(str(address) for address in dict.fromkeys(found))[:MAX_ADDRESSES]
+
+
+async def _resolve(host: str, port: int) -> Sequence[str]:
+    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in answers]
+
+
+# Gets one page from the open internet: guarded connections, and caps on redirects, bytes and time.
+
+MAX_REDIRECTS = 5
+MAX_BODY_BYTES = 5 * 1024 * 1024
+MAX_PDF_BYTES = 15 * 1024 * 1024
+"""A PDF is read whole or not at all, and is larger than a page."""
+MAX_HEADER_CHARS = 300
+"""Of a content type: the library that takes it apart needs a time that grows with the square of its length."""
+_UNPACKED_AT_ONCE_BYTES = 256 * 1024
+"""Between two such parts other tasks get their turn."""
+FETCH_TIMEOUT_S = 20.0
+_STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HEADERS: dict[bytes | str, bytes | str] = {
+    "User-Agent": "Everturn/1.0 (web_fetch)",
+    "Accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,application/pdf;q=0.5",
+    "Accept-Encoding": "gzip",
+}
+_GZIP_OR_ZLIB = 47
+_NETWORK_ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
+
+Unpack = Callable[[bytes, int], tuple[bytes, bytes, bool]]
+"""Unpacks to at most so many bytes. Besides these it gives what it has not looked at yet, and whether it has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A page as it came. `url` is where it was in the end; `cut` tells that it is longer than what was read."""
+
+    url: str
+    mime: str
+    charset: str | None
+    body: bytes
+    cut: bool
+
+
+class WebClient:
+    """Keeps no connection and no cookie between two pages."""
+
+    def __init__(
+        self,
+        guard: AddressGuard,
+        *,
+        is_denied: Callable[[str], bool] = lambda _: False,
+        ssl_context: ssl.SSLContext | None = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        max_pdf_bytes: int = MAX_PDF_BYTES,
+        timeout_s: float = FETCH_TIMEOUT_S,
+    ) -> None:
+        self._guard = guard
+        self._is_denied = is_denied
+        self._ssl_context = ssl_context
+        self._max_body_bytes = max_body_bytes
+        self._max_pdf_bytes = max_pdf_bytes
+        self._timeout_s = timeout_s
+
+    async def fetch(self, url: str) -> Fetched:
+        """Raises Refused and Invalid for what is not fetched, Unavailable for what can't be had now."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._follow(url)
+        except TimeoutError as error:
+            raise Unavailable(f"The page did not load within {self._timeout_s:g} s.") from error
+        except _NETWORK_ERRORS as error:
+            raise Unavailable(f"The connection failed ({type(error).__name__}).") from error
+
+    async def _follow(self, url: str) -> Fetched:
+        if self._ssl_context is None:
+            self._ssl_context = await asyncio.to_thread(httpcore2.default_ssl_context)
+        pool = httpcore2.AsyncConnectionPool(
+            ssl_context=self._ssl_context, network_backend=_GuardedBackend(self._guard), max_connections=1
+        )
+        async with pool:
+            for _ in range(MAX_REDIRECTS + 1):
+                url = await asyncio.to_thread(self._check_url, url)
+                got = await self._get(pool, url)
+                if isinstance(got, Fetched):
+                    return got
+                url = got
+        raise Invalid(f"The page redirects more than {MAX_REDIRECTS} times.")
+
+    def _check_url(self, url: str) -> str:
+        """The address as it is asked for: in ASCII, without its fragment."""
+        canonical = canonical_url(url)
+        parts = urlsplit(canonical)
+        if self._is_denied(parts.hostname or ""):
+            raise Refused(f"The operator does not allow pages of {parts.hostname!a}.")
+        self._guard.check_port(_port_of(parts))
+        return canonical
+
+    async def _get(self, pool: httpcore2.AsyncConnectionPool, url: str) -> Fetched | str:
+        """The page, or the address it sends on to."""
+        async with pool.stream("GET", url, headers=_HEADERS, extensions={"timeout": _STEP_TIMEOUTS}) as response:
+            headers = {name.decode("latin-1").lower(): _read_value(value) for name, value in response.headers}
+            if response.status in _REDIRECTS and "location" in headers:
+                return _join(url, headers["location"])
+            if response.status >= 400:
+                raise Unavailable(f"The server answered {response.status}.")
+            mime, charset = _content_type(headers)
+            cap = self._max_pdf_bytes if mime == "application/pdf" else self._max_body_bytes
+            body, cut = await self._read(response.aiter_stream(), headers.get("content-encoding", "identity"), cap)
+            return Fetched(url, mime, charset, body, cut)
+
+    async def _read(self, chunks: AsyncIterator[bytes], encoding: str, cap: int) -> tuple[bytes, bool]:
+        unpack = _unpacker(encoding.strip().lower())
+        body = bytearray()
+        async for chunk in chunks:
+            rest, more = chunk, True
+            while more:
+                try:
+                    part, rest, more = unpack(rest, min(_UNPACKED_AT_ONCE_BYTES, cap + 1 - len(body)))
+                except zlib.error as error:
+                    raise Unavailable("The page is compressed in a way that can't be read.") from error
+                body += part
+                if len(body) > cap:
+                    return bytes(body[:cap]), True
+                if more:
+                    await asyncio.sleep(0)
+        return bytes(body), False
+
+
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects to an address that was checked, whatever the name means a moment later. TLS checks the name."""
+
+    def __init__(self, guard: AddressGuard) -> None:
+        self._guard = guard
+        # Typed as its base: the library leaves the class untyped where anyio is missing.
+        self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the library's own signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        failure: Exception | None = None
+        for address in await self._guard.find_addresses(host, port):
+            try:
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure or Unavailable(f"{host!a} has no address.")
+
+
+def _unpacker(encoding: str) -> Unpack:
+    """Unpacks one more chunk, to at most so many bytes: what is packed small may be huge."""
+    if encoding in ("", "identity"):
+        return lambda chunk, room: (chunk[: max(1, room)], chunk[max(1, room) :], len(chunk) > max(1, room))
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Unavailable(f"The page is compressed as {encoding[:40]!a}, which can't be read.")
+    stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+
+    def unpack(chunk: bytes, room: int) -> tuple[bytes, bytes, bool]:
+        part = stream.decompress(chunk, max(1, room))
+        # Without input that is left it may still hold output. What follows the end of the packed page is nothing of it.
+        return part, stream.unconsumed_tail, not stream.eof and len(part) >= max(1, room)
+
+    return unpack
+
+
+def _read_value(value: bytes) -> str:
+    """Of a header: some servers send addresses as they write them, in UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _join(url: str, location: str) -> str:
+    if len(location) > MAX_URL_CHARS:
+        raise Unavailable(f"The page redirects to an address of {len(location)} characters.")
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise Unavailable(f"The page redirects to {location[:80]!a}, which is not an address.") from error
+
+
+def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
+    message = Message()
+    message["content-type"] = headers.get("content-type", "application/octet-stream")[:MAX_HEADER_CHARS]
+    try:
+        return message.get_content_type(), message.get_content_charset()
+    except ValueError:  # a charset whose name holds a NUL, spelled in percent signs
+        return message.get_content_type(), None
+
+
+def _port_of(parts: SplitResult) -> int:
+    return DEFAULT_PORTS.get(parts.scheme.lower(), 0) if parts.port is None else parts.port

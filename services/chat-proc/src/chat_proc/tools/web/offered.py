@@ -1,0 +1,34 @@
+"""Which web tools can be offered: fetching unless it is switched off, searching where a provider's key is set."""
+
+from dataclasses import dataclass
+
+from chat_proc.catalog.call_policy import AddressRules
+from chat_proc.catalog.tool import Tool
+from chat_proc.tools.web.client import AddressGuard, WebClient
+from chat_proc.tools.web.pages import PageReader
+from chat_proc.tools.web.web_fetch import WebFetchTool
+from chat_proc.tools.web.web_search import BraveSearch, SearchProvider, TavilySearch, WebSearchTool
+
+
+@dataclass(frozen=True, slots=True)
+class WebAccess:
+    """What an operator allows; a key that is empty is none. `in_programs` lets generated programs call the tools."""
+
+    fetch: bool
+    brave_key: str = ""
+    tavily_key: str = ""
+    in_programs: bool = False
+
+
+def build_web_tools(access: WebAccess, rules: AddressRules, reader: PageReader) -> tuple[Tool, ...]:
+    """The tools, in the order in which the prompt lists them. With both keys Tavily is asked where Brave fails."""
+    providers: list[SearchProvider] = []
+    if access.brave_key:
+        providers.append(BraveSearch(access.brave_key))
+    if access.tavily_key:
+        providers.append(TavilySearch(access.tavily_key))
+    tools: list[Tool] = [WebSearchTool(providers, in_programs=access.in_programs)] if providers else []
+    if access.fetch:
+        client = WebClient(AddressGuard(), is_denied=rules.is_denied)
+        tools.append(WebFetchTool(client, reader, in_programs=access.in_programs))
+    return tuple(tools)

@@ -1,0 +1,143 @@
+"""`web_tools.web_fetch`: reads pages of the open internet into the source pool."""
+
+import asyncio
+from importlib.resources import files
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.tools.web.client import WebClient
+from chat_proc.tools.web.pages import Link, Page, PageReader
+from everturn.core.addresses import MAX_URL_CHARS
+from everturn.core.errors import EverturnError
+from everturn.core.refs import sources_ref
+from everturn.timeline.inert import escape_line, escape_name
+from everturn.timeline.seen_addresses import build_address_data
+from everturn.timeline.sources import MAX_TEXT_CHARS, Source, SourceDraft
+from everturn.turns.commits import Effect
+
+MAX_URLS = 5
+MAX_SHOWN_CHARS = 10_000
+"""Of all pages of one call together."""
+MAX_VALUE_CHARS = 100_000
+"""Of one page, for a program; the source has the whole text."""
+MAX_SHOWN_LINKS = 40
+"""Of all pages of one call together; the others may be read too, when somebody names them."""
+MAX_SHOWN_LINK_CHARS = 300
+"""A longer address is not shown."""
+RESULT_CHARS = MAX_SHOWN_CHARS + 18_000
+"""With the heads of the pages, and the links."""
+TIMEOUT_S = 60.0
+
+
+class WebFetchParams(BaseModel):
+    """The pages to read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    urls: list[Annotated[str, Field(max_length=MAX_URL_CHARS)]] = Field(min_length=1, max_length=MAX_URLS)
+
+
+class WebFetchTool:
+    """Pages that can't be had are told of; the others are read."""
+
+    def __init__(self, client: WebClient, reader: PageReader, *, in_programs: bool = False) -> None:
+        self._client = client
+        self._reader = reader
+        self.spec = ToolSpec(
+            tool_id="web_tools.web_fetch",
+            summary="Read web pages by address; their text goes into the source pool.",
+            guide=files("chat_proc.tools.web").joinpath("web_fetch.md").read_text(encoding="utf-8"),
+            params=WebFetchParams,
+            effect=Effect.PURE,
+            strategy="exploration",
+            timeout_s=TIMEOUT_S,
+            result_chars=RESULT_CHARS,
+            in_programs=in_programs,
+            returns="a list of {url, sid, title, published, mime, text, links, cut, error}, one for each address",
+            untrusted=True,
+            addresses=("urls",),
+        )
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        urls = list(dict.fromkeys(WebFetchParams.model_validate(call.params).urls))
+        async with asyncio.TaskGroup() as tasks:
+            reading = [tasks.create_task(self._try_read(url)) for url in urls]
+        results = [task.result() for task in reading]
+        pages = [page for page in results if isinstance(page, Page)]
+        try:
+            claimed = call.context.pool.claim([_draft(page) for page in pages])
+        except EverturnError as error:
+            return ToolOutcome("error", f"Nothing was kept: {error.detail}")
+        rows, cap = iter(claimed), MAX_SHOWN_CHARS // max(1, len(pages))
+        texts = [
+            _render(next(rows), result, cap) if isinstance(result, Page) else f"{escape_name(url)}: not read. {result}"
+            for url, result in zip(urls, results, strict=True)
+        ]
+        sids = iter(row.sid for row in claimed)
+        value = [
+            _value(url, result, next(sids) if isinstance(result, Page) else None)
+            for url, result in zip(urls, results, strict=True)
+        ]
+        found = [address for page in pages for address in (page.url, *(link.url for link in page.links))]
+        if links := _render_links([link for page in pages for link in page.links]):
+            texts.append(links)
+        return ToolOutcome(
+            "ok" if pages else "error",
+            "\n\n".join(texts),
+            data=build_address_data(found) or None,
+            value=value,
+            untrusted=bool(pages),
+        )
+
+    async def _try_read(self, url: str) -> Page | str:
+        """The page, or in a sentence why not."""
+        try:
+            return await self._reader.read(await self._client.fetch(url))
+        except EverturnError as error:
+            return error.detail or str(error)
+
+
+def _draft(page: Page) -> SourceDraft:
+    return SourceDraft(page.title, page.url, published_time_iso=page.published, text=page.text, mime=page.mime)
+
+
+def _value(url: str, result: Page | str, sid: int | None) -> dict[str, Any]:
+    if isinstance(result, str):
+        return {"url": url, "error": result}
+    return {
+        "url": result.url,
+        "sid": sid,
+        "title": result.title,
+        "published": result.published,
+        "mime": result.mime,
+        "text": result.text[:MAX_VALUE_CHARS],
+        "links": [{"url": link.url, "text": link.anchor} for link in result.links],
+        "cut": result.cut or len(result.text) > MAX_VALUE_CHARS,
+        "error": None,
+    }
+
+
+def _render(row: Source, page: Page, cap: int) -> str:
+    facts = [page.mime, f"{len(page.text)} characters"]
+    facts += [f"{page.pages} pages"] if page.pages is not None else []
+    facts += [f"published {escape_line(page.published)}"] if page.published else []
+    facts += ["the page goes on, but was cut"] if page.cut or len(page.text) > MAX_TEXT_CHARS else []
+    head = f"[[S:{row.sid}]] {escape_line(row.title)}\n{escape_name(page.url)} ({', '.join(facts)})"
+    if not page.text.strip():
+        return f"{head}\nNo text could be taken from it."
+    ref = sources_ref([row.sid])
+    if len(page.text) <= cap:
+        return f"{head}\n---\n{page.text}\n--- the whole text; again by {ref}"
+    return f"{head}\n---\n{page.text[:cap]}\n--- characters [0-{cap}]/{len(page.text)}; the rest by {ref}"
+
+
+def _render_links(links: list[Link]) -> str:
+    """The first of them, each address once."""
+    shown = {link.url: link.anchor for link in reversed(links) if len(link.url) <= MAX_SHOWN_LINK_CHARS}
+    lines = [
+        f"- {escape_line(anchor)}: {escape_line(url)}" if anchor else f"- {escape_line(url)}"
+        for url, anchor in list(reversed(shown.items()))[:MAX_SHOWN_LINKS]
+    ]
+    return "\n".join(["--- links, which may be read without asking ---", *lines]) if lines else ""

@@ -1,0 +1,146 @@
+"""Keeps the manifests of a turn's requests as objects, beside the turn; what can't be kept is counted, no more."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from everturn.core.clock import Clock
+from everturn.core.identity import lane_of
+from everturn.core.ids import ConversationId, TurnId
+from everturn.core.leases import Claim
+from everturn.core.metrics import (
+    CACHED_TOKENS,
+    COST_USD,
+    FIRST_ANSWER_SECONDS,
+    FIRST_TOKEN_SECONDS,
+    MANIFESTS_LOST,
+    QUEUE_SECONDS,
+    TOKENS,
+    TURN_SECONDS,
+    TURNS_ENDED,
+    UNPRICED_CALLS,
+)
+from everturn.events.model import AnyEvent, ChatDelta
+from everturn.files.model import manifest_key
+from everturn.files.objects import Objects
+from everturn.timeline.turns import Outcome, Turn
+from everturn.turns.commits import UsageEvent
+
+_log = structlog.get_logger(__name__)
+
+MAX_WAITING = 4
+SAVE_S = 2.0
+"""Of one manifest; so long at most does the end of a turn wait for each that is not saved yet."""
+
+Build = Callable[[], bytes]
+
+
+class ManifestKeeper:
+    """`keep` is called by the turn's own task; `run` is owned by whoever runs the turn and ends after `close`."""
+
+    def __init__(self, objects: Objects, conversation_id: ConversationId, turn_id: TurnId) -> None:
+        self._objects = objects
+        self._conversation_id = conversation_id
+        self._turn_id = turn_id
+        self._waiting: deque[tuple[int, Build]] = deque()
+        self._bell = asyncio.Event()
+        self._closed = False
+
+    def keep(self, round_number: int, build: Build) -> None:
+        """Save the manifest of a round some time; `build` runs in a thread."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._count_lost(round_number, "too many wait")
+            return
+        self._waiting.append((round_number, build))
+        self._bell.set()
+
+    def close(self) -> None:
+        """Nothing more will come: `run` ends when what waits is saved."""
+        self._closed = True
+        self._bell.set()
+
+    def abandon(self) -> None:
+        """The lease is lost: save no more. What is saved already may by now be the manifest of another worker."""
+        self._waiting.clear()
+
+    async def run(self) -> None:
+        while self._waiting or not self._closed:
+            await self._bell.wait()
+            self._bell.clear()
+            while self._waiting:
+                await self._save(*self._waiting.popleft())
+
+    async def _save(self, round_number: int, build: Build) -> None:
+        # Whatever goes wrong with it: an error that left this task would end the turn beside it.
+        (failure,) = await asyncio.gather(self._store(round_number, build), return_exceptions=True)
+        if failure is not None:
+            self._count_lost(round_number, repr(failure))
+
+    async def _store(self, round_number: int, build: Build) -> None:
+        async with asyncio.timeout(SAVE_S):
+            await self._objects.save(self._key(round_number), await asyncio.to_thread(build))
+
+    def _key(self, round_number: int) -> str:
+        return manifest_key(self._conversation_id, self._turn_id, round_number)
+
+    def _count_lost(self, round_number: int, why: str) -> None:
+        MANIFESTS_LOST.inc()
+        _log.warning("manifest_not_kept", turn_id=self._turn_id, round=round_number, why=why)
+
+
+# What a turn's end of the metrics is told: how long people waited for it, how it ended, what it used.
+
+
+class TurnMeter:
+    """Owned by one leased turn. Waits are told once, by the worker that began the turn: a successor knows of its own
+    part only. Times in the row are the database's, so no two clocks are compared."""
+
+    def __init__(self, claim: Claim, turn: Turn, clock: Clock, *, is_new: bool) -> None:
+        self._monotonic = clock.monotonic
+        self._accepted_s = None
+        if turn.read_at is not None:
+            self._accepted_s = clock.monotonic() - max(0.0, (turn.read_at - turn.created_at).total_seconds())
+        self._is_silent = self._is_unanswered = is_new and self._accepted_s is not None
+        if is_new and claim.attempt == 0 and turn.started_at is not None:
+            waited_s = (turn.started_at - turn.created_at).total_seconds()
+            QUEUE_SECONDS.labels(lane_of(claim.lease.principal.roles).value).observe(max(0.0, waited_s))
+
+    def note_said(self, data: AnyEvent) -> None:
+        """An event that clients are about to get."""
+        if not self._is_unanswered or not isinstance(data, ChatDelta):
+            return
+        if self._is_silent:
+            self._is_silent = False
+            FIRST_TOKEN_SECONDS.observe(self._age_s())
+        if data.channel == "answer":
+            self._is_unanswered = False
+            FIRST_ANSWER_SECONDS.observe(self._age_s())
+
+    def note_end(self, outcome: Outcome | None, *, waited_s: float) -> None:
+        """The end is committed; None is a failure. `waited_s` is how long it waited for a person."""
+        label = outcome.value if outcome else "failed"
+        if self._is_silent and outcome is None:
+            # A turn that fails before its first token would otherwise be the slowest one that nobody sees.
+            self._is_silent = False
+            FIRST_TOKEN_SECONDS.observe(self._age_s())
+        TURNS_ENDED.labels(label).inc()
+        if self._accepted_s is not None:
+            TURN_SECONDS.labels(label).observe(max(0.0, self._age_s() - waited_s))
+
+    def _age_s(self) -> float:
+        return self._monotonic() - (self._accepted_s or 0.0)
+
+
+def count_usage(events: Iterable[UsageEvent]) -> None:
+    """Tokens and cost of calls that were booked."""
+    for event in events:
+        TOKENS.labels(event.model, "input").inc(event.input_tokens)
+        TOKENS.labels(event.model, "output").inc(event.output_tokens)
+        CACHED_TOKENS.labels(event.model, "read").inc(event.cache_read_tokens)
+        CACHED_TOKENS.labels(event.model, "written").inc(event.cache_write_tokens)
+        if event.cost_known:
+            COST_USD.labels(event.model).inc(event.cost_usd)
+        else:
+            UNPRICED_CALLS.labels(event.model).inc()

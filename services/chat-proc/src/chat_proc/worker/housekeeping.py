@@ -1,0 +1,271 @@
+"""Finds what nobody works on: turns whose doorbell was lost, turns of dead workers, ends nobody announced."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+import structlog
+
+from everturn.core.clock import Clock
+from everturn.core.errors import EverturnError, Unavailable
+from everturn.core.ids import ConversationId
+from everturn.core.loops import guarded, run_guarded
+from everturn.core.metrics import CONVERSATIONS_EXPIRED, ORPHANS_DELETED, RETENTION_FAILED, ROWS_EXPIRED, SWEEPS, SWEPT
+from everturn.events.stream import EventErasure
+from everturn.files.objects import Objects, StoredObject
+from everturn.files.ports import Artifacts
+from everturn.lifecycle.erasure import Expired, Retention, delete_erased_objects
+from everturn.lifecycle.orphans import MAX_KEYS, SweepParts, find_orphans, try_delete_orphan
+from everturn.queue.ports import Doorbells
+from everturn.turns.ports import Sweeps
+
+_log = structlog.get_logger(__name__)
+
+SWEEP_EVERY_S = 2.0
+CHECK_LIMIT_S = 2.0
+"""Everybody relies on the sweeper, so a busy wire gets time."""
+
+
+class Sweeper:
+    """Rings doorbells again. It takes nothing itself: a claim decides, under the lease."""
+
+    def __init__(self, sweeps: Sweeps, doorbells: Doorbells, clock: Clock, *, lease_s: float) -> None:
+        self._sweeps = sweeps
+        self._doorbells = doorbells
+        self._clock = clock
+        self._settle_s = lease_s
+        self._linked_since: float | None = None
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            with guarded("sweeper_pass") as guard:
+                await self.sweep()
+            if guard.error is not None:
+                SWEEPS.labels("failed").inc()
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+    async def sweep(self) -> None:
+        """One pass. After the database was out of reach it waits a lease's time, so that holders can renew first.
+
+        What is due is marked as rung, and waits the longer the more often that was; so nothing is asked for while
+        the wire can't carry it.
+        """
+        try:
+            await self._doorbells.check(limit_s=CHECK_LIMIT_S)
+            rings = await self._sweeps.due_doorbells(takeovers=self._settled())
+            if self._linked_since is None:
+                self._linked_since = self._clock.monotonic()
+        except Unavailable as error:
+            # Without the wire the database was not seen either.
+            self._linked_since = None
+            SWEEPS.labels("failed").inc()
+            _log.warning("sweep_failed", error=str(error))
+            return
+        try:
+            for ring in rings:
+                await self._doorbells.ring(ring.lane, ring.conversation_id)
+                SWEPT.inc()
+            SWEEPS.labels("ok").inc()
+        except Unavailable as error:
+            SWEEPS.labels("failed").inc()
+            _log.warning("sweep_rings_failed", error=str(error))
+
+    def _settled(self) -> bool:
+        return self._linked_since is not None and self._clock.monotonic() - self._linked_since >= self._settle_s
+
+
+# Deletes stored objects that no row names, a few pages of the store at a time.
+
+PAGES = 10
+"""Pages of keys that one look goes through at most."""
+LOOK_EVERY_S = 5.0
+"""Between two looks of one pass."""
+MAX_SUSPECTS = 10_000
+"""Orphans that are remembered from one pass to the next; what is above it waits for a later pass."""
+RESTS = 10
+"""A pass is followed by a rest of so many times what its listing took: millions of keys cost time and money. A store
+that was away meanwhile is not counted."""
+
+
+class OrphanSweep:
+    """Goes through the store again and again, from its first key to its last, and owns where it is.
+
+    An orphan is deleted by the second pass that finds it, unchanged. Passes are at least `after_s` apart by the
+    monotonic clock, so that a wall clock that is wrong, here or at the store, never makes an upload look old whose
+    message may still be committed: no commit takes an upload that began more than UPLOAD_LIMIT before it.
+    Several workers may sweep at once: each sees for itself, and an object that is gone is nobody's failure.
+    """
+
+    def __init__(
+        self, parts: SweepParts, *, after_s: float, page_keys: int = MAX_KEYS, max_suspects: int = MAX_SUSPECTS
+    ) -> None:
+        self._parts = parts
+        self._after_s = after_s
+        self._page_keys = page_keys
+        self._max_suspects = max_suspects
+        self._cursor: str | None = None
+        self._suspects: dict[str, datetime] = {}
+        self._found: dict[str, datetime] = {}
+        self._listing_s = 0.0
+        self._rests_until = 0.0
+
+    async def run(self) -> None:
+        """Look until cancelled. A look that fails is counted, and the next goes on behind what failed."""
+        while True:
+            try:
+                with guarded("orphans_look", passing=(EverturnError,)):
+                    await self.look()
+            except EverturnError as error:
+                RETENTION_FAILED.labels("orphans").inc()
+                _log.error("retention_failed", kind="orphans", error=str(error))
+            await asyncio.sleep(self._left_of_rest_s() or LOOK_EVERY_S)
+
+    async def look(self) -> None:
+        """The next pages. Raises Unavailable; the next look goes on behind what could not be deleted."""
+        if self._left_of_rest_s():
+            return
+        for _ in range(PAGES):
+            began_at = self._parts.clock.monotonic()
+            page = await self._parts.objects.load_page(cursor=self._cursor, limit=self._page_keys)
+            self._listing_s += self._parts.clock.monotonic() - began_at
+            self._cursor = page.next_cursor
+            try:
+                for orphan in await find_orphans(self._parts, page.objects):
+                    await self._judge(orphan)
+            finally:
+                if page.next_cursor is None:
+                    self._end_pass()
+            if page.next_cursor is None:
+                return
+
+    async def _judge(self, orphan: StoredObject) -> None:
+        """Remember it until the next pass, and delete it if the last one knew it so. What fails stays remembered."""
+        if len(self._found) < self._max_suspects:
+            self._found[orphan.key] = orphan.modified_at
+        known = self._suspects.get(orphan.key) == orphan.modified_at
+        if known and await try_delete_orphan(self._parts, orphan):
+            self._found.pop(orphan.key, None)
+            ORPHANS_DELETED.inc()
+            _log.info("orphan_deleted", key=orphan.key, size=orphan.size)
+
+    def _left_of_rest_s(self) -> float:
+        return max(0.0, self._rests_until - self._parts.clock.monotonic())
+
+    def _end_pass(self) -> None:
+        self._suspects, self._found = self._found, {}
+        self._rests_until = self._parts.clock.monotonic() + max(self._after_s, RESTS * self._listing_s)
+        self._listing_s = 0.0
+
+
+# Erases conversations in which nothing happened for longer than they are kept, rows that have run out, and orphans.
+
+EVERY_S = 300.0
+BATCH = 50
+"""Conversations that are asked for at once; each goes in a transaction of its own."""
+MAX_LEFT = 500
+"""So many that can't be erased end a sweep."""
+ROW_BATCH, SMALL_ROW_BATCH = 1_000, 20
+
+T = TypeVar("T")
+
+
+class OrphanTask(Protocol):
+    """Deletes stored objects that no row names, until cancelled."""
+
+    async def run(self) -> None: ...
+
+
+class RetentionJob:
+    """`days` is how long a conversation is kept after its last activity; 0 is for ever.
+
+    Without `orphans`, stored objects that no row names are left to an operator.
+    """
+
+    def __init__(
+        self,
+        retention: Retention,
+        events: EventErasure,
+        artifacts: Artifacts,
+        objects: Objects,
+        *,
+        days: int,
+        orphans: OrphanTask | None = None,
+    ) -> None:
+        self._retention = retention
+        self._events = events
+        self._artifacts = artifacts
+        self._objects = objects
+        self._days = days
+        self._orphans = orphans
+
+    async def run(self) -> None:
+        """Look every few minutes until cancelled, and for orphans beside it in their own time."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._orphans:
+                tasks.create_task(run_guarded("orphans", self._orphans.run))
+            while True:
+                with guarded("retention_sweep"):
+                    await self.sweep()
+                await asyncio.sleep(EVERY_S)
+
+    async def sweep(self) -> None:
+        """Remove all that is due. What fails holds up nothing else, and is due again the next time."""
+        if self._days:
+            await self._expire_conversations()
+        await self._remove_rows()
+
+    async def _expire_conversations(self) -> None:
+        left: set[ConversationId] = set()
+        while len(left) < MAX_LEFT:
+            due = await self._try("due", self._retention.load_due(days=self._days, limit=BATCH, skip=left))
+            if not due:
+                return
+            for conversation_id in due:
+                # Whatever becomes of it, this sweep doesn't ask for it again.
+                left.add(conversation_id)
+                erasing = self._retention.try_erase(conversation_id, days=self._days)
+                if expired := await self._try("conversation", erasing, conversation_id=conversation_id):
+                    left.remove(conversation_id)
+                    await self._clear(expired)
+
+    async def _clear(self, expired: Expired) -> None:
+        """The rows are gone: what can't be removed now nobody can read, and the log names it."""
+        CONVERSATIONS_EXPIRED.inc()
+        conversation_id = expired.conversation_id
+        await self._try("events", self._events.erase(conversation_id), conversation_id=conversation_id)
+        deleting = delete_erased_objects(
+            self._artifacts, self._objects, expired.owner, conversation_id, expired.object_keys
+        )
+        objects = await self._try("objects", deleting, conversation_id=conversation_id, keys=expired.object_keys)
+        _log.info("conversation_expired", conversation_id=conversation_id, rows=expired.rows, objects=objects)
+
+    async def _remove_rows(self) -> None:
+        """In batches; in small ones where a large one is not done in time."""
+        for limit in (ROW_BATCH, SMALL_ROW_BATCH):
+            full = True
+            while full:
+                removing = self._retention.remove_expired_rows(days=self._days, limit=limit)
+                removed = await self._try("rows", removing, limit=limit)
+                if removed is None:
+                    break
+                _count_rows(removed)
+                full = any(count >= limit for count in removed.values())
+            else:
+                return
+
+    async def _try(self, kind: str, doing: Awaitable[T], **where: object) -> T | None:
+        try:
+            return await doing
+        except EverturnError as error:
+            RETENTION_FAILED.labels(kind).inc()
+            _log.error("retention_failed", kind=kind, error=str(error), **where)
+            return None
+
+
+def _count_rows(removed: Mapping[str, int]) -> None:
+    for table, count in removed.items():
+        ROWS_EXPIRED.labels(table).inc(count)
+    if any(removed.values()):
+        _log.info("rows_expired", **removed)

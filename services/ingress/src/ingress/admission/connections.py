@@ -1,0 +1,300 @@
+"""Where a request came from: the peer of its connection, or what a proxy says of it that the operator trusts.
+
+The server has replaced the peer by what a trusted proxy says before the application runs; other headers are not read.
+"""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Any, cast
+
+import h11
+import orjson
+import structlog
+from starlette.requests import HTTPConnection
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from everturn.core.errors import Problem, problem
+from ingress.admission.metrics import IngressMetrics
+from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malformed
+
+UNKNOWN = "unknown"
+RECOGNIZED_KEY = "everturn.recognized"
+"""In a scope: what to call when its request was authenticated, so that its connection no longer counts as nobody's."""
+HOST_BITS = 64
+"""Of an IPv6 address these are its owner's to choose, so the network in front of them is who is limited."""
+
+
+def load_address(connection: HTTPConnection) -> str:
+    """The peer's address in the form that limits are kept by."""
+    return build_address(connection.client.host) if connection.client else UNKNOWN
+
+
+def build_address(host: str) -> str:
+    """One form for each peer."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return UNKNOWN
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address), 128 - HOST_BITS), strict=False))
+
+
+class AddressCounts:
+    """How many connections of each address serve nobody who is known; only this object changes the counts.
+
+    A proxy is not counted: its connections are those of many clients.
+    """
+
+    def __init__(self, max_per_address: int, *, proxies: Sequence[IPv4Network | IPv6Network] = ()) -> None:
+        self.max_per_address = max_per_address
+        self._proxies = tuple(proxies)
+        self._open: Counter[str] = Counter()
+
+    def is_full(self, host: str) -> bool:
+        """Whether this peer has as many connections as it may have."""
+        return self._open[build_address(host)] >= self.max_per_address and not self._is_proxy(host)
+
+    def enter(self, host: str) -> None:
+        """One more."""
+        self._open[build_address(host)] += 1
+
+    def leave(self, host: str) -> None:
+        """One less."""
+        address = build_address(host)
+        self._open[address] -= 1
+        if self._open[address] <= 0:
+            del self._open[address]
+
+    def _is_proxy(self, host: str) -> bool:
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        return any(address in network for network in self._proxies)
+
+
+# How many connections there may be, and how long one may take to say what it wants: a protocol around uvicorn's own.
+# uvicorn waits for ever for the first byte and for the last header, for the rest of a body that was refused, and for
+# a client to take its answer.
+
+RETRY_AFTER_S = 5
+WRITE_BUFFER_BYTES = 16_384
+"""What may lie unsent beside the kernel's own buffer before an answer's next piece waits. With it, the queue of its
+stream and what the connection itself takes, a client that never reads costs at most 0.2 MiB. These may be larger:
+the snapshot of a large conversation while it is sent (`stream/feed.py` limits how many), the 200 entries that a client
+which resumes reads at a time, and responses with turns (`conversations/turns.py` limits how many)."""
+LINGER_S = 2
+"""How long a client may go on sending what can't be read, until it has taken the answer: closed at once, the connection
+would be reset, and the answer lost."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCaps:
+    """How many connections a process takes, how long headers may come, and how long an answer may lie untaken."""
+
+    connections: int
+    headers_s: float
+    send_s: float
+    addresses: AddressCounts
+
+
+class BoundedProtocol(H11Protocol):
+    """Closes a connection that has no request at work `headers_s` after it was made or sent its first byte of one.
+
+    Cuts one whose client takes nothing of its answer for `send_s`, whatever the answer is: what produces it is told
+    that the client is gone, and gives back what it holds.
+    """
+
+    def __init__(self, *args: Any, caps: ConnectionCaps, metrics: IngressMetrics, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._caps = caps
+        self._metrics = metrics
+        self._sending: asyncio.TimerHandle | None = None
+        self._untaken = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._refused = False
+        self._heard = False
+        self._host = ""
+        self._counted = False
+        self._application = self.app
+        self.app = self._run
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application, which says whom it has recognized."""
+        scope[RECOGNIZED_KEY] = self._uncount
+        await self._application(scope, receive, send)
+
+    def _count(self) -> None:
+        """Count this connection for its address until it serves somebody who is known, or is closed."""
+        if not self._counted:
+            self._counted = True
+            self._caps.addresses.enter(self._host)
+
+    def _uncount(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._caps.addresses.leave(self._host)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if len(self.connections) > self._caps.connections:
+            self._refused = True
+            self._metrics.refusals.labels(reason="connections", role="none").inc()
+            self._end(problem("unavailable", "The service is temporarily unavailable", 503, "Too many connections."))
+            return
+        self._host = self.client[0] if self.client else ""
+        if self._caps.addresses.is_full(self._host):
+            self._refused = True
+            self._metrics.refusals.labels(reason="address_connections", role="none").inc()
+            text = f"This address already has {self._caps.addresses.max_per_address} unauthenticated connections."
+            self._end(problem("too-many", "Too many requests", 429, text))
+            return
+        self._count()
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._heard = True
+        super().data_received(data)
+        self._look()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP gets a problem as answer, unless an answer has begun; uvicorn calls it where h11 raised."""
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        self._disarm()
+        self._refused = True
+        if cycle is not None and not cycle.response_complete:
+            begun, cycle.disconnected = cycle.response_started, True
+            cycle.message_event.set()
+            if begun:
+                self.transport.close()
+                return
+        if self.transport.is_closing():
+            return  # the answer before was the last one, so nobody waits for another
+        self._write(_refuse_unreadable(sys.exception()).answer)
+        try:
+            self.transport.write_eof()
+        except OSError:
+            # The client hung up before the loop has noticed.
+            self.transport.abort()
+            return
+        self.flow.resume_reading()
+        self.loop.call_later(LINGER_S, self.transport.close)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._disarm()
+        self._forget_sending()
+        self._refused = True  # this object is not asked any more
+        self._uncount()  # sockets that have not joined are counted by the socket server
+        super().handle_websocket_upgrade(event)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_sending()
+
+    def _watch_sending(self) -> None:
+        """Look again later whether the client has taken anything meanwhile."""
+        self._forget_sending()
+        self._untaken = self.transport.get_write_buffer_size()
+        if self._untaken:
+            self._sending = self.loop.call_later(self._caps.send_s, self._check_sending)
+
+    def _check_sending(self) -> None:
+        at_rest = self.flow.write_paused or self._responded()
+        # While somebody still writes, as many bytes as before may be others.
+        if not at_rest or self.transport.get_write_buffer_size() < self._untaken:
+            self._watch_sending()
+            return
+        self._metrics.stuck.inc()
+        _log.info("a client that takes nothing of its answer was cut off", waiting_bytes=self._untaken)
+        self.transport.abort()
+
+    def _forget_sending(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
+
+    def _responded(self) -> bool:
+        cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request, whatever its type says
+        return cycle is None or cycle.response_complete
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_sending()
+        self._disarm()
+        self._count()
+        self._heard = False
+        if self.conn.their_state is h11.SEND_BODY:
+            # The answer was a refusal; what is left of the body may not come for ever.
+            self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        self._forget_sending()
+        self._uncount()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        if self._refused or not self._responded():
+            self._disarm()
+        elif self._deadline is None:
+            self._arm()
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(self._caps.headers_s, self._give_up)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if self.transport.is_closing():
+            return
+        self._metrics.refusals.labels(reason="slow_headers", role="none").inc()
+        if self._heard and self.conn.our_state is h11.IDLE:
+            text = f"The headers were not complete after {self._caps.headers_s:g} s."
+            self._end(problem("too-slow", "The request was not received in time", 408, text))
+        else:
+            self.transport.close()
+
+    def _end(self, answer: Problem) -> None:
+        self._write(answer)
+        self.transport.close()
+
+    def _write(self, answer: Problem) -> None:
+        body = orjson.dumps(answer.model_dump(exclude_none=True))
+        head = [
+            f"HTTP/1.1 {answer.status} {answer.title}",
+            f"Content-Type: {PROBLEM_MIME}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+            *([f"Retry-After: {RETRY_AFTER_S}"] if answer.status in (429, 503) else []),
+        ]
+        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
+
+
+def _refuse_unreadable(error: BaseException | None) -> ProblemError:
+    if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
+        return headers_too_large("The request line and headers are too large.")
+    return malformed("This is not an HTTP/1.1 request.")
+
+
+def bind_protocol(caps: ConnectionCaps, metrics: IngressMetrics) -> Any:
+    """The protocol class for uvicorn's `http` option; it takes any callable that makes one."""
+    return partial(BoundedProtocol, caps=caps, metrics=metrics)

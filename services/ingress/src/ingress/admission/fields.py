@@ -1,0 +1,131 @@
+"""What JSON bodies of all rooms share."""
+
+import re
+import unicodedata
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Depends, Path
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, StringConstraints
+
+from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId, is_id
+from everturn.core.paging import MAX_CURSOR_CHARS
+from ingress.errors import absent, unprocessable
+
+BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
+"""A bundle by its name, as bodies name it."""
+BUNDLE_HELP = "A bundle of this server's configuration, or `default`; any other is a 422."
+
+
+Cursor = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_CHARS)]
+"""The `next_cursor` of a page, which is opaque to clients."""
+
+
+class JsonBody(BaseModel):
+    """Nothing unknown inside, and nothing taken for what it is not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Bundles:
+    """The bundles that clients may name."""
+
+    def __init__(self, known: frozenset[str]) -> None:
+        self._known = known
+
+    def check(self, bundle_id: str | None) -> None:
+        """Raises a 422 problem for a bundle that this server does not have; None names none."""
+        if bundle_id is not None and bundle_id not in self._known:
+            field = {"field": "body.bundle_id", "message": f"is one of {', '.join(sorted(self._known))}"}
+            raise unprocessable("body.bundle_id names an unknown bundle.", errors=[field])
+
+
+def is_absent(value: object) -> bool:
+    """For `exclude_if`: what isn't there is left out instead of told as null."""
+    return value is None
+
+
+# Short texts of requests, such as titles: one line that looks like what it is, in one canonical form.
+
+MAX_TITLE_CHARS = 300
+_BAD_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls (a terminal obeys those above 0x7f too), line separators, and what turns the direction of text around."""
+
+
+def read_line(text: str) -> str:
+    """The text in NFC. Raises ValueError unless it is one line without control characters."""
+    if _BAD_TEXT.search(text):
+        raise ValueError("must be one line without control characters")
+    line = unicodedata.normalize("NFC", text)
+    if len(line) > MAX_TITLE_CHARS:
+        raise ValueError(f"must have at most {MAX_TITLE_CHARS} characters")
+    return line
+
+
+Line = Annotated[str, StringConstraints(max_length=MAX_TITLE_CHARS), AfterValidator(read_line)]
+
+
+# Dates and times of requests, as all rooms read them.
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
+
+
+def check_year(moment: datetime) -> datetime:
+    """Refuse years that a database or a calendar of another zone does not know."""
+    if not 1900 <= moment.year < 9000:
+        raise ValueError("must be between the years 1900 and 9000")
+    return moment
+
+
+def check_written(value: object) -> object:
+    """Refuse numbers, also as text, which would be taken for seconds since 1970."""
+    if isinstance(value, str) and not _DATE.match(value):
+        raise ValueError("must be a date and time such as 2026-03-01T00:00:00Z")
+    if not isinstance(value, str | datetime):
+        raise ValueError("must be a string such as 2026-03-01T00:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(check_written), AfterValidator(check_year)]
+"""A date and time with its offset from UTC, in a year that a database knows."""
+
+
+# Ids in paths: one that is not ours by its form is as absent as a foreign one.
+
+_UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+def load_conversation_id(
+    conversation_id: Annotated[str, Path(description="The conversation's id.", examples=[f"conv_{_UUID}"])],
+) -> ConversationId:
+    return ConversationId(_checked(conversation_id, "conv"))
+
+
+def load_turn_id(
+    turn_id: Annotated[str, Path(description="The turn's id.", examples=[f"turn_{_UUID}"])],
+) -> TurnId:
+    return TurnId(_checked(turn_id, "turn"))
+
+
+def load_signal_id(
+    signal_id: Annotated[str, Path(description="The signal's id.", examples=[f"sig_{_UUID}"])],
+) -> SignalId:
+    return SignalId(_checked(signal_id, "sig"))
+
+
+def load_artifact_id(
+    artifact_id: Annotated[str, Path(description="The artifact's id.", examples=[f"art_{_UUID}"])],
+) -> ArtifactId:
+    return ArtifactId(_checked(artifact_id, "art"))
+
+
+def _checked(text: str, prefix: str) -> str:
+    if not is_id(text, prefix):
+        raise absent()
+    return text
+
+
+ConversationPath = Annotated[ConversationId, Depends(load_conversation_id)]
+TurnPath = Annotated[TurnId, Depends(load_turn_id)]
+SignalPath = Annotated[SignalId, Depends(load_signal_id)]
+ArtifactPath = Annotated[ArtifactId, Depends(load_artifact_id)]

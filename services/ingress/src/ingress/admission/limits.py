@@ -1,0 +1,380 @@
+"""The limits that hold where the settings say nothing: by role, for calls that write and calls that read."""
+
+import hashlib
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import TypeVar, cast
+
+import structlog
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Principal, Role
+from everturn.limits.token_buckets import BucketTable, Draw, Level, Limit, Limits, TokenBuckets, parse_limits
+from ingress.admission.connections import load_address
+from ingress.admission.metrics import IngressMetrics
+from ingress.errors import ProblemError, too_many, unavailable
+from ingress.settings import IngressSettings
+
+WRITES: Limits = {
+    Role.ANONYMOUS: Limit(20, 60),
+    Role.REGISTERED: Limit(120, 60),
+    Role.PAID: Limit(600, 60),
+    Role.PRIVILEGED: Limit(3000, 60),
+    Role.ADMIN: Limit(3000, 60),
+}
+READS: Limits = {
+    Role.ANONYMOUS: Limit(120, 60),
+    Role.REGISTERED: Limit(1200, 60),
+    Role.PAID: Limit(6000, 60),
+    Role.PRIVILEGED: Limit(12000, 60),
+    Role.ADMIN: Limit(12000, 60),
+}
+STRONGEST_FIRST = (Role.ADMIN, Role.PRIVILEGED, Role.PAID, Role.REGISTERED, Role.ANONYMOUS)
+
+
+def strongest_role(roles: frozenset[Role]) -> Role:
+    """The role whose limits hold for a principal."""
+    return next((role for role in STRONGEST_FIRST if role in roles), Role.ANONYMOUS)
+
+
+GUEST_PART = 4
+"""All guests together hold at most one fourth of what a process has for everybody: anybody can be many guests."""
+
+
+def is_guest(principal: Principal) -> bool:
+    """Whether this is somebody without an account."""
+    return strongest_role(principal.roles) is Role.ANONYMOUS
+
+
+# Bad credentials are few by address, so that guessing is slow; whoever has a good one is not held up by others. Each
+# process counts for itself: a guess is to be slow, not counted exactly. Behind a proxy all clients have one address;
+# there a credential that this process has found good within the hour still passes, and a new one waits.
+
+KNOWN_MAX = 10_000
+KNOWN_S = 3600.0
+
+
+class CredentialGuard:
+    """Owns the buckets of addresses, and the hashes of credentials that were good."""
+
+    def __init__(self, limit: Limit | None, *, metrics: IngressMetrics, monotonic: Callable[[], float]) -> None:
+        self._limit = limit
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._failures = BucketTable(monotonic=monotonic)
+        self._known: OrderedDict[bytes, float] = OrderedDict()
+
+    @contextmanager
+    def watching(self, address: str, credential: str) -> Generator[None]:
+        """Around one check of a credential, which may be empty: then nothing is guessed. Raises a 429 problem."""
+        if self._limit is None or not credential:
+            yield
+            return
+        digest = hashlib.sha256(credential.encode()).digest()
+        if not self._is_known(digest):
+            self._check(address, self._limit)
+        try:
+            yield
+        except ProblemError as refusal:
+            if refusal.status_code == 401:
+                self._known.pop(digest, None)
+                self._failures.draw(address, self._limit)
+            raise
+        self._keep(digest)
+
+    def _check(self, address: str, limit: Limit) -> None:
+        draw = self._failures.look(address, limit)
+        if not draw.taken:
+            self._metrics.refusals.labels(reason="credentials", role="none").inc()
+            wait_s = max(1, math.ceil(draw.wait_s))
+            raise too_many("Too many invalid credentials were sent from this address.", retry_after_s=wait_s)
+
+    def _is_known(self, digest: bytes) -> bool:
+        return self._known.get(digest, -math.inf) > self._monotonic()
+
+    def _keep(self, digest: bytes) -> None:
+        self._known.pop(digest, None)
+        self._known[digest] = self._monotonic() + KNOWN_S
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+
+# How often a principal may call: one token bucket for what it writes and one for what it reads. Fields and their
+# names are those of draft-ietf-httpapi-ratelimit-headers-10.
+
+FALLBACK_PART = 4
+"""While the shared buckets don't answer, each process gives out one fourth of a limit on its own."""
+REST_S = 1.0
+"""How long they are not asked again after they did not answer, so that not every request waits for them."""
+
+NOT_NOW = frozenset({429, 503})
+"""Whoever is answered so got nothing and comes again: the token is given back."""
+
+READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period")
+
+_log = structlog.get_logger(__name__)
+Told = TypeVar("Told", Draw, Level)
+Fields = tuple[tuple[bytes, bytes], ...]
+GiveBack = Callable[[], Awaitable[Level | None]]
+
+
+class Drawn:
+    """What one call drew, and the RateLimit fields of its answer, which are true at any time."""
+
+    def __init__(self, policy: str, limit: Limit, level: Level, give_back: GiveBack | None) -> None:
+        self._policy = policy
+        self._limit = limit
+        self._level = level
+        self._give_back = give_back
+
+    @property
+    def fields(self) -> Fields:
+        """RateLimit-Policy and RateLimit as header fields."""
+        limit, level = self._limit, self._level
+        return (
+            (b"ratelimit-policy", f'"{self._policy}";q={limit.tokens};w={limit.window_s}'.encode()),
+            (b"ratelimit", f'"{self._policy}";r={level.left};t={math.ceil(level.full_s)}'.encode()),
+        )
+
+    async def settle(self, status: int) -> None:
+        """Give the token back, once, if this is the answer to a call that nothing was done for. 250 ms at most."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None and status in NOT_NOW:
+            self._level = await give_back() or self._level
+
+
+class RateGate:
+    """Draws a token for each call; every process of the service draws from the same buckets."""
+
+    def __init__(
+        self,
+        buckets: TokenBuckets,
+        *,
+        writes: Limits,
+        reads: Limits,
+        metrics: IngressMetrics,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._buckets = buckets
+        self._limits = {"writes": writes, "reads": reads}
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._local = BucketTable(monotonic=monotonic)
+        self._rest_until = -math.inf
+
+    async def admit(self, principal: Principal, *, write: bool, address: str, keep: Callable[[Drawn], None]) -> None:
+        """Raises a 429 problem with a true Retry-After. `keep` gets what was drawn, also where it was nothing."""
+        kind, role = "writes" if write else "reads", strongest_role(principal.roles)
+        limit = self._limits[kind].get(role)
+        if limit is None:
+            return
+        # A guest gets a new name whenever it asks for one, so guests are counted by their address.
+        key = hash_key(kind, role.value, address if role is Role.ANONYMOUS else principal.limited_as)
+        limit, draw, give_back = await self._draw(key, limit)
+        keep(Drawn(kind, limit, draw.level, give_back if draw.taken else None))
+        if not draw.taken:
+            self._metrics.refusals.labels(reason="rate", role=role.value).inc()
+            raise too_many(
+                f"At most {limit.tokens} {kind} in {limit.window_s} s.", retry_after_s=max(1, math.ceil(draw.wait_s))
+            )
+
+    async def _draw(self, key: str, limit: Limit) -> tuple[Limit, Draw, GiveBack]:
+        draw = await self._try_shared(partial(self._buckets.draw, key, limit))
+        if draw is not None:
+            return limit, draw, partial(self._try_shared, partial(self._buckets.give_back, key, limit))
+        tighter = Limit(max(1, limit.tokens // FALLBACK_PART), limit.window_s)
+        self._metrics.local_draws.inc()
+
+        async def give_back() -> Level:
+            return self._local.give_back(key, tighter)
+
+        return tighter, self._local.draw(key, tighter), give_back
+
+    async def _try_shared(self, ask: Callable[[], Awaitable[Told]]) -> Told | None:
+        """None while the shared buckets do not answer: a token that can't be given back is lost for its time."""
+        if self._monotonic() < self._rest_until:
+            return None
+        try:
+            return await ask()
+        except Unavailable as error:
+            _log.warning("rates are limited by this process alone", error=str(error))
+            self._rest_until = self._monotonic() + REST_S
+            return None
+
+
+def hash_key(*names: str) -> str:
+    """A bucket's key: no name can reach into another one, or make it long."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:40]
+
+
+def is_write(method: str, path: str) -> bool:
+    """Whether a call on this route counts as a write: everything that is no GET, except the posts that only read."""
+    return method not in {"GET", "HEAD", "OPTIONS"} and not path.endswith(READING_POSTS)
+
+
+# How many bytes of bodies may be in memory: of this process, of one user, and of all guests.
+
+RETRY_AFTER_S = 5
+BODY_TIMEOUT_S = 300.0
+BODY_GRACE_S = 20.0
+BODY_BYTES_PER_S = 10_000
+"""A body may lag this rate by the grace: 80 kbit/s, less than any network on which chats are usable."""
+READING_PER_USER = 64
+"""Bodies of one user that are being read at once. A page sends one, and a program a few."""
+"""For a whole body: 25 MB in this time is 0.7 Mbit/s, and a byte now and then holds nothing for ever."""
+
+
+class BodyBudget:
+    """Counts bytes that were read and whose requests have not ended; only this object changes the counts."""
+
+    def __init__(self, *, max_bytes: int, max_bytes_per_user: int, metrics: IngressMetrics) -> None:
+        self._max = max_bytes
+        self._max_per_user = max_bytes_per_user
+        self._metrics = metrics
+        self._max_guests = max_bytes // GUEST_PART
+        self._held: Counter[str] = Counter()
+        self._reading: Counter[str] = Counter()
+        self._guests = 0
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    def open(self, principal: Principal) -> "BodyHold":
+        """Begin to count one body."""
+        return BodyHold(self, principal)
+
+    def check(self, principal: Principal, more: int) -> None:
+        """Raises a 429 problem for the user's cap, 503 for the process's."""
+        role = strongest_role(principal.roles).value
+        if self._held[principal.limited_as] + more > self._max_per_user:
+            text = f"Your requests hold more than {self._max_per_user} bytes already."
+            raise self._refused("user_bodies", role, too_many(text, retry_after_s=RETRY_AFTER_S))
+        if self._total + more > self._max or (is_guest(principal) and self._guests + more > self._max_guests):
+            text = "This server has no room for another body."
+            raise self._refused("bodies", role, unavailable(text, retry_after_s=RETRY_AFTER_S))
+
+    def add(self, principal: Principal, count: int) -> None:
+        """Count bytes in (or, when negative, out)."""
+        person = principal.limited_as
+        self._held[person] += count
+        self._total += count
+        self._guests += count if is_guest(principal) else 0
+        if self._held[person] <= 0:
+            del self._held[person]
+
+    @contextmanager
+    def reading(self, principal: Principal) -> Generator[None]:
+        """While a body is read. Raises a 429 problem for too many of one user."""
+        person = principal.limited_as
+        if self._reading[person] >= READING_PER_USER:
+            role, text = strongest_role(principal.roles).value, f"You are sending {READING_PER_USER} requests already."
+            raise self._refused("user_reading", role, too_many(text, retry_after_s=RETRY_AFTER_S))
+        self._reading[person] += 1
+        try:
+            yield
+        finally:
+            self._reading[person] -= 1
+            if not self._reading[person]:
+                del self._reading[person]
+
+    def _refused(self, reason: str, role: str, refusal: ProblemError) -> ProblemError:
+        self._metrics.refusals.labels(reason=reason, role=role).inc()
+        return refusal
+
+
+class BodyHold:
+    """The bytes of one request's body, or of the messages of one socket."""
+
+    def __init__(self, budget: BodyBudget, principal: Principal) -> None:
+        self._budget = budget
+        self._principal = principal
+        self._bytes = 0
+
+    def reading(self) -> AbstractContextManager[None]:
+        """While the body is read. Raises the problem of `BodyBudget.reading`."""
+        return self._budget.reading(self._principal)
+
+    def check_announced(self, count: int) -> None:
+        """Raises the problems of `BodyBudget.check` when so many bytes have no room already now."""
+        self._budget.check(self._principal, count)
+
+    def grow(self, count: int) -> None:
+        """So many bytes came. Raises the problems of `BodyBudget.check`."""
+        self._budget.check(self._principal, count)
+        self._budget.add(self._principal, count)
+        self._bytes += count
+
+    def shrink(self, count: int) -> None:
+        """So many of the bytes are not held any more. After `release` none are."""
+        count = min(count, self._bytes)
+        self._budget.add(self._principal, -count)
+        self._bytes -= count
+
+    def release(self) -> None:
+        """The request has ended."""
+        self.shrink(self._bytes)
+
+
+# What stands before every request: how often bad credentials come, how often a principal calls, how much it sends.
+
+DRAWN_KEY = "everturn.drawn"
+
+
+class Front:
+    """The limits of one process, as routes ask for them."""
+
+    def __init__(self, rates: RateGate, guard: CredentialGuard, bodies: BodyBudget) -> None:
+        self.rates = rates
+        self.guard = guard
+        self.bodies = bodies
+
+    @contextmanager
+    def authenticating(self, connection: HTTPConnection) -> Generator[None]:
+        """Around the check of the connection's bearer credential. Raises a 429 problem."""
+        with self.guard.watching(load_address(connection), connection.headers.get("authorization", "")):
+            yield
+
+    async def admit(self, connection: HTTPConnection, principal: Principal, *, write: bool) -> Drawn | None:
+        """Draw a token for this call, kept with the connection too; None without a limit. Raises a 429 problem."""
+        connection.scope.pop(DRAWN_KEY, None)
+
+        def keep(drawn: Drawn) -> None:
+            connection.scope[DRAWN_KEY] = drawn
+
+        await self.rates.admit(principal, write=write, address=load_address(connection), keep=keep)
+        return load_drawn(connection.scope)
+
+
+def build_front(
+    settings: IngressSettings, buckets: TokenBuckets, *, metrics: IngressMetrics, monotonic: Callable[[], float]
+) -> Front:
+    """The limits that the settings ask for. Development mode has one user, who is limited only where it is said."""
+    rates = RateGate(
+        buckets,
+        writes=parse_limits(settings.rate_limits_writes, {} if settings.development else WRITES),
+        reads=parse_limits(settings.rate_limits_reads, {} if settings.development else READS),
+        metrics=metrics,
+        monotonic=monotonic,
+    )
+    bodies = BodyBudget(
+        max_bytes=settings.bodies_max_bytes, max_bytes_per_user=settings.bodies_max_bytes_per_user, metrics=metrics
+    )
+    guard = CredentialGuard(settings.bad_credentials_limit, metrics=metrics, monotonic=monotonic)
+    return Front(rates, guard, bodies)
+
+
+def load_drawn(scope: Scope) -> Drawn | None:
+    """What the call of this scope drew; None before it did, and without a limit."""
+    return cast(Drawn | None, scope.get(DRAWN_KEY))
+
+
+def load_front(connection: HTTPConnection) -> Front:
+    """The limits of this application."""
+    return cast(Front, connection.app.state.front)

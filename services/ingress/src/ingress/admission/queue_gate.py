@@ -1,0 +1,386 @@
+"""Whether there is room for more work: asked before anything is stored.
+
+The room of a tenant on a lane comes first, then the room of all. Who is refused is told a time that is kept free for
+this request, which its Idempotency-Key names.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from everturn.core.cancellation import answered_within
+from everturn.core.errors import Unavailable
+from everturn.core.identity import Lane, Principal, lane_of
+from everturn.events.stream import WireMemory, WireUse
+from everturn.limits.token_buckets import SECOND_US
+from everturn.limits.waiting_rooms import MAX_WAIT_US, Entry, RoomLoad, Visitor, WaitingRooms, most_of
+from everturn.queue.ports import Doorbells, Presences, Queue, QueueDepth, WorkerPresence
+from everturn.turns.inbox import IdempotencyKey
+from ingress.admission.limits import hash_key, strongest_role
+from ingress.admission.metrics import IngressMetrics
+from ingress.errors import ProblemError, too_many, unavailable
+
+# What the workers that are there can do: how many turns at once, and how long one takes.
+
+FLEET_KEEP_S = 1.0
+"""How old what is known of the workers may be; they tell every 5 s."""
+STALE_S = 5.0
+"""How long a wire that is slow to answer leaves us with what was known."""
+REST_S = 0.5
+"""How long a wire that did not answer is not asked again: who comes meanwhile need not wait for its silence."""
+GUESSED_TURN_S = 10.0
+"""Where no worker has ended a turn yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All live workers together."""
+
+    slots: int
+    turn_s: float
+    user_running_max: int | None = None
+    """Turns of one user that run while others wait; the smallest that a worker reports, None where none does."""
+
+    @property
+    def interval_us(self) -> int:
+        """Between two turns that leave the queue, while all are busy."""
+        return max(1, int(self.turn_s / max(1, self.slots) * SECOND_US))
+
+
+def build_fleet(workers: tuple[WorkerPresence, ...]) -> Fleet:
+    """Sums up the workers; each counts by its slots."""
+    slots = sum(worker.slots for worker in workers)
+    told = [(worker.slots, worker.turn_s) for worker in workers if worker.turn_s is not None]
+    running = [worker.user_running_max for worker in workers if worker.user_running_max is not None]
+    weight = sum(weight for weight, _ in told)
+    turn_s = sum(weight * turn_s for weight, turn_s in told) / weight if weight else GUESSED_TURN_S
+    return Fleet(slots, turn_s, min(running, default=None))
+
+
+class FleetWatch:
+    """Asks for the workers at most once a second, whoever and however many want to know."""
+
+    def __init__(self, presences: Presences, *, monotonic: Callable[[], float]) -> None:
+        self._presences = presences
+        self._monotonic = monotonic
+        self._fleet = Fleet(0, GUESSED_TURN_S)
+        self._failure: str | None = None
+        self._ask_at = self._known_at = -math.inf
+        self._asking = asyncio.Lock()
+
+    async def load(self) -> Fleet:
+        """Raises Unavailable after at most 250 ms, where nothing is known; for half a second then without asking."""
+        async with self._asking:
+            if self._monotonic() >= self._ask_at:
+                await self._ask()
+        if self._failure is not None:
+            raise Unavailable(self._failure)
+        return self._fleet
+
+    async def _ask(self) -> None:
+        try:
+            self._fleet, self._failure = build_fleet(await self._presences.load_all()), None
+            self._known_at = self._monotonic()
+        except Unavailable as error:
+            if self._monotonic() - self._known_at > STALE_S:
+                self._failure = str(error)
+        self._ask_at = self._monotonic() + (REST_S if self._failure is not None else FLEET_KEEP_S)
+
+
+# How deep the queue is for a tenant on a lane: what was counted a moment ago, and what this process let in since.
+# What others let in since is added by the waiting room.
+
+KEEP_S = 0.25
+"""How old a counted depth may be."""
+COUNT_LIMIT_S = 1.0
+MAX_COUNTED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A depth, and how long ago its count began."""
+
+    depth: QueueDepth
+    age_us: int
+
+
+QueueKey = tuple[str, Lane]
+"""A tenant and a lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A depth, and the moment before its count began: what was stored earlier is in it."""
+
+    began_at: float
+    depth: QueueDepth
+
+
+_NEVER = _Counted(-math.inf, QueueDepth(0, 0, 0))
+
+
+class Places:
+    """Owns the counts, and who was let in since. `enter` is followed by one of `leave` and `settle`."""
+
+    def __init__(self, queue: Queue, *, monotonic: Callable[[], float]) -> None:
+        self._queue = queue
+        self._monotonic = monotonic
+        self._counted: OrderedDict[QueueKey, _Counted] = OrderedDict()
+        self._counting = asyncio.Lock()
+        self._entered: Counter[QueueKey] = Counter()
+        self._settled: deque[tuple[float, QueueKey]] = deque()
+
+    async def load(self, key: QueueKey) -> QueueView:
+        """Of many requests at once one counts for all. Raises Unavailable after at most a second."""
+        try:
+            async with answered_within(COUNT_LIMIT_S), self._counting:
+                if self._monotonic() - self._counted.get(key, _NEVER).began_at > KEEP_S:
+                    began_at = self._monotonic()
+                    self._keep(key, _Counted(began_at, await self._queue.load_depth(*key)))
+        except TimeoutError as error:
+            raise Unavailable("The queue could not be counted in time.") from error
+        age_s = self._monotonic() - self._counted.get(key, _NEVER).began_at
+        return QueueView(self._with_own(key), int(age_s * SECOND_US))
+
+    def enter(self, key: QueueKey) -> None:
+        """One more is let in, and will be stored or not: the next one must not find its place free."""
+        self._entered[key] += 1
+
+    def leave(self, key: QueueKey) -> None:
+        """It was not stored."""
+        self._entered[key] -= 1
+        if not self._entered[key]:
+            del self._entered[key]
+
+    def settle(self, key: QueueKey) -> None:
+        """It is stored: counts that begin from now on have it."""
+        self.leave(key)
+        now = self._monotonic()
+        while self._settled and self._settled[0][0] < now - KEEP_S - COUNT_LIMIT_S:
+            self._settled.popleft()
+        self._settled.append((now, key))
+
+    def _with_own(self, key: QueueKey) -> QueueDepth:
+        counted = self._counted.get(key, _NEVER)
+        waiting, of_tenant = self._entered.total(), self._entered[key]
+        for settled_at, settled in reversed(self._settled):
+            if settled_at < counted.began_at:
+                break
+            waiting, of_tenant = waiting + 1, of_tenant + (settled == key)
+        depth = counted.depth
+        return QueueDepth(depth.waiting + waiting, depth.of_tenant + of_tenant, max(depth.tenants, int(of_tenant > 0)))
+
+    def _keep(self, key: QueueKey, counted: _Counted) -> None:
+        self._counted[key] = counted
+        self._counted.move_to_end(key)
+        if len(self._counted) > MAX_COUNTED:
+            self._counted.popitem(last=False)
+
+
+CHECK_LIMIT_S = 0.5
+"""How long a signal waits for the wire; who is refused must know it within 2 s, checks and rate limits included."""
+ASK_LIMIT_S = 1.25
+"""How long new work waits for all that must be known; telling another room takes 250 ms more."""
+ALL = "all"
+"""The waiting room of everybody."""
+MEMORY_FULL, MEMORY_SCARCE = 0.9, 0.7
+"""Part of Redis' memory from which on nothing new is taken, and from which on users who hold much of it wait."""
+USER_SCARCE_BYTES = 1 << 20
+"""What one user's events may hold while memory is scarce."""
+MEMORY_RETRY_S = 60
+"""Events of ended turns are gone after a minute."""
+UNATTENDED_INTERVAL_US = 30 * SECOND_US
+"""Nobody knows when a worker comes; those refused meanwhile ask again half a minute apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCaps:
+    """How many turns may wait: in all, in all while no worker is there, and of one tenant on one lane."""
+
+    total: int
+    unattended: int
+    tenant: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What one room answered, and the other one, which is to hear of it."""
+
+    reason: str
+    problem: ProblemError
+    entry: Entry
+    other_room: str
+    other_load: RoomLoad
+
+
+class WorkGate:
+    """Backpressure from the queue's real depth and the workers that are there."""
+
+    def __init__(
+        self,
+        *,
+        doorbells: Doorbells,
+        queue: Queue,
+        rooms: WaitingRooms,
+        memory: WireMemory,
+        fleet: FleetWatch,
+        caps: QueueCaps,
+        metrics: IngressMetrics,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._doorbells = doorbells
+        self._places = Places(queue, monotonic=monotonic)
+        self._rooms = rooms
+        self._memory = memory
+        self._fleet = fleet
+        self._caps = caps
+        self._metrics = metrics
+
+    async def admit(self, principal: Principal, key: IdempotencyKey | None, *, new_work: bool) -> "Admission":
+        """Raises problems that say when to come back: 503 while the wire is down or, for new work, when the queue is
+        full; 429 when the tenant's part of it is. Takes at most a second and a half.
+
+        Who is let in is counted here until it is told to be stored or to leave.
+        """
+        visitor = _visitor(principal, key)
+        try:
+            if new_work:
+                return await self._enter(principal, visitor)
+            await self._doorbells.check(limit_s=CHECK_LIMIT_S)
+        except (Unavailable, TimeoutError) as error:
+            raise self._refused(principal, "wire", unavailable("The queue does not respond.")) from error
+        return Admission(None, principal, visitor)
+
+    async def keep_tenant_place(self, admission: "Admission") -> int:
+        """Keeps a place from now on for who was refused in the transaction itself: the seconds until then, 1 where
+        nothing is known. Takes as long as `admit` at most."""
+        principal = admission.principal
+        try:
+            async with answered_within(ASK_LIMIT_S):
+                fleet, view = await self._load(principal)
+                own = self._tenant_load(fleet, view.depth)
+                # Only the transaction counts what other processes let in a moment ago: the room is as full as can be.
+                full = replace(own, depth=max(own.depth, most_of(own.room)))
+                entry = await self._rooms.enter(_room_of(principal), admission.visitor, full)
+        except (Unavailable, TimeoutError):
+            return 1
+        await self._tell_other(ALL, self._total_load(fleet, view), admission.visitor, entry)
+        return _whole(entry.wait_s)
+
+    async def _enter(self, principal: Principal, visitor: Visitor) -> "Admission":
+        async with answered_within(ASK_LIMIT_S):
+            self._check_memory(principal, await self._memory.load_use(principal))
+            fleet, view = await self._load(principal)
+            # Counted before the rooms are asked: many that come at once must not all be let in by one count.
+            admission = Admission(self._places, principal, visitor)
+            try:
+                refusal = await self._ask_rooms(principal, visitor, fleet, view)
+            except BaseException:
+                admission.leave()
+                raise
+        if refusal is None:
+            return admission
+        admission.leave()
+        await self._tell_other(refusal.other_room, refusal.other_load, visitor, refusal.entry)
+        raise self._refused(principal, refusal.reason, refusal.problem)
+
+    def _check_memory(self, principal: Principal, use: WireUse) -> None:
+        """Refuse before Redis is full, those first whose events fill it."""
+        if use.share >= MEMORY_SCARCE and use.of_user >= USER_SCARCE_BYTES:
+            text = "The events of your turns use too much memory. They are removed a minute after the turns have ended."
+            raise self._refused(principal, "user_memory", too_many(text, retry_after_s=MEMORY_RETRY_S))
+        if use.share >= MEMORY_FULL:
+            text = "The memory for events is nearly full."
+            raise self._refused(principal, "memory", unavailable(text, retry_after_s=MEMORY_RETRY_S))
+
+    async def _load(self, principal: Principal) -> tuple[Fleet, QueueView]:
+        return await self._fleet.load(), await self._places.load(_key_of(principal))
+
+    async def _ask_rooms(
+        self, principal: Principal, visitor: Visitor, fleet: Fleet, view: QueueView
+    ) -> _Refusal | None:
+        own, total = self._tenant_load(fleet, view.depth), self._total_load(fleet, view)
+        if _is_crowded(own):
+            entry = await self._rooms.enter(_room_of(principal), visitor, own)
+            if not entry.admitted:
+                text = f"{own.depth} turns of this tenant are already waiting."
+                problem = too_many(text, retry_after_s=_whole(entry.wait_s))
+                return _Refusal("tenant", problem, entry, ALL, total)
+        entry = await self._rooms.enter(ALL, visitor, total)
+        if entry.admitted:
+            return None
+        text = f"{view.depth.waiting} turns are already waiting{'' if fleet.slots else ', and no worker is running'}."
+        problem = unavailable(text, retry_after_s=_whole(entry.wait_s))
+        return _Refusal("queue" if fleet.slots else "unattended", problem, entry, _room_of(principal), own)
+
+    async def _tell_other(self, room: str, load: RoomLoad, visitor: Visitor, entry: Entry) -> None:
+        """What one room told holds in the other one too. Whoever is told the longest wait may have no place at all."""
+        # The time is told and true without it: a pass only spares who comes then a second refusal.
+        with contextlib.suppress(Unavailable):
+            if _is_crowded(load) and entry.wait_s < MAX_WAIT_US / SECOND_US:
+                await self._rooms.keep(room, visitor, entry.wait_s)
+
+    def _total_load(self, fleet: Fleet, view: QueueView) -> RoomLoad:
+        room = self._caps.total if fleet.slots else min(self._caps.total, self._caps.unattended)
+        return RoomLoad(view.depth.waiting, room, _interval_us(fleet), view.age_us)
+
+    def _tenant_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
+        # Doorbells of tenants with a full share alternate, so a tenant's queue drains as a part of all.
+        return RoomLoad(depth.of_tenant, self._caps.tenant, _interval_us(fleet) * max(1, depth.tenants))
+
+    def _refused(self, principal: Principal, reason: str, refusal: ProblemError) -> ProblemError:
+        self._metrics.refusals.labels(reason=reason, role=strongest_role(principal.roles).value).inc()
+        return refusal
+
+
+class Admission:
+    """One that was let in. It takes a place of the queue, unless it is no new work, until it is stored or given up."""
+
+    def __init__(self, places: Places | None, principal: Principal, visitor: Visitor) -> None:
+        self.principal = principal
+        self.visitor = visitor
+        self._places = places
+        self._key = _key_of(principal)
+        if places is not None:
+            places.enter(self._key)
+
+    def settle(self) -> None:
+        """It is stored: from here on the queue itself has it."""
+        if self._places is not None:
+            self._places.settle(self._key)
+        self._places = None
+
+    def leave(self) -> None:
+        """It is not stored; nothing happens where it is."""
+        if self._places is not None:
+            self._places.leave(self._key)
+        self._places = None
+
+
+def _key_of(principal: Principal) -> QueueKey:
+    return principal.tenant, lane_of(principal.roles)
+
+
+def _room_of(principal: Principal) -> str:
+    return hash_key("tenant", principal.tenant, lane_of(principal.roles).value)
+
+
+def _visitor(principal: Principal, key: IdempotencyKey | None) -> Visitor:
+    caller = hash_key(principal.limited_as)
+    return Visitor(caller, hash_key(key.route, key.key) if key else "")
+
+
+def _is_crowded(load: RoomLoad) -> bool:
+    """Below half of what may wait nobody is told anything."""
+    return load.depth >= load.room // 2
+
+
+def _interval_us(fleet: Fleet) -> int:
+    return fleet.interval_us if fleet.slots else UNATTENDED_INTERVAL_US
+
+
+def _whole(wait_s: float) -> int:
+    return max(1, math.ceil(wait_s))

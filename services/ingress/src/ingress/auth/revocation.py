@@ -1,0 +1,103 @@
+"""Whether what once proved a caller still does: keys that were revoked, people whose credentials were cut off."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from everturn.accounts.credentials import ApiKey, Credentials
+from everturn.core.clock import Clock
+from everturn.core.identity import Principal, Role
+from ingress.auth.api_keys import is_secret_of, try_read_key_text
+from ingress.auth.callers import Caller, Proof, is_user_name
+from ingress.errors import unauthorized
+
+# Answers that may be some seconds old, kept for as long as that and for so many questions.
+
+Question = TypeVar("Question", bound=Hashable)
+Answer = TypeVar("Answer")
+
+
+class FreshCache(Generic[Question, Answer]):
+    """Owns its answers; only `get` changes them. An answer's age counts from when it was asked for."""
+
+    def __init__(
+        self,
+        load: Callable[[Question], Awaitable[Answer]],
+        *,
+        monotonic: Callable[[], float],
+        max_age_s: float,
+        max_entries: int = 10_000,
+    ) -> None:
+        self._load = load
+        self._monotonic = monotonic
+        self._max_age_s = max_age_s
+        self._max_entries = max_entries
+        self._kept: OrderedDict[Question, tuple[float, Answer]] = OrderedDict()
+
+    async def get(self, question: Question) -> Answer:
+        """The answer; errors of the load go to who asks, and nothing is kept of them."""
+        kept = self._kept.get(question)
+        now = self._monotonic()
+        if kept is not None and kept[0] > now:
+            return kept[1]
+        answer = await self._load(question)
+        self._kept[question] = (now + self._max_age_s, answer)
+        self._kept.move_to_end(question)
+        while len(self._kept) > self._max_entries:
+            self._kept.popitem(last=False)
+        return answer
+
+
+MAX_AGE_S = 15.0
+"""How old an answer may be, counted from when it was asked for: a revocation acts everywhere within this."""
+_BAD_KEY = "The API key is invalid."
+
+
+class Standing:
+    """Asks the credentials that this platform keeps, with a short memory."""
+
+    def __init__(self, credentials: Credentials, clock: Clock, *, max_age_s: float = MAX_AGE_S) -> None:
+        self._clock = clock
+        self._keys: FreshCache[str, ApiKey | None] = FreshCache(
+            credentials.find_key, monotonic=clock.monotonic, max_age_s=max_age_s
+        )
+        self._cutoffs: FreshCache[Principal, datetime | None] = FreshCache(
+            credentials.find_cutoff, monotonic=clock.monotonic, max_age_s=max_age_s
+        )
+
+    async def load_key_caller(self, text: str) -> Caller:
+        """The owner of an API key. Raises 401 for one that is unknown, revoked or expired; Unavailable."""
+        presented = try_read_key_text(text)
+        if presented is None:
+            raise unauthorized(_BAD_KEY)
+        key = await self._keys.get(presented.key_id)
+        known = is_secret_of(presented, key.secret_hash if key else None)
+        if key is None or not known or not self._stands(key):
+            raise unauthorized(_BAD_KEY)
+        if not is_user_name(key.owner.user_id) or not key.owner.roles - {Role.ANONYMOUS}:
+            raise unauthorized(_BAD_KEY)
+        expires_at = key.expires_at.timestamp() if key.expires_at else None
+        return Caller(key.owner, expires_at, Proof("key", key.created_at.timestamp(), key.key_id))
+
+    async def check(self, caller: Caller) -> None:
+        """Raises 401 when the caller's key or older credentials were revoked meanwhile; Unavailable."""
+        proof = caller.proof
+        if proof.kind == "local":
+            return
+        if proof.kind == "key":
+            key = await self._keys.get(proof.key_id)
+            if key is None or not self._stands(key):
+                raise unauthorized(_BAD_KEY)
+        cutoff = await self._cutoffs.get(_person(caller.principal))
+        # Times of tokens are whole seconds: one of the very second of the cutoff may be older than it.
+        if cutoff is not None and (proof.issued_at is None or proof.issued_at <= cutoff.timestamp()):
+            raise unauthorized("The credential was revoked.")
+
+    def _stands(self, key: ApiKey) -> bool:
+        return key.revoked_at is None and (key.expires_at is None or key.expires_at > self._clock.now())
+
+
+def _person(principal: Principal) -> Principal:
+    """The principal without its roles, which say nothing of who it is."""
+    return Principal(principal.tenant, principal.project, principal.user_id, frozenset())

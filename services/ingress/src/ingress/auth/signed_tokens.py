@@ -1,0 +1,202 @@
+"""Guests: people without an account, each a user of its own, where the settings let them in."""
+
+import base64
+import binascii
+import hmac
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from everturn.core.clock import Clock
+from everturn.core.identity import Principal, Role
+from everturn.core.ids import ConversationId
+from everturn.limits.token_buckets import BucketTable, Limit
+from ingress.auth.callers import Caller, Proof, build_record, read_record
+from ingress.errors import absent, forbidden, too_many, unauthorized
+
+# Seals: small values that this platform hands out and knows again, so that nothing has to be stored for them. A
+# sealed text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload under a key
+# of its own for each purpose, derived from one secret that all nodes share.
+
+MAX_SEALED_CHARS = 2048
+MIN_SECRET_BYTES = 32
+
+Purpose = Literal["evt_", "evg_"]
+"""The prefix tells what a sealed text is for: `evt_` opens an event stream, `evg_` is a guest."""
+
+
+class Seals:
+    """Makes and checks sealed values. It never shows its keys."""
+
+    def __init__(self, secret: bytes) -> None:
+        """Raises ValueError for a secret with less than 256 bits."""
+        if len(secret) < MIN_SECRET_BYTES:
+            raise ValueError(f"A secret for seals needs at least {MIN_SECRET_BYTES} bytes.")
+        self._keys = {purpose: _derive(secret, purpose) for purpose in ("evt_", "evg_")}
+
+    def build(self, purpose: Purpose, value: dict[str, Any]) -> str:
+        """The sealed text of a JSON value."""
+        plain = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+        payload = base64.urlsafe_b64encode(plain).decode().rstrip("=")
+        return f"{purpose}{payload}.{self._sign(purpose, payload)}"
+
+    def try_read(self, purpose: Purpose, sealed: str) -> dict[str, Any] | None:
+        """The value; None for a text that was not sealed here, not for this purpose, or was changed."""
+        if not sealed.startswith(purpose) or len(sealed) > MAX_SEALED_CHARS or not sealed.isascii():
+            return None
+        payload, dot, mac = sealed[len(purpose) :].partition(".")
+        if not dot or not hmac.compare_digest(mac, self._sign(purpose, payload)):
+            return None
+        try:
+            value = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        except (binascii.Error, ValueError):
+            return None
+        return cast(dict[str, Any], value) if isinstance(value, dict) else None
+
+    def _sign(self, purpose: Purpose, payload: str) -> str:
+        mac = hmac.digest(self._keys[purpose], f"{purpose}{payload}".encode(), "sha256")
+        return base64.urlsafe_b64encode(mac).decode().rstrip("=")
+
+
+def _derive(secret: bytes, purpose: str) -> bytes:
+    return hmac.digest(secret, f"everturn seal {purpose}".encode(), "sha256")
+
+
+GUEST_S = 30 * 86_400
+"""How long a guest comes back to its conversations with its token."""
+GUEST_PREFIX = "guest~"
+"""Begins the user names of guests; no other credential may name such a user."""
+GUEST_TOKEN = "evg_"  # noqa: S105 - it begins tokens, and is none
+WINDOW_S = 60.0
+
+Scope = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GuestPass:
+    """A guest's token and user name, and until when (Unix time) it is good."""
+
+    token: str
+    user_id: str
+    expires_at: float
+
+
+class Guests:
+    """Makes guests and knows them again. Owns the count of those made within the last minute by this process.
+
+    `scopes` are the tenants and projects that take guests; with none there are no guests, and no guest token is good.
+    """
+
+    def __init__(
+        self,
+        seals: Seals,
+        clock: Clock,
+        *,
+        scopes: frozenset[Scope] = frozenset(),
+        per_minute: int = 60,
+        per_minute_of_address: int = 60,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._seals = seals
+        self._clock = clock
+        self._scopes = scopes
+        self._per_minute = per_minute
+        self._entropy = entropy
+        self._window = (0.0, 0)
+        self._of_address = Limit(per_minute_of_address, int(WINDOW_S))
+        self._addresses = BucketTable(monotonic=clock.monotonic)
+
+    def check_open(self, tenant: str, project: str) -> None:
+        """Raises 403 where nobody comes in as a guest, 404 for other scopes."""
+        if not self._scopes:
+            raise forbidden("This server does not accept guests.")
+        if (tenant, project) not in self._scopes:
+            raise absent()
+
+    def admit(self, tenant: str, project: str, address: str = "") -> GuestPass:
+        """A new guest. Raises what `check_open` does, and 429 when too many came."""
+        self.check_open(tenant, project)
+        self._check_address(address)
+        self._count()
+        now = self._clock.now().timestamp()
+        who = Principal(tenant, project, GUEST_PREFIX + self._entropy(16).hex(), frozenset({Role.ANONYMOUS}))
+        caller = Caller(who, now + GUEST_S, Proof("guest", issued_at=now))
+        return GuestPass(self._seals.build(GUEST_TOKEN, build_record(caller)), who.user_id, now + GUEST_S)
+
+    def check(self, token: str) -> Caller:
+        """The guest with this token. Raises 401, also where guests were let in once and are not any more."""
+        record = self._seals.try_read(GUEST_TOKEN, token)
+        if record is None or (record["tenant"], record["project"]) not in self._scopes:
+            raise unauthorized("The guest token is invalid.")
+        if record["until"] <= self._clock.now().timestamp():
+            raise unauthorized("The guest token has expired.")
+        return read_record(record)
+
+    def takes(self, principal: Principal) -> bool:
+        """Whether guests may still be where this one came in."""
+        return (principal.tenant, principal.project) in self._scopes
+
+    def _check_address(self, address: str) -> None:
+        """One address, which may be as many guests as it likes, does not use up all places."""
+        draw = self._addresses.draw(address, self._of_address)
+        if not draw.taken:
+            raise too_many(
+                "Too many guests were created from this address.", retry_after_s=max(1, math.ceil(draw.wait_s))
+            )
+
+    def _count(self) -> None:
+        began, made = self._window
+        now = self._clock.monotonic()
+        if made == 0 or now - began >= WINDOW_S:
+            began, made = now, 0
+        if made >= self._per_minute:
+            raise too_many(
+                "Too many guests were created at once.", retry_after_s=max(1, int(began + WINDOW_S - now) + 1)
+            )
+        self._window = (began, made + 1)
+
+
+# Stream tickets: what a plain EventSource carries in its address, where it can send no header.
+
+TICKET_S = 300
+"""How long a ticket opens a stream (api.md), counted by this server's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A sealed text, and until when (Unix time) it opens its conversation's stream."""
+
+    text: str
+    expires_at: float
+
+
+class Tickets:
+    """Gives out tickets and reads them. A ticket speaks for the caller that asked for it, and no longer than that."""
+
+    def __init__(self, seals: Seals, clock: Clock) -> None:
+        self._seals = seals
+        self._clock = clock
+
+    def build(self, caller: Caller, conversation_id: ConversationId) -> Ticket:
+        """A ticket for one conversation, good for opening and reopening its stream until it expires."""
+        expires_at = self._clock.now().timestamp() + TICKET_S
+        if caller.expires_at is not None:
+            expires_at = min(expires_at, caller.expires_at)
+        sealed = self._seals.build(
+            "evt_", {**build_record(caller), "conversation": conversation_id, "expires": expires_at}
+        )
+        return Ticket(sealed, expires_at)
+
+    def check(self, text: str, *, tenant: str, project: str, conversation_id: str) -> Caller:
+        """The caller a ticket speaks for. Raises 401 for one that is forged, changed, old, or for another stream."""
+        value = self._seals.try_read("evt_", text)
+        if value is None:
+            raise unauthorized("The ticket is invalid.")
+        if value["expires"] <= self._clock.now().timestamp():
+            raise unauthorized("The ticket has expired.")
+        if (value["tenant"], value["project"], value["conversation"]) != (tenant, project, conversation_id):
+            raise unauthorized("The ticket is not for this stream.")
+        return read_record(value)

@@ -1,0 +1,291 @@
+"""Feedback on turns, and what it comes to."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal, Self, cast
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from everturn.core.clock import Clock, iso
+from everturn.core.identity import Principal, Role
+from everturn.core.ids import ConversationId, TurnId, is_id
+from everturn.core.paging import BadCursor, build_cursor, read_cursor, read_moment
+from everturn.events.turn_view import build_feedback_view
+from everturn.events.views import FeedbackView
+from everturn.feedback.model import (
+    Feedback,
+    FeedbackBook,
+    FeedbackTotals,
+    JudgedConversation,
+    JudgedPosition,
+    Judgements,
+    Period,
+    Reaction,
+)
+from ingress.admission.fields import ConversationPath, Cursor, JsonBody, Moment, TurnPath
+from ingress.admission.responses import problems
+from ingress.admission.route import AdmittedRoute
+from ingress.auth.gate import Me
+from ingress.errors import forbidden, unprocessable
+
+# Feedback as clients send it, and reports of it.
+
+Scope = Literal["own", "project"]
+
+
+class FeedbackIn(JsonBody):
+    """Feedback on a turn. A user's replaces the previous one; null without a text removes it. A machine's is added."""
+
+    reaction: Literal["ok", "not_ok", "neutral"] | None = Field(examples=["ok"])
+    text: str = Field(default="", max_length=10_000, examples=["Just what I needed."])
+    ts: Moment | None = Field(default=None, strict=False, description="When it was given; defaults to now.")
+    origin: Literal["user", "machine"] = "user"
+    confidence: float | None = Field(
+        default=None, ge=0, le=1, description="How sure the machine is, from 0 to 1; only with origin `machine`."
+    )
+
+    @model_validator(mode="after")
+    def check_origin(self) -> Self:
+        """Only a machine is unsure, and it has to judge."""
+        if self.origin == "user" and self.confidence is not None:
+            raise ValueError("confidence is for origin 'machine'")
+        if self.origin == "machine" and self.reaction is None:
+            raise ValueError("a machine's feedback needs a reaction")
+        return self
+
+    def moment(self, now: datetime) -> datetime:
+        """When it was given; a clock ahead of ours counts as now."""
+        return min(self.ts, now) if self.ts else now
+
+
+class FeedbackOut(BaseModel):
+    """The current feedback."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    turn_id: str
+    feedback: FeedbackView
+    cleared: bool
+
+
+class PeriodIn(JsonBody):
+    """A period: `from` is included, `to` is not. `scope` is `own`, or for admins `project`, their default."""
+
+    since: Moment = Field(alias="from", strict=False, examples=["2026-03-01T00:00:00Z"])
+    until: Moment = Field(alias="to", strict=False, examples=["2026-04-01T00:00:00Z"])
+    cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the previous page.")
+    limit: int = Field(default=50, ge=1, le=100, description="Maximum number of rows on a page.")
+    scope: Scope | None = None
+
+    @model_validator(mode="after")
+    def check_period(self) -> Self:
+        """It has a beginning before its end."""
+        if self.since >= self.until:
+            raise ValueError("from comes before to")
+        return self
+
+
+class Out(BaseModel):
+    """What all reports share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CountsOut(Out):
+    """Judgements by reaction; `unrated` have a text only."""
+
+    ok: int = Field(examples=[3])
+    not_ok: int = Field(examples=[1])
+    neutral: int = Field(examples=[0])
+    unrated: int = Field(examples=[0])
+
+
+class TotalsOut(Out):
+    """What people said, and beside it what machines said with their mean confidence."""
+
+    user: CountsOut
+    machine: CountsOut
+    machine_confidence: float | None
+
+
+class JudgedOut(TotalsOut):
+    """A conversation that got feedback in the period. `title` is null in a report of the whole project."""
+
+    conversation_id: str
+    user_id: str
+    title: str | None
+    last_judged_at: str
+    turns: int
+    satisfaction: float | None
+
+
+class PeriodOut(Out):
+    """One page, the latest feedback first; `next_cursor` leads to the next page and is null at the end."""
+
+    scope: Scope
+    items: tuple[JudgedOut, ...]
+    next_cursor: str | None
+
+
+class SummaryOut(TotalsOut):
+    """`satisfaction` is ok / (ok + not_ok + neutral) of people's feedback; null without any."""
+
+    scope: Scope
+    satisfaction: float | None
+    conversations: int
+    turns: int
+
+
+# What the feedback endpoints do: keep judgements, and count them for their owner or for an admin of the project.
+
+MACHINES = frozenset({Role.PRIVILEGED, Role.ADMIN})
+"""Roles that may judge as a machine: its judgements count in reports that people trust."""
+_CURSOR = "judged"
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(8999, 1, 1, tzinfo=UTC)
+
+
+class FeedbackService:
+    """Judgements are about the caller's own turns; a report of the whole project is for admins."""
+
+    def __init__(self, book: FeedbackBook, clock: Clock) -> None:
+        self._book = book
+        self._clock = clock
+
+    async def save(
+        self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, body: FeedbackIn
+    ) -> Feedback:
+        """Save one judgement, as of now unless it says an earlier time."""
+        if body.origin == "machine" and not principal.roles & MACHINES:
+            raise forbidden("Feedback with origin machine requires the role privileged or admin.")
+        given = Feedback(
+            turn_id=turn_id,
+            origin=body.origin,
+            reaction=Reaction(body.reaction) if body.reaction else None,
+            text=body.text,
+            ts=body.moment(self._clock.now()),
+            confidence=body.confidence,
+        )
+        return await self._book.save(principal, conversation_id, given)
+
+    async def report(self, principal: Principal, wanted: PeriodIn) -> PeriodOut:
+        """One page of the judged conversations of a period. Raises BadCursor."""
+        scope = _check_scope(principal, wanted.scope)
+        found = await self._book.load_judged(
+            principal,
+            Period(wanted.since, wanted.until),
+            project=scope == "project",
+            limit=wanted.limit + 1,
+            after=None if wanted.cursor is None else _read_position(wanted.cursor),
+        )
+        page = found[: wanted.limit]
+        return PeriodOut(
+            scope=scope,
+            items=tuple(map(_build_judged, page)),
+            next_cursor=_build_cursor(page[-1]) if len(found) > wanted.limit else None,
+        )
+
+    async def summarize(
+        self, principal: Principal, *, since: datetime | None, until: datetime | None, scope: Scope | None
+    ) -> SummaryOut:
+        """What all judgements of a period come to; of all times where it is open."""
+        of = _check_scope(principal, scope)
+        totals = await self._book.load_totals(
+            principal, Period(since or _FIRST, until or _LAST), project=of == "project"
+        )
+        return SummaryOut(
+            scope=of,
+            satisfaction=totals.user.satisfaction,
+            conversations=totals.conversations,
+            turns=totals.turns,
+            **_build_totals(totals).model_dump(),
+        )
+
+
+def feedback_service(request: Request) -> FeedbackService:
+    """The service of this application."""
+    return cast(FeedbackService, request.app.state.feedback)
+
+
+def _check_scope(principal: Principal, asked: Scope | None) -> Literal["own", "project"]:
+    """An admin sees the project unless it asks otherwise; raises 403 for others who ask for it."""
+    if Role.ADMIN in principal.roles:
+        return asked or "project"
+    if asked == "project":
+        raise forbidden("Reports of the whole project require the role admin.")
+    return "own"
+
+
+def _build_cursor(last: JudgedConversation) -> str:
+    return build_cursor(_CURSOR, last.last_judged_at.isoformat(), last.conversation_id)
+
+
+def _read_position(cursor: str) -> JudgedPosition:
+    moment, conversation_id = read_cursor(cursor, _CURSOR, parts=2)
+    if not is_id(conversation_id, "conv"):
+        raise BadCursor()
+    return JudgedPosition(read_moment(moment), ConversationId(conversation_id))
+
+
+def _build_judged(judged: JudgedConversation) -> JudgedOut:
+    totals = judged.totals
+    return JudgedOut(
+        conversation_id=judged.conversation_id,
+        user_id=judged.user_id,
+        title=judged.title,
+        last_judged_at=iso(judged.last_judged_at),
+        turns=totals.turns,
+        satisfaction=totals.user.satisfaction,
+        **_build_totals(totals).model_dump(),
+    )
+
+
+def _build_totals(totals: FeedbackTotals) -> TotalsOut:
+    return TotalsOut(
+        user=_build_counts(totals.user),
+        machine=_build_counts(totals.machine),
+        machine_confidence=totals.machine_confidence,
+    )
+
+
+def _build_counts(counts: Judgements) -> CountsOut:
+    return CountsOut(ok=counts.ok, not_ok=counts.not_ok, neutral=counts.neutral, unrated=counts.unrated)
+
+
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["feedback"])
+Service = Annotated[FeedbackService, Depends(feedback_service)]
+
+
+@router.post(
+    "/{conversation_id}/turns/{turn_id}/feedback",
+    responses=problems(408, 409, 413, 415),
+    response_model_exclude_none=True,
+)
+async def post_feedback(
+    body: FeedbackIn, me: Me, service: Service, conversation_id: ConversationPath, turn_id: TurnPath
+) -> FeedbackOut:
+    """Give feedback on a turn, or remove it. Origin `machine` requires the role privileged or admin."""
+    saved = await service.save(me, conversation_id, turn_id, body)
+    cleared = saved.reaction is None and not saved.text
+    return FeedbackOut(turn_id=turn_id, feedback=build_feedback_view(saved), cleared=cleared)
+
+
+@router.post("/feedback/conversations-in-period", responses=problems(408, 413, 415))
+async def report_feedback(body: PeriodIn, me: Me, service: Service) -> PeriodOut:
+    """Conversations that got feedback in a period, latest feedback first."""
+    return await service.report(me, body)
+
+
+@router.get("/feedback/summary", responses=problems())
+async def summarize_feedback(
+    *,
+    me: Me,
+    service: Service,
+    since: Annotated[Moment | None, Query(alias="from", description="Beginning of the period, included.")] = None,
+    until: Annotated[Moment | None, Query(alias="to", description="End of the period, not included.")] = None,
+    scope: Annotated[Scope | None, Query(description="For admins: `own`, or `project` (the default).")] = None,
+) -> SummaryOut:
+    """Satisfaction and counts: for the caller's own turns, or for an admin those of the whole project."""
+    if since and until and since >= until:
+        raise unprocessable("query.from must be before query.to.")
+    return await service.summarize(me, since=since, until=until, scope=scope)

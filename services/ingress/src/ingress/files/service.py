@@ -1,0 +1,207 @@
+"""How a browser may treat a stored file: never as a page of ours."""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import quote
+
+import structlog
+from fastapi import Request
+from starlette.types import Receive, Scope, Send
+
+from everturn.core.errors import EverturnError
+from everturn.core.identity import Principal
+from everturn.core.ids import ArtifactId
+from everturn.files.model import Artifact, Rn
+from everturn.files.objects import AlteredObject, Objects
+from everturn.files.ports import Artifacts
+from ingress.admission.metrics import IngressMetrics
+from ingress.admission.slots import HeldResponse
+
+SANDBOX_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
+
+_INLINE_FILES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf"})
+"""Types that a browser shows without running anything of them."""
+_INLINE_TEXT = "text/plain"
+"""Shown as well, but for texts under a name that makes programs run them or look for them; all else is a download."""
+_ACTIVE_NAMES = (".htm", ".html", ".xhtml", ".xht", ".shtml", ".mht", ".mhtml", ".eml", ".svg", ".xml", ".xsl", ".xslt")
+_ATTR_CHARS = "!#$&+-.^_`|~"
+"""RFC 8187 attr-char besides letters and digits."""
+
+
+def content_type(mime: str) -> str:
+    """The Content-Type header; text is UTF-8 unless its type names another encoding."""
+    return f"{mime}; charset=utf-8" if mime.startswith("text/") and ";" not in mime else mime
+
+
+def build_disposition(filename: str, mime: str, *, download: bool, guarded: bool = True) -> str:
+    """The Content-Disposition of RFC 6266: the name in ASCII and, where that loses something, by RFC 8187.
+
+    An answer that is not `guarded` lacks our headers against guessing of types, so that its texts are downloads.
+    """
+    base = mime.partition(";")[0].strip()
+    shows_text = base == _INLINE_TEXT and guarded and not filename.lower().endswith(_ACTIVE_NAMES)
+    kind = "inline" if (base in _INLINE_FILES or shows_text) and not download else "attachment"
+    plain = "".join(char if " " <= char <= "~" and char not in '"\\%' else "_" for char in filename)
+    extended = "" if plain == filename else f"; filename*=UTF-8''{quote(filename, safe=_ATTR_CHARS)}"
+    return f'{kind}; filename="{plain}"{extended}'
+
+
+# Byte ranges of RFC 9110: one range is served, several or senseless ones are answered with the whole file.
+
+_ONE_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes `start` up to but not `end`."""
+
+    start: int
+    end: int
+
+
+class NotSatisfiable(Exception):
+    """The range begins behind the end of the file (416)."""
+
+
+def try_read_range(header: str | None, size: int) -> Slice | None:
+    """The one range asked for; None means the whole file. Raises NotSatisfiable."""
+    match = _ONE_RANGE.fullmatch(header.strip()) if header else None
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if not first:
+        start, end = max(0, size - int(last)), size
+    else:
+        start, end = int(first), min(size, int(last) + 1) if last else size
+        if last and int(last) < int(first):
+            return None
+    if start >= size or start >= end:
+        raise NotSatisfiable()
+    return Slice(start, end)
+
+
+# Entity tags of RFC 9110: whether a client has a file already.
+
+_TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+
+
+def has_tag(headers: Iterable[str], tag: str) -> bool:
+    """Whether `If-None-Match`, which may be a list, weak or `*`, holds the tag; the comparison is the weak one."""
+    told = ",".join(headers).strip()
+    return told == "*" or tag in _TAG.findall(told)
+
+
+# Files by their rows: what a client gets of them, and what happens when the store gives something else.
+
+SIGNED_S = 60
+"""How long a signed URL is good: long enough to follow it, too short to hand it around."""
+
+_log = structlog.get_logger(__name__)
+
+
+class FileService:
+    """Finds files by their rows and reads their objects. With `redirects` clients fetch them from the store."""
+
+    def __init__(
+        self, artifacts: Artifacts, objects: Objects, *, metrics: IngressMetrics, redirects: bool = False
+    ) -> None:
+        self._artifacts = artifacts
+        self._objects = objects
+        self._metrics = metrics
+        self._redirects = redirects
+
+    async def load(self, principal: Principal, artifact_id: ArtifactId) -> Artifact:
+        """The row of one of the caller's files."""
+        return await self._artifacts.load(principal, artifact_id)
+
+    async def load_by_rn(self, principal: Principal, rn: Rn) -> Artifact:
+        """The row of the caller's file with this rn."""
+        return await self._artifacts.load_by_rn(principal, rn)
+
+    async def try_redirect(self, artifact: Artifact, *, download: bool) -> str | None:
+        """A signed URL of the file, with our type and disposition in it; None where we send the file ourselves.
+
+        A store answers with these two headers only: neither nosniff nor a policy stands beside them.
+        """
+        if not self._redirects:
+            return None
+        return await self._objects.try_presign(
+            artifact.object_key,
+            content_type=content_type(artifact.mime),
+            disposition=build_disposition(artifact.filename, artifact.mime, download=download, guarded=False),
+            lifetime_s=SIGNED_S,
+        )
+
+    async def open(self, artifact: Artifact, piece: Slice) -> AsyncIterator[bytes]:
+        """The bytes of a file; errors of the store show before the response begins, where they show with its start.
+
+        A whole file is checked: what is altered breaks off before its end. A part is what the store has.
+        """
+        key, size = artifact.object_key, artifact.size
+        if piece == Slice(0, size):
+            found = self._objects.load_stream(key)
+        else:
+            found = self._objects.load_range(key, start=piece.start, end=piece.end)
+        chunks = _exactly(key, found, piece.end - piece.start)
+        try:
+            first = await anext(chunks, b"")
+        except EverturnError as error:
+            self.note(error, artifact)
+            raise
+        return self._rest(artifact, first, chunks)
+
+    def note(self, error: EverturnError, artifact: Artifact) -> None:
+        """Count a file that could not be read, and name an altered one in the log."""
+        reason = "altered" if isinstance(error, AlteredObject) else "store"
+        self._metrics.unread_files.labels(reason=reason).inc()
+        _log.error("a file could not be read", artifact_id=artifact.id, reason=reason, error=str(error))
+
+    async def _rest(self, artifact: Artifact, first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+        async with aclosing(chunks):
+            yield first
+            try:
+                async for chunk in chunks:
+                    yield chunk
+            except EverturnError as error:
+                self.note(error, artifact)
+                raise
+
+
+async def _exactly(key: str, chunks: AsyncGenerator[bytes], size: int) -> AsyncGenerator[bytes]:
+    """Pass so many bytes on, those that complete them when the store has said that there are no more and all is right.
+
+    Raises AlteredObject for more or fewer.
+    """
+    left, held = size, b""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            left -= len(chunk)
+            if left < 0:
+                raise AlteredObject(key)
+            if left:
+                yield chunk
+            else:
+                held = chunk
+    if left:
+        raise AlteredObject(key)
+    if held:
+        yield held
+
+
+class CuttingResponse(HeldResponse):
+    """Breaks off when its content does: the client sees fewer bytes than were announced, never a wrong whole."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except EverturnError:
+            # It is noted already. Without the last chunk the server closes the connection.
+            return
+
+
+def file_service(request: Request) -> FileService:
+    """The service of this application."""
+    return cast(FileService, request.app.state.files)

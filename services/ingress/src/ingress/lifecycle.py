@@ -1,0 +1,195 @@
+"""What becomes of a conversation beyond its turns: export, fork."""
+
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Annotated, cast
+
+import structlog
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field
+from starlette.datastructures import Headers
+
+from everturn.core.clock import Clock
+from everturn.core.errors import EverturnError, NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, Ids, TurnId, is_id
+from everturn.lifecycle.export_check import ExportWriter
+from everturn.lifecycle.exports import BlockLine, BrokenLine, Exports, HeaderLine, Section
+from everturn.lifecycle.forks import Fork, Forks, ForkWish
+from ingress.admission.fields import ConversationPath, JsonBody, Line
+from ingress.admission.idempotency import HEADER, build_key, wait_for_twin
+from ingress.admission.responses import problems
+from ingress.admission.route import AdmittedRoute
+from ingress.admission.slots import HeldResponse, OpenSlots, download_slots
+from ingress.auth.gate import Me
+from ingress.errors import absent
+
+# Exporting a conversation: its lines, read page by page while the client takes them.
+
+_log = structlog.get_logger(__name__)
+
+
+class ExportService:
+    """Holds one page of a conversation in memory, never all of it."""
+
+    def __init__(self, exports: Exports) -> None:
+        self._exports = exports
+
+    async def load_header(self, principal: Principal, conversation_id: ConversationId) -> HeaderLine:
+        """What the export begins with. Raises NotFound."""
+        return await self._exports.load_header(principal, conversation_id)
+
+    async def render(self, principal: Principal, header: HeaderLine) -> AsyncGenerator[bytes]:
+        """The file in pieces. Where it can't be read to its end the last line says so: the status is sent already."""
+        writer = ExportWriter()
+        yield writer.render(header)
+        try:
+            async for piece in self._render_rows(principal, header, writer):
+                yield piece
+        except _Erased as erased:
+            yield writer.render(BrokenLine(detail=str(erased)))
+            return
+        except EverturnError as error:
+            _log.warning("export broke off", conversation_id=header.conversation_id, error=str(error))
+            yield writer.render(BrokenLine(detail="The rows could not be read. Try again."))
+            return
+        yield writer.render_end()
+
+    async def _render_rows(
+        self, principal: Principal, header: HeaderLine, writer: ExportWriter
+    ) -> AsyncGenerator[bytes]:
+        conversation_id = ConversationId(header.conversation_id)
+        last: BlockLine | None = None
+        while (last.seq if last else 0) < header.blocks:
+            page = await self._exports.load_blocks(principal, conversation_id, after=last, last_seq=header.blocks)
+            if not page:
+                raise _Erased()
+            yield b"".join(writer.render(line) for line in page)
+            last = page[-1]
+        for section in Section:
+            after = ""
+            while (rows := await self._exports.load_page(principal, conversation_id, section, after=after)).lines:
+                yield b"".join(writer.render(line) for line in rows.lines)
+                after = rows.after
+        # Pages of what is gone are empty, as those behind the last row are.
+        try:
+            await self._exports.load_header(principal, conversation_id)
+        except NotFound as error:
+            raise _Erased() from error
+
+
+class _Erased(EverturnError):
+    """The conversation was erased while it was exported."""
+
+
+# Forks as clients ask for them and get them.
+
+TURN_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+class ForkIn(JsonBody):
+    """The last turn to copy (default: the last one that has ended), and the title (default: the original's)."""
+
+    turn_id: str | None = Field(default=None, max_length=80, examples=[TURN_EXAMPLE])
+    title: Line | None = Field(default=None, examples=["Another way"])
+
+
+class ForkOut(JsonBody):
+    """The new conversation and its origin: `turn_id` is the last turn of the original that was copied."""
+
+    conversation_id: str
+    forked_from: str
+    turn_id: str
+    turns: int
+    blocks: int
+
+
+# Forking a conversation: a copy up to the end of a turn, which goes its own way.
+
+
+class ForkService:
+    """What the fork endpoint does."""
+
+    def __init__(self, forks: Forks, ids: Ids, clock: Clock) -> None:
+        self._forks = forks
+        self._ids = ids
+        self._clock = clock
+
+    async def fork(self, principal: Principal, source_id: ConversationId, body: ForkIn, headers: Headers) -> Fork:
+        """Copy a conversation; the same key and body give the same fork."""
+        if body.turn_id is not None and not is_id(body.turn_id, "turn"):
+            raise absent()
+        route = f"POST /conversations/{principal.tenant}/{principal.project}/{source_id}/fork"
+        key = build_key(headers, route=route, content=body.model_dump())
+        wish = ForkWish(self._ids.conversation(), TurnId(body.turn_id) if body.turn_id else None, body.title)
+        return await wait_for_twin(partial(self._forks.fork, principal, source_id, wish, key), self._clock)
+
+
+JSON_LINES = "application/jsonl"
+router = APIRouter(
+    prefix="/conversations/{tenant}/{project}/{conversation_id}", route_class=AdmittedRoute, tags=["conversations"]
+)
+
+
+def export_service(request: Request) -> ExportService:
+    """The service of this application."""
+    return cast(ExportService, request.app.state.exports)
+
+
+@router.get(
+    "/export",
+    response_class=HeldResponse,
+    responses={
+        **problems(),
+        200: {
+            "description": "The conversation, one JSON value per line.",
+            "content": {JSON_LINES: {"schema": {"type": "string"}}},
+        },
+    },
+)
+async def export_conversation(
+    me: Me,
+    service: Annotated[ExportService, Depends(export_service)],
+    slots: Annotated[OpenSlots, Depends(download_slots)],
+    conversation_id: ConversationPath,
+) -> HeldResponse:
+    """Blocks with their hash chain, artifacts without bytes, signals and feedback; `python -m ingress verify-export`
+    checks the file. A file without its end line is incomplete."""
+    headers = {"Content-Disposition": f'attachment; filename="{conversation_id}.jsonl"', "Cache-Control": "no-store"}
+    with slots.until_handed_over(me):
+        lines = service.render(me, await service.load_header(me, conversation_id))
+        return HeldResponse(lines, slots=slots, principal=me, media_type=JSON_LINES, headers=headers)
+
+
+def fork_service(request: Request) -> ForkService:
+    """The service of this application."""
+    return cast(ForkService, request.app.state.forks)
+
+
+_KEY = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "A repeated request with the same key gets the same fork again; another body gets a 422.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+}
+
+
+@router.post("/fork", status_code=201, responses=problems(408, 409, 413, 415), openapi_extra={"parameters": [_KEY]})
+async def fork_conversation(
+    *,
+    request: Request,
+    body: ForkIn,
+    me: Me,
+    service: Annotated[ForkService, Depends(fork_service)],
+    conversation_id: ConversationPath,
+) -> ForkOut:
+    """A new conversation with everything up to the end of a turn. Files are shared, feedback is not copied."""
+    fork = await service.fork(me, conversation_id, body, request.headers)
+    return ForkOut(
+        conversation_id=fork.conversation_id,
+        forked_from=fork.source_id,
+        turn_id=fork.turn_id,
+        turns=fork.turns,
+        blocks=fork.blocks,
+    )

@@ -1,0 +1,281 @@
+"""Searching the caller's conversations."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal, Self, cast
+
+import structlog
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field, StringConstraints, model_validator
+
+from everturn.conversations.model import Conversations
+from everturn.core.clock import Clock, iso
+from everturn.core.errors import NotFound
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, is_id
+from everturn.core.paging import BadCursor, OldCursor, build_cursor, read_cursor, read_moment
+from everturn.memory.embedder import Embedder, EmbedderUnavailable
+from everturn.memory.search import (
+    ALL_TARGETS,
+    MAX_LIMIT,
+    FoundSnippet,
+    QueryVector,
+    Scope,
+    SnippetFinder,
+    SnippetQuery,
+    SnippetTarget,
+)
+from ingress.admission.fields import Cursor, JsonBody, Moment
+from ingress.admission.responses import problems
+from ingress.admission.route import AdmittedRoute
+from ingress.admission.slots import OpenSlots
+from ingress.auth.gate import Me
+
+# Searching what was said.
+
+MAX_QUERY_CHARS = 2_000
+Target = Literal["user", "assistant", "summary", "notes", "attachment"]
+Comparison = Literal["meanings and words", "words only"]
+
+
+class SearchIn(JsonBody):
+    """The query. `from` is included, `to` is not; without `targets` all kinds of texts are searched."""
+
+    query: Annotated[str, StringConstraints(max_length=MAX_QUERY_CHARS, pattern=r"\S")] = Field(
+        examples=["which region sold most"]
+    )
+    limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="Maximum number of hits on a page.")
+    conversation_id: str | None = Field(default=None, max_length=80, description="Only in this conversation.")
+    targets: tuple[Target, ...] | None = Field(default=None, min_length=1, max_length=5, strict=False)
+    compare: Comparison = Field(
+        default="meanings and words",
+        description="With `words only`, a hit contains at least one of the words; otherwise any text can be a hit.",
+    )
+    since: Moment | None = Field(default=None, alias="from", strict=False)
+    until: Moment | None = Field(default=None, alias="to", strict=False)
+    cursor: Cursor | None = Field(
+        default=None, description="The `next_cursor` of the previous page; valid for an hour."
+    )
+
+    @model_validator(mode="after")
+    def check_period(self) -> Self:
+        """A period has a beginning before its end."""
+        if self.since and self.until and self.since >= self.until:
+            raise ValueError("from comes before to")
+        return self
+
+
+class HitOut(JsonBody):
+    """One hit: `ref` names the full text of the snippet, `title` is its conversation's current title. `score` only
+    orders the hits of one search."""
+
+    conversation_id: str
+    title: str
+    turn_id: str
+    target: Target
+    ref: str
+    snippet: str
+    ts: str
+    score: float
+
+
+class SearchOut(JsonBody):
+    """Hits, best first. `compared` says whether meanings were compared or only words, as requested or because
+    the encoder did not respond within 3 s, for example while it loads."""
+
+    items: tuple[HitOut, ...]
+    compared: Comparison
+    next_cursor: str | None
+
+
+# How much of the encoder one user may have at a time, and all together, so that the questions of one do not hold up
+# those of all others, and none waits for long. The local encoder reads one text after another, and a long question
+# takes it a fifth of a second.
+
+AT_ONCE = 2
+"""Searches of one user that are made at the same time: so many places it has in the encoder's line."""
+WAITING = 8
+"""Searches of one user that wait for those."""
+OPEN = 64
+"""Searches of all users that are made or wait; each waits for the encoder `service.EMBED_TIMEOUT_S` at most."""
+
+
+class _Share:
+    """The places of one user, kept while one of them is taken."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Semaphore(AT_ONCE)
+        self.inside = 0
+
+
+class SearchShares:
+    """Gives each user places of its own; only this object changes the counts."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, _Share] = {}
+        self._open = OpenSlots(max_total=OPEN, max_per_user=AT_ONCE + WAITING, what="search", many="searches")
+
+    @asynccontextmanager
+    async def take(self, principal: Principal) -> AsyncGenerator[None]:
+        """A place for as long as the block runs. Raises a 429 problem when too many of this user wait already, 503 when
+        too many of all do."""
+        person = principal.limited_as
+        with self._open.holding(principal):
+            share = self._shares.setdefault(person, _Share())
+            share.inside += 1
+            try:
+                async with share.free:
+                    yield
+            finally:
+                share.inside -= 1
+                if not share.inside:
+                    del self._shares[person]
+
+
+# Search by meaning and words over the caller's conversations, in pages that don't shift. A search gives no more than
+# MAX_LIMIT hits in all its pages. Its cursor holds the moment of the first page, how many hits went before and what
+# was compared: the ranking is made again in the same way as of that moment, so what is said meanwhile moves nothing.
+
+CURSOR_LIFE = timedelta(hours=1)
+CLOCK_LEEWAY = timedelta(seconds=60)
+EMBED_TIMEOUT_S = 3.0
+"""A search that has no vector of its query by then compares words only. The first search of a process loads the local
+encoder, which takes half a second on an idle machine and several on a busy one."""
+_CURSOR = "search"
+_BY_MEANING, _BY_WORDS = "meaning", "words"
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a page begins: as of when to rank, how many hits went before, and what the pages before compared."""
+
+    at: datetime
+    rank: int = 0
+    by: str | None = None
+
+
+class SearchService:
+    """`embedder` is loaded when the first question comes; without it only words are compared."""
+
+    def __init__(
+        self,
+        *,
+        finder: SnippetFinder,
+        conversations: Conversations,
+        embedder: Embedder,
+        clock: Clock,
+        embed_timeout_s: float = EMBED_TIMEOUT_S,
+    ) -> None:
+        self._finder = finder
+        self._conversations = conversations
+        self._embedder = embedder
+        self._clock = clock
+        self._embed_timeout_s = embed_timeout_s
+        self._shares = SearchShares()
+
+    async def search(self, principal: Principal, wanted: SearchIn) -> SearchOut:
+        """One page. Raises BadCursor, OldCursor, a 429 problem for a user who asks for too many at once, NotFound for a
+        conversation that is not the caller's, and EmbedderUnavailable for a later page of a search by meaning."""
+        start = self._read_start(wanted.cursor)
+        async with self._shares.take(principal):
+            return await self._find(principal, wanted, start)
+
+    async def _find(self, principal: Principal, wanted: SearchIn, start: _Start) -> SearchOut:
+        conversation_id = await self._check_conversation(principal, wanted.conversation_id)
+        vector = await self._try_embed(wanted, start)
+        query = SnippetQuery(
+            scope=Scope(conversation_id),
+            text=wanted.query,
+            since=wanted.since or _FIRST,
+            until=min(wanted.until or start.at, start.at),
+            now=start.at,
+            vector=vector,
+            targets=frozenset(map(SnippetTarget, wanted.targets)) if wanted.targets else ALL_TARGETS,
+            limit=MAX_LIMIT,
+        )
+        found = await self._finder.find_snippets(principal, query)
+        page = found[start.rank : start.rank + wanted.limit]
+        shown = start.rank + len(page)
+        by = _BY_WORDS if vector is None else _BY_MEANING
+        titles = await self._conversations.load_titles(principal, {hit.conversation_id for hit in page})
+        return SearchOut(
+            # What was erased since it was found is no hit any more.
+            items=tuple(_build_hit(hit, titles[hit.conversation_id]) for hit in page if hit.conversation_id in titles),
+            compared=self._tell_compared(vector),
+            next_cursor=build_cursor(_CURSOR, start.at.isoformat(), str(shown), by) if shown < len(found) else None,
+        )
+
+    def _read_start(self, cursor: str | None) -> _Start:
+        now = self._clock.now()
+        if cursor is None:
+            return _Start(now)
+        moment, rank, by = read_cursor(cursor, _CURSOR, parts=3)
+        started = read_moment(moment)
+        if started > now + CLOCK_LEEWAY or not (rank.isascii() and rank.isdigit() and len(rank) < 4):
+            raise BadCursor()
+        if by not in (_BY_MEANING, _BY_WORDS):
+            raise BadCursor()
+        if started < now - CURSOR_LIFE:
+            raise OldCursor()
+        return _Start(started, int(rank), by)
+
+    async def _check_conversation(self, principal: Principal, text: str | None) -> ConversationId | None:
+        if text is None:
+            return None
+        if not is_id(text, "conv"):
+            raise NotFound()
+        return (await self._conversations.load(principal, ConversationId(text))).id
+
+    async def _try_embed(self, wanted: SearchIn, start: _Start) -> QueryVector | None:
+        """None where words only are compared: as wanted, like the pages before, or for want of the encoder."""
+        if wanted.compare == "words only" or start.by == _BY_WORDS:
+            return None
+        try:
+            async with asyncio.timeout(self._embed_timeout_s):
+                (vector,) = await self._embedder.embed([wanted.query])
+        except (EmbedderUnavailable, TimeoutError) as error:
+            if start.by == _BY_MEANING:
+                # Another ranking would repeat hits of the pages before, and leave out others.
+                raise EmbedderUnavailable("The encoder does not respond.") from error
+            reason = str(error) or f"no vector within {self._embed_timeout_s:g} s"
+            _log.warning("a search compares words only", error=reason)
+            return None
+        return QueryVector(self._embedder.name, vector)
+
+    def _tell_compared(self, vector: QueryVector | None) -> Comparison:
+        return "words only" if vector is None or self._embedder.lexical_only else "meanings and words"
+
+
+def search_service(request: Request) -> SearchService:
+    """The service of this application."""
+    return cast(SearchService, request.app.state.search)
+
+
+def _build_hit(found: FoundSnippet, title: str) -> HitOut:
+    return HitOut(
+        conversation_id=found.conversation_id,
+        title=title,
+        turn_id=found.turn_id,
+        target=found.target.value,
+        ref=found.ref,
+        snippet=found.text,
+        ts=iso(found.ts),
+        score=found.score,
+    )
+
+
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["search"])
+
+
+@router.post("/search", responses=problems(408, 410, 413, 415))
+async def search_conversations(
+    body: SearchIn, me: Me, service: Annotated[SearchService, Depends(search_service)]
+) -> SearchOut:
+    """Search the texts of the caller's ended turns, by meaning and by words, best hits first."""
+    return await service.search(me, body)

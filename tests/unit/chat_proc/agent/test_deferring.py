@@ -1,0 +1,71 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.open_turn import TurnEnd, Writing
+from chat_proc.agent.signal_folding import draft_deferral, is_same_answer, repeats_deferred
+from everturn.core.ids import TurnId
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import CompletionBody
+from everturn.timeline.turns import Outcome
+
+PLACE = RoundPlace(TurnId("turn_1"), 2, 15, "now")
+
+
+def complete(text: str, place: RoundPlace = PLACE) -> BlockDraft:
+    return place.draft(BlockType.COMPLETION, "ar:x", CompletionBody(text=text))
+
+
+def stored(*drafts: BlockDraft) -> tuple[Block, ...]:
+    return chain_blocks(drafts, next_seq=1, last_hash="")
+
+
+def end_with(*drafts: BlockDraft) -> TurnEnd:
+    return TurnEnd(Outcome.COMPLETED, writing=Writing(drafts=drafts))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("It is 42.", "it  IS\n42.", True),
+        ("The total of the north is 1,204 units.", "The total of the north is 1,204 units!", True),
+        ("The total of the north is 1,204 units.", "I can't tell, the table has no north.", False),
+        ("Yes.", "Yes. " + "And here is why, at length. " * 9, False),
+        ("", "", True),
+    ],
+)
+def test_answers_are_the_same_up_to_nine_tenths(one: str, other: str, same: bool) -> None:
+    assert is_same_answer(one, other) is same
+    assert is_same_answer(other, one) is same
+
+
+@given(st.text(max_size=80))
+def test_an_answer_is_the_same_as_itself_whatever_its_blanks(text: str) -> None:
+    assert is_same_answer(text, f"  {text}\n")
+
+
+def test_long_answers_are_compared_quickly() -> None:
+    one = " ".join(f"word{n % 97}" for n in range(200_000))
+    other = " ".join(f"word{(n * 7) % 89}" for n in range(200_000))
+    started = time.process_time()
+
+    is_same_answer(one, other)
+
+    assert time.process_time() - started < 2
+
+
+def test_only_the_answer_deferred_last_is_repeated() -> None:
+    deferred = stored(complete("first"), draft_deferral(PLACE, 1))
+
+    assert repeats_deferred(deferred, end_with(complete("First")))
+    assert not repeats_deferred(deferred, end_with(complete("second")))
+    assert not repeats_deferred(deferred, end_with())
+    assert not repeats_deferred(stored(complete("first")), end_with(complete("first")))
+
+
+def test_the_verdict_counts_what_came() -> None:
+    assert "A message came" in str(draft_deferral(PLACE, 1).body)
+    assert "2 messages came" in str(draft_deferral(PLACE, 2).body)

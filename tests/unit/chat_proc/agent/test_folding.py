@@ -1,0 +1,132 @@
+from dataclasses import replace
+
+import pytest
+
+from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.signal_folding import ends_work, fold_signals, is_heard, settle_leftover, through_last_end
+from everturn.core.ids import SignalId, TurnId
+from everturn.events.model import ChatSignal
+from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.stories import make_artifact
+from everturn.timeline.blocks import BlockType
+from everturn.timeline.bodies import AttachmentTextBody, EventBody, SignalBody
+from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState
+from everturn.turns.commits import Promotion, SignalChange
+
+TURN, NEXT = TurnId("turn_1"), TurnId("turn_2")
+PLACE = RoundPlace(TURN, 3, 15, "now")
+
+
+def say(kind: SignalKind, text: str = "", name: str = "sig_1") -> Signal:
+    return Signal(SignalId(name), TURN, kind, text, SignalState.ACCEPTED, BEGINNING)
+
+
+FOLLOWUP = say(SignalKind.FOLLOWUP, "more", "sig_f")
+STEER = say(SignalKind.STEER, "left", "sig_s")
+STOP = say(SignalKind.STEER, "  ", "sig_b")
+INVISIBLE = say(SignalKind.STEER, "\u200b\ufe0f", "sig_i")
+CANCEL = say(SignalKind.CANCEL, name="sig_c")
+
+
+@pytest.mark.parametrize(
+    ("signal", "ends"), [(FOLLOWUP, False), (STEER, False), (STOP, True), (INVISIBLE, True), (CANCEL, True)]
+)
+def test_a_cancel_and_a_blank_steer_end_the_work(signal: Signal, ends: bool) -> None:
+    assert ends_work(signal) is ends
+
+
+def test_a_steer_with_a_file_is_not_blank() -> None:
+    assert not ends_work(replace(STOP, attachments=(make_artifact(TURN, "a.txt"),)))
+
+
+FORM = replace(say(SignalKind.EVENT, "sent", "sig_e"), event=ExternalEvent("form", {"total": 7}, iteration_credit=2))
+RECORD = replace(say(SignalKind.EVENT, "noted", "sig_r"), event=ExternalEvent("alert", reactive=False))
+
+
+def test_only_what_waits_for_the_agent_is_heard() -> None:
+    heard = [signal.id for signal in (FOLLOWUP, STEER, STOP, CANCEL, FORM, RECORD) if is_heard(signal)]
+
+    assert heard == [FOLLOWUP.id, STEER.id, FORM.id]
+
+
+def test_an_event_becomes_a_block_of_its_own_kind() -> None:
+    folded = fold_signals([FORM, RECORD], PLACE, lambda _: ())
+
+    form, record = folded.writing.drafts
+    assert (form.type, form.ref) == (BlockType.EXTERNAL_EVENT, f"ar:{TURN}.external.form.{FORM.id}")
+    assert form.body == EventBody(signal_id=FORM.id, kind="form", text="sent", payload={"total": 7}, credit=2)
+    assert record.body == EventBody(signal_id=RECORD.id, kind="alert", text="noted", reactive=False)
+    (told, _), _ = folded.writing.after
+    assert isinstance(told, ChatSignal) and told.event is not None
+    assert (told.kind, told.event.kind, told.event.reactive) == ("event", "form", True)
+
+
+def test_the_beginning_of_a_text_file_stands_behind_its_signal() -> None:
+    artifact = make_artifact(TURN, "a.txt")
+    preview = AttachmentTextBody(filename="a.txt", text="hello", total_chars=5)
+
+    folded = fold_signals([replace(FORM, attachments=(artifact,))], PLACE, lambda _: (), {artifact.ref: preview})
+
+    assert [draft.type for draft in folded.writing.drafts] == [BlockType.EXTERNAL_EVENT, BlockType.ATTACHMENT_TEXT]
+    assert (folded.writing.drafts[1].ref, folded.writing.drafts[1].body) == (artifact.ref, preview)
+
+
+@pytest.mark.parametrize("event", [None, ExternalEvent("Not A Kind")])
+def test_a_signal_that_no_block_can_be_made_of_is_rejected_and_the_others_are_not(event: ExternalEvent | None) -> None:
+    folded = fold_signals([replace(FORM, event=event), FOLLOWUP], PLACE, lambda _: ())
+
+    assert [change.state for change in folded.writing.signals] == [SignalState.REJECTED, SignalState.APPLIED]
+    assert [draft.type for draft in folded.writing.drafts] == [BlockType.USER_FOLLOWUP]
+
+
+def test_a_late_event_goes_into_the_next_turn_and_one_to_be_recorded_stays_in_this() -> None:
+    leftover = settle_leftover([RECORD, FORM, FOLLOWUP], PLACE, lambda: NEXT, lambda _: ())
+
+    assert leftover.promote == Promotion((FORM.id, FOLLOWUP.id), NEXT, "more")
+    assert leftover.writing.signals == (SignalChange(RECORD.id, SignalState.APPLIED, 3),)
+    assert [draft.type for draft in leftover.writing.drafts] == [BlockType.EXTERNAL_EVENT]
+
+
+def test_words_become_blocks_and_everything_gets_a_receipt() -> None:
+    folded = fold_signals([FOLLOWUP, STEER, CANCEL], PLACE, lambda _: ())
+
+    drafts = folded.writing.drafts
+    assert [draft.type for draft in drafts] == [BlockType.USER_FOLLOWUP, BlockType.USER_STEER]
+    assert [draft.body for draft in drafts] == [
+        SignalBody(signal_id=FOLLOWUP.id, text="more"),
+        SignalBody(signal_id=STEER.id, text="left"),
+    ]
+    assert [change.signal_id for change in folded.writing.signals] == [FOLLOWUP.id, STEER.id, CANCEL.id]
+    assert {change.state for change in folded.writing.signals} == {SignalState.APPLIED}
+    assert {event.round for event, _ in folded.writing.after if isinstance(event, ChatSignal)} == {3}
+
+
+def test_what_signals_mean_for_the_turn() -> None:
+    cancelled = fold_signals([CANCEL], PLACE, lambda _: ())
+    stopped = fold_signals([STOP], PLACE, lambda _: ())
+    goes_on = fold_signals([FOLLOWUP, STEER], PLACE, lambda _: ())
+
+    assert (cancelled.cancel, stopped.cancel, goes_on.cancel) == (True, False, False)
+    assert (stopped.stop, goes_on.stop) == (True, False)
+
+
+def test_what_was_said_after_the_last_end_is_left_for_the_next_turn() -> None:
+    assert through_last_end([FOLLOWUP, STEER]) == ()
+    assert through_last_end([FOLLOWUP, CANCEL, STEER, STOP, FOLLOWUP]) == (FOLLOWUP, CANCEL, STEER, STOP)
+
+
+def test_late_words_become_one_next_turn_and_the_rest_expires() -> None:
+    leftover = settle_leftover([FOLLOWUP, CANCEL, STEER], PLACE, lambda: NEXT, lambda _: ())
+
+    assert leftover.promote == Promotion((FOLLOWUP.id, STEER.id), NEXT, "more\n\nleft")
+    assert leftover.writing.signals == (SignalChange(CANCEL.id, SignalState.EXPIRED),)
+    receipts = {event.signal_id: event for event, _ in leftover.writing.after if isinstance(event, ChatSignal)}
+    assert (receipts[STEER.id].state, receipts[STEER.id].promoted_to) == ("promoted", NEXT)
+    assert (receipts[CANCEL.id].state, receipts[CANCEL.id].promoted_to) == ("expired", None)
+
+
+def test_without_late_words_no_turn_is_made() -> None:
+    def never() -> TurnId:
+        raise AssertionError("no id is needed")
+
+    assert settle_leftover([CANCEL], PLACE, never, lambda _: ()).promote is None

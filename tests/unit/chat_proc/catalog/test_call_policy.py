@@ -1,0 +1,70 @@
+"""What the policy reads of a timeline whose beginning is not in memory. Whole turns: test_addresses_in_turns."""
+
+import pytest
+from pydantic import BaseModel
+
+from chat_proc.catalog.call_policy import MAX_ASKED_ADDRESSES, AddressRules, Ask, CallPolicy, Place, Refuse
+from chat_proc.catalog.tool import ToolSpec
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
+from everturn.testing.timelines import NOW
+from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import Body, NotesBody, PromptBody, ToolResultBody
+from everturn.turns.commits import Effect
+
+ANN = Principal("acme", "main", "ann")
+CONVERSATION = ConversationId("conv_1")
+FETCH = ToolSpec("demo.fetch", "", "", BaseModel, Effect.PURE, addresses=("url", "urls"))
+KEEP = ToolSpec("demo.keep", "", "", BaseModel, Effect.PURE, asks_after_untrusted=True)
+SEEN = "https://a.example/seen"
+
+
+def build_place(*bodies: tuple[BlockType, Body], at_hand: int) -> tuple[CallPolicy, Place]:
+    """A conversation of these blocks, of which the last `at_hand` are in memory."""
+    drafts = [BlockDraft(TurnId("turn_1"), 1, kind, "ar:x", body, NOW) for kind, body in bodies]
+    blocks: tuple[Block, ...] = chain_blocks(drafts, next_seq=1, last_hash="")
+    platform = MemoryPlatform(FixedClock())
+    row = platform.conversations[CONVERSATION] = ConversationRow(CONVERSATION, ANN)
+    row.blocks.extend(blocks)
+    return CallPolicy(AddressRules(), MemoryConversationReader(platform)), Place(ANN, CONVERSATION, blocks[-at_hand:])
+
+
+TYPED = (BlockType.USER_PROMPT, PromptBody(text=f"Read {SEEN}."))
+STRANGE = (BlockType.TOOL_RESULT, ToolResultBody(tool_id="demo.find", status="ok", text="x", untrusted=True))
+NOTE = (BlockType.NOTES, NotesBody(text=f"see {SEEN}/other"))
+
+
+@pytest.mark.parametrize("at_hand", [1, 2])
+async def test_an_address_counts_as_seen_also_where_a_summary_stands_for_it(at_hand: int) -> None:
+    policy, place = build_place(TYPED, NOTE, at_hand=at_hand)
+
+    assert await policy.review(FETCH, {"url": SEEN}, place) is None
+    assert isinstance(await policy.review(FETCH, {"urls": [SEEN, SEEN + "/other"]}, place), Ask)
+
+
+@pytest.mark.parametrize("at_hand", [1, 2])
+async def test_words_of_strangers_count_also_where_a_summary_stands_for_them(at_hand: int) -> None:
+    policy, place = build_place(STRANGE, NOTE, at_hand=at_hand)
+    clean, clean_place = build_place(TYPED, NOTE, at_hand=at_hand)
+
+    assert isinstance(await policy.review(KEEP, {}, place), Ask)
+    assert await clean.review(KEEP, {}, clean_place) is None
+
+
+async def test_nobody_is_asked_about_more_addresses_than_they_can_read() -> None:
+    policy, place = build_place(TYPED, at_hand=1)
+    urls = [f"https://b.example/{n}" for n in range(MAX_ASKED_ADDRESSES + 1)]
+
+    assert isinstance(await policy.review(FETCH, {"urls": urls}, place), Refuse)
+    assert isinstance(await policy.review(FETCH, {"urls": urls[1:]}, place), Ask)
+
+
+async def test_another_version_may_have_listed_something_else() -> None:
+    odd = ToolResultBody(tool_id="demo.find", status="ok", text="", data={"addresses": [SEEN, 5, None]})
+    other = ToolResultBody(tool_id="demo.find", status="ok", text="", data={"addresses": {"a": 1}})
+    policy, place = build_place((BlockType.TOOL_RESULT, odd), (BlockType.TOOL_RESULT, other), at_hand=2)
+
+    assert await policy.review(FETCH, {"url": SEEN}, place) is None

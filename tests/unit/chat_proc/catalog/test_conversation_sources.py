@@ -1,0 +1,13 @@
+"""The drivers of Timelines give the sources of a conversation."""
+
+import pytest
+
+from chat_proc.catalog.tool import ConversationSources
+from everturn.testing.port_shape import find_differences
+from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.turns.postgres_timelines import PostgresTimelines
+
+
+@pytest.mark.parametrize("driver", [PostgresTimelines, MemoryTimelines])
+def test_a_driver_takes_the_ports_calls(driver: type) -> None:
+    assert find_differences(ConversationSources, driver) == []

@@ -1,0 +1,250 @@
+"""The streaming examples of the documents: channels declared, one call streamed, citations, fan-out to canvas."""
+
+import json
+from typing import Any
+
+import pytest
+from turn_bench.bench import Bench
+from turn_bench.replies import answer, call
+from turn_bench.tools import FindTool
+
+from chat_proc.channels.streaming import (
+    ChannelSpec,
+    ChannelSubscribers,
+    CompositeJsonArtifactStreamer,
+    stream_with_channels,
+)
+from everturn.events.materialized import build_derived_artifacts
+from everturn.models.port import LanguageModel
+from everturn.testing.scripted_model import ScriptedModel
+from everturn.testing.turns.timelines import MemoryTimelines
+
+system_msg = {"role": "system", "content": "You answer in channels."}
+user_msg = {"role": "user", "content": "What does the report say?"}
+sources_list = [
+    {"sid": 1, "title": "Report", "url": "https://one.example/r", "source_type": "web"},
+    {"sid": 2, "title": "Streaming", "url": "https://two.example/s", "source_type": "web"},
+    {"sid": 3, "title": "Caching", "url": "https://three.example/c", "source_type": "web"},
+    {"sid": 4, "title": "Photo", "url": "https://four.example/p.png", "source_type": "web", "mime": "image/png"},
+]
+FOUR_CHANNELS = """<channel:thinking>
+Let me check the document structure first...
+</channel:thinking>
+<channel:answer>
+Based on the report [[S:1]], the key findings are...
+</channel:answer>
+<channel:followup>
+{"followups": ["Show me the full table", "Compare with last quarter"]}
+</channel:followup>
+<channel:usage>{"input_tokens": 12, "sids": [1]}</channel:usage>
+"""
+
+
+class Service:
+    def __init__(self, reply: str, chunk_chars: int) -> None:
+        self._model = ScriptedModel([reply], chunk_chars=chunk_chars)
+
+    def model_for(self, role: str) -> LanguageModel:
+        return self._model
+
+
+class Deltas(list[dict[str, Any]]):
+    async def __call__(self, **delta: Any) -> None:
+        self.append(delta)
+
+    def text(self, marker: str, artifact: str | None = None) -> str:
+        wanted = [one for one in self if one["marker"] == marker and artifact in (None, one["artifact"])]
+        return "".join(one["text"] for one in wanted)
+
+
+@pytest.mark.parametrize("chunk_chars", [1, 6, 1000])
+async def test_four_channels_with_a_subscriber_that_records_usage(chunk_chars: int) -> None:
+    _emit_wrapper = Deltas()
+    recorded: list[str] = []
+
+    def _record_usage_sids(*, text: str, **_: object) -> None:
+        recorded.append(text)
+
+    channels = [
+        ChannelSpec(name="thinking", format="markdown", replace_citations=False, emit_marker="thinking"),
+        ChannelSpec(name="answer", format="markdown", replace_citations=True, emit_marker="answer"),
+        ChannelSpec(name="followup", format="json", replace_citations=False, emit_marker="followup"),
+        ChannelSpec(name="usage", format="json", replace_citations=False, emit_marker="usage"),
+    ]
+    results, meta = await stream_with_channels(
+        svc=Service(FOUR_CHANNELS, chunk_chars),
+        messages=[system_msg, user_msg],
+        role="answer.generator.regular",
+        channels=channels,
+        emit=_emit_wrapper,
+        agent="my.react.agent",
+        artifact_name="response",
+        sources_list=sources_list,
+        subscribers=ChannelSubscribers().subscribe("usage", _record_usage_sids),
+        return_full_raw=True,
+    )
+    answer_text = results["answer"].raw
+    used_sids = results["answer"].used_sources
+    service_err = (meta or {}).get("service_error")
+
+    assert answer_text == "\nBased on the report [[S:1]], the key findings are...\n"
+    assert (used_sids, service_err) == ([1], None)
+    assert (
+        _emit_wrapper.text("answer")
+        == "\nBased on the report [Report](https://one.example/r), the key findings are...\n"
+    )
+    assert _emit_wrapper.text("thinking") == "\nLet me check the document structure first...\n"
+    assert results["followup"].obj == {"followups": ["Show me the full table", "Compare with last quarter"]}
+    assert json.loads("".join(recorded)) == {"input_tokens": 12, "sids": [1]}
+
+
+async def test_an_answer_and_its_usage_under_one_marker() -> None:
+    _emit_wrapper = Deltas()
+    fanned_out: list[str] = []
+
+    async def _usage_json_fanout(*, text: str, **_: object) -> None:
+        fanned_out.append(text)
+
+    channels = [
+        ChannelSpec(
+            name="answer",
+            format="markdown",
+            replace_citations=True,
+            emit_marker="answer",
+        ),
+        ChannelSpec(
+            name="usage",
+            format="json",
+            replace_citations=False,
+            emit_marker="answer",
+        ),
+    ]
+    subscribers = ChannelSubscribers().subscribe("usage", _usage_json_fanout)
+    results, meta = await stream_with_channels(
+        svc=Service(FOUR_CHANNELS, 9),
+        messages=[system_msg, user_msg],
+        role="answer.generator.regular",
+        channels=channels,
+        emit=_emit_wrapper,
+        agent="my.agent",
+        artifact_name="report",
+        sources_list=sources_list,
+        subscribers=subscribers,
+        return_full_raw=True,
+    )
+    answer_raw = results["answer"].raw
+    used_sources = results["answer"].used_sources
+    service_err = (meta or {}).get("service_error")
+
+    assert "[[S:1]]" in answer_raw and used_sources == [1] and service_err is None
+    assert results["usage"].obj == {"input_tokens": 12, "sids": [1]} == json.loads("".join(fanned_out))
+    assert {one["artifact"] for one in _emit_wrapper} == {"report"}
+
+
+@pytest.mark.parametrize("chunk_chars", [1, 6, 1000])
+async def test_a_json_answer_is_fanned_out_to_canvas_by_attribute(chunk_chars: int) -> None:
+    emit_delta = Deltas()
+    written = {"artifactA": "# Findings [[S:2]]", "other": [1, 2]}
+    reply = f"<channel:answer>{json.dumps(written)}</channel:answer><channel:usage>{{}}</channel:usage>"
+
+    channels = [
+        ChannelSpec(name="answer", format="json", replace_citations=False, emit_marker="answer"),
+        ChannelSpec(name="usage", format="json", replace_citations=False, emit_marker="answer"),
+    ]
+    results, _ = await stream_with_channels(
+        svc=Service(reply, chunk_chars),
+        messages=[system_msg, user_msg],
+        role="answer.generator.regular",
+        channels=channels,
+        emit=emit_delta,
+        agent="my.agent",
+        artifact_name="my.json.artifact",
+        sources_list=sources_list,
+        composite_cfg={"artifactA": "path.to.schema"},
+        composite_channel="answer",
+        composite_marker="canvas",
+    )
+
+    assert results["answer"].obj == written
+    assert emit_delta.text("canvas", "artifactA") == "# Findings [Streaming](https://two.example/s)"
+    assert {one["artifact"] for one in emit_delta if one["marker"] == "canvas"} == {"artifactA"}
+    assert CompositeJsonArtifactStreamer.__name__ == "CompositeJsonArtifactStreamer"
+
+
+@pytest.mark.parametrize(
+    ("token", "sids"),
+    [("[[S:1]]", [1]), ("[[S:1,3]]", [1, 3]), ("[[S:2-4]]", [2, 3]), ("[[S:2,3]]", [2, 3]), ("[[S:1-4]]", [1, 2, 3])],
+)
+async def test_the_forms_of_a_citation_token(token: str, sids: list[int]) -> None:
+    """Source 4 is an image, which is shown and never evidence."""
+    emit = Deltas()
+
+    results, _ = await stream_with_channels(
+        svc=Service(f"<channel:answer>The company was founded in 2015 {token}.</channel:answer>", 3),
+        messages=[system_msg, user_msg],
+        role="answer.generator.regular",
+        channels=[ChannelSpec(name="answer")],
+        emit=emit,
+        sources_list=sources_list,
+    )
+
+    assert results["answer"].used_sources == sids
+    assert results["answer"].raw == f"The company was founded in 2015 {token}."
+    for sid in sids:
+        assert str(sources_list[sid - 1]["url"]) in emit.text("answer")
+
+
+async def test_in_an_html_channel_citations_become_sup_elements() -> None:
+    emit = Deltas()
+
+    await stream_with_channels(
+        svc=Service("<channel:page><p>So [[S:1,3]]</p></channel:page>", 4),
+        messages=[system_msg, user_msg],
+        role="answer.generator.regular",
+        channels=[ChannelSpec(name="page", format="html", emit_marker="canvas")],
+        emit=emit,
+        sources_list=sources_list,
+    )
+
+    assert emit.text("canvas").startswith('<p>So <sup class="cite" data-sids="1,3"><a href="https://one.example/r"')
+
+
+async def test_channels_that_nobody_declared_break_nothing() -> None:
+    emit = Deltas()
+    reply = "<channel:mystery>who?</channel:mystery><channel:Answer>Here.</channel:Answer></channel:thinking>"
+
+    results, meta = await stream_with_channels(
+        svc=Service(reply, 2),
+        messages=[system_msg, user_msg],
+        role="answer.generator.regular",
+        channels=[ChannelSpec(name="answer")],
+        emit=emit,
+        sources_list=sources_list,
+    )
+
+    assert (results["answer"].raw, meta["service_error"]) == ("Here.", None)
+    assert "who?" in meta["outside_text"]
+
+
+async def test_a_client_finds_the_sources_of_an_answer_in_the_pool_of_the_timeline() -> None:
+    answer_text = (
+        "According to the analysis [[S:1]], the platform supports\nmulti-channel streaming [[S:2,3]]. "
+        "Cache efficiency results\nin up to 60% cost reduction [[S:1]]."
+    )
+    urls = [f"https://a.example/{n}" for n in range(1, 5)]
+    bench = Bench(call("demo.find", {"urls": urls}), answer(answer_text), tools=[FindTool()])
+    await bench.say("Tell me.")
+    await bench.work()
+    sources = await MemoryTimelines(bench.platform).load_sources(
+        bench.platform.conversations[bench.conversation_id].principal, bench.conversation_id
+    )
+    artifacts = build_derived_artifacts(bench.turns.read(bench.conversation_id), sources)
+
+    timeline_json = artifacts.model_dump(mode="json", by_alias=True)["conv.timeline.v1"]
+    used_sids = bench.state().turns[0].sources_used
+    pool = timeline_json["sources_pool"]
+    refs = [s for s in pool if s["sid"] in used_sids]
+
+    assert used_sids == (1, 2, 3)
+    assert [ref["url"] for ref in refs] == urls[:3]
+    assert all(ref["used"] for ref in refs) and not pool[3]["used"]

@@ -1,0 +1,75 @@
+"""Findings: what nobody told of has not held, and what was stored is read back."""
+
+import json
+
+import pytest
+
+from chat_proc.selftest.trials import (
+    BatteryReport,
+    Finding,
+    complete,
+    count_by_group,
+    dump_report,
+    find_for,
+    parse_report,
+    render_lines,
+    render_report,
+    render_table,
+)
+
+HELD, MISSED = Finding("network", "connect", True, "EPERM"), Finding("limits", "fork", False, "it was let through")
+REPORT = BatteryReport("bubblewrap", (HELD, MISSED), 100.0, 2.5)
+
+
+def test_what_nobody_told_of_has_not_held():
+    found = complete([("network", "connect"), ("network", "send")], [HELD], "killed")
+
+    assert found == (HELD, Finding("network", "send", False, "no answer: killed"))
+
+
+def test_a_battery_holds_only_when_all_of_it_did():
+    assert not REPORT.holds
+    assert not BatteryReport("bubblewrap", (), 0, 0).holds
+    assert BatteryReport("bubblewrap", (HELD,), 0, 0).holds
+    assert (REPORT.held, REPORT.total, REPORT.missed()) == (1, 2, (MISSED,))
+
+
+def test_a_problem_makes_a_finding_that_has_not_held():
+    assert find_for("a", "b", "", "proof") == Finding("a", "b", True, "proof")
+    assert find_for("a", "b", "it came out", "proof") == Finding("a", "b", False, "it came out")
+
+
+def test_programs_read_one_line_for_each_group():
+    lines = [json.loads(line) for line in render_lines(REPORT)]
+
+    assert [(line["group"], line["held"], line["of"]) for line in lines] == [("network", 1, 1), ("limits", 0, 1)]
+    assert lines[1]["missed"][0]["attempt"] == "fork"
+    assert lines[1]["attempts"] == {"fork": False}
+    assert count_by_group(REPORT.findings) == {"network": (1, 1), "limits": (0, 1)}
+
+
+def test_people_read_what_did_not_hold():
+    text = render_report(REPORT)
+
+    assert text.startswith("bubblewrap: 1 of 2 held")
+    assert "NOT HELD  limits: fork (it was let through)" in text
+
+
+def test_a_stored_report_is_read_back():
+    assert parse_report(dump_report(REPORT)) == REPORT
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"findings": 1}', '{"findings": [{"x": 1}]}'])
+def test_what_is_no_report_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_report(text)
+
+
+def test_the_page_of_the_documents_has_a_row_for_each_attempt_and_a_column_for_each_launcher():
+    other = BatteryReport("containers", (HELD,), 100.0, 2.5)
+
+    page = render_table([REPORT, other])
+
+    assert "- bubblewrap: 1 of 2 held\n- containers: 1 of 1 held\n" in page
+    assert "| group | attempt | bubblewrap | containers |\n|---|---|---|---|\n" in page
+    assert "| network | connect | held | held |\n| limits | fork | **not held** | not tried |\n" in page

@@ -1,0 +1,29 @@
+from chat_proc.tools.web.page_reader import Answer, read_html
+
+PARAGRAPHS = "".join(
+    f"<p>Paragraph {n}: the moon pulls at the sea, and the sea answers twice a day with a tide.</p>" for n in range(8)
+)
+ARTICLE = f"""<html><head><title>Tides &amp; moons</title><meta property="article:published_time" content="2026-02-03">
+</head><body><nav>Home | Shop | Login</nav><article><h1>Tides and moons</h1>{PARAGRAPHS}</article>
+<footer>All rights reserved</footer><script>alert("x")</script></body></html>"""
+
+
+def read(html: bytes) -> Answer:
+    return read_html({"charset": None, "url": "https://a.example/tides"}, html)
+
+
+def test_the_text_of_an_article_is_taken_without_what_stands_around_it() -> None:
+    page = read(ARTICLE.encode())
+
+    assert "Paragraph 7: the moon pulls" in page["text"]
+    assert "Login" not in page["text"] and "alert" not in page["text"]
+    assert page["title"] in {"Tides & moons", "Tides and moons"}
+    assert page["published"].startswith("2026-02-03")
+
+
+def test_a_page_without_text_is_empty() -> None:
+    assert read(b"<html></html>")["text"] == ""
+
+
+def test_bytes_that_are_no_page_are_empty() -> None:
+    assert read(b"\x00\xff\xfe")["text"] == ""

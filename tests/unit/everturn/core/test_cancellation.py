@@ -1,0 +1,161 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from everturn.core.cancellation import Stragglers, describe_tasks, keep_cancellation
+from everturn.core.errors import Unavailable
+
+
+async def fail_while_cancelled() -> None:
+    """Cleaning up fails, and its error replaces the cancellation."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        raise Unavailable("The connection is closed.")
+
+
+async def swallow_cancellation() -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        return
+
+
+@pytest.mark.parametrize("body", [fail_while_cancelled, swallow_cancellation])
+async def test_a_cancellation_that_was_replaced_is_raised_again(body: Callable[[], Awaitable[None]]) -> None:
+    async def guarded() -> None:
+        with keep_cancellation():
+            await body()
+
+    task = asyncio.create_task(guarded())
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_other_errors_pass_unchanged() -> None:
+    with pytest.raises(Unavailable), keep_cancellation():
+        raise Unavailable
+
+
+async def test_an_error_of_cleaning_up_after_an_earlier_cancellation_passes_unchanged() -> None:
+    """A task that already handles its cancellation may still catch the errors of its own cleaning up."""
+    caught: list[Unavailable] = []
+
+    async def clean_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            try:
+                with keep_cancellation():
+                    raise Unavailable
+            except Unavailable as error:
+                caught.append(error)
+
+    task = asyncio.create_task(clean_up())
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(caught) == 1
+
+
+async def test_a_timeout_inside_is_not_a_cancellation() -> None:
+    with pytest.raises(TimeoutError), keep_cancellation():
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()
+
+
+async def test_a_timeout_outside_becomes_a_timeout() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            with keep_cancellation():
+                await fail_while_cancelled()
+
+
+class Deaf:
+    """Work that ignores its cancellations until it may end, or until there were `heeds` of them."""
+
+    def __init__(self, *, heeds: int | None = None) -> None:
+        self.may_end = asyncio.Event()
+        self.cancellations = 0
+        self._heeds = heeds
+
+    async def run(self) -> str:
+        while not self.may_end.is_set():
+            try:
+                await self.may_end.wait()
+            except asyncio.CancelledError:
+                self.cancellations += 1
+                if self.cancellations == self._heeds:
+                    raise
+        return "too late"
+
+
+async def start(deaf: Deaf) -> asyncio.Task[str]:
+    task = asyncio.create_task(deaf.run())
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_a_lost_cancellation_is_made_up_for_by_a_second_one() -> None:
+    stragglers, task = Stragglers(grace_s=0.01), await start(Deaf(heeds=2))
+
+    await stragglers.end(task)
+
+    assert task.cancelled()
+    assert stragglers.count == 0
+
+
+async def test_work_that_ignores_two_cancellations_is_left_behind_until_it_ends() -> None:
+    deaf, stragglers = Deaf(), Stragglers(grace_s=0.01)
+    task = await start(deaf)
+
+    await stragglers.end(task)
+
+    assert (stragglers.count, deaf.cancellations) == (1, 2)
+    deaf.may_end.set()
+    await stragglers.close(1.0)
+    assert stragglers.count == 0
+
+
+async def test_a_cancelled_wait_leaves_the_work_behind_at_once() -> None:
+    deaf, stragglers = Deaf(), Stragglers(grace_s=60.0)
+    task = await start(deaf)
+    ending = asyncio.create_task(stragglers.end(task))
+    await asyncio.sleep(0)
+
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+
+    assert stragglers.count == 1
+    deaf.may_end.set()
+    await stragglers.close(1.0)
+
+
+async def test_closing_does_not_wait_for_ever() -> None:
+    deaf, stragglers = Deaf(), Stragglers(grace_s=0.0)
+    await stragglers.end(await start(deaf))
+
+    await stragglers.close(0.01)
+
+    assert stragglers.count == 1
+    deaf.may_end.set()
+    await stragglers.close(1.0)
+
+
+async def test_tasks_are_described_by_all_functions_they_wait_in() -> None:
+    task = asyncio.create_task(fail_while_cancelled(), name="stuck")
+    await asyncio.sleep(0)
+
+    (line,) = [line for line in describe_tasks() if line.startswith("stuck: ")]
+
+    assert "fail_while_cancelled:" in line
+    assert "Event.wait:" in line
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

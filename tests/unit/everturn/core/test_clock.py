@@ -1,0 +1,64 @@
+"""The machine's clock tells UTC and never waits backwards."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from everturn.core.clock import Clock, SystemClock, WrongClock, iso, now_ms, open_clock
+from everturn.core.errors import Invalid
+from everturn.core.ids import Ids, RandomIds
+from everturn.testing.fixed_clock import BEGINNING, FixedClock
+from everturn.testing.port_shape import find_differences
+from everturn.testing.sequential_ids import SequentialIds
+
+
+def test_now_is_in_utc() -> None:
+    assert SystemClock().now().tzinfo is UTC
+    assert abs(SystemClock().now() - datetime.now(UTC)) < timedelta(seconds=5)
+
+
+def test_the_monotonic_time_never_goes_back() -> None:
+    clock = SystemClock()
+
+    assert clock.monotonic() <= clock.monotonic()
+
+
+def test_a_record_tells_utc_with_milliseconds() -> None:
+    berlin = timezone(timedelta(hours=1))
+
+    assert iso(datetime(2026, 3, 1, 13, 0, 0, 1_999, tzinfo=berlin)) == "2026-03-01T12:00:00.001Z"
+
+
+@pytest.mark.parametrize(
+    ("port", "driver"),
+    [(Clock, SystemClock), (Clock, FixedClock), (Clock, WrongClock), (Ids, RandomIds), (Ids, SequentialIds)],
+)
+def test_a_driver_takes_the_ports_calls(port: type, driver: type) -> None:
+    assert find_differences(port, driver) == []
+
+
+def test_a_wrong_clock_steps_at_its_readings_and_waits_right() -> None:
+    right = FixedClock()
+    clock = WrongClock(right, ((1, 3600.0), (3, -60.0)))
+
+    told = [(clock.now() - right.now()).total_seconds() for _ in range(4)]
+
+    assert told == [3600, 3600, -60, -60]
+    assert clock.monotonic() == right.monotonic()
+
+
+def test_the_clock_is_wrong_only_where_a_test_says_so() -> None:
+    assert isinstance(open_clock(""), SystemClock)
+    ahead = open_clock("3600@1").now() - datetime.now(UTC)
+
+    assert timedelta(minutes=59) < ahead < timedelta(minutes=61)
+
+
+def test_milliseconds_follow_the_clock() -> None:
+    assert now_ms(FixedClock()) == int(BEGINNING.timestamp() * 1000)
+
+
+@pytest.mark.parametrize("steps", ["3600", "@1", "x@1", "1@x", "1@1,"])
+def test_steps_that_can_not_be_read_are_refused(steps: str) -> None:
+    with pytest.raises(Invalid, match="CLOCK_STEPS"):
+        open_clock(steps)

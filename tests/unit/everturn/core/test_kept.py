@@ -1,0 +1,49 @@
+"""Who asks often, or together with others, costs no more than one look."""
+
+import asyncio
+
+import pytest
+
+from everturn.core.ttl_cache import Kept
+from everturn.testing.fixed_clock import FixedClock
+
+
+class Looking:
+    def __init__(self) -> None:
+        self.looks = 0
+        self.fails = False
+
+    async def look(self) -> int:
+        self.looks += 1
+        await asyncio.sleep(0)
+        if self.fails:
+            raise ConnectionError
+        return self.looks
+
+
+async def test_many_who_ask_at_once_or_soon_after_share_one_look() -> None:
+    looking, clock = Looking(), FixedClock()
+    kept = Kept(looking.look, keep_s=1.0, monotonic=clock.monotonic)
+
+    together = await asyncio.gather(*(kept.load() for _ in range(20)))
+    clock.advance(0.9)
+    soon = await kept.load()
+    clock.advance(0.2)
+    later = await kept.load()
+
+    assert (set(together), soon, later) == ({1}, 1, 2)
+
+
+async def test_a_look_that_failed_or_was_given_up_is_not_kept() -> None:
+    looking, clock = Looking(), FixedClock()
+    kept = Kept(looking.look, keep_s=1.0, monotonic=clock.monotonic)
+
+    looking.fails = True
+    with pytest.raises(ConnectionError):
+        await kept.load()
+    looking.fails = False
+    given_up = asyncio.create_task(kept.load())
+    await asyncio.sleep(0)
+    given_up.cancel()
+
+    assert await kept.load() == looking.looks == 3

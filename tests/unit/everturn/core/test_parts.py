@@ -1,0 +1,42 @@
+"""Parts are checked side by side, and what is missing decides by whether it is required."""
+
+import asyncio
+
+import pytest
+
+from everturn.core import loops as parts
+from everturn.core.errors import Unavailable
+from everturn.core.loops import Part, check_all, sum_up
+
+
+async def fine() -> None:
+    return None
+
+
+async def broken() -> None:
+    raise Unavailable("down")
+
+
+@pytest.mark.parametrize(
+    ("needed", "other", "status"),
+    [(fine, fine, "ready"), (fine, broken, "degraded"), (broken, fine, "unready"), (broken, broken, "unready")],
+)
+async def test_what_is_missing_decides(needed, other, status) -> None:
+    asked = {"needed": Part(needed, note="here"), "other": Part(other, required=False)}
+
+    found = await check_all(asked)
+
+    assert sum_up(asked, found) == status
+    assert found["needed"].detail.endswith("here" if needed is fine else "down")
+
+
+async def test_parts_are_checked_at_once_and_their_defects_do_not_hide_each_other() -> None:
+    met = asyncio.Barrier(2)
+
+    async def meet() -> None:
+        await met.wait()
+
+    found = await check_all({"one": Part(meet), "two": Part(meet), "three": Part(broken)})
+
+    assert [out.ok for out in found.values()] == [True, True, False]
+    assert parts.CHECK_TIMEOUT_S < 10

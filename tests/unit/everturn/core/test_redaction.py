@@ -1,0 +1,59 @@
+"""Secrets that the process knows are taken out of what leaves it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.core.logging import Redactor, find_named_secrets, find_url_secrets
+
+SECRET = 'p"ss/word\\1'
+REDACTOR = Redactor([SECRET, "another-secret", "short", ""])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"token {SECRET}!", "token [redacted]!"),
+        ("https://u:p%22ss%2Fword%5C1@host", "https://u:[redacted]@host"),
+        ('{"key": "p\\"ss/word\\\\1"}', '{"key": "[redacted]"}'),
+        ("another-secretanother-secret", "[redacted][redacted]"),
+        ("short words stay", "short words stay"),
+    ],
+)
+def test_a_secret_is_hidden_however_it_is_spelt(text: str, shown: str) -> None:
+    assert REDACTOR.redact(text) == shown
+
+
+def test_values_are_gone_through_whole() -> None:
+    value = {"a": ["another-secret", 1, None], "another-secret": (b"x another-secret",), "b": {"c": True}}
+
+    assert REDACTOR.redact_value(value) == {
+        "a": ["[redacted]", 1, None],
+        "[redacted]": [b"x [redacted]"],
+        "b": {"c": True},
+    }
+
+
+def test_what_is_too_deep_is_hidden_whole() -> None:
+    deep: object = "another-secret"
+    for _ in range(200):
+        deep = [deep]
+
+    assert "another-secret" not in str(REDACTOR.redact_value(deep))
+
+
+@given(st.text(), st.text())
+def test_no_text_shows_a_secret(before: str, after: str) -> None:
+    assert "another-secret" not in REDACTOR.redact(f"{before}another-secret{after}")
+
+
+@given(st.text())
+def test_without_secrets_texts_stay(text: str) -> None:
+    assert Redactor().redact(text) == text
+
+
+def test_passwords_are_found_in_addresses_and_secrets_by_their_names() -> None:
+    urls = ["postgresql://role:p%40ss@host/db", "redis://:secret@host:6379/0", "file:///folder", ""]
+
+    assert find_url_secrets(urls) == ["p@ss", "secret"]
+    assert find_named_secrets({"OPENAI_API_KEY": "sk", "PATH": "/bin", "HF_TOKEN": "hf"}) == ["sk", "hf"]

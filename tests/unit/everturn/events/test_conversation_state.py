@@ -1,0 +1,28 @@
+"""A conversation as REST reads it."""
+
+from everturn.events.turn_view import build_conversation_view, build_state
+from everturn.events.views import StateView
+from everturn.testing.stories import Story
+from everturn.timeline.turns import Outcome
+
+
+def test_a_page_becomes_the_state_with_the_cursor_it_includes() -> None:
+    story = Story()
+    story.start_turn("One")
+    story.end_turn(Outcome.COMPLETED)
+    story.start_turn("Two")
+
+    state = build_state(story.page, tenant="t", project="p")
+
+    assert [(turn.ordinal, turn.text, turn.status) for turn in state.turns] == [
+        (1, "One", "completed"),
+        (2, "Two", "running"),
+    ]
+    assert state.cursor == str(story.page.cursor)
+    assert StateView.model_validate_json(state.model_dump_json()) == state
+
+
+def test_times_are_iso_in_utc() -> None:
+    view = build_conversation_view(Story().conversation)
+
+    assert view.created_at == view.last_activity_at == "2026-01-02T03:04:05.000Z"

@@ -1,0 +1,283 @@
+"""Folding events gives what REST reads, from any cut point, with overlaps and repeats."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tales.telling import Told, empty, read, tales, tell
+
+from everturn.events import model as events
+from everturn.events.fold import fold_event
+from everturn.events.model import AnyEvent, Envelope, encode_envelope, parse_envelope
+from everturn.events.turn_view import build_file_view
+from everturn.events.views import CitationView, EventView, SignalView, StateView
+from everturn.testing.states import comparable_state
+from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
+from everturn.timeline.turns import Outcome, SignalKind, SignalState
+
+
+def fold(state: StateView, envelopes: list[Envelope]) -> StateView:
+    for envelope in envelopes:
+        state = fold_event(state, parse_envelope(encode_envelope(envelope)))
+    return state
+
+
+@settings(max_examples=80, deadline=None)
+@given(tale=tales)
+def test_folding_the_whole_stream_gives_what_rest_reads(tale: list[Told]) -> None:
+    story = tell(tale)
+
+    folded = fold(empty(story), story.events)
+
+    assert comparable_state(folded) == comparable_state(read(story.page))
+
+
+@settings(max_examples=80, deadline=None)
+@given(tale=tales, data=st.data())
+def test_a_snapshot_at_any_commit_and_an_overlapping_stream_give_what_rest_reads(
+    tale: list[Told], data: st.DataObject
+) -> None:
+    story = tell(tale)
+    page = data.draw(st.sampled_from(story.pages))
+    cut = next((n for n, event in enumerate(story.events) if event.id == str(page.cursor)), -1) + 1
+    overlap = data.draw(st.integers(0, cut))
+
+    folded = fold(read(page), [event for event in story.events[cut - overlap : cut] if event.id])
+    folded = fold(folded, story.events[cut:])
+
+    assert comparable_state(folded) == comparable_state(read(story.page))
+
+
+@settings(max_examples=80, deadline=None)
+@given(tale=tales, data=st.data())
+def test_going_back_in_the_stream_and_on_again_changes_nothing(tale: list[Told], data: st.DataObject) -> None:
+    story = tell(tale)
+    backs = data.draw(st.lists(st.tuples(st.integers(0, len(story.events)), st.integers(0, 10)), max_size=4))
+    folded = empty(story)
+
+    for upto, back in sorted(backs):
+        folded = fold(folded, story.events[:upto])
+        folded = fold(folded, story.events[max(0, upto - back) : upto])
+    folded = fold(folded, story.events)
+
+    assert comparable_state(folded) == comparable_state(read(story.page))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tale=tales, data=st.data())
+def test_a_snapshot_in_the_middle_of_the_stream_replaces_what_was_folded(tale: list[Told], data: st.DataObject) -> None:
+    story = tell(tale)
+    page = data.draw(st.sampled_from(story.pages))
+    snapshot = envelope_of(story, events.StreamSnapshot(state=read(page)))
+
+    folded = fold(empty(story), [*story.events, snapshot, *story.events])
+
+    assert comparable_state(folded) == comparable_state(read(story.page))
+
+
+def envelope_of(story: Story, data: AnyEvent, event_id: str | None = None, *, turn_id: str | None = None) -> Envelope:
+    return Envelope(
+        id=event_id,
+        type=data.type,
+        ts="2026-01-02T03:04:05.000Z",
+        conversation_id=story.conversation.id,
+        turn_id=turn_id or story.records[-1].turn.id,
+        round=1,
+        data=data,
+    )
+
+
+def test_a_second_terminal_event_changes_nothing() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.end_turn(Outcome.COMPLETED)
+    state = fold(empty(story), story.events)
+    second = next(event for event in story.events if event.type == "chat.complete")
+    later = events.ChatComplete(outcome="stopped", rounds=9, usage=second.data.usage, elapsed_ms=1)  # type: ignore[union-attr]
+
+    after = fold(state, [envelope_of(story, later, "9-1")])
+
+    assert after.turns == state.turns
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        events.ChatCompaction(status="completed", reason="soft", before_tokens=9, after_tokens=5),
+        events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="progress", text="Half."),
+    ],
+)
+def test_what_is_only_for_the_moment_changes_nothing_of_the_state(told: events.AnyEvent) -> None:
+    story = Story()
+    story.start_turn("Hello")
+    state = fold(empty(story), story.events)
+
+    after = fold(state, [envelope_of(story, told, "9-1")])
+
+    assert after == state.model_copy(update={"cursor": "9-1"})
+
+
+def test_an_event_of_an_unknown_turn_is_ignored() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    state = read(story.page)
+
+    after = fold(state, [envelope_of(story, events.ChatFollowups(items=("a",)), "2-1", turn_id="turn_older")])
+
+    assert after.turns == state.turns
+    assert after.cursor == "2-1"
+
+
+def test_an_event_of_another_conversation_is_ignored() -> None:
+    story, other = Story(), Story()
+    story.start_turn("Hello")
+    foreign = envelope_of(story, events.ConvTitle(title="Not mine"), "8-1")
+    state = read(story.page)
+
+    after = fold(state, [foreign.model_copy(update={"conversation_id": other.conversation.id + "x"})])
+
+    assert after == state
+
+
+def test_a_late_hint_does_not_take_back_what_the_stream_settled() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    signal_id = story.say(SignalKind.STEER, "Stop")
+    late = [event for event in story.events if event.id is None]
+    story.settle_signals(SignalState.APPLIED)
+    state = fold(empty(story), story.events)
+    queued = events.ConvStatus(state="queued", turn_id=turn_id, position=0)
+
+    after = fold(state, [*late, envelope_of(story, queued)])
+
+    assert [(signal.signal_id, signal.state) for signal in after.turns[0].signals] == [(signal_id, "applied")]
+    assert after.conversation.state == "running"
+
+
+@pytest.mark.parametrize("told", ["queued", "running"])
+def test_a_hint_that_calls_an_ended_turn_open_comes_too_late(told: str) -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    story.end_turn(Outcome.COMPLETED)
+    state = fold(empty(story), story.events)
+
+    hint = events.ConvStatus.model_validate({"state": told, "turn_id": turn_id})
+    after = fold(state, [envelope_of(story, hint)])
+
+    assert after.conversation.state == "idle"
+
+
+def receipt(signal_id: str, state: str, text: str = "x", **more: Any) -> events.ChatSignal:
+    return events.ChatSignal.model_validate(
+        {"signal_id": signal_id, "kind": "followup", "state": state, "text": text, **more}
+    )
+
+
+def test_a_rewind_keeps_the_receipts_of_signals_that_its_worker_has_not_read() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    (blank,) = read(story.page).turns
+    told = [receipt("sig_1", "accepted"), receipt("sig_2", "retracted"), receipt("sig_3", "promoted")]
+    hints = [envelope_of(story, data, turn_id=turn_id) for data in told]
+
+    after = fold(read(story.page), [*hints, envelope_of(story, events.ChatRewind(turn=blank), "1-90")])
+
+    assert [(signal.signal_id, signal.state) for signal in after.turns[0].signals] == [
+        ("sig_1", "accepted"),
+        ("sig_2", "retracted"),
+        ("sig_3", "promoted"),
+    ]
+
+
+def test_a_rewind_does_not_take_back_what_hints_have_told_since_its_worker_read() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    stale = events.ChatRewind(
+        turn=read(story.page)
+        .turns[0]
+        .model_copy(
+            update={
+                "signals": (
+                    SignalView(signal_id="sig_1", kind="followup", state="accepted", text="old"),
+                    SignalView(signal_id="sig_2", kind="followup", state="accepted", text="x"),
+                    SignalView(signal_id="sig_3", kind="followup", state="applied", text="x", round=2),
+                )
+            }
+        )
+    )
+    told = [receipt("sig_1", "accepted", "new"), receipt("sig_2", "retracted"), receipt("sig_3", "accepted")]
+    hints = [envelope_of(story, data, turn_id=turn_id) for data in told]
+
+    after = fold(read(story.page), [*hints, envelope_of(story, stale, "1-90")])
+
+    assert [(signal.state, signal.text, signal.round) for signal in after.turns[0].signals] == [
+        ("accepted", "new", None),
+        ("retracted", "x", None),
+        ("applied", "x", 2),
+    ]
+
+
+def test_the_receipt_of_an_event_says_what_sort_it_is() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    told = receipt("sig_1", "applied", kind="event", round=2, event={"kind": "form", "reactive": True})
+
+    after = fold(read(story.page), [envelope_of(story, told, "1-90", turn_id=turn_id)])
+
+    (signal,) = after.turns[0].signals
+    assert (signal.kind, signal.event) == ("event", EventView(kind="form", reactive=True))
+
+
+def test_a_turn_given_back_by_its_worker_is_queued_again() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    state = fold(empty(story), story.events)
+
+    after = fold(state, [envelope_of(story, events.ConvStatus(state="queued", turn_id=turn_id), "1-99")])
+
+    assert after.turns[0].status == "queued"
+    assert after.conversation.state == "queued"
+
+
+def test_citations_are_kept_by_number_and_titles_change_the_conversation() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    first = CitationView(sid=2, title="Two", url="https://two.test", source_type="web")
+    second = CitationView(sid=1, title="One", url="https://one.test", source_type="web")
+    better = first.model_copy(update={"title": "Two, mended"})
+
+    after = fold(
+        read(story.page),
+        [
+            envelope_of(story, events.ChatCitations(sources=(first,)), "1-50"),
+            envelope_of(story, events.ChatCitations(sources=(second, better)), "1-51"),
+            envelope_of(story, events.ConvTitle(title="Numbers"), "1-52"),
+        ],
+    )
+
+    assert after.turns[0].citations == (second, better)
+    assert after.conversation.title == "Numbers"
+
+
+def test_internal_files_are_never_shown() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello")
+    names = {"a.txt": "external", "b.txt": "internal"}
+    files = [build_file_view(make_artifact(turn_id, name), tenant=TENANT, project=PROJECT) for name in names]
+    told = tuple(file.model_copy(update={"visibility": names[file.filename]}) for file in files)
+
+    after = fold(read(story.page), [envelope_of(story, events.ChatFiles(files=told), "1-50")])
+
+    assert [file.filename for file in after.turns[0].files] == ["a.txt"]
+
+
+def test_events_about_the_connection_change_nothing_but_the_cursor() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    state = read(story.page)
+    told = [events.Ready(cursor="0-0"), events.StreamGap(after="1-1"), events.ServerShutdown(retry_ms=5)]
+
+    after = fold(state, [envelope_of(story, data) for data in told])
+
+    assert after == state

@@ -1,0 +1,98 @@
+"""Events built from stored values."""
+
+import pytest
+
+from everturn.events import turn_view as turn_events
+from everturn.events.model import ChatComplete, ChatError
+from everturn.events.turn_view import build_turn_view
+from everturn.events.views import SignalView, StepView
+from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome
+
+
+def test_an_open_turn_has_no_terminal_event() -> None:
+    story = Story()
+    story.start_turn("Hello")
+
+    event = turn_events.try_build_terminal_event(build_turn_view(story.records[-1], tenant=TENANT, project=PROJECT))
+
+    assert event is None
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_turn_that_ended_is_told_with_its_answer(outcome: Outcome) -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    story.add(bodies.CompletionBody(text="Hi", followups=("More?",)))
+    story.end_turn(outcome)
+
+    event = turn_events.try_build_terminal_event(build_turn_view(story.records[-1], tenant=TENANT, project=PROJECT))
+
+    assert isinstance(event, ChatComplete)
+    assert (event.outcome, event.answer, event.followups, event.rounds) == (outcome.value, "Hi", ("More?",), 1)
+    assert event.cut_reason == ("length" if outcome is Outcome.CUT else None)
+
+
+def test_a_failed_turn_is_told_with_its_problem() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.end_turn("failed")
+
+    event = turn_events.try_build_terminal_event(build_turn_view(story.records[-1], tenant=TENANT, project=PROJECT))
+
+    assert isinstance(event, ChatError)
+    assert event.problem.title == "The model failed."
+
+
+def test_a_start_carries_what_was_asked() -> None:
+    story = Story()
+    story.start_turn("Hello", attachments=[make_artifact(story.start_turn("Before"), "a.csv")])
+
+    event = turn_events.build_start_event(story.records[-1].turn, tenant="t", project="p")
+
+    assert (event.ordinal, event.text, event.attachments[0].url) == (2, "Hello", "/files/t/p/art_a.csv")
+
+
+def test_steps_and_signals_lose_nothing_on_the_way() -> None:
+    step = StepView(
+        step="s",
+        status="error",
+        title="t",
+        round=3,
+        tool_id="i",
+        call_id="c",
+        params={},
+        result_preview="p",
+        duration_ms=1,
+        error="e",
+    )
+    signal = SignalView(signal_id="s", kind="steer", state="promoted", text="x", round=1, promoted_to="turn_2")
+
+    step_event = turn_events.build_step_event(step)
+    signal_event = turn_events.build_signal_event(signal)
+
+    assert StepView(round=3, **step_event.model_dump(exclude={"type", "ref"})) == step
+    assert SignalView(**signal_event.model_dump(exclude={"type"})) == signal
+
+
+def test_an_answer_is_told_of_with_what_it_cites_and_what_may_follow() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    story.answer("So it is.", (2, 1))
+
+    told = turn_events.build_answer_events(story.records[-1].blocks)
+
+    assert [event.type for event in told] == ["chat.citations", "chat.followups"]
+    assert told[0].type == "chat.citations" and [cited.sid for cited in told[0].sources] == [1, 2]
+
+
+def test_an_answer_without_sources_and_followups_is_told_by_its_text_alone() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.add(bodies.CompletionBody(text="Hello."))
+    story.commit()
+
+    assert turn_events.build_answer_events(story.records[-1].blocks) == []

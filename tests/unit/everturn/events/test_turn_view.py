@@ -1,0 +1,175 @@
+"""A turn as a client sees it, from rows and blocks."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from everturn.core.errors import problem
+from everturn.core.refs import log_ref
+from everturn.events.turn_view import build_turn_view, try_build_step_detail
+from everturn.events.views import TurnView
+from everturn.testing.stories import BEGINNING, PROJECT, TENANT, Story, make_artifact
+from everturn.timeline import bodies
+from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus, TurnUsage
+
+
+def view_of(story: Story) -> TurnView:
+    return build_turn_view(story.records[-1], tenant=TENANT, project=PROJECT)
+
+
+def test_texts_stand_by_round_then_thinking_notes_writing_and_answer() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    story.add(bodies.AttemptBody(text="An answer", reason="deferred"))
+    story.add(bodies.NotesBody(text="first"))
+    story.add(bodies.NotesBody(text="second"))
+    story.add_call("exec_tools.run", {})
+    story.add_call("react.write", {"path": "a.html", "channel": "canvas", "content": "<b>"})
+    story.add(bodies.ThinkingBody(text="Hm"))
+    story.add(bodies.ThinkingBody(text="", instance=1))
+    story.commit()
+
+    view = view_of(story)
+
+    assert [(text.channel, text.instance, text.marker, text.text) for text in view.texts] == [
+        ("thinking", 0, "thinking", "Hm"),
+        ("notes", 0, "timeline_text", "first"),
+        ("notes", 1, "timeline_text", "second"),
+        ("canvas", 1, "canvas", "<b>"),
+        ("answer", 0, "answer", "An answer"),
+    ]
+    assert view.answer is None
+
+
+def test_the_answer_is_the_latest_completion_as_it_was_shown() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    story.add(
+        bodies.CompletionBody(text="[[S:1]]", shown="[One](https://one.test)", followups=("a",), sources_used=(1,))
+    )
+    story.end_turn(Outcome.COMPLETED)
+
+    view = view_of(story)
+
+    assert (view.answer, view.followups, view.sources_used) == ("[One](https://one.test)", ("a",), (1,))
+    assert (view.status, view.outcome, view.rounds, view.sealed_round, view.elapsed_ms) == (
+        "completed",
+        "completed",
+        1,
+        1,
+        12,
+    )
+    assert view.usage == TurnUsage(input_tokens=10, output_tokens=1)
+
+
+def test_equal_answers_one_after_the_other_are_shown_once_and_others_stay() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    for text in ("It is 42.", " it is\n42.", "It is 43."):
+        story.start_round()
+        story.add(bodies.CompletionBody(text=text))
+    story.commit()
+
+    view = view_of(story)
+
+    assert [(text.round, text.text) for text in view.texts] == [(2, " it is\n42."), (3, "It is 43.")]
+    assert view.answer == "It is 43."
+
+
+def test_a_round_is_sealed_by_its_decision_and_not_by_its_start() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    story.add(bodies.NoticeBody(code="x", text="y"))
+    story.commit()
+    story.start_round()
+    story.commit()
+
+    view = view_of(story)
+
+    assert (view.rounds, view.sealed_round) == (2, 1)
+
+
+def test_a_signal_block_without_its_row_is_shown_as_applied_and_a_row_knows_better() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    story.say(SignalKind.FOLLOWUP, "And this?")
+    story.settle_signals(SignalState.APPLIED)
+    story.say(SignalKind.CANCEL, "")
+    record = story.records[-1]
+
+    without_rows = build_turn_view(replace(record, signals=record.signals[1:]), tenant=TENANT, project=PROJECT)
+
+    assert without_rows == view_of(story)
+    assert [(signal.kind, signal.state) for signal in view_of(story).signals] == [
+        ("followup", "applied"),
+        ("cancel", "accepted"),
+    ]
+
+
+def test_files_are_those_for_the_person_once_in_order_of_appearance() -> None:
+    story = Story()
+    turn_id = story.start_turn("Hello", attachments=[make_artifact(story.start_turn("Before"), "mine.csv")])
+    names = ["b.png", "a.png", "b.png"]
+    artifacts = [make_artifact(turn_id, name) for name in names]
+    artifacts.append(make_artifact(turn_id, "hidden", visibility="internal"))
+    call_id = story.add_call("exec_tools.run", {})
+    story.add(bodies.ToolResultBody(tool_id="t", status="ok", text="", artifacts=tuple(artifacts)), call_id=call_id)
+    story.commit()
+
+    view = view_of(story)
+
+    assert [file.filename for file in view.files] == ["b.png", "a.png"]
+    assert [file.filename for file in view.attachments] == ["mine.csv"]
+
+
+def test_a_turn_ended_without_an_exit_block_is_told_from_its_row() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    failure = problem("lost", "Nobody could finish this.", 500)
+    turn = replace(
+        story.records[-1].turn, status=TurnStatus.FAILED, error=failure, ended_at=BEGINNING + timedelta(seconds=2)
+    )
+    record = replace(story.records[-1], turn=turn)
+
+    view = build_turn_view(record, tenant=TENANT, project=PROJECT)
+
+    assert (view.status, view.error, view.outcome, view.elapsed_ms) == ("failed", failure, None, 2000)
+
+
+def test_the_latest_snapshot_of_each_plan_is_shown() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    for name, label in [("p1", "one"), ("p2", "two"), ("p1", "better")]:
+        story.change_plan(name, [label])
+    story.commit()
+
+    view = view_of(story)
+
+    assert [(plan.plan_id, plan.steps[0].label) for plan in view.plans] == [("p1", "better"), ("p2", "two")]
+
+
+def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.start_round()
+    long = "x" * 9_000
+    first = story.add_call("exec_tools.run", {"content": long}, code=long)
+    other = story.add_call("exec_tools.run", {}, code="print(2)")
+    turn_id = story.records[-1].turn.id
+    log = make_artifact(turn_id, "log.txt").model_copy(update={"ref": log_ref(turn_id, "call_1.txt")})
+    story.add(bodies.ToolResultBody(tool_id="exec_tools.run", status="ok", text=long, artifacts=(log,)), call_id=first)
+    story.commit()
+
+    (shown, second) = view_of(story).steps
+    detail = try_build_step_detail(story.records[-1], str(first), tenant=TENANT, project=PROJECT)
+
+    assert detail is not None
+    assert (detail.code, detail.result, detail.params) == (long, long, {"content": long})
+    assert detail.log is not None
+    assert detail.log.ref == log.ref
+    assert (len(shown.code or ""), shown.code_chars, detail.status) == (4_000, 9_000, "completed")
+    assert (second.step, second.code, second.code_chars) == (other, "print(2)", 8)
+    assert try_build_step_detail(story.records[-1], "call_absent", tenant=TENANT, project=PROJECT) is None

@@ -1,0 +1,11 @@
+"""The drivers of Scans take the calls that are written for the port."""
+
+from everturn.files.ports import Scans
+from everturn.files.postgres import PostgresScans
+from everturn.testing.files.scans import MemoryScans
+from everturn.testing.port_shape import find_differences
+
+
+def test_the_drivers_take_the_ports_calls() -> None:
+    assert find_differences(Scans, PostgresScans) == []
+    assert find_differences(Scans, MemoryScans) == []

@@ -1,0 +1,54 @@
+"""Objects of an erased conversation go, except those that a fork still names; a fork's last row takes them along."""
+
+from dataclasses import dataclass, field
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.files.model import object_key
+from everturn.lifecycle.erasure import delete_erased_objects
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.objects import MemoryObjects
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.turns.platform import MemoryPlatform
+
+ANN = Principal("acme", "support", "ann")
+MINE, FORK = ConversationId("conv_mine"), ConversationId("conv_fork")
+
+
+@dataclass
+class NamedKeys(MemoryArtifacts):
+    """Artifact rows, as far as they name keys."""
+
+    named: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        super().__init__(MemoryPlatform(FixedClock()))
+
+    def _named(self, principal: Principal) -> set[str]:
+        assert principal == ANN
+        return self.named
+
+
+async def test_what_a_fork_names_stays_until_the_fork_is_erased() -> None:
+    objects = MemoryObjects()
+    shared, own = object_key(MINE, "a"), object_key(MINE, "b")
+    objects.stored = {shared: b"a", own: b"b"}
+    artifacts = NamedKeys(named={shared})
+
+    first = await delete_erased_objects(artifacts, objects, ANN, MINE, [shared, own])
+    left = set(objects.stored)
+    artifacts.named = set()
+    second = await delete_erased_objects(artifacts, objects, ANN, FORK, [shared])
+
+    assert (first, left) == (1, {shared})
+    assert (second, objects.stored) == (1, {})
+
+
+async def test_a_fork_that_is_erased_first_leaves_its_source_whole() -> None:
+    objects = MemoryObjects()
+    shared = object_key(MINE, "a")
+    objects.stored = {shared: b"a", object_key(FORK, "c"): b"c"}
+
+    deleted = await delete_erased_objects(NamedKeys(named={shared}), objects, ANN, FORK, [shared])
+
+    assert (deleted, set(objects.stored)) == (1, {shared})

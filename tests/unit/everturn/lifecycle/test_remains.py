@@ -1,0 +1,67 @@
+"""What is left of an erased conversation is found wherever it is."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from everturn.core.ids import ConversationId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.stream import EncodedEvent, Entry
+from everturn.files.model import object_key
+from everturn.lifecycle.erasure import RemainingRows, find_remains
+from everturn.lifecycle.postgres_erasure import PostgresRemainingRows
+from everturn.testing.files.objects import MemoryObjects
+from everturn.testing.port_shape import find_differences
+from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.streams.events import MemoryEvents
+
+GONE = SequentialIds().conversation()
+
+
+class Rows:
+    def __init__(self, counts: Mapping[str, int], named: frozenset[str] = frozenset()) -> None:
+        self.counts = counts
+        self.named = named
+
+    async def count_rows(self, conversation_id: ConversationId) -> Mapping[str, int]:
+        assert conversation_id == GONE
+        return self.counts
+
+    async def load_named_objects(self, conversation_id: ConversationId) -> frozenset[str]:
+        return self.named
+
+
+def test_the_driver_has_the_shape_of_the_port() -> None:
+    assert find_differences(RemainingRows, PostgresRemainingRows) == []
+
+
+async def test_nothing_is_left_of_what_is_gone() -> None:
+    remains = await find_remains(Rows({"turn": 0}), MemoryEvents(), MemoryObjects(), GONE)
+
+    assert remains.is_clean
+
+
+@pytest.mark.parametrize("where", ["rows", "events", "objects"])
+async def test_what_is_left_anywhere_is_found(where: str) -> None:
+    events, objects, counts = MemoryEvents(), MemoryObjects(), {"turn": 0, "block": int(where == "rows")}
+    if where == "events":
+        told = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
+        await events.publish(GONE, told, after=None)
+    if where == "objects":
+        objects.stored[object_key(GONE, "a" * 64)] = b"a"
+
+    remains = await find_remains(Rows(counts), events, objects, GONE)
+
+    assert not remains.is_clean
+    assert (bool(remains.rows), remains.events, bool(remains.objects)) == tuple(
+        where == each for each in ("rows", "events", "objects")
+    )
+
+
+async def test_what_a_fork_names_is_no_remainder() -> None:
+    objects, key = MemoryObjects(), object_key(GONE, "a" * 64)
+    objects.stored[key] = b"a"
+
+    remains = await find_remains(Rows({}, frozenset({key})), MemoryEvents(), objects, GONE)
+
+    assert (remains.is_clean, remains.shared) == (True, (key,))

@@ -1,0 +1,77 @@
+import math
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.memory.embedder import DIMENSIONS
+from everturn.memory.encoders.bert import MiniLm, batch_by_length, load_minilm
+
+
+@pytest.fixture(scope="module")
+def minilm() -> MiniLm:
+    return load_minilm()
+
+
+def embed(minilm: MiniLm, *texts: str):
+    return minilm.encode(minilm.tokenize(texts))
+
+
+def alike(one, other) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def test_the_likeness_of_known_sentences_is_the_published_one(minilm: MiniLm) -> None:
+    source, *others = embed(
+        minilm,
+        "That is a happy person",
+        "That is a happy dog",
+        "That is a very happy person",
+        "Today is a sunny day",
+    )
+
+    assert [round(alike(source, other), 3) for other in others] == [0.695, 0.943, 0.257]
+
+
+def test_vectors_have_length_one_and_do_not_change(minilm: MiniLm) -> None:
+    texts = ("", "one", "Über den Wolken", "数据库", "a " * 5_000, "\ud800")
+
+    first, second = embed(minilm, *texts), embed(minilm, *texts)
+
+    assert first == second
+    assert all(len(vector) == DIMENSIONS for vector in first)
+    assert [math.sqrt(alike(vector, vector)) for vector in first] == pytest.approx([1.0] * len(texts), abs=1e-5)
+
+
+def test_a_paraphrase_without_a_common_word_is_nearer_than_something_else(minilm: MiniLm) -> None:
+    asked, meant, other = embed(
+        minilm,
+        "Which storage engine did we pick?",
+        "The team settled on Postgres as its database.",
+        "The cake needs three eggs and some sugar.",
+    )
+
+    assert alike(asked, meant) > alike(asked, other) + 0.15
+
+
+def test_only_the_first_256_tokens_count(minilm: MiniLm) -> None:
+    assert [len(ids) for ids in minilm.tokenize(["word " * 1_000])] == [256]
+
+
+@given(st.lists(st.integers(min_value=1, max_value=256), max_size=60))
+def test_batches_hold_every_text_once_and_stay_below_the_limit(lengths: list[int]) -> None:
+    batches = list(batch_by_length(lengths, max_tokens=512))
+
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) * max(lengths[index] for index in batch) <= 512 for batch in batches)
+
+
+def test_no_torch_is_imported() -> None:
+    program = (
+        "import sys; from everturn.memory.encoders.bert import load_minilm; load_minilm();"
+        "sys.exit(bool({'torch', 'sentence_transformers', 'transformers'} & set(sys.modules)))"
+    )
+
+    assert subprocess.run([sys.executable, "-P", "-c", program], check=False, timeout=50).returncode == 0

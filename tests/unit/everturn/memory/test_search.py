@@ -1,0 +1,17 @@
+"""The in-memory driver of MemorySearch takes the calls that are written for the port; Postgres' is tested beside it."""
+
+from everturn.memory.search import MAX_LIMIT, MemorySearch, Scope, SnippetQuery
+from everturn.testing.fixed_clock import BEGINNING
+from everturn.testing.memory.snippets import MemorySnippets
+from everturn.testing.port_shape import find_differences
+
+
+def test_the_driver_takes_the_ports_calls() -> None:
+    assert find_differences(MemorySearch, MemorySnippets) == []
+
+
+def test_a_query_searches_all_targets_unless_it_names_some() -> None:
+    query = SnippetQuery(Scope(), "x", BEGINNING, BEGINNING, BEGINNING)
+
+    assert len(query.targets) == 5
+    assert query.limit <= MAX_LIMIT == query.per_conversation

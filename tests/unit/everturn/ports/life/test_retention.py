@@ -1,9 +1,0 @@
-"""The port of retention has the driver's shape."""
-
-from everturn.ports.life.retention import Retention
-from everturn.postgres.life.retention import PostgresRetention
-from everturn.testing.port_shape import find_differences
-
-
-def test_the_driver_has_the_shape_of_the_port() -> None:
-    assert find_differences(Retention, PostgresRetention) == []

@@ -1,0 +1,18 @@
+"""Manifests of older and newer workers are read."""
+
+from everturn.timeline.manifests import Manifest, Preamble
+
+OLD = (
+    '{"version":1,"turn_id":"t","round":2,"model":"m","sent_at":"x","max_output_tokens":1,"tokens":3,"segments":'
+    '[{"origin":"tail","ref":"","seq":0,"form":"","chars":1,"tokens":1,"sha256":"a","cache_point":false,"later":1}]}'
+)
+
+
+def test_a_tail_without_its_text_and_a_field_of_later_are_no_harm() -> None:
+    (segment,) = Manifest.model_validate_json(OLD).segments
+
+    assert (segment.origin, segment.text) == ("tail", None)
+
+
+def test_a_preamble_keeps_its_text() -> None:
+    assert Preamble.model_validate_json(Preamble(system="Be brief.").model_dump_json()).system == "Be brief."

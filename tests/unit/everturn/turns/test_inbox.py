@@ -1,0 +1,38 @@
+"""The values of the inbox, and what its errors are to a client."""
+
+import pytest
+
+from everturn.core.errors import Conflict, Invalid
+from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId, SignalId, TurnId
+from everturn.testing.port_shape import find_differences
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.timeline.turns import SignalKind
+from everturn.turns.inbox import Inbox, IncomingMessage, IncomingSignal, KeyBusy, KeyReused, Receipt
+from everturn.turns.postgres_inbox import PostgresInbox
+
+
+def test_a_message_matters_as_a_turn_unless_told_otherwise() -> None:
+    message = IncomingMessage(ConversationId("c"), True, "x", (), TurnId("t"), SignalId("s"))
+
+    assert (message.kind, message.target_turn_id, message.bundle_id) == (None, None, None)
+
+
+def test_a_signal_has_no_files_and_no_target_unless_told_otherwise() -> None:
+    signal = IncomingSignal(SignalId("s"), SignalKind.CANCEL, "")
+
+    assert (signal.uploads, signal.target_turn_id) == ((), None)
+
+
+def test_a_receipt_is_the_first_answer_unless_it_is_replayed() -> None:
+    assert not Receipt(ConversationId("c"), TurnId("t"), None, None, ring=True, lane=Lane.PAID).replayed
+
+
+def test_a_reused_key_is_invalid_and_a_busy_one_a_conflict() -> None:
+    assert isinstance(KeyReused(), Invalid)
+    assert isinstance(KeyBusy(), Conflict)
+
+
+@pytest.mark.parametrize(("port", "driver"), [(Inbox, PostgresInbox), (Inbox, MemoryInbox)])
+def test_a_driver_takes_the_ports_calls(port: type, driver: type) -> None:
+    assert find_differences(port, driver) == []

@@ -1,0 +1,48 @@
+"""Event streams without order break the contract; the tests' own follow set keeps its port."""
+
+import pytest
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.stream import Entry, FollowSet
+from everturn.testing.port_shape import find_differences
+from everturn.testing.streams.events import MemoryEvents
+from everturn.testing.streams.events_contract import Events, EventsContract, Follows, entry
+
+
+class Careless(MemoryEvents):
+    async def publish(
+        self,
+        conversation_id: ConversationId,
+        entry: Entry,
+        *,
+        after: EventCursor | None,
+        owner: Principal | None = None,
+    ) -> None:
+        await super().publish(conversation_id, entry, after=None)
+
+
+async def test_streams_that_take_holes_are_noticed() -> None:
+    careless = Careless()
+
+    with pytest.raises(pytest.fail.Exception):
+        await EventsContract().test_an_entry_after_a_hole_is_refused_unless_it_may_go_anywhere(
+            Events(careless, careless, careless)
+        )
+
+
+async def test_an_added_conversation_is_told_once() -> None:
+    follows = Follows()
+
+    follows.add(ConversationId("conv_1"), ORIGIN)
+    await follows.changed()
+
+    assert follows.positions() == {"conv_1": ORIGIN}
+    assert not follows.added.is_set()
+    assert find_differences(FollowSet, Follows) == []
+
+
+def test_an_entry_follows_the_event_before_it() -> None:
+    assert entry(3, 5, 6).prev == EventCursor(3, 4)
+    assert [event.id.n for event in entry(3, 5, 6).events] == [5, 6]

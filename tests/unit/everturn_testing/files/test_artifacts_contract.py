@@ -1,0 +1,23 @@
+"""A driver that forgets what was removed breaks the contract."""
+
+import pytest
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.files.model import Artifact
+from everturn.testing.files.artifacts import MemoryArtifacts
+from everturn.testing.files.artifacts_contract import ArtifactsContract
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+
+
+class Forgetful(MemoryArtifacts):
+    def _rows(self, principal: Principal, conversation_id: ConversationId) -> list[Artifact]:
+        return [row for row in super()._rows(principal, conversation_id) if not row.removed]
+
+
+async def test_a_driver_that_forgets_what_was_removed_is_noticed(platform: MemoryPlatform, stage: Stage) -> None:
+    contract = ArtifactsContract()
+
+    with pytest.raises(AssertionError):
+        await contract.test_a_removed_ref_leaves_its_tree_and_is_still_found_by_itself(Forgetful(platform), stage)

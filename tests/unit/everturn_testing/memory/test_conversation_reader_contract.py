@@ -1,0 +1,31 @@
+"""Readers that read too much, or for anybody, break the contract."""
+
+import pytest
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId, TurnId
+from everturn.testing.recall.conversation_reader import MemoryConversationReader
+from everturn.testing.recall.conversation_reader_contract import ConversationReaderContract
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import ANN, Stage
+from everturn.timeline.blocks import Block
+
+
+class Greedy(MemoryConversationReader):
+    def _turn(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> list[Block]:
+        return self._blocks(principal, conversation_id)
+
+
+class Careless(MemoryConversationReader):
+    def _blocks(self, principal: Principal, conversation_id: ConversationId) -> list[Block]:
+        return super()._blocks(ANN, conversation_id)
+
+
+async def test_a_reader_that_mixes_turns_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    with pytest.raises(AssertionError):
+        await ConversationReaderContract().test_only_the_blocks_of_the_turn_are_read(stage, Greedy(platform))
+
+
+async def test_a_reader_that_reads_for_anybody_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    with pytest.raises(AssertionError):
+        await ConversationReaderContract().test_nobody_reads_anothers_blocks(stage, Careless(platform))

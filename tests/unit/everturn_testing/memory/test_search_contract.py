@@ -1,0 +1,43 @@
+"""A memory search that looks beyond its principal, or an index that forgets, breaks the contract."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from everturn.core.identity import Principal
+from everturn.memory.search import EmbeddedSnippet, FoundSnippet, IndexJob, SnippetQuery
+from everturn.testing.memory.search_contract import MemoryDesk, MemorySearchContract, SnippetIndexContract
+from everturn.testing.memory.snippets import MemorySnippets
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+
+
+class Boundless(MemorySnippets):
+    async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
+        return await super().find_snippets(Principal("acme", "support", "ann"), query)
+
+
+class Forgetful(MemorySnippets):
+    async def save_snippets(
+        self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
+    ) -> bool:
+        saved = await super().save_snippets(principal, job, snippets, encoder=encoder)
+        self._indexed.clear()
+        self._due.clear()
+        return saved
+
+
+async def test_a_search_that_shows_a_stranger_something_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = Boundless(platform)
+
+    with pytest.raises(AssertionError):
+        await MemorySearchContract().test_strangers_find_nothing(MemoryDesk(stage, broken, broken))
+
+
+async def test_an_index_that_takes_a_turn_again_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = Forgetful(platform)
+    desk = replace(MemoryDesk(stage, broken, broken))
+
+    with pytest.raises(AssertionError):
+        await SnippetIndexContract().test_a_turn_of_which_nothing_is_to_be_found_is_done_too(desk)

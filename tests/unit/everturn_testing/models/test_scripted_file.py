@@ -1,0 +1,119 @@
+"""A file of scripts drives a worker process: the prompt chooses the script, the announced iteration the round."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from everturn.models.port import LanguageModel, ModelFailed, ReplyFinished, TextDelta
+from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn.testing.scripted_file import build_model
+
+SCRIPTS = """
+[[scripts]]
+when = "script:two_rounds"
+[[scripts.rounds]]
+chunk_chars = 4
+reply = '''<channel:action>one</channel:action>'''
+[[scripts.rounds]]
+reply = "two"
+then = "length"
+
+[[scripts]]
+when = "script:broken"
+[[scripts.rounds]]
+reply = "half"
+then = "cut"
+[[scripts.rounds]]
+reply = "half"
+then = "fail"
+[[scripts.rounds]]
+then = "fail_for_good"
+
+[[scripts]]
+when = ""
+[[scripts.rounds]]
+chunk_chars = 3
+reply = "anything else"
+"""
+
+PROMPT = """[TURN turn_1]
+[user.prompt ar:turn_1.user.prompt]
+an old prompt with script:broken
+[assistant.completion ar:turn_1.assistant.completion]
+done
+[TURN turn_2]
+[user.prompt ar:turn_2.user.prompt]
+please run {script}
+[react.tool.call tc:turn_2.call_1.call] react.plan
+{{}}
+[ANNOUNCE]
+Iteration {iteration}/15
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> LanguageModel:
+    path = tmp_path / "scripts.toml"
+    path.write_text(SCRIPTS, encoding="utf-8")
+    return build_model(str(path))
+
+
+class TestContract(LanguageModelContract):
+    @pytest.fixture
+    def model(self, tmp_path: Path) -> LanguageModel:
+        path = tmp_path / "scripts.toml"
+        path.write_text(SCRIPTS, encoding="utf-8")
+        return build_model(str(path))
+
+
+async def test_the_last_prompt_chooses_the_script_and_the_iteration_the_round(model: LanguageModel) -> None:
+    first = await collect_pieces(model, build_request(PROMPT.format(script="script:two_rounds", iteration=1)))
+    second = await collect_pieces(model, build_request(PROMPT.format(script="script:two_rounds", iteration=2)))
+
+    assert join_text(first) == "<channel:action>one</channel:action>"
+    assert first[0] == TextDelta("<cha")
+    assert join_text(second) == "two"
+    assert isinstance(second[-1], ReplyFinished)
+    assert second[-1].reason == "length"
+
+
+async def test_the_same_round_plays_again_for_a_worker_that_takes_over(model: LanguageModel) -> None:
+    request = build_request(PROMPT.format(script="script:two_rounds", iteration=2))
+
+    texts = [join_text(await collect_pieces(model, request)) for _ in range(2)]
+
+    assert texts == ["two", "two"]
+
+
+async def test_a_script_can_cut_and_fail(model: LanguageModel) -> None:
+    cut = await collect_pieces(model, build_request(PROMPT.format(script="script:broken", iteration=1)))
+    with pytest.raises(ModelFailed) as passing:
+        await collect_pieces(model, build_request(PROMPT.format(script="script:broken", iteration=2)))
+    with pytest.raises(ModelFailed) as lasting:
+        await collect_pieces(model, build_request(PROMPT.format(script="script:broken", iteration=3)))
+
+    assert join_text(cut) == "half"
+    assert not any(isinstance(piece, ReplyFinished) for piece in cut)
+    assert (passing.value.retryable, lasting.value.retryable) == (True, False)
+
+
+async def test_a_prompt_without_its_own_script_gets_the_one_that_fits_all(model: LanguageModel) -> None:
+    pieces = await collect_pieces(model, build_request(PROMPT.format(script="nothing known", iteration=1)))
+
+    assert join_text(pieces) == "anything else"
+
+
+async def test_a_round_beyond_the_script_fails_with_a_clear_sentence(model: LanguageModel) -> None:
+    request = build_request(PROMPT.format(script="script:two_rounds", iteration=3))
+
+    with pytest.raises(ModelFailed, match="has no round 3, only 2"):
+        await collect_pieces(model, request)
+
+
+def test_a_file_with_a_misspelt_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scripts.toml"
+    path.write_text('[[scripts]]\nwhen = "a"\n[[scripts.rounds]]\nanswer = "b"\n', encoding="utf-8")
+
+    with pytest.raises(ValidationError, match="answer"):
+        build_model(str(path))

@@ -1,0 +1,17 @@
+"""Presences in the wrong order break the contract."""
+
+import pytest
+
+from everturn.queue.ports import WorkerPresence
+from everturn.testing.runs.presences import MemoryPresences
+from everturn.testing.runs.presences_contract import PresencesContract
+
+
+class Backwards(MemoryPresences):
+    async def load_all(self) -> tuple[WorkerPresence, ...]:
+        return tuple(reversed(await super().load_all()))
+
+
+async def test_workers_in_the_wrong_order_are_noticed() -> None:
+    with pytest.raises(AssertionError):
+        await PresencesContract().test_workers_are_told_of_by_id_with_all_they_said(Backwards())

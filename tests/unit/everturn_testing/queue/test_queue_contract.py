@@ -1,0 +1,45 @@
+"""A queue that counts other tenants' turns as one's own breaks the contract."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.core.identity import Lane
+from everturn.core.ids import ConversationId
+from everturn.queue.ports import QueueDepth
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.limits.queue import MemoryQueue
+from everturn.testing.limits.queue_contract import QueueContract
+from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines import MemoryTimelines
+
+
+class Leaky(MemoryQueue):
+    async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
+        depth = await super().load_depth(tenant, lane)
+        return replace(depth, of_tenant=depth.waiting)
+
+
+async def nothing(*_: ConversationId | object) -> None:
+    """What these tests don't need."""
+
+
+async def test_a_count_over_tenants_is_noticed() -> None:
+    platform = MemoryPlatform(FixedClock())
+    stage = Stage(
+        inbox=MemoryInbox(platform),
+        leases=MemoryLeases(platform, owner="one"),
+        rival=MemoryLeases(platform, owner="two"),
+        timelines=MemoryTimelines(platform),
+        ids=SequentialIds(),
+        expire_lease=nothing,
+        give_feedback=nothing,
+        age_lease=nothing,
+    )
+
+    with pytest.raises(AssertionError):
+        await QueueContract().test_turns_that_wait_are_counted_by_tenant_and_lane(stage, Leaky(platform))

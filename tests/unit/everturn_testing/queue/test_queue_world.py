@@ -1,0 +1,47 @@
+"""Whatever happens to turns, each that waits stands where a model of lists says; in Postgres too (its own tests)."""
+
+import asyncio
+from typing import get_args
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everturn.core.ids import ConversationId
+from everturn.testing.limits.queue import MemoryQueue
+from everturn.testing.limits.queue_world import SHARE, Deed, QueueWorld, Step
+from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines import MemoryTimelines
+
+STEPS = st.lists(st.tuples(st.sampled_from(get_args(Deed)), st.integers(0, 20)), max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_every_turn_stands_where_a_model_of_lists_says(steps: list[Step]) -> None:
+    asyncio.run(build_world().play(steps))
+
+
+def build_world() -> QueueWorld:
+    platform = MemoryPlatform()
+
+    async def nothing(*_: object) -> None:
+        return
+
+    async def ring_next(conversation_id: ConversationId) -> None:
+        platform.ring_next(conversation_id, SHARE)
+
+    stage = Stage(
+        inbox=MemoryInbox(platform, share=SHARE),
+        leases=MemoryLeases(platform),
+        rival=MemoryLeases(platform),
+        timelines=MemoryTimelines(platform),
+        ids=SequentialIds(),
+        expire_lease=nothing,
+        give_feedback=nothing,
+        age_lease=nothing,
+    )
+    return QueueWorld(stage, MemoryQueue(platform), ring_next)

@@ -1,0 +1,16 @@
+import pytest
+
+from everturn.core.errors import NotFound
+from everturn.testing.source_pool import MemorySourcePool
+from everturn.timeline.sources import SourceDraft
+
+
+async def test_what_is_claimed_can_be_read() -> None:
+    pool = MemorySourcePool()
+
+    rows = pool.claim([SourceDraft("A", "https://a.example", text="whole"), SourceDraft("B", "https://b.example")])
+
+    assert list(rows) == pool.rows
+    assert (await pool.load_text(1), await pool.load_text(2)) == ("whole", "")
+    with pytest.raises(NotFound):
+        await pool.load_text(3)

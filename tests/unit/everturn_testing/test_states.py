@@ -1,0 +1,21 @@
+"""What is compared between a fold and REST."""
+
+from everturn.events.turn_view import build_state
+from everturn.testing.states import comparable_state
+from everturn.testing.stories import Story
+from everturn.timeline.turns import Outcome
+
+
+def test_only_what_events_tell_is_compared() -> None:
+    story = Story()
+    story.start_turn("Hello")
+    story.end_turn(Outcome.COMPLETED)
+    state = build_state(story.page, tenant="t", project="p")
+    touched = state.conversation.model_copy(update={"last_activity_at": "later"})
+    renamed = state.conversation.model_copy(update={"title": "Other"})
+
+    assert comparable_state(state) == comparable_state(
+        state.model_copy(update={"cursor": "7-7", "conversation": touched})
+    )
+    assert comparable_state(state) != comparable_state(state.model_copy(update={"conversation": renamed}))
+    assert comparable_state(state) != comparable_state(state.model_copy(update={"turns": ()}))

@@ -1,0 +1,42 @@
+"""A driver that parks whatever it is asked to breaks the contract."""
+
+import pytest
+
+from everturn.core.leases import Lease
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.runs.approvals import MemoryApprovals
+from everturn.testing.runs.approvals_contract import ApprovalsContract
+from everturn.testing.sequential_ids import SequentialIds
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines import MemoryTimelines
+
+
+class Hasty(MemoryApprovals):
+    async def try_park(self, lease: Lease) -> bool:
+        await super().try_park(lease)
+        return True
+
+
+async def test_a_driver_that_parks_without_a_reason_is_noticed() -> None:
+    platform = MemoryPlatform(FixedClock())
+
+    async def nothing(*_: object) -> None:
+        """No lease expires and nobody judges here."""
+
+    leases = MemoryLeases(platform, owner="worker-1")
+    stage = Stage(
+        inbox=MemoryInbox(platform),
+        leases=leases,
+        rival=leases,
+        timelines=MemoryTimelines(platform),
+        ids=SequentialIds(),
+        expire_lease=nothing,
+        give_feedback=nothing,
+        age_lease=nothing,
+    )
+
+    with pytest.raises(AssertionError):
+        await ApprovalsContract().test_nothing_to_wait_for_is_no_reason_to_park(stage, Hasty(platform))

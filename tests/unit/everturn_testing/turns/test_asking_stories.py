@@ -1,0 +1,23 @@
+"""A question of a story is told as REST reads it."""
+
+from everturn.events.model import ChatApproval
+from everturn.events.turn_view import build_state
+from everturn.testing.runs.asking_stories import AskingStory
+from everturn.testing.stories import PROJECT, TENANT
+
+
+def test_a_question_and_its_outcome_are_told_and_read_alike() -> None:
+    story = AskingStory()
+    story.start_turn("Send it")
+    story.start_round()
+    call_id = story.add_call("mail.send", {"to": "ann"})
+    approval_id = story.ask(call_id, "mail.send", {"to": "ann"})
+    story.commit()
+    story.show_question(call_id)
+
+    story.settle_question(call_id, "denied", "Not today.")
+
+    told = [event.data for event in story.events if isinstance(event.data, ChatApproval)]
+    (read,) = build_state(story.page, tenant=TENANT, project=PROJECT).turns[0].approvals
+    assert [(each.approval_id, each.state) for each in told] == [(approval_id, "pending"), (approval_id, "denied")]
+    assert (read.state, read.reason, read.params) == ("denied", "Not today.", {"to": "ann"})

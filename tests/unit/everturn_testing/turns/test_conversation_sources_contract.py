@@ -1,0 +1,38 @@
+"""Timelines that forget a text, or the fence, break the contract about sources."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.core.leases import Lease
+from everturn.testing.recall.conversation_sources_contract import SourcesContract
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.testing.turns.timelines import MemoryTimelines
+from everturn.turns.commits import Commit
+
+
+class Fenceless(MemoryTimelines):
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        fence = self._platform.conversations[lease.conversation_id].fence
+        return await super().commit(replace(lease, fence=fence), commit)
+
+
+class Forgetful(MemoryTimelines):
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        emptied = tuple(replace(change, text=change.text or "") for change in commit.sources)
+        return await super().commit(lease, replace(commit, sources=emptied))
+
+
+async def test_timelines_that_ignore_the_fence_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, timelines=Fenceless(platform))
+
+    with pytest.raises(pytest.fail.Exception):
+        await SourcesContract().test_a_stale_fence_stores_no_source(broken)
+
+
+async def test_timelines_that_lose_a_text_with_a_new_title_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, timelines=Forgetful(platform))
+
+    with pytest.raises(AssertionError):
+        await SourcesContract().test_a_changed_source_keeps_its_number_and_the_text_that_is_not_replaced(broken)

@@ -1,0 +1,21 @@
+"""A ledger that lets a call begin twice breaks the contract."""
+
+import pytest
+
+from everturn.core.leases import Lease
+from everturn.testing.runs.effects import MemoryEffects
+from everturn.testing.runs.effects_contract import EffectsContract
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.turns.commits import Effect
+from everturn.turns.ports import EffectKey
+
+
+class Forgetful(MemoryEffects):
+    async def begin(self, lease: Lease, key: EffectKey, effect: Effect) -> None:
+        await super().begin(lease, key, effect)
+
+
+async def test_a_ledger_that_forgets_what_was_begun_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    with pytest.raises(AssertionError):
+        await EffectsContract().test_a_call_is_begun_once(stage, Forgetful(platform))

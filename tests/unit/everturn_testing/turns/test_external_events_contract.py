@@ -1,0 +1,38 @@
+"""An inbox that forgets what an event tells breaks the contract."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.core.ids import ConversationId
+from everturn.testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+from everturn.timeline.turns import ExternalEvent
+
+
+class Dull(MemoryInbox):
+    async def accept_signal(self, principal, conversation_id: ConversationId, signal, key):
+        return await super().accept_signal(
+            principal, conversation_id, replace(signal, event=ExternalEvent("form")), key
+        )
+
+
+class Careless(MemoryInbox):
+    def _check_target(self, row, message):
+        """Takes every message."""
+
+
+async def test_an_inbox_that_drops_payloads_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, inbox=Dull(platform))
+
+    with pytest.raises(AssertionError):
+        await ExternalEventsContract().test_an_event_into_a_running_turn_is_a_signal_with_all_it_tells(broken)
+
+
+async def test_an_inbox_that_takes_foreign_targets_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, inbox=Careless(platform))
+
+    with pytest.raises(pytest.fail.Exception):
+        await TargetsContract().test_a_message_for_a_turn_of_another_conversation_is_refused(broken)

@@ -1,0 +1,39 @@
+"""Leases that two workers can hold, or whose fence stands still, break the contract."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim
+from everturn.testing.turns.leases import MemoryLeases
+from everturn.testing.turns.leases_contract import LeasesContract
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.stage import Stage
+
+
+class Generous(MemoryLeases):
+    async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
+        row = self._platform.conversations[conversation_id]
+        row.lease_owner = None
+        return await super().try_claim(conversation_id)
+
+
+class Standing(MemoryLeases):
+    async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
+        self._platform.conversations[conversation_id].fence = 0
+        return await super().try_claim(conversation_id)
+
+
+async def test_leases_that_two_can_hold_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, rival=Generous(platform, owner="worker-2"))
+
+    with pytest.raises(AssertionError):
+        await LeasesContract().test_nobody_claims_what_is_held(broken)
+
+
+async def test_a_fence_that_stands_still_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, rival=Standing(platform, owner="worker-2"))
+
+    with pytest.raises(AssertionError):
+        await LeasesContract().test_an_expired_lease_is_taken_over_with_the_next_fence(broken)

@@ -1,0 +1,17 @@
+"""What the recording turn keeps."""
+
+from everturn.events.model import ChatStep, ChatTool
+from everturn.testing.turns.live_turn import RecordingTurn
+from everturn.turns.commits import UsageEvent
+
+
+def test_it_keeps_what_it_was_told() -> None:
+    live = RecordingTurn()
+    usage = UsageEvent("brave", "web_search", 0, 0, 0, 0, 0.005, False)
+
+    live.emit(ChatStep(step="call_1", status="started", title="x", tool_id="a.b"))
+    live.emit(ChatTool(call_id="call_1", tool_id="a.b", kind="progress", text="Half."))
+    live.book(usage)
+
+    assert (live.steps, live.tool_events) == ([("a.b", "started")], [("progress", "Half.")])
+    assert (live.booked, live.lease_age_s(), live.lease.fence) == ([usage], 0.0, 1)

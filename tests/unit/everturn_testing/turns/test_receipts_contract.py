@@ -1,0 +1,25 @@
+"""An inbox that lets settled signals be changed breaks the contract."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.testing.turns.inbox import MemoryInbox
+from everturn.testing.turns.platform import MemoryPlatform
+from everturn.testing.turns.receipts_contract import ReceiptsContract
+from everturn.testing.turns.stage import Stage
+from everturn.timeline.turns import SignalState
+
+
+class Pliable(MemoryInbox):
+    async def save_signal_text(self, principal, conversation_id, signal_id, text):
+        row = self._signal(principal, conversation_id, signal_id)
+        row.signal = replace(row.signal, text=text)
+        return row.signal
+
+
+async def test_an_inbox_that_changes_settled_signals_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+    broken = replace(stage, inbox=Pliable(platform))
+
+    with pytest.raises(pytest.fail.Exception):
+        await ReceiptsContract().test_a_settled_signal_can_not_be_changed_any_more(broken, SignalState.APPLIED)

@@ -1,0 +1,98 @@
+"""What workers tell of themselves sums up to how fast the queue drains."""
+
+import asyncio
+
+import pytest
+
+from everturn.core.errors import Unavailable
+from everturn.queue.ports import WorkerPresence
+from everturn.testing.fixed_clock import FixedClock
+from everturn.testing.runs.presences import MemoryPresences
+from ingress.admission.queue_gate import GUESSED_TURN_S, REST_S, STALE_S, Fleet, FleetWatch, build_fleet
+
+
+def worker(name: str, slots: int, turn_s: float | None = None) -> WorkerPresence:
+    return WorkerPresence(name, "", None, slots, turn_s)
+
+
+def test_each_worker_counts_by_its_slots() -> None:
+    fleet = build_fleet((worker("a", 3, 10.0), worker("b", 1, 2.0), worker("c", 4)))
+
+    assert fleet == Fleet(8, 8.0)
+    assert fleet.interval_us == 1_000_000
+
+
+def test_nobody_is_an_empty_fleet_with_a_guess() -> None:
+    assert build_fleet(()) == Fleet(0, GUESSED_TURN_S)
+    assert Fleet(0, 5.0).interval_us == 5_000_000
+
+
+async def test_workers_are_asked_for_again_after_a_second() -> None:
+    clock = FixedClock()
+    presences = MemoryPresences(monotonic=clock.monotonic)
+    watch = FleetWatch(presences, monotonic=clock.monotonic)
+    assert (await watch.load()).slots == 0
+
+    await presences.save(worker("a", 2), ttl_s=60)
+
+    assert (await watch.load()).slots == 0
+    clock.advance(2)
+    assert (await watch.load()).slots == 2
+
+
+class SlowPresences(MemoryPresences):
+    """Counts who asks, and answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.answers = asyncio.Event()
+
+    async def load_all(self) -> tuple[WorkerPresence, ...]:
+        self.asked += 1
+        await self.answers.wait()
+        return await super().load_all()
+
+
+async def test_many_that_want_to_know_at_once_ask_once() -> None:
+    presences = SlowPresences()
+    watch = FleetWatch(presences, monotonic=FixedClock().monotonic)
+    asking = [asyncio.create_task(watch.load()) for _ in range(100)]
+    await asyncio.sleep(0)
+
+    presences.answers.set()
+
+    assert {fleet.slots for fleet in await asyncio.gather(*asking)} == {0}
+    assert presences.asked == 1
+
+
+async def test_a_wire_that_did_not_answer_is_left_alone_for_a_moment() -> None:
+    clock, presences = FixedClock(), SlowPresences()
+    presences.answers.set()
+    presences.down = True
+    watch = FleetWatch(presences, monotonic=clock.monotonic)
+
+    failed = await asyncio.gather(*(watch.load() for _ in range(100)), return_exceptions=True)
+
+    assert {type(each) for each in failed} == {Unavailable}
+    assert presences.asked == 1
+    presences.down = False
+    clock.advance(REST_S)
+    assert (await watch.load()).slots == 0
+    assert presences.asked == 2
+
+
+async def test_a_wire_that_is_slow_for_a_moment_leaves_what_was_known() -> None:
+    clock, presences = FixedClock(), SlowPresences()
+    presences.answers.set()
+    await presences.save(worker("a", 3), ttl_s=60)
+    watch = FleetWatch(presences, monotonic=clock.monotonic)
+    await watch.load()
+    presences.down = True
+
+    clock.advance(STALE_S)
+
+    assert (await watch.load()).slots == 3
+    clock.advance(1)
+    with pytest.raises(Unavailable):
+        await watch.load()
