@@ -12,8 +12,6 @@ import asyncpg
 from everturn.core.identity import Principal
 from everturn.core.leases import Claim, EventCursor
 from everturn.postgres.pool import open_database
-from everturn.testing.goals import Goal, build_goal, run_goals, take_medians, take_ms
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody, RoundStartBody, ThinkingBody, ToolCallBody, ToolResultBody
 from everturn.turns.commits import Commit
@@ -23,6 +21,8 @@ from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database
+from everturn_testing.core import SequentialIds
+from everturn_testing.goals import Goal, build_goal, run_goals, take_medians, take_ms
 
 TS = "2026-03-01T12:00:00.000Z"
 SMALL, LARGE = 10, 10_000

@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.streaming import ChannelSpec, stream_with_channels
 from everturn.models.port import ModelPiece, ModelRequest, ModelTraits, ModelUsage, ReplyFinished, TextDelta
-from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians
 from everturn.timeline.sources import Source
+from everturn_testing.goals import Goal, Sample, build_goal, run_goals, take_medians
 
 CHUNK_SIZES = (1, 4, 16, 64)
 REPLY_CHARS = 200_000

@@ -22,9 +22,9 @@ from typing import Any
 import asyncpg
 import httpx2
 
-from everturn.testing.goals import Goal, build_goal, run_goals, take_ms
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
+from everturn_testing.goals import Goal, build_goal, run_goals, take_ms
 
 BLOCKS = 2
 """Of samples of each kind; a busy minute of the machine should hit both."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from parts.followers import Followers, allow_files, load_rss_kib, measure_taken
 
-from everturn.testing.goals import Goal, build_goal, run_goals
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
+from everturn_testing.goals import Goal, build_goal, run_goals
 
 STREAMS_MB = 45.0
 """Of a thousand of them."""

@@ -13,8 +13,6 @@ from everturn.core.ids import ConversationId
 from everturn.core.leases import Claim, EventCursor
 from everturn.core.refs import named_artifact_ref, range_summary_ref
 from everturn.postgres.pool import open_database
-from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.blocks import GENESIS_HASH, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import Body, RangeSummaryBody, ToolResultBody
 from everturn.turns.commits import Commit
@@ -24,6 +22,8 @@ from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database
+from everturn_testing.core import SequentialIds
+from everturn_testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
 
 TS = "2026-03-01T12:00:00.000Z"
 WHO = Principal("bench", "bench", "bench")

@@ -19,9 +19,9 @@ from everturn.memory.embedder import DIMENSIONS
 from everturn.memory.postgres_search import PostgresMemorySearch, build_lexemes, build_vector_text
 from everturn.memory.search import QueryVector, Scope, Snippet, SnippetQuery, SnippetTarget
 from everturn.postgres.pool import open_database
-from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database
+from everturn_testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
 
 SNIPPETS = 100_000
 BIG_SHARE = 0.4

@@ -13,10 +13,10 @@ from chat_proc.timeline.files import Present
 from chat_proc.timeline.render import PromptRenderer
 from everturn.models.port import ModelTraits
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.goals import Goal, build_goal, run_goals
-from everturn.testing.timelines import NOW, TimelineBuilder
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
+from everturn_testing.goals import Goal, build_goal, run_goals
+from everturn_testing.timeline import NOW, TimelineBuilder
 
 SHORT, LONG = 50, 800
 MEASURED_ROUNDS = 40

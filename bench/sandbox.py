@@ -30,8 +30,8 @@ from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxU
 from everturn.execution.broker_messages import ListPairs, PairList
 from everturn.execution.messages import GatewayCall, ToolReply
 from everturn.execution.profiles import ExecutionProfile, Profiles
-from everturn.testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
 from everturn_local.settings import REPOSITORY
+from everturn_testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
 
 PYTHON = REPOSITORY / ".venv-sandbox" / "bin" / "python"
 SAMPLES = 20

@@ -22,6 +22,7 @@ VENV, SANDBOX = ROOT / ".venv", ROOT / ".venv-sandbox"
 LOCK, SANDBOX_LOCK = ROOT / "requirements.lock", ROOT / "services" / "executor" / "requirements.lock"
 MEMBERS = (
     "libs/common",
+    "libs/testing",
     "services/ingress",
     "services/chat-proc",
     "services/exec-supervisor",
@@ -37,7 +38,7 @@ APPARMOR_REMEDY = "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0
 
 EXPORT = ["export", "--no-emit-workspace", "--no-header"]
 EXPORT_ALL = ["--all-packages", "--all-groups"]
-EXTRAS = ["core", "postgres", "redis", "objects", "embeddings", "testing"]
+EXTRAS = ["core", "postgres", "redis", "objects", "embeddings"]
 
 PIP_TO_UV = {
     "index-url": "UV_DEFAULT_INDEX",

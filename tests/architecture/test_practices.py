@@ -252,7 +252,7 @@ def test_a_program_runner_may_run_programs_but_not_unpickle():
     [
         ("services/ingress/src/ingress/chat/service.py", "from everturn.turns.postgres_inbox import PostgresInbox", 1),
         ("services/ingress/src/ingress/chat/service.py", "from everturn.redis.calls import build_client", 1),
-        ("services/ingress/src/ingress/chat/service.py", "import everturn.testing.turns", 1),
+        ("services/ingress/src/ingress/chat/service.py", "import everturn_testing.turns", 1),
         ("libs/common/src/everturn/turns/inbox.py", "from everturn.turns.postgres_rows import read_turn", 1),
         ("services/ingress/src/ingress/chat/service.py", "from everturn.turns.inbox import Inbox", 0),
         ("services/ingress/src/ingress/bootstrap.py", "from everturn.files.s3 import S3Objects", 0),

@@ -11,8 +11,8 @@ from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.testing.scripted_model import Pause, Say
 from everturn.timeline.turns import SignalKind
+from everturn_testing.models.scripted_model import Pause, Say
 
 
 async def plain_answer() -> Bench:

@@ -8,10 +8,10 @@ from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
 from chat_proc.workspace.loading import ArtifactHistory
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
-from everturn.testing.turns.platform import MemoryPlatform
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
+from everturn_testing.turns.platform import MemoryPlatform
 
 CSV = b"month,amount\nJan,10\nFeb,20\nJan,5\n"
 PROGRAM = """

@@ -12,8 +12,8 @@ from everturn.events import model as events
 from everturn.events.fold import fold_event
 from everturn.events.model import Envelope, encode_envelope, parse_envelope
 from everturn.events.views import StateView
-from everturn.testing.stories import Story
 from everturn_local.web.client import WebClient
+from everturn_testing.events.stories import Story
 
 STORIES = 40
 

@@ -10,18 +10,17 @@ from everturn.core.ids import ConversationId
 from everturn.feedback.model import Feedback
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.postgres.pool import open_database
-from everturn.testing.database_roles import Roles
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from everturn.core.errors import problem
 from everturn.core.leases import ORIGIN, try_parse_cursor
 from everturn.events.model import AnyEvent, Envelope, Ready, ServerShutdown, StreamSnapshot, encode_envelope, event_name
 from everturn.events.turn_view import build_state
-from everturn.testing.stories import PROJECT, TENANT, Story
+from everturn_testing.events.stories import PROJECT, TENANT, Story
 
 BASE = "/conversations/default/default"
 

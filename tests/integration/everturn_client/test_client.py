@@ -12,8 +12,6 @@ import pytest
 
 from everturn.events.model import Ready
 from everturn.events.turn_view import build_state
-from everturn.testing.states import comparable_state
-from everturn.testing.stories import PROJECT, TENANT
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
 from everturn_client import (
@@ -26,6 +24,8 @@ from everturn_client import (
     TooMuch,
     Unreachable,
 )
+from everturn_testing.events.stories import PROJECT, TENANT
+from everturn_testing.states import comparable_state
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer

@@ -11,12 +11,12 @@ import pytest
 
 from everturn.core.leases import ORIGIN
 from everturn.events.model import ConvStatus, Envelope
-from everturn.testing.stories import Story
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
 from everturn_client.backoff import Timings
 from everturn_client.errors import ProblemError, TooMuch, Unreachable
 from everturn_client.event_stream import EventStream
+from everturn_testing.events.stories import Story
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer

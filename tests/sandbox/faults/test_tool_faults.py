@@ -8,9 +8,9 @@ from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome
 from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.core.logging import Redactor
-from everturn.testing.stored_files import OWNER
-from everturn.testing.timelines import NOW
-from everturn.testing.turns.live_turn import RecordingTurn
+from everturn_testing.files.stored_files import OWNER
+from everturn_testing.timeline import NOW
+from everturn_testing.turns.live_turn import RecordingTurn
 
 SECRET = "sk-live-0123456789abcdef"
 HUGE = "x" * (100 << 20)

@@ -20,7 +20,7 @@ from everturn_local.processes import KILLED_LIMIT_S, Child, Process
 
 DRIVERS = {
     "ingress": ("everturn.conversations.postgres", "everturn.postgres.pool", "everturn.wire"),
-    "chat_proc": ("everturn.testing.scripted_file", "everturn.memory.encoders.bert"),
+    "chat_proc": ("everturn_testing.models.scripted_file", "everturn.memory.encoders.bert"),
 }
 """What a service imports when it has read its settings, with the libraries below: the longest part of that.
 

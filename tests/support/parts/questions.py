@@ -6,12 +6,12 @@ from typing import Any
 from everturn.core.clock import iso
 from everturn.core.ids import ApprovalId, CallId
 from everturn.postgres.pool import Database
-from everturn.testing.turns.stage import commit, write
 from everturn.timeline.bodies import ApprovalRequestBody
 from everturn.turns.approvals import ApprovalRequest, approval_id_of
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn_testing.turns.stage import commit, write
 
 
 async def ask_a_person(database: Database, sent: dict[str, Any]) -> ApprovalId:

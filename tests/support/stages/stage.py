@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 
 from everturn.events.views import StateView
-from everturn.testing.states import comparable_state
 from everturn_client.backoff import Timings
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
+from everturn_testing.states import comparable_state
 from stages.history import (
     check_blocks,
     check_rows,

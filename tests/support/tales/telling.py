@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from everturn.core.ids import CallId
 from everturn.events.turn_view import TurnPage, build_state
 from everturn.events.views import StateView
-from everturn.testing.runs.asking_stories import AskingStory, Settled
-from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
+from everturn_testing.events.stories import PROJECT, TENANT, Story, make_artifact
+from everturn_testing.turns.asking_stories import AskingStory, Settled
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=8)
 pieces = st.lists(texts, min_size=1, max_size=3)

@@ -15,13 +15,13 @@ from everturn.core.leases import ORIGIN, EventCursor
 from everturn.events.model import TERMINAL, parse_envelope
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.turns import Turn
 from everturn.turns.inbox import IncomingMessage
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_testing.core import SequentialIds
 
 ANN = Principal("acme", "main", "ann")
 

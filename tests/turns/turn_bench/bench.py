@@ -44,24 +44,23 @@ from everturn.events.model import Envelope, parse_envelope
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_state
 from everturn.events.views import StateView
 from everturn.files.model import Upload
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.runs.approvals import MemoryApprovals
-from everturn.testing.scripted_model import Script, ScriptedModel
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.streams.doorbells import MemoryDoorbells
-from everturn.testing.streams.events import MemoryEvents
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import Body, ExitBody
 from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn
 from everturn.turns.inbox import IncomingMessage, IncomingSignal, Receipt
 from everturn.turns.ports import Sweeps
+from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.models.scripted_model import Script, ScriptedModel
+from everturn_testing.queue.doorbells import MemoryDoorbells
+from everturn_testing.turns.approvals import MemoryApprovals
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn_testing.turns.timelines import MemoryTimelines
 from turn_bench.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
 
 ANN = Principal("acme", "main", "ann")

@@ -8,11 +8,11 @@ import pytest
 from everturn.core.leases import ORIGIN, EventCursor, try_parse_cursor
 from everturn.events.fold import fold_event
 from everturn.events.model import TERMINAL
-from everturn.testing.states import comparable_state
 from everturn.timeline.blocks import BlockType, first_broken_link
 from everturn.timeline.bodies import EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import SignalState, TurnUsage
 from everturn.turns.commits import EffectState
+from everturn_testing.states import comparable_state
 from turn_bench.bench import Bench
 
 

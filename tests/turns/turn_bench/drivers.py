@@ -12,15 +12,15 @@ from everturn.events.stream import Entry
 from everturn.events.turn_view import TurnPage, TurnRecord
 from everturn.feedback.model import Feedback
 from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelTraits
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.streams.events import MemoryEvents
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn, TurnUsage
 from everturn.turns.commits import Commit
 from everturn.turns.ports import Ring
+from everturn_testing.core import BEGINNING
+from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.timelines import MemoryTimelines
 
 Hook = Callable[[Commit], Awaitable[None]]
 

@@ -8,11 +8,11 @@ from typing import Any
 from chat_proc.catalog.tool import Tool
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.tools.offered import ToolPorts, offer_tools
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.scripted_model import Script
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.bodies import ToolResultBody
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.models.scripted_model import Script
+from everturn_testing.turns.timelines import MemoryTimelines
 from turn_bench.bench import Bench
 from turn_bench.programs import build_parts
 from turn_bench.replies import call

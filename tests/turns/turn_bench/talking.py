@@ -2,9 +2,9 @@
 
 import asyncio
 
-from everturn.testing.scripted_model import Pause, Say, Script
 from everturn.timeline.turns import SignalKind, SignalState
 from everturn.turns.commits import Commit
+from everturn_testing.models.scripted_model import Pause, Say, Script
 from turn_bench.bench import Bench, BenchWorker, until
 
 FOLLOWUP, STEER, CANCEL = SignalKind.FOLLOWUP, SignalKind.STEER, SignalKind.CANCEL

@@ -27,12 +27,12 @@ from chat_proc.tools.web.pages import PageReader
 from everturn.core.cancellation import Stragglers
 from everturn.core.failpoints import Failpoints
 from everturn.core.tracing import NO_TRACING
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn_local.ports import load_free_port
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.timelines import MemoryTimelines
 
 TOOL_PORTS = ToolPorts(
     MemoryObjects(),

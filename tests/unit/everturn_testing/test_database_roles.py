@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from everturn.testing.database_roles import Roles
+from everturn_testing.database_roles import Roles
 
 
 def test_the_views_are_those_of_the_services_and_one_behind_them() -> None:

@@ -1,6 +1,6 @@
 """A test's clock moves when it is told to."""
 
-from everturn.testing.fixed_clock import BEGINNING, FixedClock
+from everturn_testing.core import BEGINNING, FixedClock
 
 
 def test_both_times_move_together_and_only_when_told() -> None:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from everturn.testing.goals import HEADER, Goal, build_goal, render_json, render_table, run_goals, take_medians, take_ms
+from everturn_testing.goals import HEADER, Goal, build_goal, render_json, render_table, run_goals, take_medians, take_ms
 
 
 def test_a_goal_holds_up_to_its_target_and_another_from_its_target_on() -> None:

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import pytest
 
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 class Port(Protocol):

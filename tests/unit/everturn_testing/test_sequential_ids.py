@@ -1,7 +1,7 @@
 """A test's ids can be foretold."""
 
 from everturn.core.ids import is_id
-from everturn.testing.sequential_ids import SequentialIds
+from everturn_testing.core import SequentialIds
 
 
 def test_ids_are_well_formed_ordered_and_the_same_in_every_run() -> None:

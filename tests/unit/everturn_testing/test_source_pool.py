@@ -1,8 +1,8 @@
 import pytest
 
 from everturn.core.errors import NotFound
-from everturn.testing.source_pool import MemorySourcePool
 from everturn.timeline.sources import SourceDraft
+from everturn_testing.source_pool import MemorySourcePool
 
 
 async def test_what_is_claimed_can_be_read() -> None:

@@ -1,9 +1,9 @@
 """What is compared between a fold and REST."""
 
 from everturn.events.turn_view import build_state
-from everturn.testing.states import comparable_state
-from everturn.testing.stories import Story
 from everturn.timeline.turns import Outcome
+from everturn_testing.events.stories import Story
+from everturn_testing.states import comparable_state
 
 
 def test_only_what_events_tell_is_compared() -> None:

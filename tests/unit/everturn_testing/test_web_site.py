@@ -1,6 +1,6 @@
 import asyncio
 
-from everturn.testing.web_site import open_site
+from everturn_testing.web_site import open_site
 
 
 async def test_a_site_answers_what_it_was_given_and_keeps_what_it_was_asked() -> None:

@@ -6,8 +6,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from everturn.core.errors import Invalid
-from everturn.testing.access.credentials import MemoryCredentials
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.accounts.credentials import MemoryCredentials
+from everturn_testing.core import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll
 from ingress.bootstrap import DRIVERS, build_antivirus, build_gate, build_verifier, load_driver, open_operator
 from ingress.settings import IngressSettings

@@ -7,7 +7,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.lifecycle.export_check import check_export
 from everturn.lifecycle.exports import EXPORT_LINE, BlockLine, ExportPage, FeedbackLine, HeaderLine, Section
-from everturn.testing.turns.exports import CONVERSATION, build_export
+from everturn_testing.lifecycle.exports import CONVERSATION, build_export
 from ingress.lifecycle import ExportService
 
 ANN = Principal("acme", "support", "ann")

@@ -5,7 +5,7 @@ import pytest
 from everturn.core.identity import Principal, Role
 from everturn.core.ids import ConversationId, TurnId
 from everturn.feedback.model import Feedback, FeedbackTotals, JudgedConversation, JudgedPosition, Judgements, Period
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 from ingress.errors import ProblemError
 from ingress.feedback import FeedbackIn, FeedbackService
 

@@ -6,9 +6,8 @@ from starlette.datastructures import Headers
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.lifecycle.forks import Fork, ForkWish
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.turns.inbox import IdempotencyKey, KeyBusy
+from everturn_testing.core import FixedClock, SequentialIds
 from ingress.admission.idempotency import TWIN_WAIT_S
 from ingress.errors import ProblemError
 from ingress.lifecycle import ForkIn, ForkService

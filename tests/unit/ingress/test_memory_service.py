@@ -5,8 +5,8 @@ import pytest
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.paging import BadCursor, build_cursor
-from everturn.testing.memory.user_memories import MemoryUserMemories
-from everturn.testing.memory.user_memories_contract import remembered
+from everturn_testing.memory.user_memories import MemoryUserMemories
+from everturn_testing.memory.user_memories_contract import remembered
 from ingress.memory import MemoryService
 
 ANN = Principal("acme", "support", "ann")

@@ -11,7 +11,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.memory.embedder import EmbedderUnavailable, Vector
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.search import FoundSnippet, SnippetQuery, SnippetTarget
-from everturn.testing.fixed_clock import BEGINNING, FixedClock
+from everturn_testing.core import BEGINNING, FixedClock
 from ingress.search import SearchIn, SearchService
 
 ANN = Principal("acme", "support", "ann")

@@ -95,7 +95,7 @@ MODEL_MODULES = {
     "anthropic": "chat_proc.models.anthropic",
     "openai": "chat_proc.models.openai",
     "offline": "chat_proc.models.offline.model",
-    "scripted": "everturn.testing.scripted_file",
+    "scripted": "everturn_testing.models.scripted_file",
 }
 """Loaded when chosen: importing every provider's SDK costs 2 s and 166 MB."""
 PROGRAM_GRACE_S = 0.5

@@ -27,7 +27,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
 )
-from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
 
 TRAITS = ModelTraits("claude-haiku-4-5", 200_000, images=True, documents=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from chat_proc.models.openai import OpenAIModel
 from chat_proc.models.openai import build_model as build_openai_model
 from everturn.core.bounded_bodies import MAX_ERROR_BYTES
 from everturn.models.port import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta
-from everturn.testing.model_contract import build_request, collect_pieces, join_text
+from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
 
 TRAITS = ModelTraits("m", 100_000, images=False, documents=False)
 JSON = st.recursive(

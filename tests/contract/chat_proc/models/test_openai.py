@@ -26,7 +26,7 @@ from everturn.models.port import (
     TextDelta,
     TextPart,
 )
-from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
 
 TRAITS = ModelTraits("gpt-6.1-terra", 1_050_000, images=True, documents=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from everturn.core.errors import Invalid, Unavailable
 from everturn.files.filesystem import FileObjects
 from everturn.files.objects import AlteredObject
-from everturn.testing.files.objects_contract import Alter, ObjectsContract, key_of
+from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_of
 
 
 @pytest.fixture

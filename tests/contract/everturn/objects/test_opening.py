@@ -6,7 +6,7 @@ import pytest
 
 from everturn.core.errors import Invalid
 from everturn.files.objects import open_objects
-from everturn.testing.files.objects_contract import key_of
+from everturn_testing.files.objects_contract import key_of
 
 
 async def test_a_file_url_names_a_folder_which_is_made(tmp_path: Path) -> None:

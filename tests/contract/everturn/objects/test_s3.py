@@ -13,7 +13,7 @@ from parts.s3 import BUCKET, S3Server
 from everturn.core.errors import Invalid, Unavailable
 from everturn.files.objects import AlteredObject
 from everturn.files.s3 import PROBE, S3Objects, open_s3
-from everturn.testing.files.objects_contract import Alter, ObjectsContract, key_of, read_all
+from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_of, read_all
 
 _numbers = itertools.count(1)
 pytestmark = pytest.mark.usefixtures("s3_keys")

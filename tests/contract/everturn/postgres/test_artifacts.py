@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from everturn.files.postgres import PostgresArtifacts
-from everturn.testing.database_roles import Roles
-from everturn.testing.files.artifacts_contract import ArtifactsContract, build_row
-from everturn.testing.turns.stage import ANN, Stage, commit, think
+from everturn_testing.database_roles import Roles
+from everturn_testing.files.artifacts_contract import ArtifactsContract, build_row
+from everturn_testing.turns.stage import ANN, Stage, commit, think
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.errors import Conflict
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
 from everturn.turns.commits import Effect, EffectChange, EffectState, Promotion, UsageEvent
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_timelines import holds_blocks_only
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import ANN, Stage, closing, commit, think
 
 USAGE = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, True)
 

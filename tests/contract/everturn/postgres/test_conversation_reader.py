@@ -3,9 +3,9 @@
 import pytest
 
 from everturn.memory.postgres_search import PostgresConversationReader
-from everturn.testing.database_roles import Roles
-from everturn.testing.recall.conversation_reader_contract import ConversationReaderContract
-from everturn.testing.turns.stage import Stage
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
+from everturn_testing.turns.stage import Stage
 
 
 class TestPostgresConversationReader(ConversationReaderContract):

@@ -10,11 +10,10 @@ from everturn.core.errors import Invalid, NotFound, StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.feedback.model import Feedback, Reaction
-from everturn.testing.database_roles import Roles
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
 from everturn.turns.inbox import IdempotencyKey
+from everturn_testing.core import BEGINNING, SequentialIds
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import ANN, Stage, closing, commit, think
 
 
 @pytest.fixture

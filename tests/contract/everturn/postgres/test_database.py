@@ -9,10 +9,10 @@ import pytest
 
 from everturn.core.errors import Invalid, Unavailable
 from everturn.postgres.pool import DISK_FULL_KEPT_S, Database, LockTimeout, SchemaDiffers, open_database, translated
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.stage import ANN, Stage
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import ANN, Stage
 
 
 async def test_opening_needs_no_server_and_using_it_says_unavailable() -> None:

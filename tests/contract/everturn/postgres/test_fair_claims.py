@@ -14,12 +14,12 @@ from everturn.core.identity import Lane, Principal, Role, lane_of
 from everturn.core.ids import ConversationId
 from everturn.core.leases import Claim, ClaimBounds, Deferred, SlotKind
 from everturn.postgres.pool import open_database
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.turns.stage import Stage, closing
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_testing.core import SequentialIds
+from everturn_testing.turns.stage import Stage, closing
 
 BOUNDS = ClaimBounds(user_max=3, tenant_max=4, slots=8, extra=8)
 PEOPLE = tuple(

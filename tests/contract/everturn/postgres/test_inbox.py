@@ -7,15 +7,15 @@ import pytest
 
 from everturn.core.errors import Conflict
 from everturn.core.identity import Lane, Principal, Role
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
-from everturn.testing.turns.inbox_contract import InboxContract, UploadsContract
-from everturn.testing.turns.receipts_contract import ReceiptsContract
-from everturn.testing.turns.stage import ANN, Stage, closing
 from everturn.timeline.turns import SignalKind
 from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, TenantFull
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_inbox import PostgresInbox
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
+from everturn_testing.turns.inbox_contract import InboxContract, UploadsContract
+from everturn_testing.turns.receipts_contract import ReceiptsContract
+from everturn_testing.turns.stage import ANN, Stage, closing
 
 
 class TestPostgresInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):

@@ -6,9 +6,9 @@ import pytest
 
 from everturn.core.errors import StaleFence
 from everturn.core.leases import Claim
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.leases_contract import LeasesContract
-from everturn.testing.turns.stage import Stage, closing, commit, think
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.leases_contract import LeasesContract
+from everturn_testing.turns.stage import Stage, closing, commit, think
 
 
 class TestPostgresLeases(LeasesContract):

@@ -7,10 +7,10 @@ import pytest
 
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.addresses import MAX_URL_CHARS
-from everturn.testing.database_roles import Roles
-from everturn.testing.recall.conversation_sources_contract import SourcesContract
-from everturn.testing.turns.stage import ANN, Stage, commit, think
 from everturn.timeline.sources import MAX_TEXT_CHARS, SourceDraft, merge_sources
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.conversation_sources_contract import SourcesContract
+from everturn_testing.turns.stage import ANN, Stage, commit, think
 
 LONG_URL = "https://a.example/" + "x" * (MAX_URL_CHARS - len("https://a.example/"))
 

@@ -11,11 +11,11 @@ import pytest
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId
 from everturn.postgres.pool import Connection, Database
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.stage import Stage, closing
 from everturn.turns.ports import Ring
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresSweeps
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import Stage, closing
 
 
 @pytest.fixture

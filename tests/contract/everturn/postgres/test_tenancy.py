@@ -43,12 +43,6 @@ from everturn.memory.search import (
     SnippetQuery,
 )
 from everturn.memory.user_memories import MemoryBook, UserMemories
-from everturn.testing.database_roles import Roles
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.memory.search_contract import ENCODER, point, said
-from everturn.testing.memory.user_memories_contract import remembered
-from everturn.testing.runs.approvals_contract import ask
-from everturn.testing.turns.stage import ANN, STRANGERS, Stage, commit, think
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
@@ -59,6 +53,12 @@ from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_testing.core import BEGINNING
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.search_contract import ENCODER, point, said
+from everturn_testing.memory.user_memories_contract import remembered
+from everturn_testing.turns.approvals_contract import ask
+from everturn_testing.turns.stage import ANN, STRANGERS, Stage, commit, think
 
 PORTS = (
     Conversations,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines_contract import AnnouncingContract, RecentBlocksContract, TimelinesContract
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines_contract import AnnouncingContract, RecentBlocksContract, TimelinesContract
 
 
 class TestPostgresTimelines(TimelinesContract, RecentBlocksContract, AnnouncingContract):

@@ -13,11 +13,11 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import EventCursor
 from everturn.feedback.model import Feedback, Reaction
 from everturn.postgres.pool import Connection, Database
-from everturn.testing.database_roles import Roles
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.turns.stage import ANN, Stage, closing, commit, think
 from everturn.turns.ports import PAGE_BYTES
 from everturn.turns.postgres_reading import PostgresTurns
+from everturn_testing.core import BEGINNING
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import ANN, Stage, closing, commit, think
 
 
 @pytest.fixture(params=["ingress", "worker"])

@@ -15,9 +15,9 @@ from everturn.conversations.postgres import PostgresConversations
 from everturn.core.ids import ConversationId
 from everturn.lifecycle.postgres_erasure import PostgresRetention
 from everturn.postgres.pool import open_database
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.stage import ANN, Stage, commit, think
 from everturn.turns.commits import UsageEvent
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import ANN, Stage, commit, think
 
 DECISION = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, estimated=True)
 TITLE = UsageEvent("m", "title", 1, 2, 0, 0, 0.0, estimated=False, cost_known=False)

@@ -17,12 +17,12 @@ from everturn.limits.redis import RedisTokenBuckets, RedisWaitingRooms
 from everturn.queue.ports import WorkerPresence
 from everturn.redis.calls import build_client
 from everturn.redis.users import INGRESS, RULES, WORKER, derive_password
-from everturn.testing.limits.token_buckets_contract import TokenBucketsContract
-from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
-from everturn.testing.streams.events_contract import Events, EventsContract
 from everturn.wire import Wire, open_wire
 from everturn_local.home import Secrets
 from everturn_local.servers.redis import EmbeddedRedis
+from everturn_testing.events.events_contract import Events, EventsContract
+from everturn_testing.limits.token_buckets_contract import TokenBucketsContract
+from everturn_testing.limits.waiting_rooms_contract import WaitingRoomsContract
 
 CONVERSATION = ConversationId("conv_1")
 LIMIT_S = 20

@@ -5,9 +5,9 @@ import pytest
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.queue.redis import RedisDoorbells
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.streams.doorbells_contract import DoorbellsContract
 from everturn.wire import Wire, open_wire
+from everturn_testing.core import SequentialIds
+from everturn_testing.queue.doorbells_contract import DoorbellsContract
 
 
 class TestRedisDoorbells(DoorbellsContract):

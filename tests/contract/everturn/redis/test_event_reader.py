@@ -8,9 +8,9 @@ import pytest
 from everturn.core.errors import Unavailable
 from everturn.core.leases import ORIGIN, EventCursor
 from everturn.redis.calls import build_client
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.streams.events_contract import Follows, entry
 from everturn.wire import Wire, open_wire
+from everturn_testing.core import SequentialIds
+from everturn_testing.events.events_contract import Follows, entry
 
 
 async def test_one_follower_hears_hundreds_of_conversations(wire: Wire) -> None:

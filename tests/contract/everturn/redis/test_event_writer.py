@@ -7,9 +7,9 @@ from everturn.core.leases import ORIGIN, EventCursor
 from everturn.events.redis import KEEP_S, MAX_ENTRIES, stream_key
 from everturn.events.stream import EventsLost
 from everturn.redis.calls import build_client
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.streams.events_contract import Events, EventsContract, entry
 from everturn.wire import Wire, open_wire
+from everturn_testing.core import SequentialIds
+from everturn_testing.events.events_contract import Events, EventsContract, entry
 
 
 class TestRedisEvents(EventsContract):

@@ -3,9 +3,9 @@
 from everturn.core.leases import EventCursor
 from everturn.events.redis import load_last_id, stream_key
 from everturn.redis.calls import build_client
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.streams.events_contract import entry
 from everturn.wire import Wire
+from everturn_testing.core import SequentialIds
+from everturn_testing.events.events_contract import entry
 
 
 async def test_the_last_id_outlives_the_entries(wire: Wire, redis_url: str) -> None:

@@ -6,8 +6,8 @@ from everturn.core.errors import Unavailable
 from everturn.queue.ports import WorkerPresence
 from everturn.queue.redis import RedisPresences
 from everturn.redis.calls import build_client
-from everturn.testing.runs.presences_contract import PresencesContract
 from everturn.wire import Wire, open_wire
+from everturn_testing.queue.presences_contract import PresencesContract
 
 ONE = WorkerPresence("w", "bubblewrap", None, 4)
 

@@ -10,8 +10,8 @@ import pytest
 from everturn.core.errors import Unavailable
 from everturn.events.stream import Hint
 from everturn.redis.calls import build_client
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.wire import Wire, open_wire
+from everturn_testing.core import SequentialIds
 
 Heard = TypeVar("Heard")
 

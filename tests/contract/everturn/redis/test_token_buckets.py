@@ -6,8 +6,8 @@ from everturn.core.errors import Unavailable
 from everturn.limits.redis import RedisTokenBuckets
 from everturn.limits.token_buckets import Limit
 from everturn.redis.calls import build_client
-from everturn.testing.limits.token_buckets_contract import TokenBucketsContract
 from everturn.wire import Wire, open_wire
+from everturn_testing.limits.token_buckets_contract import TokenBucketsContract
 
 
 class TestRedisTokenBuckets(TokenBucketsContract):

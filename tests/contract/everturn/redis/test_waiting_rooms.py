@@ -8,8 +8,8 @@ from everturn.core.errors import Unavailable
 from everturn.limits.redis import RedisWaitingRooms
 from everturn.limits.waiting_rooms import RoomLoad, Visitor
 from everturn.redis.calls import build_client
-from everturn.testing.limits.waiting_rooms_contract import SharedRoomsContract, WaitingRoomsContract
 from everturn.wire import Wire, open_wire
+from everturn_testing.limits.waiting_rooms_contract import SharedRoomsContract, WaitingRoomsContract
 
 
 class TestRedisWaitingRooms(WaitingRoomsContract, SharedRoomsContract):

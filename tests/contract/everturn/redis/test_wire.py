@@ -10,10 +10,10 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.redis.calls import build_client
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.streams.events_contract import Follows, entry
 from everturn.wire import Wire, open_wire
 from everturn_local.servers.redis import EmbeddedRedis
+from everturn_testing.core import SequentialIds
+from everturn_testing.events.events_contract import Follows, entry
 
 
 async def test_closing_leaves_no_connection(redis_url: str) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from everturn.core.ids import CallId
 from everturn.events.model import ChatCompaction, ChatPhase, ConvStatus, parse_envelope
-from everturn.testing.runs.asking_stories import AskingStory
-from everturn.testing.stories import Story, make_artifact
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
+from everturn_testing.events.stories import Story, make_artifact
+from everturn_testing.turns.asking_stories import AskingStory
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer

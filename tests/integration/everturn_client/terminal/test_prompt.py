@@ -5,10 +5,10 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from everturn.testing.runs.asking_stories import AskingStory
-from everturn.testing.stories import make_artifact
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
+from everturn_testing.events.stories import make_artifact
+from everturn_testing.turns.asking_stories import AskingStory
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer

@@ -11,7 +11,7 @@ from uploads.corpus import build_files, find_files
 from uploads.hostile import BAD_UPLOADS
 
 from everturn.core.identity import Principal
-from everturn.testing.sequential_ids import SequentialIds
+from everturn_testing.core import SequentialIds
 from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake

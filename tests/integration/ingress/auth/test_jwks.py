@@ -9,7 +9,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 from ingress.auth.tokens import (
     FIRST_PAUSE_S,
     FRESH_S,

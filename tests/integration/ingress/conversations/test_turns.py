@@ -9,12 +9,12 @@ import pytest
 from everturn.core.ids import CallId
 from everturn.core.refs import call_ref, round_ref
 from everturn.postgres.pool import Database
-from everturn.testing.turns.stage import closing, commit
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import ToolCallBody, ToolCodeBody
 from everturn.turns.ports import PAGE_BYTES
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn_testing.turns.stage import closing, commit
 
 BASE = "/conversations/default/default"
 ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"

@@ -12,9 +12,9 @@ from parts.questions import ask_a_person
 from everturn.core.leases import EventCursor
 from everturn.lifecycle.export_check import check_export
 from everturn.postgres.pool import Database
-from everturn.testing.turns.stage import closing
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn_testing.turns.stage import closing
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]

@@ -18,8 +18,8 @@ from everturn.files.s3 import open_s3
 from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows
 from everturn.postgres.pool import Database, open_database
-from everturn.testing.fixed_clock import FixedClock
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_testing.core import FixedClock
 from ingress.files.sweeping import run_sweep
 
 Refused = Callable[..., dict[str, Any]]

@@ -13,13 +13,13 @@ from chat_proc.agent.limits import TurnLimits
 from chat_proc.catalog.registry import ToolRegistry
 from everturn.core.ids import ApprovalId
 from everturn.events.model import ChatApproval, ConvStatus
-from everturn.testing.runs.approvals import expire_approvals
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
 from everturn.turns.approvals import ApprovalState
 from everturn.turns.commits import Commit, Effect, EffectState
 from everturn.turns.inbox import IncomingSignal
 from everturn.turns.ports import InboxMoved
+from everturn_testing.turns.approvals import expire_approvals
 
 DAY_S = 86_400
 

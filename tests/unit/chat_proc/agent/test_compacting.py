@@ -21,11 +21,11 @@ from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatCompaction
 from everturn.models.port import ContextLimitExceeded, ModelFailed, TextPart
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.scripted_model import Fail, Pause, Say, Script, ScriptedModel
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CompletionBody, RangeSummaryBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn.turns.commits import Commit
+from everturn_testing.models.scripted_model import Fail, Pause, Say, Script, ScriptedModel
 
 SUMMARY = "## Active request\n- read it all\n## Done\n- read some\n## Critical facts\n- the code is 4711\n"
 

@@ -10,10 +10,10 @@ from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.events.model import ChatRewind
-from everturn.testing.scripted_model import Pause, Say, Script
 from everturn.timeline.bodies import CompletionBody, NoticeBody, RawDecisionBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind
 from everturn.turns.commits import Commit, Effect, EffectState
+from everturn_testing.models.scripted_model import Pause, Say, Script
 
 LOOK = "demo.look"
 PLAN = "demo.plan"

@@ -6,12 +6,12 @@ from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.signal_folding import ends_work, fold_signals, is_heard, settle_leftover, through_last_end
 from everturn.core.ids import SignalId, TurnId
 from everturn.events.model import ChatSignal
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.stories import make_artifact
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AttachmentTextBody, EventBody, SignalBody
 from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState
 from everturn.turns.commits import Promotion, SignalChange
+from everturn_testing.core import BEGINNING
+from everturn_testing.events.stories import make_artifact
 
 TURN, NEXT = TurnId("turn_1"), TurnId("turn_2")
 PLACE = RoundPlace(TURN, 3, 15, "now")

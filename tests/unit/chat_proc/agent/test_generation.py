@@ -9,9 +9,9 @@ from turn_bench.replies import answer, call, cut_answer
 from chat_proc.agent.limits import TurnLimits
 from everturn.events.model import ChatDelta, ChatRewind
 from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelTraits, ModelUsage
-from everturn.testing.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel, Think
 from everturn.timeline.bodies import CompletionBody, NoticeBody, ThinkingBody
 from everturn.timeline.turns import Outcome, SignalKind
+from everturn_testing.models.scripted_model import Fail, Finish, Pause, Say, Script, ScriptedModel, Think
 
 
 async def run(bench: Bench) -> list[ChatDelta]:

@@ -9,10 +9,10 @@ from chat_proc.agent.limits import (
     round_limit,
 )
 from everturn.core.ids import SignalId, TurnId
-from everturn.testing.fixed_clock import BEGINNING
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import EventBody, SignalBody, TurnHeaderBody
 from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState, TurnUsage
+from everturn_testing.core import BEGINNING
 
 LIMITS = TurnLimits(rounds=3, wall_time_s=10, tokens=100, cost_usd=1)
 

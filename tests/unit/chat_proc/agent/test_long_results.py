@@ -12,9 +12,9 @@ from chat_proc.agent import execution as long_results
 from chat_proc.catalog.tool import PREVIEW_CHARS, ToolCall, ToolOutcome, ToolSpec
 from everturn.core.refs import result_ref
 from everturn.files.model import ArtifactKind
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.bodies import ToolResultBody
 from everturn.turns.commits import Effect
+from everturn_testing.core import SequentialIds
 
 
 class TellTool:

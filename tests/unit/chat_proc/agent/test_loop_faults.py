@@ -11,10 +11,10 @@ from turn_bench.tools import DemoTool
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.events.model import ChatRewind
-from everturn.testing.scripted_model import Pause, Say
 from everturn.timeline.bodies import CompletionBody, PromptBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.turns.commits import Effect, EffectState
+from everturn_testing.models.scripted_model import Pause, Say
 
 STORY = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))
 

@@ -6,10 +6,10 @@ from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
 from everturn.events.model import ChatPlan
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import PlanAckBody, PlanBody, ToolResultBody
 from everturn.timeline.plans import PlanSnapshot, StepStatus
+from everturn_testing.core import SequentialIds
 
 
 def new(*steps: str, notes: str = "") -> str:

@@ -11,8 +11,8 @@ from turn_bench.replies import answer, cut_answer
 from turn_bench.tools import DemoTool
 
 from everturn.events.model import TERMINAL, ChatComplete
-from everturn.testing.scripted_model import Finish, Say, Script
 from everturn.timeline.bodies import NoticeBody, ToolCallBody
+from everturn_testing.models.scripted_model import Finish, Say, Script
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "misbehaviours.md"
 INTRODUCTION = """# What happens when a model misbehaves

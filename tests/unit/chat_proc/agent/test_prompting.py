@@ -8,9 +8,9 @@ from everturn.core.identity import Principal
 from everturn.core.metrics import PROMPT_BREAKS
 from everturn.memory.user_memories import UserMemory
 from everturn.models.port import ModelRequest, ModelUsage, TextPart
-from everturn.testing.memory.user_memories_contract import remembered
-from everturn.testing.scripted_model import Finish, Say
 from everturn.timeline.turns import TurnStatus
+from everturn_testing.memory.user_memories_contract import remembered
+from everturn_testing.models.scripted_model import Finish, Say
 
 
 def texts(request: ModelRequest) -> list[str]:

@@ -13,9 +13,9 @@ from chat_proc.tools.web.client import AddressGuard, WebClient
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool
 from everturn.events.model import ChatCitations, ChatDelta, ChatFollowups
-from everturn.testing.web_site import Answer, open_site
 from everturn.timeline.bodies import CompletionBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import SignalKind
+from everturn_testing.web_site import Answer, open_site
 
 A, B = "https://a.example/1", "https://b.example/2"
 LINK = f"[Title of {A}]({A})"

@@ -13,10 +13,10 @@ from chat_proc.timeline.compaction.memory import build_memory, draft_memory
 from everturn.core.failpoints import FailpointRaised, Failpoints
 from everturn.models.port import ModelFailed, ModelRequest, ModelUsage, TextPart
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.long_talks import play_talk
-from everturn.testing.scripted_model import SCRIPTED_TRAITS, Fail, Finish, Pause, Say, Script, ScriptedModel
-from everturn.testing.scripted_model import Cut as CutOff
-from everturn.testing.timelines import NOW, TimelineBuilder
+from everturn_testing.long_talks import play_talk
+from everturn_testing.models.scripted_model import SCRIPTED_TRAITS, Fail, Finish, Pause, Say, Script, ScriptedModel
+from everturn_testing.models.scripted_model import Cut as CutOff
+from everturn_testing.timeline import NOW, TimelineBuilder
 
 GOOD = "## Active request\n- all of it\n## Done\n- half of it\n"
 RATIO = CharsPerToken(4.0)

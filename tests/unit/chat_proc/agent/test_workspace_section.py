@@ -10,8 +10,8 @@ from chat_proc.agent.prompting import WorkspaceSection
 from chat_proc.workspace.loading import ArtifactHistory
 from everturn.core.errors import Unavailable
 from everturn.models.port import ModelRequest, TextPart
-from everturn.testing.stored_files import OWNER, StoredFiles
-from everturn.testing.timelines import TimelineBuilder
+from everturn_testing.files.stored_files import OWNER, StoredFiles
+from everturn_testing.timeline import TimelineBuilder
 
 
 def section(request: ModelRequest) -> str:

@@ -19,11 +19,11 @@ from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool
 from chat_proc.tools.web.web_search import WebSearchTool
 from everturn.core.ids import ApprovalId
-from everturn.testing.web_site import Site, open_site
 from everturn.timeline.bodies import ApprovalRequestBody, ToolResultBody
 from everturn.timeline.sources import SourceDraft
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind, TurnStatus
 from everturn.turns.inbox import IncomingSignal
+from everturn_testing.web_site import Site, open_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SECRET = "tulip9431"

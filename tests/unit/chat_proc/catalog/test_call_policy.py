@@ -7,13 +7,13 @@ from chat_proc.catalog.call_policy import MAX_ASKED_ADDRESSES, AddressRules, Ask
 from chat_proc.catalog.tool import ToolSpec
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.timelines import NOW
-from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import Body, NotesBody, PromptBody, ToolResultBody
 from everturn.turns.commits import Effect
+from everturn_testing.core import FixedClock
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.timeline import NOW
+from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
 
 ANN = Principal("acme", "main", "ann")
 CONVERSATION = ConversationId("conv_1")

@@ -3,9 +3,9 @@
 import pytest
 
 from chat_proc.catalog.tool import ConversationSources
-from everturn.testing.port_shape import find_differences
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn_testing.port_shape import find_differences
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 @pytest.mark.parametrize("driver", [PostgresTimelines, MemoryTimelines])

@@ -7,9 +7,9 @@ from chat_proc.catalog.tool import MAX_DATA_BYTES, MAX_EVENTS, MAX_TEXT_CHARS, T
 from everturn.core.errors import Conflict, Invalid
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.events.model import ChatTool
-from everturn.testing.stored_files import OWNER
-from everturn.testing.timelines import NOW
-from everturn.testing.turns.live_turn import RecordingTurn
+from everturn_testing.files.stored_files import OWNER
+from everturn_testing.timeline import NOW
+from everturn_testing.turns.live_turn import RecordingTurn
 
 
 class NoParams(BaseModel):

@@ -10,9 +10,9 @@ from chat_proc.catalog.described import DescribedTool, FunctionTool, ToolModule,
 from chat_proc.catalog.tool import Tool, ToolCall, ToolContext, ToolEvents, ToolOutcome
 from everturn.core.errors import Conflict
 from everturn.core.ids import CallId, ConversationId, TurnId
-from everturn.testing.stored_files import OWNER
-from everturn.testing.timelines import NOW
-from everturn.testing.turns.live_turn import RecordingTurn
+from everturn_testing.files.stored_files import OWNER
+from everturn_testing.timeline import NOW
+from everturn_testing.turns.live_turn import RecordingTurn
 
 
 def load(city_file: Path, threads: ThreadPoolExecutor, name: str) -> Tool:

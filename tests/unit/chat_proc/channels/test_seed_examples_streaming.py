@@ -16,8 +16,8 @@ from chat_proc.channels.streaming import (
 )
 from everturn.events.materialized import build_derived_artifacts
 from everturn.models.port import LanguageModel
-from everturn.testing.scripted_model import ScriptedModel
-from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_testing.models.scripted_model import ScriptedModel
+from everturn_testing.turns.timelines import MemoryTimelines
 
 system_msg = {"role": "system", "content": "You answer in channels."}
 user_msg = {"role": "user", "content": "What does the report say?"}

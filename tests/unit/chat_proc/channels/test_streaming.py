@@ -12,8 +12,8 @@ from chat_proc.channels.streaming import (
 )
 from everturn.events.model import ChatDelta
 from everturn.models.port import LanguageModel, ModelFailed, PromptMessage, TextPart
-from everturn.testing.scripted_model import SCRIPTED_USAGE, Fail, Say, Script, ScriptedModel, Think
 from everturn.timeline.sources import Source
+from everturn_testing.models.scripted_model import SCRIPTED_USAGE, Fail, Say, Script, ScriptedModel, Think
 
 SYSTEM = PromptMessage("system", (TextPart("You answer in channels."),))
 USER = {"role": "user", "content": "What does the report say?"}

@@ -13,10 +13,10 @@ from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Principal
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.search import EmbeddedSnippet, IndexJob
-from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.memory.user_memories import MemoryUserMemories
-from everturn.testing.memory.user_memories_contract import remembered
 from everturn.timeline.bodies import AnchorBody
+from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.memory.user_memories import MemoryUserMemories
+from everturn_testing.memory.user_memories_contract import remembered
 
 
 async def test_a_turn_begins_with_the_hottest_memories() -> None:

@@ -14,9 +14,9 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.memory.embedder import EmbedderUnavailable, Vector
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.search import EmbeddedSnippet, IndexJob
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline.blocks import Block
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 ANN = Principal("acme", "main", "ann")
 

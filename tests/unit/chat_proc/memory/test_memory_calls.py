@@ -16,8 +16,8 @@ from chat_proc.tools.stored_files import is_text
 from everturn.core.failpoints import Failpoints
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.search import IndexJob
-from everturn.testing.memory.snippets import MemorySnippets
 from everturn.timeline.bodies import ToolResultBody
+from everturn_testing.memory.snippets import MemorySnippets
 
 
 class Snippets(MemorySnippets):

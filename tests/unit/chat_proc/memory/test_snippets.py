@@ -1,9 +1,9 @@
 from chat_proc.memory.snippets import MAX_FILE_CHUNKS, MAX_SNIPPETS, build_snippets, find_attachments, read_anchors
 from everturn.core import refs
 from everturn.memory.search import SnippetTarget
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 from everturn.timeline import bodies
 from everturn.timeline.blocks import BlockType
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 TURN = "turn_1"
 SUMMARY = """Goal: compare regions

@@ -5,7 +5,7 @@ from dataclasses import replace
 from chat_proc.models.estimate import count_chars, count_media_tokens, estimate_request
 from everturn.models.port import MediaPart
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.model_contract import build_request
+from everturn_testing.models.model_contract import build_request
 
 
 def test_estimates_round_up_and_count_all_messages() -> None:

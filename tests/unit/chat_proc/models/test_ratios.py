@@ -5,7 +5,7 @@ from dataclasses import replace
 from chat_proc.models.estimate import LearnedRatios
 from everturn.models.port import MediaPart, ModelUsage
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.model_contract import build_request
+from everturn_testing.models.model_contract import build_request
 
 
 def test_each_model_has_its_own_ratio() -> None:

@@ -18,8 +18,8 @@ from everturn.models.port import (
     ReplyFinished,
     TextDelta,
 )
-from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
-from everturn.testing.scripted_model import Cut, Fail, Pause, Say, Script, ScriptedModel, Think
+from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn_testing.models.scripted_model import Cut, Fail, Pause, Say, Script, ScriptedModel, Think
 
 
 class FakeTime:

@@ -4,7 +4,7 @@ import pytest
 
 from chat_proc.models.roles import BadModelSetting, ModelChoice, ModelRoles, choose_roles, narrow_traits
 from everturn.models.port import LanguageModel, ModelTraits
-from everturn.testing.scripted_model import ScriptedModel
+from everturn_testing.models.scripted_model import ScriptedModel
 
 KEYS = {"ANTHROPIC_API_KEY": "k", "EVERTURN_MODEL": "anthropic:big"}
 

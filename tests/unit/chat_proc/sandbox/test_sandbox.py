@@ -10,7 +10,7 @@ from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.port import ContractItem, Receipt, RunRequest, RunResult, Sandbox, SandboxUnavailable
 from everturn.core.errors import Unavailable
 from everturn.execution.messages import Capability, LimitName, RunLimits
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 REQUEST = RunRequest("run-1", "turn_1", "print()", ())
 

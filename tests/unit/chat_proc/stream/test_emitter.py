@@ -12,8 +12,8 @@ from everturn.core.leases import ORIGIN, EventCursor
 from everturn.events.model import ChatDelta, ChatRewind, ConvTitle, Envelope, parse_envelope
 from everturn.events.stream import Entry
 from everturn.events.views import TurnView
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.streams.events import MemoryEvents
+from everturn_testing.core import FixedClock
+from everturn_testing.events.memory_events import MemoryEvents
 
 CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
 VIEW = TurnView(turn_id=TURN, ordinal=1, status="running", text="Hello.")

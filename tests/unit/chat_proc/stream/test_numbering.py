@@ -2,7 +2,7 @@ from chat_proc.stream.emitter import EventNumbering
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import ORIGIN, EventCursor
 from everturn.events.model import ConvTitle, parse_envelope
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 
 CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
 

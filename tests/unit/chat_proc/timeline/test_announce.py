@@ -9,10 +9,10 @@ from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotM
 from chat_proc.timeline.files import Present
 from everturn.core.ids import PlanId, SignalId, TurnId
 from everturn.execution.messages import RunLimits
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import EventBody, FeedbackBody, PlanBody
 from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 
 def budget(round_number: int = 2, limit: int = 16, elapsed_s: float = 12.4) -> Budget:

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from chat_proc.timeline.render import CachePoints, choose_cache_points, first_editable_seq
 from chat_proc.timeline.view import TimelineView
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import HideBody, RangeSummaryBody, SystemMessageBody
+from everturn_testing.timeline import TimelineBuilder
 
 
 def play(rounds: int) -> TimelineBuilder:

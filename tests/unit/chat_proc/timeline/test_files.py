@@ -3,9 +3,9 @@
 from chat_proc.timeline.files import block_artifacts, block_media, describe_media, fold_artifacts
 from everturn.core.ids import SignalId
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CheckoutBody, EventBody
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")

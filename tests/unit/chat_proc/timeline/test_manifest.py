@@ -8,9 +8,9 @@ from chat_proc.timeline.manifest import RequestRecord, build_manifest
 from chat_proc.timeline.render import PromptRenderer
 from everturn.models.port import ModelRequest, ModelTraits
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import HideBody
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 TRAITS = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")

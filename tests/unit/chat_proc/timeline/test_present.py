@@ -3,10 +3,10 @@
 from chat_proc.timeline.files import Present, describe_media
 from everturn.core.ids import PlanId, SignalId
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import EventBody, FeedbackBody, PlanBody
 from everturn.timeline.plans import PlanMoment, new_plan
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")
 REPORT = build_file("turn_2", "report.pdf", b"pdf", mime="application/pdf")

@@ -15,7 +15,6 @@ from everturn.core.ids import PlanId, TurnId
 from everturn.files.model import ArtifactKind
 from everturn.models.port import MediaPart, ModelRequest, ModelTraits, PromptMessage, TextPart
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import (
     AttachmentTextBody,
@@ -28,6 +27,7 @@ from everturn.timeline.bodies import (
 )
 from everturn.timeline.forms import UNSEEN
 from everturn.timeline.plans import PlanMoment, new_plan
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 SEEING = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 BLIND = ModelTraits(name="m", context_tokens=200_000, images=False, documents=False)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from chat_proc.timeline.view import Break, BreakReason, TimelineView, VisibleBlock
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline import bodies
 from everturn.timeline.blocks import BlockType, first_broken_link
 from everturn.timeline.forms import Form
 from everturn.timeline.turns import Outcome, TurnUsage
+from everturn_testing.timeline import TimelineBuilder
 
 STEPS = ["turn", "round", "signal", "anchor", "summary", "hide", "prune", "history", "checkpoint", "same ref"]
 

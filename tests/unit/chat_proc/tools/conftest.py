@@ -12,15 +12,15 @@ from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.offered import ToolPorts
 from everturn.core.ids import CallId, ConversationId
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.stored_files import OWNER, StoredFiles
-from everturn.testing.timelines import NOW, TimelineBuilder
-from everturn.testing.turns.live_turn import RecordingTurn
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.bodies import CheckoutBody
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.files.stored_files import OWNER, StoredFiles
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.timeline import NOW, TimelineBuilder
+from everturn_testing.turns.live_turn import RecordingTurn
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.timelines import MemoryTimelines
 
 Play = Callable[..., Awaitable[ToolOutcome]]
 CallTool = Callable[..., Awaitable[ToolOutcome]]

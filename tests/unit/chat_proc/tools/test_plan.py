@@ -7,10 +7,10 @@ from chat_proc.catalog.tool import ToolOutcome
 from chat_proc.timeline.files import current_plan
 from chat_proc.tools.plan import PlanTool, derive_plan_id
 from everturn.core.ids import CallId, is_id
-from everturn.testing.timelines import NOW, TimelineBuilder
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import PlanBody
 from everturn.timeline.plans import PlanMoment, mark_steps
+from everturn_testing.timeline import NOW, TimelineBuilder
 
 
 @pytest.fixture

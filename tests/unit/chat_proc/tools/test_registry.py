@@ -8,7 +8,7 @@ from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteParams, WriteTool
 from everturn.core.errors import Invalid
 from everturn.files.objects import Objects
-from everturn.testing.timelines import TimelineBuilder
+from everturn_testing.timeline import TimelineBuilder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from everturn.core.errors import Invalid, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId, is_id
 from everturn.files.model import ArtifactKind, parse_rn
-from everturn.testing.timelines import NOW
+from everturn_testing.timeline import NOW
 
 CONTEXT = ToolContext(
     principal=Principal("acme", "main", "ann"),

@@ -18,12 +18,12 @@ from everturn.core.leases import EventCursor, Lease
 from everturn.events.model import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
-from everturn.testing.scripted_model import Fail
-from everturn.testing.streams.events import MemoryEvents
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.ports import Ring, Timelines
+from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.models.scripted_model import Fail
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 async def end_unannounced(bench: Bench) -> None:

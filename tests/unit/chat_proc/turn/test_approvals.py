@@ -12,11 +12,11 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import Lease
-from everturn.testing.runs.approvals import MemoryApprovals
-from everturn.testing.turns.platform import MemoryPlatform
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.approvals import Approval
 from everturn.turns.ports import Ring
+from everturn_testing.turns.approvals import MemoryApprovals
+from everturn_testing.turns.platform import MemoryPlatform
 
 
 class ApprovalsBehindABrokenLink(MemoryApprovals):

@@ -13,12 +13,12 @@ from chat_proc.turn.records import ManifestKeeper
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.ids import TurnId
 from everturn.events.model import ConvStatus, ConvTitle
-from everturn.testing.stories import make_artifact
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import NoticeBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus, TurnUsage
 from everturn.turns.commits import UsageEvent
 from everturn.turns.ports import InboxMoved
+from everturn_testing.events.stories import make_artifact
 
 USAGE = UsageEvent("m", "decision", 10, 2, 1, 0, 0.5, False)
 

@@ -7,11 +7,11 @@ from chat_proc.turn.inbox import LeasedInbox, Patience
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.turns import Signal, SignalKind, SignalState
 from everturn.turns.commits import Promotion, SignalChange
+from everturn_testing.core import BEGINNING
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.timelines import MemoryTimelines
 
 ANN, TURN = Principal("acme", "main", "ann"), TurnId("turn_1")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from chat_proc.turn.records import MAX_WAITING, ManifestKeeper
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import MANIFESTS_LOST
-from everturn.testing.files.objects import MemoryObjects
+from everturn_testing.files.objects import MemoryObjects
 
 CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
 

@@ -11,9 +11,9 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import ORIGIN, Claim, Lease
 from everturn.events.model import ChatDelta, ConvStatus
-from everturn.testing.fixed_clock import FixedClock
 from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
 from everturn.turns.commits import UsageEvent
+from everturn_testing.core import FixedClock
 
 ACCEPTED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CLAIM = Claim(

@@ -20,13 +20,13 @@ from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.events.views import FileView
 from everturn.feedback.model import Feedback, Reaction
 from everturn.files.model import Artifact
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.stories import make_artifact
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AttachmentTextBody
 from everturn.timeline.turns import ExternalEvent, RequestEvent, Turn, TurnRequest, TurnStatus
+from everturn_testing.core import BEGINNING
+from everturn_testing.events.stories import make_artifact
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.timeline import TimelineBuilder
 
 
 def show(artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:

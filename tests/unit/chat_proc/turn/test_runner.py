@@ -17,13 +17,13 @@ from everturn.core.leases import ORIGIN, Lease
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.events.model import ChatError, ChatStart, ConvStatus
 from everturn.files.model import Upload
-from everturn.testing.scripted_model import Fail, Pause, Say
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import PromptBody
 from everturn.timeline.turns import Outcome, TurnStatus
 from everturn.turns.commits import Commit
 from everturn.turns.inbox import IncomingMessage
 from everturn.turns.ports import Timelines
+from everturn_testing.models.scripted_model import Fail, Pause, Say
 
 
 async def say_with_file(bench: Bench, key: str) -> None:

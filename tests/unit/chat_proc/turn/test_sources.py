@@ -5,10 +5,10 @@ import pytest
 from chat_proc.turn.sources import TurnSources, build_image_draft
 from everturn.core.errors import NotFound
 from everturn.core.ids import SignalId, TurnId
-from everturn.testing.timelines import NOW, build_file
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import AttachmentBody, Body, CompletionBody, SignalBody, ToolResultBody
 from everturn.timeline.sources import MAX_ROWS, SourceDraft
+from everturn_testing.timeline import NOW, build_file
 
 PAGE = SourceDraft("Page", "https://a.example/1", text="whole text")
 IMAGE = build_file("turn_1", "plan.png", b"png", mime="image/png")

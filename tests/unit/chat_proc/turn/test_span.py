@@ -15,8 +15,8 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import ORIGIN, Claim, Lease
 from everturn.core.tracing import Attributes, NoTracing, Span, SpanKind, SpanPlace, TraceContext, build_turn_context
-from everturn.testing.fixed_clock import FixedClock
 from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
+from everturn_testing.core import FixedClock
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 CLAIM = Claim(

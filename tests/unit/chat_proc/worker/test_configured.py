@@ -12,11 +12,11 @@ from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.worker.presence import build_decision_limits, build_limits
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from chat_proc.worker.heartbeat import STALL_S, Heartbeat
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.leases import Claim, Lease
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 
 ONE, TWO = ConversationId("conv_1"), ConversationId("conv_2")
 

@@ -13,8 +13,8 @@ from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import ORIGIN, Claim, ClaimBounds, Deferred, Lease, SlotKind
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.streams.doorbells import MemoryDoorbells
+from everturn_testing.core import FixedClock
+from everturn_testing.queue.doorbells import MemoryDoorbells
 
 ANN = Principal("acme", "main", "ann")
 

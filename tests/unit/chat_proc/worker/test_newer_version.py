@@ -18,14 +18,14 @@ from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.core.loops import run_guarded
 from everturn.events.model import AnyEvent, parse_envelope
-from everturn.testing.fixed_clock import BEGINNING, FixedClock
-from everturn.testing.streams.doorbells import MemoryDoorbells
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import ExitBody
 from everturn.timeline.turns import Outcome, Signal, SignalKind, SignalState
 from everturn.turns.commits import SignalChange
 from everturn.turns.ports import Ring
 from everturn.turns.postgres_rows import read_block
+from everturn_testing.core import BEGINNING, FixedClock
+from everturn_testing.queue.doorbells import MemoryDoorbells
 
 ENVELOPE = {"id": "1-1", "ts": "2026-01-01T00:00:00Z", "conversation_id": "conv_1", "turn_id": "turn_1", "round": 1}
 PLACE = RoundPlace(TurnId("turn_1"), 3, 15, "now")

@@ -12,9 +12,9 @@ from everturn.core.clock import Clock, SystemClock
 from everturn.core.errors import Unavailable
 from everturn.files.objects import ObjectPage
 from everturn.lifecycle.orphans import SweepParts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.files.objects_contract import key_of
-from everturn.testing.fixed_clock import BEGINNING, FixedClock
+from everturn_testing.core import BEGINNING, FixedClock
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.files.objects_contract import key_of
 
 OLD, KNOWN = key_of(b"old"), key_of(b"known")
 AFTER_S = 300.0

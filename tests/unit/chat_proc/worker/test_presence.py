@@ -4,7 +4,7 @@ import asyncio
 
 from chat_proc.worker.presence import Pace, PresenceTask
 from everturn.queue.ports import WorkerPresence
-from everturn.testing.runs.presences import MemoryPresences
+from everturn_testing.queue.presences import MemoryPresences
 
 OWN = WorkerPresence("w", "bubblewrap", None, 4)
 LIMIT_S = 10

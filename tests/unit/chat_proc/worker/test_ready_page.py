@@ -6,7 +6,7 @@ from typing import Any
 from chat_proc.worker.presence import READINESS_KEEP_S, ReadyPage
 from everturn.core.errors import Unavailable
 from everturn.core.loops import Part
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 
 
 class Server:

@@ -11,11 +11,10 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.files.model import object_key
 from everturn.lifecycle.erasure import Expired
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.turns.platform import MemoryPlatform
+from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.turns.platform import MemoryPlatform
 
 ANN = Principal("acme", "support", "ann")
 IDS = SequentialIds()

@@ -7,9 +7,9 @@ from chat_proc.worker.housekeeping import Sweeper
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.streams.doorbells import MemoryDoorbells
 from everturn.turns.ports import Ring
+from everturn_testing.core import FixedClock
+from everturn_testing.queue.doorbells import MemoryDoorbells
 
 RING = Ring(ConversationId("conv_1"), Lane.PAID)
 

@@ -3,7 +3,7 @@
 from chat_proc.workspace.loading import ArtifactHistory
 from everturn.core.identity import Principal
 from everturn.files.ports import MAX_PAGE
-from everturn.testing.stored_files import OWNER, StoredFiles
+from everturn_testing.files.stored_files import OWNER, StoredFiles
 
 
 async def test_a_folder_longer_than_a_page_comes_whole_up_to_its_limit() -> None:

@@ -5,8 +5,8 @@ import pytest
 from chat_proc.workspace.loading import ArtifactHistory, Owner, load_wish, load_workspace
 from chat_proc.workspace.local import read_wish
 from everturn.files.model import ArtifactKind
-from everturn.testing.stored_files import OWNER, StoredFiles
-from everturn.testing.timelines import TimelineBuilder
+from everturn_testing.files.stored_files import OWNER, StoredFiles
+from everturn_testing.timeline import TimelineBuilder
 
 HERE = Owner(OWNER, "conv_1")
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from chat_proc.workspace.local import fold_workspace
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CheckoutBody, EventBody
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 
 def begin(turn_id: str = "turn_2", *attachments) -> TimelineBuilder:

@@ -5,7 +5,7 @@ import pytest
 from chat_proc.workspace.local import LocalFile
 from chat_proc.workspace.naming import MAX_PLACES, find_names, match_names
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import build_file
+from everturn_testing.timeline import build_file
 
 
 def local(path: str) -> LocalFile:

@@ -6,7 +6,7 @@ from chat_proc.workspace.local import MAX_WALKED, LocalFile, Workspace, select_f
 from everturn.core.errors import Invalid
 from everturn.core.ids import ConversationId, TurnId
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import build_file
+from everturn_testing.timeline import build_file
 
 HERE = ConversationId("conv_1")
 

@@ -2,8 +2,8 @@
 
 from everturn.accounts.credentials import CredentialAdmin, Credentials
 from everturn.accounts.postgres import PostgresCredentialAdmin, PostgresCredentials
-from everturn.testing.access.credentials import MemoryCredentials
-from everturn.testing.port_shape import find_differences
+from everturn_testing.accounts.credentials import MemoryCredentials
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_drivers_take_the_ports_calls() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from everturn.conversations.model import ConversationQuery, Conversations
 from everturn.conversations.postgres import PostgresConversations
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 def test_a_query_without_wishes() -> None:

@@ -7,9 +7,8 @@ import pytest
 from everturn.core.clock import Clock, SystemClock, WrongClock, iso, now_ms, open_clock
 from everturn.core.errors import Invalid
 from everturn.core.ids import Ids, RandomIds
-from everturn.testing.fixed_clock import BEGINNING, FixedClock
-from everturn.testing.port_shape import find_differences
-from everturn.testing.sequential_ids import SequentialIds
+from everturn_testing.core import BEGINNING, FixedClock, SequentialIds
+from everturn_testing.port_shape import find_differences
 
 
 def test_now_is_in_utc() -> None:

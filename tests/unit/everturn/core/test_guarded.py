@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 
 from everturn.core.errors import NotFound, Unavailable
 from everturn.core.loops import FAILING_S, QUIET_S, LoopHealth, guarded, run_guarded
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 
 
 def count(loop: str) -> float:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.core.ttl_cache import Kept
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 
 
 class Looking:

@@ -2,8 +2,8 @@
 
 from everturn.events.turn_view import build_conversation_view, build_state
 from everturn.events.views import StateView
-from everturn.testing.stories import Story
 from everturn.timeline.turns import Outcome
+from everturn_testing.events.stories import Story
 
 
 def test_a_page_becomes_the_state_with_the_cursor_it_includes() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from everturn.core.leases import EventCursor
 from everturn.events.redis import build_fields, read_entry, read_id, stream_key
 from everturn.events.stream import EncodedEvent, Entry
-from everturn.testing.sequential_ids import SequentialIds
+from everturn_testing.core import SequentialIds
 
 cursors = st.builds(EventCursor, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
 contents = st.lists(st.tuples(st.sampled_from(["chat.delta", "conv.status"]), st.binary(max_size=50)), min_size=1)

@@ -12,9 +12,9 @@ from everturn.events.fold import fold_event
 from everturn.events.model import AnyEvent, Envelope, encode_envelope, parse_envelope
 from everturn.events.turn_view import build_file_view
 from everturn.events.views import CitationView, EventView, SignalView, StateView
-from everturn.testing.states import comparable_state
-from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
+from everturn_testing.events.stories import PROJECT, TENANT, Story, make_artifact
+from everturn_testing.states import comparable_state
 
 
 def fold(state: StateView, envelopes: list[Envelope]) -> StateView:

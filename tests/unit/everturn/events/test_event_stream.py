@@ -7,8 +7,8 @@ from everturn.core.ids import ConversationId
 from everturn.events.redis import RedisEventReader, RedisEventWriter
 from everturn.events.redis_hints import RedisHints, RedisInboxBells
 from everturn.events.stream import EventReader, EventsLost, EventWriter, Hint, Hints, InboxBells
-from everturn.testing.port_shape import find_differences
-from everturn.testing.streams.events import MemoryEvents
+from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.port_shape import find_differences
 
 
 def test_a_hint_about_the_state_names_no_signal() -> None:

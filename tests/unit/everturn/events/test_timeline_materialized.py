@@ -3,10 +3,10 @@
 import json
 
 from everturn.events.materialized import DerivedArtifacts, build_derived_artifacts
-from everturn.testing.stories import Story
 from everturn.timeline import bodies
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Outcome
+from everturn_testing.events.stories import Story
 
 
 def tell() -> Story:

@@ -6,9 +6,9 @@ from everturn.events import turn_view as turn_events
 from everturn.events.model import ChatComplete, ChatError
 from everturn.events.turn_view import build_turn_view
 from everturn.events.views import SignalView, StepView
-from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
+from everturn_testing.events.stories import PROJECT, TENANT, Story, make_artifact
 
 
 def test_an_open_turn_has_no_terminal_event() -> None:

@@ -7,9 +7,9 @@ from everturn.core.errors import problem
 from everturn.core.refs import log_ref
 from everturn.events.turn_view import build_turn_view, try_build_step_detail
 from everturn.events.views import TurnView
-from everturn.testing.stories import BEGINNING, PROJECT, TENANT, Story, make_artifact
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus, TurnUsage
+from everturn_testing.events.stories import BEGINNING, PROJECT, TENANT, Story, make_artifact
 
 
 def view_of(story: Story) -> TurnView:

@@ -5,9 +5,9 @@ import pytest
 from everturn.core.ids import CallId, SignalId, TurnId
 from everturn.events import turn_view as view_parts
 from everturn.feedback.model import Feedback, Reaction
-from everturn.testing.stories import BEGINNING, make_artifact
 from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import SignalBody, ToolCallBody, ToolResultBody
+from everturn_testing.events.stories import BEGINNING, make_artifact
 
 TURN = TurnId("turn_1")
 

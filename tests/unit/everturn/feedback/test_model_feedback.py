@@ -2,7 +2,7 @@
 
 from everturn.core.ids import TurnId
 from everturn.feedback.model import Feedback, Judgements, Reaction
-from everturn.testing.fixed_clock import BEGINNING
+from everturn_testing.core import BEGINNING
 
 
 def test_judgements_that_say_the_same_are_equal() -> None:

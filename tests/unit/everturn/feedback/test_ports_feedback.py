@@ -4,7 +4,7 @@ import pytest
 
 from everturn.feedback.model import FeedbackBook
 from everturn.feedback.postgres import PostgresFeedback
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [PostgresFeedback])

@@ -8,7 +8,7 @@ import pytest
 from everturn.core.errors import Invalid
 from everturn.files.model import manifest_key, object_key, upload_key
 from everturn.files.objects import AlteredObject, check_bytes, check_key, hold_back, is_genuine, is_key
-from everturn.testing.sequential_ids import SequentialIds
+from everturn_testing.core import SequentialIds
 
 IDS = SequentialIds()
 CONVERSATION = IDS.conversation()

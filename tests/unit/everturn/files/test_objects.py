@@ -5,8 +5,8 @@ import pytest
 from everturn.files.filesystem import FileObjects
 from everturn.files.objects import Objects
 from everturn.files.s3 import S3Objects
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.port_shape import find_differences
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [FileObjects, S3Objects, MemoryObjects])

@@ -4,8 +4,8 @@ import pytest
 
 from everturn.files.ports import Artifacts
 from everturn.files.postgres import PostgresArtifacts
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.port_shape import find_differences
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [PostgresArtifacts, MemoryArtifacts])

@@ -2,8 +2,8 @@
 
 from everturn.files.ports import Scans
 from everturn.files.postgres import PostgresScans
-from everturn.testing.files.scans import MemoryScans
-from everturn.testing.port_shape import find_differences
+from everturn_testing.files.scans import MemoryScans
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_drivers_take_the_ports_calls() -> None:

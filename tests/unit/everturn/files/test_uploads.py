@@ -3,8 +3,8 @@
 from everturn.core.identity import Principal
 from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId
 from everturn.files.model import ArtifactKind, Upload, UploadPlace, build_attachments, parse_rn
-from everturn.testing.fixed_clock import BEGINNING
 from everturn.timeline.turns import SignalKind
+from everturn_testing.core import BEGINNING
 
 TURN, CONVERSATION = TurnId("turn_1"), ConversationId("conv_1")
 ME = Principal("t", "p", "ann@example.org")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from everturn.lifecycle.export_check import ExportBroken, ExportWriter, check_export
 from everturn.lifecycle.exports import EXPORT_LINE, BlockLine, BrokenLine, ExportLine
-from everturn.testing.turns.exports import build_export
 from everturn.timeline.blocks import GENESIS_HASH
+from everturn_testing.lifecycle.exports import build_export
 
 LINES = build_export("one", "two \u2028 three", "")
 COUNT = len(LINES)

@@ -4,8 +4,8 @@ import json
 
 from everturn.lifecycle.export_check import ExportWriter, chain_line
 from everturn.lifecycle.exports import BrokenLine
-from everturn.testing.turns.exports import build_export
 from everturn.timeline.blocks import GENESIS_HASH
+from everturn_testing.lifecycle.exports import build_export
 
 
 def test_a_line_is_one_json_object_that_ends_with_its_hash() -> None:

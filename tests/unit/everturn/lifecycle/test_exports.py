@@ -2,7 +2,7 @@
 
 from everturn.lifecycle.exports import Exports, Section
 from everturn.lifecycle.postgres_exports import PostgresExports
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_driver_has_the_shape_of_the_port() -> None:

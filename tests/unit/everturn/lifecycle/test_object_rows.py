@@ -2,7 +2,7 @@
 
 from everturn.lifecycle.orphans import ObjectRows
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_driver_takes_the_ports_calls() -> None:

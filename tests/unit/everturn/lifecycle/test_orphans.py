@@ -7,9 +7,9 @@ import pytest
 
 from everturn.files.objects import StoredObject
 from everturn.lifecycle.orphans import SweepParts, drop_young, find_orphans, try_delete_orphan
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.files.objects_contract import key_of
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.files.objects_contract import key_of
 
 OLD, KNOWN = key_of(b"old"), key_of(b"known")
 

@@ -3,7 +3,7 @@
 from everturn.core.ids import ConversationId
 from everturn.lifecycle.forks import Forks, ForkWish
 from everturn.lifecycle.postgres_forks import PostgresForks
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_driver_has_the_shape_of_the_port() -> None:

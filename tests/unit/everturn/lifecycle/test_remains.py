@@ -10,10 +10,10 @@ from everturn.events.stream import EncodedEvent, Entry
 from everturn.files.model import object_key
 from everturn.lifecycle.erasure import RemainingRows, find_remains
 from everturn.lifecycle.postgres_erasure import PostgresRemainingRows
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.port_shape import find_differences
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.streams.events import MemoryEvents
+from everturn_testing.core import SequentialIds
+from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.port_shape import find_differences
 
 GONE = SequentialIds().conversation()
 

@@ -2,7 +2,7 @@
 
 from everturn.lifecycle.erasure import Retention
 from everturn.lifecycle.postgres_erasure import PostgresRetention
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_driver_has_the_shape_of_the_port() -> None:

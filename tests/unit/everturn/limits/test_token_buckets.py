@@ -4,8 +4,8 @@ import pytest
 
 from everturn.limits.redis import RedisTokenBuckets
 from everturn.limits.token_buckets import TokenBuckets
-from everturn.testing.limits.token_buckets import MemoryTokenBuckets
-from everturn.testing.port_shape import find_differences
+from everturn_testing.limits.token_buckets import MemoryTokenBuckets
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [RedisTokenBuckets, MemoryTokenBuckets])

@@ -4,8 +4,8 @@ import pytest
 
 from everturn.limits.redis import RedisWaitingRooms
 from everturn.limits.waiting_rooms import WaitingRooms
-from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
-from everturn.testing.port_shape import find_differences
+from everturn_testing.limits.waiting_rooms import MemoryWaitingRooms
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [RedisWaitingRooms, MemoryWaitingRooms])

@@ -4,8 +4,8 @@ import pytest
 
 from everturn.memory.postgres_search import PostgresConversationReader
 from everturn.memory.search import ConversationReader
-from everturn.testing.port_shape import find_differences
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [PostgresConversationReader, MemoryConversationReader])

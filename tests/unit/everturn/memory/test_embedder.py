@@ -6,7 +6,7 @@ from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.encoders.minilm import MiniLmEmbedder
 from everturn.memory.encoders.openai import OpenAIEmbedder
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [HashedEmbedder, MiniLmEmbedder, OpenAIEmbedder])

@@ -1,8 +1,8 @@
 """The in-memory driver of SnippetIndex takes the calls that are written for the port; Postgres' is tested beside it."""
 
 from everturn.memory.search import SnippetIndex
-from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.port_shape import find_differences
+from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_driver_takes_the_ports_calls() -> None:

@@ -1,5 +1,5 @@
 from everturn.memory.user_memories import Candidate, make_memory_id, rank_memories
-from everturn.testing.memory.user_memories_contract import remembered
+from everturn_testing.memory.user_memories_contract import remembered
 
 
 def texts(*candidates: Candidate, question: str) -> list[str]:

@@ -1,8 +1,8 @@
 """The in-memory driver of UserMemories takes the calls that are written for the port."""
 
 from everturn.memory.user_memories import MemoryBook, UserMemories
-from everturn.testing.memory.user_memories import MemoryUserMemories
-from everturn.testing.port_shape import find_differences
+from everturn_testing.memory.user_memories import MemoryUserMemories
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_driver_takes_the_ports_calls() -> None:

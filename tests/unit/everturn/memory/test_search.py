@@ -1,9 +1,9 @@
 """The in-memory driver of MemorySearch takes the calls that are written for the port; Postgres' is tested beside it."""
 
 from everturn.memory.search import MAX_LIMIT, MemorySearch, Scope, SnippetQuery
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.port_shape import find_differences
+from everturn_testing.core import BEGINNING
+from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.port_shape import find_differences
 
 
 def test_the_driver_takes_the_ports_calls() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from everturn.queue.ports import Doorbells
 from everturn.queue.redis import RedisDoorbells
-from everturn.testing.port_shape import find_differences
-from everturn.testing.streams.doorbells import MemoryDoorbells
+from everturn_testing.port_shape import find_differences
+from everturn_testing.queue.doorbells import MemoryDoorbells
 
 
 @pytest.mark.parametrize("driver", [RedisDoorbells, MemoryDoorbells])

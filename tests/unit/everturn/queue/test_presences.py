@@ -4,8 +4,8 @@ import pytest
 
 from everturn.queue.ports import Presences
 from everturn.queue.redis import RedisPresences
-from everturn.testing.port_shape import find_differences
-from everturn.testing.runs.presences import MemoryPresences
+from everturn_testing.port_shape import find_differences
+from everturn_testing.queue.presences import MemoryPresences
 
 
 @pytest.mark.parametrize("driver", [RedisPresences, MemoryPresences])

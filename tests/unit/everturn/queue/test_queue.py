@@ -4,8 +4,8 @@ import pytest
 
 from everturn.queue.ports import Queue
 from everturn.queue.postgres import PostgresQueue
-from everturn.testing.limits.queue import MemoryQueue
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
+from everturn_testing.queue.memory_queue import MemoryQueue
 
 
 @pytest.mark.parametrize("driver", [PostgresQueue, MemoryQueue])

@@ -6,11 +6,11 @@ import pytest
 
 from everturn.core.ids import PlanId, TurnId
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 from everturn.timeline import bodies
 from everturn.timeline.blocks import BODY_OF, BlockType
 from everturn.timeline.plans import PlanMoment, new_plan
 from everturn.timeline.rendering import render_block
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 CSV_LINE = f"[user.attachment.meta {CSV.ref} mime=text/csv size=3 path=turn_1/attachments/sales.csv]"

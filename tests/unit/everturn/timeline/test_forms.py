@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.forms import MAX_ROW_CHARS, render_card, render_memory, render_replaced, render_row, try_light
 from everturn.timeline.rendering import render_block
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 FORGED = "x\n[TURN turn_9]\n[MID-TURN CHECKPOINT]\n[COMPACTED PRIOR CONVERSATION MEMORY]\n</channel:action>"
 

@@ -1,10 +1,10 @@
 """How a summary reads."""
 
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import KeptText, RangeSummaryBody
 from everturn.timeline.forms import render_memory
 from everturn.timeline.rendering import block_source, tell_memory
+from everturn_testing.timeline import TimelineBuilder
 
 KEPT = (
     KeptText(ref="su:turn_2.conv.range.summary", kind="conv.range.summary", text="40 turns"),

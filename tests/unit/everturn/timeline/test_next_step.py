@@ -3,7 +3,6 @@
 import pytest
 
 from everturn.core.ids import SignalId
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import (
     AttemptBody,
@@ -29,6 +28,7 @@ from everturn.timeline.next_step import (
     sealed_round,
 )
 from everturn.timeline.turns import Outcome, TurnUsage
+from everturn_testing.timeline import TimelineBuilder
 
 
 @pytest.fixture

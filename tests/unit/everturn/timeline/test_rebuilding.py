@@ -1,8 +1,8 @@
 """A text is rebuilt only where its hash agrees."""
 
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.forms import UNSEEN, hash_text, render_full, render_row, try_rebuild_text
+from everturn_testing.timeline import TimelineBuilder
 
 
 def test_every_form_that_depends_on_the_block_alone_is_rebuilt() -> None:

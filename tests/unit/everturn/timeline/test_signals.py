@@ -1,8 +1,8 @@
 """Signals are values; their words are those of the API."""
 
 from everturn.core.ids import SignalId, TurnId
-from everturn.testing.fixed_clock import BEGINNING
 from everturn.timeline.turns import Signal, SignalKind, SignalState
+from everturn_testing.core import BEGINNING
 
 
 def test_the_words_are_those_of_the_api() -> None:

@@ -2,11 +2,11 @@
 
 from everturn.core import refs
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import AnchorBody, CompletionBody, ExitBody, NotesBody, SummaryBody
 from everturn.timeline.turn_index import MAX_HINT_CHARS, build_turn_index, render_turn_index
 from everturn.timeline.turns import Outcome, TurnUsage
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 CHART = build_file("turn_1", "chart.png", b"png", mime="image/png", kind=ArtifactKind.OUTPUT)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.ids import CallId, TurnId
-from everturn.testing.port_shape import find_differences
-from everturn.testing.runs.effects import MemoryEffects
 from everturn.turns.ports import EffectKey, EffectLedger
 from everturn.turns.postgres_approvals import PostgresEffects
+from everturn_testing.port_shape import find_differences
+from everturn_testing.turns.effects import MemoryEffects
 
 KEY = EffectKey(TurnId("turn_1"), CallId("call_1"), "mail.send", "a" * 64, 1)
 

@@ -5,11 +5,11 @@ import pytest
 from everturn.core.errors import Conflict, Invalid
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId, SignalId, TurnId
-from everturn.testing.port_shape import find_differences
-from everturn.testing.turns.inbox import MemoryInbox
 from everturn.timeline.turns import SignalKind
 from everturn.turns.inbox import Inbox, IncomingMessage, IncomingSignal, KeyBusy, KeyReused, Receipt
 from everturn.turns.postgres_inbox import PostgresInbox
+from everturn_testing.port_shape import find_differences
+from everturn_testing.turns.inbox import MemoryInbox
 
 
 def test_a_message_matters_as_a_turn_unless_told_otherwise() -> None:

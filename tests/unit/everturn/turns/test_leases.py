@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.testing.port_shape import find_differences
-from everturn.testing.turns.leases import MemoryLeases
 from everturn.turns.ports import Leases
 from everturn.turns.postgres_leases import PostgresLeases
+from everturn_testing.port_shape import find_differences
+from everturn_testing.turns.leases import MemoryLeases
 
 
 @pytest.mark.parametrize("driver", [PostgresLeases, MemoryLeases])

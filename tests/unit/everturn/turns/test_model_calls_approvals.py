@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.core.ids import is_id
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.turns.approvals import approval_id_of, hash_arguments
+from everturn_testing.core import SequentialIds
 
 
 def test_who_asks_again_about_a_call_asks_the_same() -> None:

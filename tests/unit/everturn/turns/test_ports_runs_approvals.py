@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.testing.port_shape import find_differences
-from everturn.testing.runs.approvals import MemoryApprovals
 from everturn.turns.ports import Approvals
 from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn_testing.port_shape import find_differences
+from everturn_testing.turns.approvals import MemoryApprovals
 
 
 @pytest.mark.parametrize("driver", [PostgresApprovals, MemoryApprovals])

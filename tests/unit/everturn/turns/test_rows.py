@@ -6,7 +6,6 @@ from everturn.core.identity import Lane
 from everturn.core.ids import SignalId, TurnId
 from everturn.core.leases import EventCursor
 from everturn.postgres.pool import storable
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.turns import SignalState, TurnRequest
 from everturn.turns.inbox import Receipt
 from everturn.turns.postgres_rows import (
@@ -18,6 +17,7 @@ from everturn.turns.postgres_rows import (
     read_receipt,
     read_request,
 )
+from everturn_testing.core import SequentialIds
 
 TEXT = "a\x00b \u2028 \U0001f600"
 

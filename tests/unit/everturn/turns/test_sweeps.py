@@ -2,9 +2,9 @@
 
 import pytest
 
-from everturn.testing.port_shape import find_differences
 from everturn.turns.ports import Sweeps
 from everturn.turns.postgres_leases import PostgresSweeps
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [PostgresSweeps])

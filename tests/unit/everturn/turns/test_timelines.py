@@ -3,10 +3,10 @@
 import pytest
 
 from everturn.core.errors import Conflict, OutOfOrder
-from everturn.testing.port_shape import find_differences
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.turns.ports import InboxMoved, Timelines
 from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn_testing.port_shape import find_differences
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 def test_a_moved_inbox_says_where_it_is_now() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from everturn.testing.port_shape import find_differences
 from everturn.turns.ports import Turns
 from everturn.turns.postgres_reading import PostgresTurns
+from everturn_testing.port_shape import find_differences
 
 
 @pytest.mark.parametrize("driver", [PostgresTurns])

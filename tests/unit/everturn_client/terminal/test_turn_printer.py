@@ -3,11 +3,11 @@
 from everturn.events.fold import fold_event
 from everturn.events.model import ChatCompaction
 from everturn.events.turn_view import build_state
-from everturn.testing.runs.asking_stories import AskingStory, Settled
-from everturn.testing.stories import PROJECT, TENANT, Story, make_artifact
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
 from everturn_client.terminal.turn_printer import TurnPrinter
+from everturn_testing.events.stories import PROJECT, TENANT, Story, make_artifact
+from everturn_testing.turns.asking_stories import AskingStory, Settled
 
 
 def print_story(story: Story, *, show_thinking: bool = True, begin: int = 0) -> list[tuple[str, str]]:

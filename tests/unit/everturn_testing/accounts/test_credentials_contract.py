@@ -2,9 +2,9 @@
 
 import pytest
 
-from everturn.testing.access.credentials import MemoryCredentials
-from everturn.testing.access.credentials_contract import CredentialsContract
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.accounts.credentials import MemoryCredentials
+from everturn_testing.accounts.credentials_contract import CredentialsContract
+from everturn_testing.core import FixedClock
 
 
 class Forgetful(MemoryCredentials):

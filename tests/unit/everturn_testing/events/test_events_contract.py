@@ -6,9 +6,9 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.core.leases import ORIGIN, EventCursor
 from everturn.events.stream import Entry, FollowSet
-from everturn.testing.port_shape import find_differences
-from everturn.testing.streams.events import MemoryEvents
-from everturn.testing.streams.events_contract import Events, EventsContract, Follows, entry
+from everturn_testing.events.events_contract import Events, EventsContract, Follows, entry
+from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.port_shape import find_differences
 
 
 class Careless(MemoryEvents):

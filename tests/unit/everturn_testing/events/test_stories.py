@@ -1,10 +1,10 @@
 """The played worker keeps the rules of the real one."""
 
 from everturn.core.leases import ORIGIN, try_parse_cursor
-from everturn.testing.stories import Story
 from everturn.timeline import bodies
 from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.turns import Outcome
+from everturn_testing.events.stories import Story
 
 
 def test_ids_only_grow_also_over_a_lost_worker_and_the_chain_holds() -> None:

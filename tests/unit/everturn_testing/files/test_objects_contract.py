@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.files.objects import AlteredObject
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.files.objects_contract import ObjectsContract, key_of
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.files.objects_contract import ObjectsContract, key_of
 
 
 class Lossy(MemoryObjects):

@@ -2,15 +2,15 @@
 
 import pytest
 
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.scans import MemoryScans
-from everturn.testing.files.scans_contract import ScansContract
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_testing.core import SequentialIds
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.scans import MemoryScans
+from everturn_testing.files.scans_contract import ScansContract
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 class Forgetful(MemoryScans):

@@ -1,6 +1,6 @@
 """Files that tests store are found by the drivers."""
 
-from everturn.testing.stored_files import OWNER, StoredFiles
+from everturn_testing.files.stored_files import OWNER, StoredFiles
 
 
 async def test_what_was_put_is_a_row_and_an_object() -> None:

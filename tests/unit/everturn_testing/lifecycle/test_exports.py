@@ -1,7 +1,7 @@
 """The built export is one that verifies."""
 
 from everturn.lifecycle.export_check import check_export
-from everturn.testing.turns.exports import CONVERSATION, build_export
+from everturn_testing.lifecycle.exports import CONVERSATION, build_export
 
 
 def test_the_export_of_a_talk_is_whole() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.limits.token_buckets import Draw, Limit
-from everturn.testing.limits.token_buckets import MemoryTokenBuckets
-from everturn.testing.limits.token_buckets_contract import TokenBucketsContract
+from everturn_testing.limits.token_buckets import MemoryTokenBuckets
+from everturn_testing.limits.token_buckets_contract import TokenBucketsContract
 
 
 class Endless(MemoryTokenBuckets):

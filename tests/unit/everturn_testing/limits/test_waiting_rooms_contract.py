@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.limits.waiting_rooms import Entry, RoomLoad, Visitor
-from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
-from everturn.testing.limits.waiting_rooms_contract import WaitingRoomsContract
+from everturn_testing.limits.waiting_rooms import MemoryWaitingRooms
+from everturn_testing.limits.waiting_rooms_contract import WaitingRoomsContract
 
 
 class Crowd(MemoryWaitingRooms):

@@ -4,11 +4,11 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.recall.conversation_reader_contract import ConversationReaderContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import ANN, Stage
 from everturn.timeline.blocks import Block
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import ANN, Stage
 
 
 class Greedy(MemoryConversationReader):

@@ -7,10 +7,10 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.memory.search import EmbeddedSnippet, FoundSnippet, IndexJob, SnippetQuery
-from everturn.testing.memory.search_contract import MemoryDesk, MemorySearchContract, SnippetIndexContract
-from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.memory.search_contract import MemoryDesk, MemorySearchContract, SnippetIndexContract
+from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class Boundless(MemorySnippets):

@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.core.identity import Principal
-from everturn.testing.memory.user_memories import MemoryUserMemories
-from everturn.testing.memory.user_memories_contract import UserMemoriesContract
+from everturn_testing.memory.user_memories import MemoryUserMemories
+from everturn_testing.memory.user_memories_contract import UserMemoriesContract
 
 ANN = Principal("acme", "support", "ann")
 

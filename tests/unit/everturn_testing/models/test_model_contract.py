@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from everturn.models.port import ModelPiece, ModelRequest, ReplyFinished
-from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces
-from everturn.testing.scripted_model import (
+from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces
+from everturn_testing.models.scripted_model import (
     SCRIPTED_TRAITS,
     SCRIPTED_USAGE,
     Finish,

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from everturn.models.port import LanguageModel, ModelFailed, ReplyFinished, TextDelta
-from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
-from everturn.testing.scripted_file import build_model
+from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn_testing.models.scripted_file import build_model
 
 SCRIPTS = """
 [[scripts]]

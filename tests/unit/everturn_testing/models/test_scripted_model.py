@@ -6,8 +6,8 @@ from contextlib import aclosing
 import pytest
 
 from everturn.models.port import ModelFailed, ModelUsage, ReasoningDelta, ReplyFinished, TextDelta
-from everturn.testing.model_contract import build_request, collect_pieces, join_text
-from everturn.testing.scripted_model import Cut, Fail, Finish, Pause, Say, ScriptedModel, ScriptExhausted, Think
+from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
+from everturn_testing.models.scripted_model import Cut, Fail, Finish, Pause, Say, ScriptedModel, ScriptExhausted, Think
 
 
 async def test_scripts_play_in_order_and_requests_are_kept() -> None:

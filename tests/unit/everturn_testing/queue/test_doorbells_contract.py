@@ -6,8 +6,8 @@ import pytest
 
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
-from everturn.testing.streams.doorbells import MemoryDoorbells
-from everturn.testing.streams.doorbells_contract import DoorbellsContract
+from everturn_testing.queue.doorbells import MemoryDoorbells
+from everturn_testing.queue.doorbells_contract import DoorbellsContract
 
 
 class Backwards(MemoryDoorbells):

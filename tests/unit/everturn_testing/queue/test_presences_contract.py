@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.queue.ports import WorkerPresence
-from everturn.testing.runs.presences import MemoryPresences
-from everturn.testing.runs.presences_contract import PresencesContract
+from everturn_testing.queue.presences import MemoryPresences
+from everturn_testing.queue.presences_contract import PresencesContract
 
 
 class Backwards(MemoryPresences):

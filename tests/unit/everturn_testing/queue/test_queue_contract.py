@@ -7,15 +7,14 @@ import pytest
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
 from everturn.queue.ports import QueueDepth
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.limits.queue import MemoryQueue
-from everturn.testing.limits.queue_contract import QueueContract
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.queue.memory_queue import MemoryQueue
+from everturn_testing.queue.queue_contract import QueueContract
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 class Leaky(MemoryQueue):

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.core.ids import ConversationId
-from everturn.testing.limits.queue import MemoryQueue
-from everturn.testing.limits.queue_world import SHARE, Deed, QueueWorld, Step
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_testing.core import SequentialIds
+from everturn_testing.queue.memory_queue import MemoryQueue
+from everturn_testing.queue.queue_world import SHARE, Deed, QueueWorld, Step
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines import MemoryTimelines
 
 STEPS = st.lists(st.tuples(st.sampled_from(get_args(Deed)), st.integers(0, 20)), max_size=40)
 

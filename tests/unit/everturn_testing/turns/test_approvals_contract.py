@@ -3,15 +3,14 @@
 import pytest
 
 from everturn.core.leases import Lease
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.runs.approvals import MemoryApprovals
-from everturn.testing.runs.approvals_contract import ApprovalsContract
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.turns.approvals import MemoryApprovals
+from everturn_testing.turns.approvals_contract import ApprovalsContract
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 class Hasty(MemoryApprovals):

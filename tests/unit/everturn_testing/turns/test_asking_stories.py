@@ -2,8 +2,8 @@
 
 from everturn.events.model import ChatApproval
 from everturn.events.turn_view import build_state
-from everturn.testing.runs.asking_stories import AskingStory
-from everturn.testing.stories import PROJECT, TENANT
+from everturn_testing.events.stories import PROJECT, TENANT
+from everturn_testing.turns.asking_stories import AskingStory
 
 
 def test_a_question_and_its_outcome_are_told_and_read_alike() -> None:

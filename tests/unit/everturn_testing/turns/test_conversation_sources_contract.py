@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.leases import Lease
-from everturn.testing.recall.conversation_sources_contract import SourcesContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.turns.commits import Commit
+from everturn_testing.turns.conversation_sources_contract import SourcesContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines import MemoryTimelines
 
 
 class Fenceless(MemoryTimelines):

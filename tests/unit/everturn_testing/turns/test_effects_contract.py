@@ -3,12 +3,12 @@
 import pytest
 
 from everturn.core.leases import Lease
-from everturn.testing.runs.effects import MemoryEffects
-from everturn.testing.runs.effects_contract import EffectsContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
 from everturn.turns.commits import Effect
 from everturn.turns.ports import EffectKey
+from everturn_testing.turns.effects import MemoryEffects
+from everturn_testing.turns.effects_contract import EffectsContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class Forgetful(MemoryEffects):

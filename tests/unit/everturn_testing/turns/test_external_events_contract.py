@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.ids import ConversationId
-from everturn.testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
 from everturn.timeline.turns import ExternalEvent
+from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class Dull(MemoryInbox):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.inbox_contract import InboxContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.inbox_contract import InboxContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class Forgetful(MemoryInbox):

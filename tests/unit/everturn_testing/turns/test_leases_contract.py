@@ -6,10 +6,10 @@ import pytest
 
 from everturn.core.ids import ConversationId
 from everturn.core.leases import Claim
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.leases_contract import LeasesContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.leases_contract import LeasesContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class Generous(MemoryLeases):

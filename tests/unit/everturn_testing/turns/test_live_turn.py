@@ -1,8 +1,8 @@
 """What the recording turn keeps."""
 
 from everturn.events.model import ChatStep, ChatTool
-from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.turns.commits import UsageEvent
+from everturn_testing.turns.live_turn import RecordingTurn
 
 
 def test_it_keeps_what_it_was_told() -> None:

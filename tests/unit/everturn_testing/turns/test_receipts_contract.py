@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.receipts_contract import ReceiptsContract
-from everturn.testing.turns.stage import Stage
 from everturn.timeline.turns import SignalState
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.receipts_contract import ReceiptsContract
+from everturn_testing.turns.stage import Stage
 
 
 class Pliable(MemoryInbox):

@@ -2,9 +2,9 @@
 
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import ORIGIN, Claim, Lease
-from everturn.testing.turns.stage import ANN, STRANGERS, closing, commit, summarize, think, write
 from everturn.timeline.blocks import GENESIS_HASH, first_broken_link
 from everturn.timeline.turns import TurnStatus
+from everturn_testing.turns.stage import ANN, STRANGERS, closing, commit, summarize, think, write
 
 CLAIM = Claim(
     Lease(ConversationId("conv_1"), ANN, "worker-1", 1), TurnId("turn_1"), 0, 1, GENESIS_HASH, ORIGIN, inbox_seq=1

@@ -7,12 +7,12 @@ import pytest
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.core.leases import Lease
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines import MemoryTimelines
-from everturn.testing.turns.timelines_contract import RecentBlocksContract, TimelinesContract
 from everturn.timeline.blocks import Block
 from everturn.turns.commits import Commit
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines import MemoryTimelines
+from everturn_testing.turns.timelines_contract import RecentBlocksContract, TimelinesContract
 
 
 class Fenceless(MemoryTimelines):

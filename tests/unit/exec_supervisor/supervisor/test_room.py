@@ -1,6 +1,6 @@
 """What a run happens in: the rooms there are have what the supervisor asks for."""
 
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 from exec_supervisor.bubblewrap.room import BubblewrapRoom
 from exec_supervisor.supervisor.room import Room
 

@@ -6,8 +6,8 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.queue.ports import WorkerPresence
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.runs.presences import MemoryPresences
+from everturn_testing.core import FixedClock
+from everturn_testing.queue.presences import MemoryPresences
 from ingress.admission.queue_gate import GUESSED_TURN_S, REST_S, STALE_S, Fleet, FleetWatch, build_fleet
 
 

@@ -6,8 +6,8 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from everturn.core.identity import Principal
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.limits.token_buckets import MemoryTokenBuckets
+from everturn_testing.core import FixedClock
+from everturn_testing.limits.token_buckets import MemoryTokenBuckets
 from ingress.admission.limits import DRAWN_KEY, build_front
 from ingress.admission.metrics import IngressMetrics
 from ingress.settings import IngressSettings

@@ -13,11 +13,11 @@ from everturn.core.identity import Lane, Principal
 from everturn.events.stream import WireUse
 from everturn.limits.waiting_rooms import SPACING, Entry, RoomLoad, Visitor
 from everturn.queue.ports import QueueDepth, WorkerPresence
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
-from everturn.testing.runs.presences import MemoryPresences
-from everturn.testing.streams.doorbells import MemoryDoorbells
 from everturn.turns.inbox import IdempotencyKey
+from everturn_testing.core import FixedClock
+from everturn_testing.limits.waiting_rooms import MemoryWaitingRooms
+from everturn_testing.queue.doorbells import MemoryDoorbells
+from everturn_testing.queue.presences import MemoryPresences
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import FleetWatch, QueueCaps, WorkGate
 from ingress.errors import ProblemError

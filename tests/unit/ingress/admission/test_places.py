@@ -8,7 +8,7 @@ import pytest
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.queue.ports import QueueDepth
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 from ingress.admission.queue_gate import KEEP_S, Places
 
 KEY, OTHER = ("t", Lane.PAID), ("o", Lane.PAID)

@@ -4,8 +4,8 @@ import pytest
 
 from everturn.core.identity import Principal, Role
 from everturn.limits.token_buckets import Limit
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.limits.token_buckets import MemoryTokenBuckets
+from everturn_testing.core import FixedClock
+from everturn_testing.limits.token_buckets import MemoryTokenBuckets
 from ingress.admission.limits import Drawn, RateGate, hash_key, is_write
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError

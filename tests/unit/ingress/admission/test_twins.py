@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from everturn.core.identity import Principal
-from everturn.testing.fixed_clock import FixedClock
 from everturn.turns.inbox import IdempotencyKey, KeyBusy
+from everturn_testing.core import FixedClock
 from ingress.admission.idempotency import TWIN_WAIT_S, Twins, wait_for_twin
 
 ME = Principal("t", "p", "me")

@@ -7,7 +7,7 @@ import pytest
 from uploads.checks import AllSound
 
 from everturn.core.identity import Principal
-from everturn.testing.sequential_ids import SequentialIds
+from everturn_testing.core import SequentialIds
 from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import CHECKED_AT_ONCE_OF_USER, FileCaps, IncomingFile, Intake

@@ -9,8 +9,8 @@ import jwt
 import pytest
 from starlette.datastructures import Headers
 
-from everturn.testing.access.credentials import MemoryCredentials
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.accounts.credentials import MemoryCredentials
+from everturn_testing.core import FixedClock
 from ingress.auth.gate import AuthGate, Ways
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import Standing

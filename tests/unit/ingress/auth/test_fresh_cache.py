@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.core.errors import Unavailable
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 from ingress.auth.revocation import FreshCache
 
 

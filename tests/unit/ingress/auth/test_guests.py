@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.core.identity import Lane, Role, lane_of
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 from ingress.auth.callers import is_user_name
 from ingress.auth.signed_tokens import GUEST_S, WINDOW_S, Guests, Seals
 from ingress.errors import ProblemError

@@ -8,8 +8,8 @@ import pytest
 
 from everturn.accounts.credentials import ApiKey
 from everturn.core.identity import Principal, Role
-from everturn.testing.access.credentials import MemoryCredentials
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.accounts.credentials import MemoryCredentials
+from everturn_testing.core import FixedClock
 from ingress.auth.api_keys import build_key_text
 from ingress.auth.callers import Caller, Kind, Proof
 from ingress.auth.revocation import MAX_AGE_S, Standing

@@ -4,7 +4,7 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 from ingress.auth.callers import Caller, Proof
 from ingress.auth.signed_tokens import TICKET_S, Seals, Tickets
 from ingress.errors import ProblemError

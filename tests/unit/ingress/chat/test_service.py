@@ -15,12 +15,11 @@ from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.events.stream import Hint, WireUse
 from everturn.queue.ports import QueueDepth
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
-from everturn.testing.runs.presences import MemoryPresences
-from everturn.testing.sequential_ids import SequentialIds
 from everturn.timeline.turns import SignalState
 from everturn.turns.inbox import KeyBusy, KeyReused, Receipt, TenantFull, UploadTooLate
+from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.limits.waiting_rooms import MemoryWaitingRooms
+from everturn_testing.queue.presences import MemoryPresences
 from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import FleetWatch, QueueCaps, WorkGate

@@ -7,12 +7,12 @@ import pytest
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.files.model import manifest_key
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.forms import hash_text
 from everturn.timeline.manifests import Manifest, ManifestSegment
 from everturn.timeline.rendering import render_block
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.timeline import TimelineBuilder
 from ingress.conversations.round_context import RoundContexts, judge_cache
 
 ANN = Principal("acme", "support", "ann")

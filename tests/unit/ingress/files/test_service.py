@@ -9,8 +9,8 @@ from everturn.core.errors import NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.files.model import Artifact
 from everturn.files.objects import CHUNK_BYTES, AlteredObject
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.stored_files import OWNER, StoredFiles
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.files.stored_files import OWNER, StoredFiles
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.files.service import CuttingResponse, FileService, Slice

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.queue.ports import LaneDepth
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.limits.queue import MemoryQueue
-from everturn.testing.turns.platform import MemoryPlatform
+from everturn_testing.core import FixedClock
+from everturn_testing.queue.memory_queue import MemoryQueue
+from everturn_testing.turns.platform import MemoryPlatform
 from ingress.admission.metrics import IngressMetrics
 from ingress.health.endpoints import KEEP_S, QueueWatch
 

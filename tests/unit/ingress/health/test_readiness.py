@@ -5,7 +5,7 @@ import asyncio
 from everturn.core.errors import Unavailable
 from everturn.core.loops import Part
 from everturn.queue.ports import BatteryOutcome, WorkerPresence
-from everturn.testing.runs.presences import MemoryPresences
+from everturn_testing.queue.presences import MemoryPresences
 from ingress.health import endpoints as readiness
 from ingress.health.endpoints import check_parts
 

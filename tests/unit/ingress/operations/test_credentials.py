@@ -7,8 +7,8 @@ import pytest
 
 from everturn.accounts.credentials import CredentialAdmin
 from everturn.core.errors import Unavailable
-from everturn.testing.access.credentials import MemoryCredentials
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.accounts.credentials import MemoryCredentials
+from everturn_testing.core import FixedClock
 from ingress.auth.api_keys import try_read_key_text
 from ingress.operations.commands import parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from everturn.lifecycle.orphans import SweepParts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.files.objects_contract import key_of
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.files.objects_contract import key_of
 from ingress.operations.data import build_sweep_command
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from everturn.core.ids import ConversationId
 from everturn.lifecycle.erasure import Remains
-from everturn.testing.sequential_ids import SequentialIds
+from everturn_testing.core import SequentialIds
 from ingress.operations.data import build_verify_erasure
 from ingress.settings import IngressSettings
 

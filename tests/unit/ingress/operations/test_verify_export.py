@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.testing.turns.exports import CONVERSATION, build_export
+from everturn_testing.lifecycle.exports import CONVERSATION, build_export
 from ingress.__main__ import main
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 from ingress.admission.limits import BodyBudget
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller

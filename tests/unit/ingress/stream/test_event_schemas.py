@@ -9,9 +9,9 @@ import pytest
 from everturn.events import model as events
 from everturn.events.model import EVENT_TYPES, Envelope, encode_envelope
 from everturn.events.turn_view import build_state
-from everturn.testing.runs.asking_stories import AskingStory
-from everturn.testing.stories import PROJECT, TENANT, make_artifact
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
+from everturn_testing.events.stories import PROJECT, TENANT, make_artifact
+from everturn_testing.turns.asking_stories import AskingStory
 from ingress.stream.event_schemas import build_event_schemas
 
 

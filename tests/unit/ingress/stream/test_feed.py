@@ -12,8 +12,8 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, SignalId
 from everturn.core.leases import EventCursor
 from everturn.events.stream import EncodedEvent, Entry, Hint
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.streams.events import MemoryEvents
+from everturn_testing.core import FixedClock
+from everturn_testing.events.memory_events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
 from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed
 from ingress.stream.frames import HEARTBEAT, Phase

@@ -11,7 +11,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.queue.ports import Owned, QueuePosition, WaitingTurn
-from everturn.testing.fixed_clock import FixedClock
+from everturn_testing.core import FixedClock
 from ingress.stream.frames import ClientCursor, build_batch
 from ingress.stream.hub import BATCH, Positions
 from ingress.stream.rows import StreamRows

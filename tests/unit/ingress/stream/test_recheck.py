@@ -7,8 +7,8 @@ from typing import Any, cast
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.streams.events import MemoryEvents
+from everturn_testing.core import FixedClock
+from everturn_testing.events.memory_events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
 from ingress.errors import unauthorized

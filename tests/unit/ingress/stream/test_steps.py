@@ -26,9 +26,9 @@ from everturn.events.model import (
 )
 from everturn.events.turn_view import build_state
 from everturn.events.views import ApprovalView, StepView, TextView, TurnView
-from everturn.testing.runs.asking_stories import AskingStory
-from everturn.testing.stories import PROJECT, TENANT
 from everturn.timeline.turns import TurnUsage
+from everturn_testing.events.stories import PROJECT, TENANT
+from everturn_testing.turns.asking_stories import AskingStory
 from ingress.stream.frames import HEARTBEAT, encode_frame
 from ingress.stream.steps import StepsProjector, project_steps
 

@@ -110,7 +110,7 @@ def load_whole_packages(recipe: Recipe) -> Context:
     """With what is no module too: prompts, prices, types."""
     common = load_clean_folder(LIBRARY / "src" / "everturn", "everturn")
     own = load_clean_folder(recipe.service / "src" / recipe.package, recipe.package)
-    return {name: path for name, path in {**common, **own}.items() if not name.startswith("everturn/testing/")}
+    return {**common, **own}
 
 
 def load_clean_folder(folder: Path, prefix: str) -> Context:

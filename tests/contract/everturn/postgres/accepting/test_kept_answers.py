@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.stage import ANN, Stage
 from everturn.turns.inbox import IdempotencyKey, KeyReused
 from everturn.turns.postgres_inbox import save_response, take_key
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import ANN, Stage
 
 KEY = IdempotencyKey("fork", "key-1", "hash")
 

@@ -7,9 +7,9 @@ import pytest
 
 from everturn.accounts.postgres import PostgresCredentialAdmin, PostgresCredentials
 from everturn.postgres.pool import open_database
-from everturn.testing.access.credentials_contract import CredentialsContract
-from everturn.testing.database_roles import Roles
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_testing.accounts.credentials_contract import CredentialsContract
+from everturn_testing.database_roles import Roles
 
 
 class TestPostgresCredentials(CredentialsContract):

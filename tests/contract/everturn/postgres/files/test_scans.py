@@ -7,10 +7,10 @@ import pytest
 
 from everturn.files.postgres import PostgresArtifacts, PostgresScans
 from everturn.postgres.pool import open_database
-from everturn.testing.database_roles import Roles
-from everturn.testing.files.scans_contract import ScansContract
-from everturn.testing.turns.stage import Stage
 from everturn_local.servers.databases import DatabaseUrls
+from everturn_testing.database_roles import Roles
+from everturn_testing.files.scans_contract import ScansContract
+from everturn_testing.turns.stage import Stage
 
 
 class TestPostgresScans(ScansContract):

@@ -9,9 +9,9 @@ from everturn.lifecycle import exports as port
 from everturn.lifecycle.export_check import ExportWriter, check_export
 from everturn.lifecycle.exports import BlockLine, Section, SignalLine
 from everturn.lifecycle.postgres_exports import PostgresExports
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think
 from everturn.timeline.turns import ExternalEvent, SignalKind
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think
 
 
 async def talk(stage: Stage, *texts: str) -> ConversationId:

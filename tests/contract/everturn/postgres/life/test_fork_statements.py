@@ -5,7 +5,7 @@ import re
 import pytest
 
 from everturn.lifecycle import postgres_forks as sql
-from everturn.testing.database_roles import Roles
+from everturn_testing.database_roles import Roles
 
 NOT_COPIED = {
     "turn": {

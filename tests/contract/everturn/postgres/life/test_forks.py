@@ -13,9 +13,6 @@ from everturn.core.leases import EventCursor
 from everturn.files.postgres import PostgresArtifacts
 from everturn.lifecycle.forks import ForkWish
 from everturn.lifecycle.postgres_forks import PostgresForks
-from everturn.testing.database_roles import Roles
-from everturn.testing.runs.approvals_contract import answer, ask
-from everturn.testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think, turn_of
 from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import ExternalEvent, SignalKind
@@ -23,6 +20,9 @@ from everturn.turns.inbox import IdempotencyKey
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.approvals_contract import answer, ask
+from everturn_testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think, turn_of
 
 
 async def talk(stage: Stage, count: int = 2) -> tuple[ConversationId, list[TurnId]]:

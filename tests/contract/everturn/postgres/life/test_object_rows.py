@@ -6,8 +6,8 @@ from everturn.core.errors import Invalid
 from everturn.files.model import manifest_key
 from everturn.lifecycle.orphans import MAX_KEYS
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows
-from everturn.testing.database_roles import Roles
-from everturn.testing.turns.stage import ANN, Stage, turn_of
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.stage import ANN, Stage, turn_of
 
 
 @pytest.fixture(params=["ingress", "worker"])

@@ -8,15 +8,15 @@ from everturn.feedback.model import Feedback, Reaction
 from everturn.lifecycle.postgres_erasure import PostgresRemainingRows
 from everturn.memory.postgres_search import PostgresSnippetIndex
 from everturn.memory.search import EmbeddedSnippet, IndexJob
-from everturn.testing.database_roles import Roles
-from everturn.testing.fixed_clock import BEGINNING
-from everturn.testing.memory.search_contract import ENCODER, point, said
-from everturn.testing.turns.stage import ANN, Stage, commit, think, turn_of
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
 from everturn.turns.approvals import ApprovalRequest, approval_id_of
 from everturn.turns.commits import Effect, EffectChange, EffectState, UsageEvent
 from everturn.turns.inbox import IdempotencyKey
+from everturn_testing.core import BEGINNING
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.search_contract import ENCODER, point, said
+from everturn_testing.turns.stage import ANN, Stage, commit, think, turn_of
 
 
 async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stage: Stage) -> None:

@@ -14,11 +14,11 @@ from everturn.feedback.model import Feedback, Reaction
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.lifecycle.postgres_erasure import PostgresRemainingRows, PostgresRetention
 from everturn.postgres.pool import SchemaDiffers
-from everturn.testing.database_roles import Roles
-from everturn.testing.runs.approvals_contract import ask
-from everturn.testing.turns.stage import ANN, Stage
 from everturn.turns.inbox import IdempotencyKey
 from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.approvals_contract import ask
+from everturn_testing.turns.stage import ANN, Stage
 
 
 @pytest.fixture

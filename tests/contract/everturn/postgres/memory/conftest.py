@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from everturn.memory.postgres_search import PostgresMemorySearch, PostgresSnippetIndex
-from everturn.testing.database_roles import Roles
-from everturn.testing.memory.search_contract import MemoryDesk
-from everturn.testing.turns.stage import Stage
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.search_contract import MemoryDesk
+from everturn_testing.turns.stage import Stage
 
 _people = itertools.count(1)
 

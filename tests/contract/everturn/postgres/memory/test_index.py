@@ -3,11 +3,11 @@
 from everturn.conversations.postgres import PostgresConversations
 from everturn.memory.postgres_search import PostgresSnippetIndex
 from everturn.memory.search import EmbeddedSnippet, SnippetIndex
-from everturn.testing.database_roles import Roles
-from everturn.testing.memory.search_contract import ENCODER, MemoryDesk, SnippetIndexContract, point, said
-from everturn.testing.port_shape import find_differences
-from everturn.testing.runs.approvals_contract import ask
 from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.search_contract import ENCODER, MemoryDesk, SnippetIndexContract, point, said
+from everturn_testing.port_shape import find_differences
+from everturn_testing.turns.approvals_contract import ask
 
 
 class TestPostgresSnippetIndex(SnippetIndexContract):

@@ -7,8 +7,8 @@ import pytest
 from everturn.core.identity import Principal
 from everturn.memory.postgres_search import PostgresMemorySearch, build_lexemes
 from everturn.memory.search import MemorySearch, Scope
-from everturn.testing.database_roles import Roles
-from everturn.testing.memory.search_contract import (
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.search_contract import (
     ENCODER,
     CatalogContract,
     MemoryDesk,
@@ -17,7 +17,7 @@ from everturn.testing.memory.search_contract import (
     point,
     said,
 )
-from everturn.testing.port_shape import find_differences
+from everturn_testing.port_shape import find_differences
 
 
 class TestPostgresMemorySearch(MemorySearchContract, CatalogContract):

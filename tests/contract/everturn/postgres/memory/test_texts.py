@@ -1,11 +1,11 @@
 """What was said in a turn, without what was done."""
 
 from everturn.memory import postgres_search as texts
-from everturn.testing.database_roles import Roles
-from everturn.testing.memory.search_contract import MemoryDesk
-from everturn.testing.turns.stage import TS, commit
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody, PromptBody, ThinkingBody
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.search_contract import MemoryDesk
+from everturn_testing.turns.stage import TS, commit
 
 
 async def test_texts_are_read_up_to_a_number_of_bytes(desk: MemoryDesk, roles: Roles) -> None:

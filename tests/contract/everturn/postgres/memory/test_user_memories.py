@@ -11,15 +11,15 @@ from everturn.core.identity import Principal
 from everturn.core.ids import TurnId
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.user_memories import MemoryBook, UserMemories
-from everturn.testing.database_roles import Roles
-from everturn.testing.memory.user_memories_contract import (
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.user_memories_contract import (
     BeginTurn,
     MemoryBookContract,
     UserMemoriesContract,
     remembered,
 )
-from everturn.testing.port_shape import find_differences
-from everturn.testing.turns.stage import Stage, turn_of
+from everturn_testing.port_shape import find_differences
+from everturn_testing.turns.stage import Stage, turn_of
 
 _people = itertools.count(1)
 

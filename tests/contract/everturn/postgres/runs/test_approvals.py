@@ -7,8 +7,14 @@ import pytest
 
 from everturn.core.errors import Conflict
 from everturn.core.identity import Lane
-from everturn.testing.database_roles import Roles
-from everturn.testing.runs.approvals_contract import (
+from everturn.timeline.turns import SignalKind, TurnStatus
+from everturn.turns.approvals import ApprovalState
+from everturn.turns.inbox import Receipt
+from everturn.turns.ports import Approvals, Ring
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_leases import PostgresSweeps
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.approvals_contract import (
     LONG_S,
     OVER_S,
     AnswersContract,
@@ -18,13 +24,7 @@ from everturn.testing.runs.approvals_contract import (
     states_of,
     status_of,
 )
-from everturn.testing.turns.stage import Stage, closing
-from everturn.timeline.turns import SignalKind, TurnStatus
-from everturn.turns.approvals import ApprovalState
-from everturn.turns.inbox import Receipt
-from everturn.turns.ports import Approvals, Ring
-from everturn.turns.postgres_approvals import PostgresApprovals
-from everturn.turns.postgres_leases import PostgresSweeps
+from everturn_testing.turns.stage import Stage, closing
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import pytest
 
 from everturn.conversations.postgres import PostgresConversations
-from everturn.testing.database_roles import Roles
-from everturn.testing.runs.effects_contract import EffectsContract, build_key
-from everturn.testing.turns.stage import ANN, Stage
 from everturn.turns.commits import Effect, EffectState
 from everturn.turns.postgres_approvals import PostgresEffects
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.effects_contract import EffectsContract, build_key
+from everturn_testing.turns.stage import ANN, Stage
 
 
 @pytest.fixture

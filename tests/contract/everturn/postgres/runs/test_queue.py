@@ -7,12 +7,12 @@ from typing import get_args
 import pytest
 
 from everturn.queue.postgres import PostgresQueue
-from everturn.testing.database_roles import Roles
-from everturn.testing.limits.queue_contract import QueueContract
-from everturn.testing.limits.queue_world import SHARE, Deed, QueueWorld
-from everturn.testing.turns.stage import Stage
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresSweeps
+from everturn_testing.database_roles import Roles
+from everturn_testing.queue.queue_contract import QueueContract
+from everturn_testing.queue.queue_world import SHARE, Deed, QueueWorld
+from everturn_testing.turns.stage import Stage
 
 
 class TestPostgresQueue(QueueContract):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.artifacts_contract import ArtifactsContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.artifacts_contract import ArtifactsContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class TestMemoryArtifacts(ArtifactsContract):

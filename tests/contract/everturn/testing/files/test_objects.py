@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.core.errors import Unavailable
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.files.objects_contract import Alter, ObjectsContract
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.files.objects_contract import Alter, ObjectsContract
 
 
 class TestMemoryObjects(ObjectsContract):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.scans import MemoryScans
-from everturn.testing.files.scans_contract import ScansContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.scans import MemoryScans
+from everturn_testing.files.scans_contract import ScansContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class TestMemoryScans(ScansContract):

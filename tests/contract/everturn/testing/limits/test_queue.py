@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.testing.limits.queue import MemoryQueue
-from everturn.testing.limits.queue_contract import QueueContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.queue.memory_queue import MemoryQueue
+from everturn_testing.queue.queue_contract import QueueContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class TestMemoryQueue(QueueContract):

@@ -4,8 +4,8 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.limits.token_buckets import Limit
-from everturn.testing.limits.token_buckets import MemoryTokenBuckets
-from everturn.testing.limits.token_buckets_contract import TokenBucketsContract
+from everturn_testing.limits.token_buckets import MemoryTokenBuckets
+from everturn_testing.limits.token_buckets_contract import TokenBucketsContract
 
 
 class TestMemoryTokenBuckets(TokenBucketsContract):

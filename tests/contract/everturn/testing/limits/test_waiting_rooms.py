@@ -4,8 +4,8 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.limits.waiting_rooms import RoomLoad, Visitor
-from everturn.testing.limits.waiting_rooms import MemoryWaitingRooms
-from everturn.testing.limits.waiting_rooms_contract import SharedRoomsContract, WaitingRoomsContract
+from everturn_testing.limits.waiting_rooms import MemoryWaitingRooms
+from everturn_testing.limits.waiting_rooms_contract import SharedRoomsContract, WaitingRoomsContract
 
 
 class TestMemoryWaitingRooms(WaitingRoomsContract, SharedRoomsContract):

@@ -2,15 +2,15 @@
 
 import pytest
 
-from everturn.testing.memory.search_contract import (
+from everturn_testing.memory.search_contract import (
     CatalogContract,
     MemoryDesk,
     MemorySearchContract,
     SnippetIndexContract,
 )
-from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class TestMemorySnippets(SnippetIndexContract, MemorySearchContract, CatalogContract):

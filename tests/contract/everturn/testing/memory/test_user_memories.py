@@ -6,8 +6,8 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.core.ids import TurnId
-from everturn.testing.memory.user_memories import MemoryUserMemories
-from everturn.testing.memory.user_memories_contract import BeginTurn, MemoryBookContract, UserMemoriesContract
+from everturn_testing.memory.user_memories import MemoryUserMemories
+from everturn_testing.memory.user_memories_contract import BeginTurn, MemoryBookContract, UserMemoriesContract
 
 
 @pytest.fixture

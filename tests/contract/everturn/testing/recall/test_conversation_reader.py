@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.recall.conversation_reader_contract import ConversationReaderContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 class TestMemoryConversationReader(ConversationReaderContract):

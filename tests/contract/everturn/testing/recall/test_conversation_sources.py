@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.testing.recall.conversation_sources_contract import SourcesContract
-from everturn.testing.turns.stage import Stage
+from everturn_testing.turns.conversation_sources_contract import SourcesContract
+from everturn_testing.turns.stage import Stage
 
 
 class TestMemorySources(SourcesContract):

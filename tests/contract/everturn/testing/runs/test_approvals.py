@@ -2,12 +2,12 @@
 
 import pytest
 
-from everturn.testing.runs.approvals import MemoryApprovals, expire_approvals
-from everturn.testing.runs.approvals_contract import OVER_S, AnswersContract, ApprovalsContract, ask, states_of
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
 from everturn.turns.approvals import ApprovalState
 from everturn.turns.ports import Approvals
+from everturn_testing.turns.approvals import MemoryApprovals, expire_approvals
+from everturn_testing.turns.approvals_contract import OVER_S, AnswersContract, ApprovalsContract, ask, states_of
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from everturn.testing.runs.effects import MemoryEffects
-from everturn.testing.runs.effects_contract import EffectsContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
+from everturn_testing.turns.effects import MemoryEffects
+from everturn_testing.turns.effects_contract import EffectsContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
 
 
 @pytest.fixture

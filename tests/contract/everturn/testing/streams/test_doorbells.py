@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.core.errors import Unavailable
-from everturn.testing.streams.doorbells import MemoryDoorbells
-from everturn.testing.streams.doorbells_contract import DoorbellsContract
+from everturn_testing.queue.doorbells import MemoryDoorbells
+from everturn_testing.queue.doorbells_contract import DoorbellsContract
 
 
 class TestMemoryDoorbells(DoorbellsContract):

@@ -4,9 +4,9 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.events.stream import EventsLost
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.streams.events import MemoryEvents
-from everturn.testing.streams.events_contract import Events, EventsContract, entry
+from everturn_testing.core import SequentialIds
+from everturn_testing.events.events_contract import Events, EventsContract, entry
+from everturn_testing.events.memory_events import MemoryEvents
 
 
 class TestMemoryEvents(EventsContract):

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.inbox_contract import InboxContract, UploadsContract
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.receipts_contract import ReceiptsContract
-from everturn.testing.turns.stage import Stage
 from everturn.turns.inbox import TenantFull
+from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.inbox_contract import InboxContract, UploadsContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.receipts_contract import ReceiptsContract
+from everturn_testing.turns.stage import Stage
 
 
 class TestMemoryInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):

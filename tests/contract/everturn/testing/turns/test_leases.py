@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.testing.turns.leases_contract import LeasesContract
-from everturn.testing.turns.stage import Stage
+from everturn_testing.turns.leases_contract import LeasesContract
+from everturn_testing.turns.stage import Stage
 
 
 class TestMemoryLeases(LeasesContract):

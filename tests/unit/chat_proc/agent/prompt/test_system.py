@@ -22,12 +22,12 @@ from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from everturn.execution.messages import Posture
 from everturn.memory.encoders.hashed import HashedEmbedder
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.files.objects import MemoryObjects
-from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.timelines import MemoryTimelines
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"
 GOLDEN_FANOUT = GOLDEN.with_name("system_prompt_fanout.diff")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chat_proc.models.offline.model import OfflineModel, build_model
 from everturn.models.port import ReplyFinished
-from everturn.testing.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
 
 if TYPE_CHECKING:
     from tests.unit.chat_proc.models.offline.conftest import PromptBuilder

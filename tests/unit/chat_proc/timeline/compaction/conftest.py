@@ -6,8 +6,8 @@ import pytest
 
 from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.long_talks import play_talk
-from everturn.testing.timelines import NOW, TimelineBuilder
+from everturn_testing.long_talks import play_talk
+from everturn_testing.timeline import NOW, TimelineBuilder
 
 Look = Callable[..., Snapshot]
 

@@ -14,9 +14,9 @@ from chat_proc.timeline.compaction.memory import (
     gather_kept,
 )
 from everturn.core.ids import SignalId, TurnId
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AnchorBody, EventBody, KeptText
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 Look = Callable[..., Snapshot]
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from chat_proc.timeline.compaction.cut import Cut, Reach, Snapshot, choose_history, choose_rounds
 from chat_proc.timeline.compaction.memory import build_memory, carry_plans, draft_memory, try_read_memory
 from chat_proc.timeline.compaction.sections import Section, parse_sections
-from everturn.testing.timelines import TimelineBuilder
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import PlanHistoryBody, RangeSummaryBody
+from everturn_testing.timeline import TimelineBuilder
 
 Look = Callable[..., Snapshot]
 REPLY = """## Active request

@@ -2,7 +2,7 @@
 
 from chat_proc.timeline.compaction.sections import KnownRefs, cut_line, cut_text, drop_unknown, find_refs, known_refs
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 
 def test_refs_are_found_with_any_punctuation_around_them() -> None:

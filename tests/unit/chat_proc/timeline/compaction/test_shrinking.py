@@ -12,11 +12,11 @@ from chat_proc.timeline.render import choose_cache_points
 from chat_proc.timeline.view import TimelineView
 from everturn.core.refs import turn_index_ref
 from everturn.models.tokens import CharsPerToken
-from everturn.testing.long_talks import STEPS, play_talk
-from everturn.testing.timelines import NOW, TimelineBuilder
 from everturn.timeline.blocks import Block, BlockType, parse_body
 from everturn.timeline.bodies import AnchorBody, PlanBody, RangeSummaryBody
 from everturn.timeline.rendering import block_source
+from everturn_testing.long_talks import STEPS, play_talk
+from everturn_testing.timeline import NOW, TimelineBuilder
 
 LIMITS = ContextLimits(8_000)
 FIXED = 400

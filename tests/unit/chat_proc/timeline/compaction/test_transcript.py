@@ -1,10 +1,10 @@
 """What the summarizing model reads of a range."""
 
 from chat_proc.timeline.compaction.turn_facts import render_transcript, render_working_summaries
-from everturn.testing.long_talks import STEPS, play_talk
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
+from everturn_testing.long_talks import STEPS, play_talk
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 
 def tokens_of(text: str) -> int:

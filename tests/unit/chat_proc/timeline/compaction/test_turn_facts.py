@@ -4,11 +4,11 @@ from chat_proc.timeline.compaction.sections import Section
 from chat_proc.timeline.compaction.turn_facts import fold_anchors, tell_calls, tell_rounds, tell_turns
 from everturn.core.errors import problem
 from everturn.files.model import ArtifactKind
-from everturn.testing.long_talks import play_talk
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.turns import TurnUsage
+from everturn_testing.long_talks import play_talk
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 
 def shown(block: Block) -> None:

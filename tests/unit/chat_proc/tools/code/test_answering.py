@@ -13,12 +13,12 @@ from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, ProgramParts, P
 from everturn.core.cancellation import Stragglers
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.execution.messages import GatewayCall, ToolReply
-from everturn.testing.stored_files import OWNER
-from everturn.testing.timelines import NOW
-from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import PromptBody
 from everturn.turns.ports import EffectKey
+from everturn_testing.files.stored_files import OWNER
+from everturn_testing.timeline import NOW
+from everturn_testing.turns.live_turn import RecordingTurn
 
 
 def build_answerer(tool: DemoTool, parts: ProgramParts) -> RunAnswerer:

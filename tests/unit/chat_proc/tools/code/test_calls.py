@@ -13,11 +13,11 @@ from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.core.logging import Redactor
 from everturn.execution.messages import CallRecord, GatewayCall, ToolReply, hash_arguments
-from everturn.testing.timelines import NOW
-from everturn.testing.turns.live_turn import RecordingTurn
-from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
 from everturn.timeline.bodies import ToolCallBody, ToolResultBody
 from everturn.turns.commits import Effect
+from everturn_testing.timeline import NOW
+from everturn_testing.turns.live_turn import RecordingTurn
+from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
 
 SECRET = "sk-very-secret-value"
 

@@ -7,11 +7,11 @@ from everturn.core.errors import Unavailable
 from everturn.core.ids import CallId, TurnId
 from everturn.core.leases import Lease, LeaseTiming
 from everturn.execution.messages import ToolReply
-from everturn.testing.runs.effects import MemoryEffects
-from everturn.testing.turns.live_turn import RecordingTurn
-from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
 from everturn.turns.commits import Effect, EffectState
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectRecord
+from everturn_testing.turns.effects import MemoryEffects
+from everturn_testing.turns.live_turn import RecordingTurn
+from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
 
 KEY = EffectKey(TurnId("turn_1"), CallId("call_1"), "mail.send", "a" * 64, 1)
 GOOD = ToolReply(7, True, {"sent": 1, "raw": b"\x00"})

@@ -9,8 +9,8 @@ from chat_proc.tools.workspace.checkout import PullTool
 from chat_proc.workspace.loading import ArtifactHistory
 from everturn.core.ids import ConversationId
 from everturn.files.model import ArtifactKind
-from everturn.testing.stored_files import OWNER
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
+from everturn_testing.files.stored_files import OWNER
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 MIB = 1024 * 1024
 

@@ -20,11 +20,11 @@ from everturn.core.errors import Invalid
 from everturn.execution.messages import GatewayCall, Posture, RunLimits, ToolReply
 from everturn.execution.profiles import ExecutionProfile
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import TimelineBuilder, build_file
-from everturn.testing.turns.live_turn import RecordingTurn
 from everturn.timeline.blocks import canonical_json
 from everturn.timeline.bodies import ToolResultBody
 from everturn.turns.commits import Effect
+from everturn_testing.timeline import TimelineBuilder, build_file
+from everturn_testing.turns.live_turn import RecordingTurn
 
 PNG = b"\x89PNG\r\n\x1a\n...."
 POSTURE = Posture(

@@ -3,7 +3,7 @@
 import pytest
 
 from chat_proc.tools.context.excerpt import Range, cut_excerpt, load_excerpt
-from everturn.testing.files.objects import MemoryObjects
+from everturn_testing.files.objects import MemoryObjects
 
 TEXT = "".join(f"line {n} é😀\n" for n in range(40_000))
 

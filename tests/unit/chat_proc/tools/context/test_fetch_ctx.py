@@ -4,9 +4,9 @@ import pytest
 
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
 from chat_proc.tools.context.resolve import ReadPorts
-from everturn.testing.source_pool import MemorySourcePool
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline.sources import SourceDraft
+from everturn_testing.source_pool import MemorySourcePool
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from chat_proc.tools.context.resolve import Named
 from chat_proc.tools.context.seen import ShownText, build_shown_data
 from everturn.core.ids import ConversationId
 from everturn.core.refs import parse_ref
-from everturn.testing.timelines import TimelineBuilder
+from everturn_testing.timeline import TimelineBuilder
 
 A, B = ShownText(ref="fi:turn_1.files/a.md", digest="d1", part=True), ShownText(ref="so:sources_pool[1]", digest="d2")
 

@@ -9,10 +9,10 @@ from chat_proc.timeline.view import TimelineView
 from chat_proc.tools.context.read import MAX_CHARS
 from everturn.core import refs
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import HideBody, StoredText, SystemMessageBody, ToolResultBody
 from everturn.timeline.sources import Source, SourceDraft
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 CSV = build_file("turn_1", "sales.csv", b"\xef\xbb\xbfa,b\n1,2\n3,4\n", mime="text/csv")
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")

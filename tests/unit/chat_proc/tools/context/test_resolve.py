@@ -20,12 +20,6 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, PlanId, TurnId
 from everturn.core.refs import qualify_text
 from everturn.files.model import ArtifactKind
-from everturn.testing.files.artifacts import MemoryArtifacts
-from everturn.testing.recall.conversation_reader import MemoryConversationReader
-from everturn.testing.stored_files import OWNER, StoredFiles
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
-from everturn.testing.turns.platform import ConversationRow, MemoryPlatform
-from everturn.testing.turns.timelines import MemoryTimelines
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import (
     AnchorBody,
@@ -38,6 +32,12 @@ from everturn.timeline.bodies import (
 )
 from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
 from everturn.timeline.sources import Source
+from everturn_testing.files.artifacts import MemoryArtifacts
+from everturn_testing.files.stored_files import OWNER, StoredFiles
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
+from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn_testing.turns.timelines import MemoryTimelines
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
 OLD = build_file("turn_1", "report.md", b"old", kind=ArtifactKind.FILE)

@@ -3,10 +3,10 @@
 from chat_proc.tools.context.seen import Seen, ShownText, build_shown_data, shown_texts
 from everturn.core import refs
 from everturn.core.ids import TurnId
-from everturn.testing.timelines import TimelineBuilder, build_file
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import HideBody, StoredText, SystemMessageBody, ToolResultBody
 from everturn.timeline.forms import Form
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 SHOWN = ShownText(ref="fi:turn_1.files/a.md", digest="d1")
 PHOTO = build_file("turn_1", "photo.png", b"png", mime="image/png")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.testing.timelines import TimelineBuilder, build_file
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 CSV = b"a,b\n1,2\n"
 

@@ -1,8 +1,8 @@
 """A program says what it is at."""
 
 from chat_proc.tools.io import ShowProgressTool
-from everturn.testing.timelines import TimelineBuilder
-from everturn.testing.turns.live_turn import RecordingTurn
+from everturn_testing.timeline import TimelineBuilder
+from everturn_testing.turns.live_turn import RecordingTurn
 
 
 async def test_clients_are_told_at_once(call_tool) -> None:

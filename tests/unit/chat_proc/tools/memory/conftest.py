@@ -6,16 +6,15 @@ import pytest
 
 from chat_proc.catalog.tool import Tool, ToolCall, ToolContext, ToolOutcome
 from everturn.core.ids import CallId, ConversationId, TurnId
-from everturn.testing.fixed_clock import FixedClock
-from everturn.testing.memory.search_contract import MemoryDesk
-from everturn.testing.memory.snippets import MemorySnippets
-from everturn.testing.sequential_ids import SequentialIds
-from everturn.testing.timelines import NOW
-from everturn.testing.turns.inbox import MemoryInbox
-from everturn.testing.turns.leases import MemoryLeases
-from everturn.testing.turns.platform import MemoryPlatform
-from everturn.testing.turns.stage import Stage
-from everturn.testing.turns.timelines import MemoryTimelines
+from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.memory.search_contract import MemoryDesk
+from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.timeline import NOW
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.timelines import MemoryTimelines
 
 Call = Callable[..., Awaitable[ToolOutcome]]
 

@@ -11,9 +11,9 @@ from chat_proc.tools.memory.memsearch import (
 from everturn.core import refs
 from everturn.core.ids import ConversationId, TurnId
 from everturn.memory.search import CatalogTurn, FoundSnippet, SnippetTarget
-from everturn.testing.timelines import NOW, TimelineBuilder, build_file
 from everturn.timeline import bodies
 from everturn.timeline.blocks import BlockType
+from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 HERE, THERE = ConversationId("conv_1"), ConversationId("conv_2")
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -4,8 +4,8 @@ import pytest
 
 from chat_proc.tools.memory.user_memories import MemoryReadTool
 from everturn.core.errors import Unavailable
-from everturn.testing.memory.user_memories import MemoryUserMemories
-from everturn.testing.memory.user_memories_contract import remembered
+from everturn_testing.memory.user_memories import MemoryUserMemories
+from everturn_testing.memory.user_memories_contract import remembered
 
 
 @pytest.fixture

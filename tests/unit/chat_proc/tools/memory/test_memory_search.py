@@ -8,7 +8,7 @@ from chat_proc.tools.memory.user_memories import MemorySearchTool, MemoryWriteTo
 from everturn.core.errors import Unavailable
 from everturn.memory.embedder import EmbedderUnavailable
 from everturn.memory.encoders.hashed import HashedEmbedder
-from everturn.testing.memory.user_memories import MemoryUserMemories
+from everturn_testing.memory.user_memories import MemoryUserMemories
 
 
 class Broken(HashedEmbedder):

@@ -7,8 +7,8 @@ from chat_proc.tools.memory.user_memories import MemoryWriteParams, MemoryWriteT
 from everturn.core.errors import Conflict, Unavailable
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.user_memories import make_memory_id
-from everturn.testing.memory.user_memories import MemoryUserMemories
 from everturn.turns.commits import Effect
+from everturn_testing.memory.user_memories import MemoryUserMemories
 
 
 @pytest.fixture

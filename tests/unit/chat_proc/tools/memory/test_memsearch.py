@@ -12,7 +12,7 @@ from everturn.core.identity import Principal
 from everturn.memory.embedder import EmbedderUnavailable, Vector
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.search import CatalogPage, CatalogQuery, FoundSnippet, SnippetQuery, SnippetTarget
-from everturn.testing.memory.search_contract import MemoryDesk, said
+from everturn_testing.memory.search_contract import MemoryDesk, said
 
 
 class Down:

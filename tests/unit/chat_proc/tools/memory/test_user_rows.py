@@ -1,7 +1,7 @@
 import json
 
 from chat_proc.tools.memory.user_memories import render_memories
-from everturn.testing.memory.user_memories_contract import remembered
+from everturn_testing.memory.user_memories_contract import remembered
 
 
 def test_each_memory_is_one_line_with_what_memory_write_takes() -> None:

@@ -9,9 +9,9 @@ from chat_proc.catalog.tool import Tool, ToolCall, ToolContext, ToolOutcome
 from chat_proc.tools.web.client import Address, AddressGuard, is_public
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
-from everturn.testing.source_pool import MemorySourcePool
-from everturn.testing.timelines import NOW
-from everturn.testing.web_site import Site, open_site
+from everturn_testing.source_pool import MemorySourcePool
+from everturn_testing.timeline import NOW
+from everturn_testing.web_site import Site, open_site
 
 LOCAL = ip_address("127.0.0.1")
 

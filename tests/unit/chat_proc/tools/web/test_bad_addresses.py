@@ -11,8 +11,8 @@ from bad_input.urls import ADDRESSES, CLOSED, HOSTS, NAMES
 from chat_proc.tools.web.client import MAX_BODY_BYTES, AddressGuard, WebClient, is_public
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool
-from everturn.testing.source_pool import MemorySourcePool
-from everturn.testing.web_site import Answer, Site
+from everturn_testing.source_pool import MemorySourcePool
+from everturn_testing.web_site import Answer, Site
 
 SECRET = "what only this machine may read"
 

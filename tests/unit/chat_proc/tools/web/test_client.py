@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chat_proc.tools.web.client import MAX_REDIRECTS, AddressGuard, Refused, WebClient, is_public
 from everturn.core.errors import EverturnError, Invalid, Unavailable
-from everturn.testing.web_site import Answer, Site
+from everturn_testing.web_site import Answer, Site
 
 LOCAL = ip_address("127.0.0.1")
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -2,7 +2,7 @@ import pytest
 
 from chat_proc.tools.web.web_search import MAX_ANSWER_BYTES, request_json
 from everturn.core.errors import Unavailable
-from everturn.testing.web_site import Answer, Site
+from everturn_testing.web_site import Answer, Site
 
 
 async def test_an_object_is_answered(site: Site) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from chat_proc.tools.web.web_search import BraveSearch, TavilySearch
 from everturn.core.errors import Unavailable
-from everturn.testing.web_site import Site
 from everturn.timeline.sources import SourceDraft
+from everturn_testing.web_site import Site
 
 BRAVE = {
     "type": "search",

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from chat_proc.tools.web.client import AddressGuard, WebClient
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import MAX_SHOWN_CHARS, WebFetchTool
-from everturn.testing.source_pool import MemorySourcePool
-from everturn.testing.web_site import Site, open_site
 from everturn.turns.commits import Effect
+from everturn_testing.source_pool import MemorySourcePool
+from everturn_testing.web_site import Site, open_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

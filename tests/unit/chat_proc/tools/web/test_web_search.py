@@ -4,8 +4,8 @@ import pytest
 
 from chat_proc.tools.web.web_search import WebSearchTool
 from everturn.core.errors import Invalid, Unavailable
-from everturn.testing.source_pool import MemorySourcePool
 from everturn.timeline.sources import SourceDraft
+from everturn_testing.source_pool import MemorySourcePool
 
 FOUND = [
     SourceDraft("Tides", "https://a.example/tides", text="Twice a day.", published_time_iso="2026-02-03"),

@@ -3,8 +3,8 @@
 import pytest
 
 from chat_proc.workspace.loading import ArtifactHistory
-from everturn.testing.stored_files import StoredFiles
-from everturn.testing.timelines import TimelineBuilder
+from everturn_testing.files.stored_files import StoredFiles
+from everturn_testing.timeline import TimelineBuilder
 
 
 @pytest.fixture

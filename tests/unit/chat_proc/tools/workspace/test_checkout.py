@@ -9,8 +9,8 @@ from chat_proc.tools.workspace import checkout as checkout_module
 from chat_proc.tools.workspace.checkout import CheckoutParams, CheckoutTool
 from chat_proc.workspace.local import fold_workspace
 from everturn.files.model import ArtifactKind
-from everturn.testing.stored_files import OWNER
-from everturn.testing.timelines import build_file
+from everturn_testing.files.stored_files import OWNER
+from everturn_testing.timeline import build_file
 
 
 @pytest.fixture

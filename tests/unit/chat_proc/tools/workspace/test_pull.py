@@ -8,7 +8,7 @@ from chat_proc.tools.workspace import checkout as pull_module
 from chat_proc.tools.workspace.checkout import PullTool
 from chat_proc.workspace.local import fold_workspace
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import build_file
+from everturn_testing.timeline import build_file
 
 
 @pytest.fixture

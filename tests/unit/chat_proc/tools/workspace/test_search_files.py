@@ -8,7 +8,7 @@ from chat_proc.tools.workspace import search as search_module
 from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
 from chat_proc.tools.workspace.search import SearchFilesTool
 from everturn.files.model import ArtifactKind
-from everturn.testing.timelines import build_file
+from everturn_testing.timeline import build_file
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from chat_proc.workspace.local import MAX_DELTA_BYTES, MAX_TEXT_BYTES, MAX_WORKS
 from everturn.core.errors import Unavailable
 from everturn.core.ids import CallId, ConversationId
 from everturn.files.model import ArtifactKind
-from everturn.testing.stored_files import OWNER
-from everturn.testing.timelines import NOW, build_file
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.sources import Source
+from everturn_testing.files.stored_files import OWNER
+from everturn_testing.timeline import NOW, build_file
 
 
 def test_what_says_where_the_content_is_shown_comes_before_it_so_that_it_can_stream() -> None:

@@ -1,0 +1,329 @@
+"""The contract of MemorySearch and SnippetIndex as tests; a subclass or its module defines the fixture `desk`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from zlib import crc32
+
+import pytest
+
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim
+from everturn.core.refs import completion_ref, named_artifact_ref, prompt_ref, round_ref, working_summary_ref
+from everturn.memory.embedder import DIMENSIONS, Vector
+from everturn.memory.search import (
+    CatalogQuery,
+    EmbeddedSnippet,
+    IndexJob,
+    MemorySearch,
+    QueryVector,
+    Scope,
+    Snippet,
+    SnippetIndex,
+    SnippetQuery,
+    SnippetTarget,
+)
+from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
+from everturn.timeline.bodies import CompletionBody, PromptBody, SummaryBody, ThinkingBody
+from everturn_testing.turns.stage import TS, Stage, closing, commit
+
+ENCODER = "test-encoder"
+THEN = datetime.fromisoformat(TS)
+CLAIMED_AT_ONCE = 500
+
+
+def point(*places: float) -> Vector:
+    """A vector that begins with these numbers and goes on with zeros."""
+    return (*places, *[0.0] * (DIMENSIONS - len(places)))
+
+
+def said(
+    text: str, *, ref: str = "", anchors: str = "", ts: str = TS, target: SnippetTarget = SnippetTarget.USER
+) -> Snippet:
+    return Snippet(target, ref or named_artifact_ref("turn_x", f"n{crc32(text.encode())}"), text, ts, anchors)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDesk:
+    """A stage with the two ports over the same rows."""
+
+    stage: Stage
+    search: MemorySearch
+    index: SnippetIndex
+
+    @property
+    def strangers(self) -> tuple[Principal, ...]:
+        """Another user, another project, another tenant."""
+        own = self.stage.principal
+        return replace(own, user_id="bob"), replace(own, project="sales"), replace(own, tenant="rival")
+
+    async def end_turn(self, conversation_id: ConversationId | None = None) -> Claim:
+        receipt = await self.stage.say("Hello.", conversation_id)
+        claim = await self.stage.claim(receipt.conversation_id)
+        await self.stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        await self.stage.leases.release(claim.lease, requeue=False)
+        return claim
+
+    async def job_of(self, claim: Claim) -> IndexJob:
+        jobs = await self.index.claim_turns(CLAIMED_AT_ONCE)
+        return next(job for job in jobs if job.turn_id == claim.turn_id)
+
+    async def remember(
+        self,
+        *snippets: tuple[Snippet, Vector | None],
+        encoder: str = ENCODER,
+        conversation_id: ConversationId | None = None,
+    ) -> IndexJob:
+        """A turn that ended, with these snippets."""
+        job = await self.job_of(await self.end_turn(conversation_id))
+        embedded = [EmbeddedSnippet(snippet, vector) for snippet, vector in snippets]
+        assert await self.index.save_snippets(job.principal, job, embedded, encoder=encoder)
+        return job
+
+    async def ask(self, query: SnippetQuery) -> list[str]:
+        return [hit.text for hit in await self.search.find_snippets(self.stage.principal, query)]
+
+
+def asking(job: IndexJob, text: str = "", vector: Vector | None = None, encoder: str = ENCODER) -> SnippetQuery:
+    return SnippetQuery(
+        scope=Scope(job.conversation_id),
+        text=text,
+        since=THEN - timedelta(days=400),
+        until=THEN + timedelta(days=400),
+        now=THEN,
+        vector=None if vector is None else QueryVector(encoder, vector),
+    )
+
+
+class SnippetIndexContract:
+    """Who may index a turn, and when."""
+
+    async def test_a_turn_waits_for_the_indexer_from_its_end_on(self, desk: MemoryDesk) -> None:
+        open_claim = await desk.stage.start_turn()
+        ended = await desk.end_turn()
+
+        jobs = {job.turn_id: job for job in await desk.index.claim_turns(CLAIMED_AT_ONCE)}
+
+        assert open_claim.turn_id not in jobs
+        assert ended.turn_id is not None
+        assert jobs[ended.turn_id] == IndexJob(
+            replace(desk.stage.principal, roles=jobs[ended.turn_id].principal.roles),
+            ended.lease.conversation_id,
+            ended.turn_id,
+            1,
+        )
+
+    async def test_a_turn_that_was_taken_does_not_come_at_once_again(self, desk: MemoryDesk) -> None:
+        await desk.job_of(await desk.end_turn())
+
+        assert await desk.index.claim_turns(CLAIMED_AT_ONCE) == ()
+
+    async def test_what_is_indexed_is_what_was_said(self, desk: MemoryDesk) -> None:
+        claim = await desk.stage.start_turn()
+        turn = claim.turn_id
+        assert turn is not None
+        drafts = [
+            BlockDraft(turn, 0, BlockType.USER_PROMPT, prompt_ref(turn), PromptBody(text="Why?"), TS),
+            BlockDraft(turn, 1, BlockType.THINKING, round_ref(turn, 1, "thinking.0"), ThinkingBody(text="Hm."), TS),
+            BlockDraft(turn, 1, BlockType.COMPLETION, completion_ref(turn, 1), CompletionBody(text="So."), TS),
+            BlockDraft(turn, 1, BlockType.WORKING_SUMMARY, working_summary_ref(turn), SummaryBody(text="Goal"), TS),
+        ]
+        blocks = chain_blocks(drafts, next_seq=claim.next_seq, last_hash=claim.last_hash)
+        await desk.stage.timelines.commit(claim.lease, commit(claim, blocks))
+        await desk.stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=blocks))
+
+        conversation_id = claim.lease.conversation_id
+        found = await desk.index.load_texts(desk.stage.principal, conversation_id, turn)
+        strangers = [await desk.index.load_texts(who, conversation_id, turn) for who in desk.strangers]
+
+        assert found == (blocks[0], blocks[2], blocks[3])
+        assert strangers == [()] * 3
+
+    async def test_saving_again_replaces_what_was_saved(self, desk: MemoryDesk) -> None:
+        job = await desk.remember((said("first zebra"), None))
+        embedded = EmbeddedSnippet(said("second zebra"), None)
+
+        assert await desk.index.save_snippets(job.principal, job, [embedded], encoder=ENCODER)
+
+        assert await desk.ask(asking(job, "zebra")) == ["second zebra"]
+
+    async def test_a_stranger_can_not_index_a_turn(self, desk: MemoryDesk) -> None:
+        job = await desk.remember((said("zebra"), None))
+
+        for who in desk.strangers:
+            assert not await desk.index.save_snippets(who, job, [EmbeddedSnippet(said("x"), None)], encoder=ENCODER)
+
+        assert await desk.ask(asking(job, "zebra x")) == ["zebra"]
+
+    async def test_a_turn_of_which_nothing_is_to_be_found_is_done_too(self, desk: MemoryDesk) -> None:
+        await desk.remember()
+
+        assert await desk.index.claim_turns(CLAIMED_AT_ONCE) == ()
+
+
+class MemorySearchContract:
+    """What is found, and in which order."""
+
+    async def test_the_nearest_vector_comes_first_and_as_many_rows_as_asked_for_come(self, desk: MemoryDesk) -> None:
+        job = await desk.remember(*((said(f"text {n}"), point(1.0, n / 10)) for n in range(10)))
+        query = replace(asking(job, vector=point(1.0, -1.0)), limit=4)
+
+        assert await desk.ask(query) == ["text 0", "text 1", "text 2", "text 3"]
+
+    async def test_only_vectors_of_the_same_encoder_are_compared_and_words_find_the_rest(
+        self, desk: MemoryDesk
+    ) -> None:
+        job = await desk.remember((said("a heron"), point(1.0)), encoder="old-encoder")
+        await desk.remember((said("a stork"), point(1.0)), conversation_id=job.conversation_id)
+
+        assert await desk.ask(asking(job, "bird", point(1.0))) == ["a stork"]
+        assert "a heron" in await desk.ask(asking(job, "heron", point(1.0)))
+
+    async def test_a_text_in_both_orders_comes_before_a_text_in_one(self, desk: MemoryDesk) -> None:
+        job = await desk.remember(
+            (said("the zephyr project"), point(0.9, 0.4)),
+            (said("something else"), point(1.0)),
+            (said("zephyr"), None),
+        )
+
+        assert (await desk.ask(asking(job, "zephyr project", point(1.0))))[0] == "the zephyr project"
+
+    async def test_anchors_weigh_more_than_text(self, desk: MemoryDesk) -> None:
+        job = await desk.remember(
+            (said("quarterly figures quarterly figures"), None),
+            (said("what we did", anchors="Quarterly figures"), None),
+            (said("nothing of the kind"), None),
+        )
+
+        assert await desk.ask(asking(job, "quarterly figures")) == [
+            "what we did",
+            "quarterly figures quarterly figures",
+        ]
+
+    async def test_what_is_recent_comes_before_the_same_said_long_ago(self, desk: MemoryDesk) -> None:
+        old, new = "2025-11-01T12:00:00.000Z", TS
+        job = await desk.remember((said("kiwi b", ts=new), None), (said("kiwi a", ts=old), None))
+        other = await desk.remember((said("plum a", ts=old), None), (said("plum b", ts=new), None))
+
+        assert await desk.ask(asking(job, "kiwi")) == ["kiwi b", "kiwi a"]
+        assert await desk.ask(asking(other, "plum")) == ["plum b", "plum a"]
+
+    @pytest.mark.parametrize("count", [40, 60])
+    async def test_the_rare_word_of_a_question_leads_before_all_of_its_common_ones(
+        self, desk: MemoryDesk, count: int
+    ) -> None:
+        job = await desk.remember(
+            (said("a zebra", ts="2025-11-01T12:00:00.000Z"), None),
+            *((said(f"what did we say about the report {n}"), None) for n in range(count)),
+        )
+
+        found = await desk.ask(asking(job, "what did we say about the zebra report"))
+
+        assert found[0] == "a zebra"
+        assert len(found) == 10
+
+    async def test_a_question_of_common_words_alone_finds_texts(self, desk: MemoryDesk) -> None:
+        job = await desk.remember(*((said(f"about the report {n}"), None) for n in range(60)))
+
+        assert len(await desk.ask(asking(job, "about the"))) == 10
+
+    async def test_the_excepted_turn_is_not_found(self, desk: MemoryDesk) -> None:
+        job = await desk.remember((said("lemon one"), point(1.0)))
+        other = await desk.remember((said("lemon two"), point(1.0)), conversation_id=job.conversation_id)
+        query = replace(asking(job, "lemon", point(1.0)), scope=Scope(job.conversation_id, other.turn_id))
+
+        assert await desk.ask(query) == ["lemon one"]
+
+    async def test_targets_and_times_narrow_the_search(self, desk: MemoryDesk) -> None:
+        job = await desk.remember(
+            (said("mango user"), point(1.0)),
+            (said("mango notes", target=SnippetTarget.NOTES), point(1.0)),
+            (said("mango later", ts="2026-04-01T00:00:00.000Z"), point(1.0)),
+        )
+        query = asking(job, "mango", point(1.0))
+
+        assert await desk.ask(replace(query, targets=frozenset({SnippetTarget.NOTES}))) == ["mango notes"]
+        assert await desk.ask(replace(query, since=THEN + timedelta(days=1))) == ["mango later"]
+        assert set(await desk.ask(replace(query, until=datetime.fromisoformat("2026-04-01T00:00:00Z")))) == {
+            "mango user",
+            "mango notes",
+        }
+
+    async def test_of_one_ref_only_the_best_part_is_found(self, desk: MemoryDesk) -> None:
+        job = await desk.remember(
+            (said("papaya", ref="fi:x"), None), (said("papaya tree", ref="fi:x"), None), (said("papaya pie"), None)
+        )
+
+        assert sorted(await desk.ask(asking(job, "papaya tree"))) == ["papaya pie", "papaya tree"]
+
+    async def test_all_of_a_persons_conversations_are_searched_and_none_outweighs_the_others(
+        self, desk: MemoryDesk
+    ) -> None:
+        job = await desk.remember(*((said(f"walnut {n}"), point(1.0, n / 10)) for n in range(5)))
+        await desk.remember((said("walnut other"), point(1.0, 5.0)))
+        query = replace(asking(job, "walnut", point(1.0)), scope=Scope(), per_conversation=2)
+
+        found = await desk.ask(query)
+
+        assert sorted(text == "walnut other" for text in found) == [False, False, True]
+
+    async def test_strangers_find_nothing(self, desk: MemoryDesk) -> None:
+        job = await desk.remember((said("secret fig"), point(1.0)))
+        queries: Sequence[SnippetQuery] = (
+            asking(job, "secret fig", point(1.0)),
+            replace(asking(job, "secret fig", point(1.0)), scope=Scope()),
+        )
+
+        for who in desk.strangers:
+            assert [await desk.search.find_snippets(who, query) for query in queries] == [(), ()]
+            assert (await desk.search.load_catalog(who, CatalogQuery(Scope(job.conversation_id)))).total == 0
+
+    async def test_odd_questions_find_nothing_and_break_nothing(self, desk: MemoryDesk) -> None:
+        job = await desk.remember((said("a\x00b \\ ' \" { } %"), None))
+
+        for text in ("", "''", "\\", "\x00", "!|&:*()", "🦊", "x" * 5000):
+            assert await desk.ask(asking(job, text)) == []
+
+
+class CatalogContract:
+    """Turns by place and time."""
+
+    async def test_turns_come_in_order_with_what_was_said(self, desk: MemoryDesk) -> None:
+        claims = [await desk.end_turn()]
+        conversation_id = claims[0].lease.conversation_id
+        claims += [await desk.end_turn(conversation_id) for _ in range(3)]
+        ids = [claim.turn_id for claim in claims]
+        scope = Scope(conversation_id, ids[3])
+
+        page = await desk.search.load_catalog(desk.stage.principal, CatalogQuery(scope, limit=2))
+        newest = await desk.search.load_catalog(desk.stage.principal, CatalogQuery(scope, newest_first=True, limit=1))
+        second = await desk.search.load_catalog(desk.stage.principal, CatalogQuery(scope, skip=1, limit=1))
+
+        assert ([turn.turn_id for turn in page.turns], page.total) == (ids[:2], 3)
+        assert [turn.ordinal for turn in page.turns] == [1, 2]
+        assert [turn.turn_id for turn in newest.turns] == [ids[2]]
+        assert [turn.turn_id for turn in second.turns] == [ids[1]]
+
+    async def test_turns_of_a_time_are_found(self, desk: MemoryDesk) -> None:
+        conversation_id = (await desk.end_turn()).lease.conversation_id
+        whole = CatalogQuery(Scope(conversation_id))
+        (turn,) = (await desk.search.load_catalog(desk.stage.principal, whole)).turns
+        after = turn.created_at + timedelta(microseconds=1)
+
+        async def count(since: datetime | None, until: datetime | None) -> int:
+            query = replace(whole, since=since, until=until)
+            return (await desk.search.load_catalog(desk.stage.principal, query)).total
+
+        assert await count(turn.created_at, after) == 1
+        assert await count(after, None) == 0
+        assert await count(None, turn.created_at) == 0
+
+    async def test_all_conversations_of_the_person_have_one_catalog(self, desk: MemoryDesk) -> None:
+        one, other = await desk.end_turn(), await desk.end_turn()
+
+        query = CatalogQuery(Scope(), newest_first=True, limit=50)
+        page = await desk.search.load_catalog(desk.stage.principal, query)
+
+        found = [turn.turn_id for turn in page.turns]
+        assert found.index(other.turn_id) < found.index(one.turn_id)  # type: ignore[arg-type]

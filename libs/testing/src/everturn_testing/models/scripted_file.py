@@ -1,0 +1,127 @@
+"""A scripted model for whole worker processes: replies from a TOML file, chosen by the user's words and the round.
+
+The file, read anew by each process:
+
+    [[scripts]]
+    when = "script:slow_answer"     # plays when the last user prompt contains this text; "" matches every prompt
+    [[scripts.rounds]]              # one table a round, in order
+    chunk_chars = 8                 # size of a piece, default 16
+    pause_ms = 50                   # before each piece, default 0
+    reply = '''<channel:thinking>...</channel:thinking>...'''
+    then = "stop"                   # or "length", "cut" (no finish), "hang" (waits for ever), "fail", "fail_for_good"
+
+The round comes from `Iteration i/N` of the ANNOUNCE block, not from a counter, so that a worker that takes over a turn
+plays the round its predecessor lost. Nothing here is for production: bootstrap allows it in development only.
+"""
+
+import asyncio
+import re
+import tomllib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from everturn.models.port import ModelFailed, ModelPiece, ModelRequest, ModelTraits, TextPart
+from everturn_testing.models.scripted_model import SCRIPTED_TRAITS, Cut, Fail, Finish, Pause, Say, ScriptedModel, Step
+
+_ITERATION = re.compile(r"Iteration (\d+)/")
+_PROMPT = re.compile(r"^\[user\.prompt [^\]\n]*\]\n(.*?)(?=^\[[A-Za-z]|\Z)", re.MULTILINE | re.DOTALL)
+
+
+class ScriptedRound(BaseModel):
+    """One reply. `chunk_chars` is in characters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reply: str = ""
+    chunk_chars: int = Field(default=16, ge=1)
+    pause_ms: float = Field(default=0.0, ge=0.0)
+    then: Literal["stop", "length", "cut", "hang", "fail", "fail_for_good"] = "stop"
+
+
+class KeyedScript(BaseModel):
+    """The replies of the rounds of a turn whose prompt contains `when`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    when: str
+    rounds: tuple[ScriptedRound, ...] = Field(min_length=1)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scripts: tuple[KeyedScript, ...]
+
+
+def build_model(path: str) -> "FileScriptedModel":
+    """The model that plays the scripts of this file; raises when the file is missing or not in the format."""
+    return FileScriptedModel(_File.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8"))).scripts)
+
+
+class FileScriptedModel:
+    """Plays the first script that fits the prompt; it holds no state between calls."""
+
+    def __init__(self, scripts: tuple[KeyedScript, ...]) -> None:
+        self._scripts = scripts
+
+    @property
+    def traits(self) -> ModelTraits:
+        return SCRIPTED_TRAITS
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
+        """Play one round; raises ModelFailed when no script or no round of it fits."""
+        scripted = self._choose_round(request)
+        player = ScriptedModel(
+            [_render_steps(scripted)], chunk_chars=scripted.chunk_chars, chunk_pause_s=scripted.pause_ms / 1000
+        )
+        async with aclosing(player.generate(request)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _choose_round(self, request: ModelRequest) -> ScriptedRound:
+        prompt, number = read_last_prompt(request), read_iteration(request)
+        script = next((script for script in self._scripts if script.when in prompt), None)
+        if script is None:
+            raise ModelFailed(f"No script fits the prompt {prompt[:80]!r}.")
+        if number > len(script.rounds):
+            raise ModelFailed(f"The script {script.when!r} has no round {number}, only {len(script.rounds)}.")
+        return script.rounds[number - 1]
+
+
+def read_last_prompt(request: ModelRequest) -> str:
+    """The text of the last `[user.prompt ...]` block, or all of the last user message when there is no such block."""
+    prompts = _PROMPT.findall("\n".join(_user_texts(request)))
+    if prompts:
+        return prompts[-1]
+    users = [message for message in request.messages if message.role == "user"]
+    return "\n".join(part.text for part in users[-1].parts if isinstance(part, TextPart)) if users else ""
+
+
+def read_iteration(request: ModelRequest) -> int:
+    """The number of the round from ANNOUNCE, counting from 1; 1 when it is not told."""
+    found = _ITERATION.findall("\n".join(_user_texts(request)))
+    return max(1, int(found[-1])) if found else 1
+
+
+def _user_texts(request: ModelRequest) -> list[str]:
+    users = (message for message in request.messages if message.role == "user")
+    return [part.text for message in users for part in message.parts if isinstance(part, TextPart)]
+
+
+def _render_steps(scripted: ScriptedRound) -> list[Step]:
+    said = Say(scripted.reply)
+    match scripted.then:
+        case "stop" | "length":
+            return [said, Finish(scripted.then)]
+        case "cut":
+            return [said, Cut()]
+        case "hang":
+            return [said, Pause(asyncio.Event())]
+        case "fail":
+            return [said, Fail(ModelFailed("The script says so.", retryable=True))]
+        case "fail_for_good":
+            return [said, Fail(ModelFailed("The script says so."))]

@@ -1,0 +1,111 @@
+"""A queue that is played with: what happens to turns, over the real rows or in memory, beside a model of lists.
+
+After each step every waiting turn must stand where the model says.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from everturn.core.identity import Lane, Principal, Role, lane_of
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim
+from everturn.queue.ports import Queue, QueuePosition
+from everturn_testing.turns.stage import Stage, closing
+
+SHARE: Final = 2
+"""How many turns of a tenant the stage's inbox lets onto a lane."""
+PEOPLE: Final = tuple(
+    Principal(tenant, "p", user, frozenset({role}))
+    for tenant, user, role in (
+        ("place-a", "ann", Role.PAID),
+        ("place-a", "amy", Role.PAID),
+        ("place-b", "ben", Role.PAID),
+        ("place-c", "cat", Role.REGISTERED),
+    )
+)
+Deed = Literal["say", "take", "requeue", "end"]
+Step = tuple[Deed, int]
+"""What happens, and to which person or turn, by number."""
+
+
+@dataclass(slots=True)
+class QueueWorld:
+    """`ring_next` is what a worker does for the tenant of a conversation whose turn it took."""
+
+    stage: Stage
+    queue: Queue
+    ring_next: Callable[[ConversationId], Awaitable[object]]
+    lanes: dict[Lane, list[ConversationId]] = field(default_factory=dict[Lane, list[ConversationId]])
+    beyond: list[ConversationId] = field(default_factory=list[ConversationId])
+    running: list[Claim] = field(default_factory=list[Claim])
+    people: dict[ConversationId, Principal] = field(default_factory=dict[ConversationId, Principal])
+
+    async def play(self, steps: Sequence[Step]) -> None:
+        """All steps, with a check after each."""
+        for deed, number in steps:
+            await self._do(deed, number)
+            await self.check()
+
+    async def _do(self, deed: Deed, number: int) -> None:
+        waiting = [*(one for lane in self.lanes.values() for one in lane), *self.beyond]
+        match deed:
+            case "say":
+                await self._say(PEOPLE[number % len(PEOPLE)])
+            case "take" if waiting:
+                await self._take(waiting[number % len(waiting)])
+            case "requeue" if self.running:
+                claim = self.running.pop(number % len(self.running))
+                await self.stage.leases.release(claim.lease, requeue=True)
+                self._lane(claim.lease.conversation_id).append(claim.lease.conversation_id)
+            case "end" if self.running:
+                claim = self.running.pop(number % len(self.running))
+                await self.stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+                await self.stage.leases.release(claim.lease, requeue=False)
+            case _:
+                pass
+
+    async def _say(self, person: Principal) -> None:
+        receipt = await replace(self.stage, principal=person).say()
+        self.people[receipt.conversation_id] = person
+        (self._lane(receipt.conversation_id) if self._has_room(person) else self.beyond).append(receipt.conversation_id)
+        assert receipt.position == self._expected()[receipt.conversation_id]
+
+    async def _take(self, conversation_id: ConversationId) -> None:
+        self.running.append(await self.stage.claim(conversation_id))
+        for places in (*self.lanes.values(), self.beyond):
+            if conversation_id in places:
+                places.remove(conversation_id)
+        await self.ring_next(conversation_id)
+        for other in list(self.beyond):
+            if self.people[other].tenant == self.people[conversation_id].tenant and self._has_room(self.people[other]):
+                self.beyond.remove(other)
+                self._lane(other).append(other)
+
+    async def check(self) -> None:
+        """Every waiting turn is where it should be, and nobody else is told of it."""
+        expected = self._expected()
+        asked = [(person, conversation_id) for conversation_id, person in self.people.items()]
+        found = await self.queue.load_positions(asked)
+        assert {conversation_id: turn.position for conversation_id, turn in found.items()} == expected
+        strangers = [(replace(person, user_id="stranger"), conversation_id) for person, conversation_id in asked]
+        assert await self.queue.load_positions(strangers) == {}
+
+    def _expected(self) -> dict[ConversationId, QueuePosition]:
+        places = {one: n for lane in self.lanes.values() for n, one in enumerate(lane)}
+        for n, one in enumerate(self.beyond):
+            person = self.people[one]
+            own = sum(_key(self.people[other]) == _key(person) for other in self.beyond[:n])
+            places[one] = len(self._lane(one)) + own
+        return {one: QueuePosition(place) for one, place in places.items()}
+
+    def _lane(self, conversation_id: ConversationId) -> list[ConversationId]:
+        return self.lanes.setdefault(lane_of(self.people[conversation_id].roles), [])
+
+    def _has_room(self, person: Principal) -> bool:
+        on_lane = self.lanes.setdefault(lane_of(person.roles), [])
+        return sum(self.people[other].tenant == person.tenant for other in on_lane) < SHARE
+
+
+def _key(person: Principal) -> tuple[str, Lane]:
+    return person.tenant, lane_of(person.roles)

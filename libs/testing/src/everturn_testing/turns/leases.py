@@ -1,0 +1,91 @@
+"""Leases in memory; the platform's clock decides when they run out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from everturn.conversations.model import ConversationState
+from everturn.core.identity import Principal
+from everturn.core.ids import ConversationId
+from everturn.core.leases import Claim, Lease
+from everturn.timeline.turns import TurnStatus
+from everturn_testing.turns.platform import ConversationRow, MemoryPlatform, TurnRow
+
+
+class MemoryLeases:
+    """Implements Leases for the worker `owner`."""
+
+    def __init__(self, platform: MemoryPlatform, *, owner: str = "worker-1", ttl_s: float = 15.0) -> None:
+        self._platform = platform
+        self._owner = owner
+        self._ttl_s = ttl_s
+
+    async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
+        row = self._platform.conversations.get(conversation_id)
+        now_s = self._platform.clock.monotonic()
+        if row is None or (row.lease_owner is not None and row.lease_ends_s > now_s):
+            return None
+        # A turn that waits for a person is nobody's work.
+        found = self._platform.open_turn(conversation_id)
+        open_turn = None if found and found.turn.status is TurnStatus.WAITING else found
+        unannounced = tuple(
+            ended.turn.id
+            for ended in self._platform.turns_of(conversation_id)
+            if not ended.turn.status.is_open and not ended.announced
+        )
+        if open_turn is None and not unannounced:
+            self._platform.end_lease(row)
+            return None
+        self._platform.end_lease(row)
+        row.fence += 1
+        row.lease_owner, row.lease_began_s, row.lease_ends_s = self._owner, now_s, now_s + self._ttl_s
+        if open_turn is not None:
+            row.state = ConversationState.RUNNING
+            self._start(open_turn)
+        return Claim(
+            lease=Lease(conversation_id, _principal(row, open_turn), self._owner, row.fence),
+            turn_id=open_turn.turn.id if open_turn else None,
+            attempt=open_turn.turn.attempt if open_turn else 0,
+            next_seq=row.next_seq,
+            last_hash=row.last_hash,
+            cursor=row.cursor,
+            inbox_seq=row.inbox_seq,
+            unannounced=unannounced,
+        )
+
+    async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int | None]:
+        ends_s = self._platform.clock.monotonic() + self._ttl_s
+        renewed: dict[ConversationId, int | None] = {}
+        for conversation_id, fence in held.items():
+            row = self._platform.conversations.get(conversation_id)
+            if row is not None and self._holds(row, fence):
+                row.lease_ends_s = ends_s
+                renewed[conversation_id] = row.inbox_seq
+        return renewed
+
+    async def release(self, lease: Lease, *, requeue: bool) -> bool:
+        row = self._platform.conversations.get(lease.conversation_id)
+        if row is None or not self._holds(row, lease.fence):
+            return False
+        self._platform.end_lease(row)
+        open_turn = self._platform.open_turn(lease.conversation_id)
+        if requeue and open_turn is not None:
+            open_turn.turn = replace(open_turn.turn, status=TurnStatus.QUEUED)
+            self._platform.ring(open_turn)
+            row.state = ConversationState.QUEUED
+        return True
+
+    def _start(self, row: TurnRow) -> None:
+        turn = row.turn
+        row.turn = replace(
+            turn,
+            status=TurnStatus.RUNNING,
+            attempt=turn.attempt + (turn.status is TurnStatus.RUNNING),
+            started_at=turn.started_at or self._platform.clock.now(),
+        )
+
+    def _holds(self, row: ConversationRow, fence: int) -> bool:
+        return row.lease_owner == self._owner and row.fence == fence
+
+
+def _principal(row: ConversationRow, open_turn: TurnRow | None) -> Principal:
+    return replace(row.principal, roles=open_turn.roles) if open_turn else row.principal
