@@ -11,7 +11,6 @@ from architecture_rules.practices import (
     check_docstring,
     check_driver_imports,
     check_executor_imports,
-    check_imports_at_top,
     check_metrics,
     check_name,
     check_no_code_from_data,
@@ -29,7 +28,6 @@ CHECKS: list[Check] = [
     check_docstring,
     check_driver_imports,
     check_executor_imports,
-    check_imports_at_top,
     check_metrics,
     check_name,
     check_no_code_from_data,
@@ -80,19 +78,6 @@ def test_a_module_with_content_says_what_it_owns(text: str, found: int):
 )
 def test_a_name_says_something(name: str, found: int):
     assert count(check_name, "", f"services/x/src/x/{name}.py") == found
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("import a", 0),
-        ("if TYPE_CHECKING:\n  import a", 0),
-        ("def f():\n  import a", 1),
-        ("class C:\n  async def f(self):\n    from a import b", 1),
-    ],
-)
-def test_imports_stand_at_the_top(text: str, found: int):
-    assert count(check_imports_at_top, text) == found
 
 
 @pytest.mark.parametrize(

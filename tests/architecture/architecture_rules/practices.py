@@ -69,13 +69,6 @@ def check_name(module: Module) -> Iterator[Violation]:
         yield Violation(module.path, 1, "the name says nothing about its content")
 
 
-def check_imports_at_top(module: Module) -> Iterator[Violation]:
-    for function in _functions(module):
-        for node in ast.walk(function):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                yield Violation(module.path, node.lineno, f"import inside {function.name}")
-
-
 def check_broad_except(module: Module, edges: frozenset[str] = EDGE_FUNCTIONS) -> Iterator[Violation]:
     """A handler that ends with a bare `raise` is no end of the exception: it cleans up and lets it go on."""
     for function, node in _walk_with_function(module.tree, "<module>"):

@@ -9,7 +9,7 @@ from everturn.core.errors import Invalid
 from everturn_testing.accounts.credentials import MemoryCredentials
 from everturn_testing.core import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll
-from ingress.bootstrap import DRIVERS, build_antivirus, build_gate, build_verifier, load_driver, open_operator
+from ingress.bootstrap import build_antivirus, build_gate, build_verifier, open_operator
 from ingress.settings import IngressSettings
 
 SECRET = "a secret that is long enough for HS256"
@@ -19,11 +19,6 @@ TOKENS = {"AUTH_ISSUER": "i", "AUTH_AUDIENCE": "a", "AUTH_SECRET": SECRET, "SIGN
 def settings(**fields: Any) -> IngressSettings:
     base = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "OBJECTS_URL": "file:///x"}
     return IngressSettings.model_validate(base | fields)
-
-
-@pytest.mark.parametrize("name", sorted(DRIVERS))
-def test_every_driver_can_be_loaded_by_its_name(name: str) -> None:
-    assert callable(load_driver(name))
 
 
 def test_the_antivirus_follows_mode_and_settings() -> None:

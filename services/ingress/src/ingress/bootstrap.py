@@ -1,25 +1,38 @@
-"""Chooses the drivers by name and puts the parts of one ingress process together."""
+"""Chooses the drivers and puts the parts of one ingress process together."""
 
-import importlib
 import os
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from everturn.accounts.credentials import CredentialAdmin, Credentials
+from everturn.accounts.postgres import PostgresCredentialAdmin, PostgresCredentials, PostgresUsageReport
 from everturn.accounts.usage import UsageReport
+from everturn.conversations.postgres import PostgresConversations
 from everturn.core.clock import Clock, SystemClock, now_ms, open_clock
 from everturn.core.errors import Invalid
 from everturn.core.ids import ConversationId, RandomIds
 from everturn.core.tracing import open_tracing
+from everturn.feedback.postgres import PostgresFeedback
+from everturn.files.objects import open_objects
+from everturn.files.postgres import PostgresArtifacts, PostgresScans
 from everturn.lifecycle.erasure import Remains, find_remains
 from everturn.lifecycle.orphans import SweepParts
+from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
+from everturn.lifecycle.postgres_exports import PostgresExports
+from everturn.lifecycle.postgres_forks import PostgresForks
 from everturn.limits.waiting_rooms import most_of
 from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.opening import choose_embedder, is_minilm_installed, open_embedder
+from everturn.memory.postgres_memories import PostgresUserMemories
+from everturn.memory.postgres_search import PostgresMemorySearch
+from everturn.postgres.pool import open_database
+from everturn.queue.postgres import PostgresQueue
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_reading import PostgresTurns
+from everturn.wire import open_wire
 from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
@@ -35,36 +48,7 @@ from ingress.chat.service import Wires
 from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
 from ingress.web import load_bundle
 
-DRIVERS = {
-    "scans": "everturn.files.postgres:PostgresScans",
-    "database": "everturn.postgres.pool:open_database",
-    "wire": "everturn.wire:open_wire",
-    "objects": "everturn.files.objects:open_objects",
-    "object_rows": "everturn.lifecycle.postgres_erasure:PostgresObjectRows",
-    "conversations": "everturn.conversations.postgres:PostgresConversations",
-    "queue": "everturn.queue.postgres:PostgresQueue",
-    "inbox": "everturn.turns.postgres_inbox:PostgresInbox",
-    "turns": "everturn.turns.postgres_reading:PostgresTurns",
-    "feedback": "everturn.feedback.postgres:PostgresFeedback",
-    "forks": "everturn.lifecycle.postgres_forks:PostgresForks",
-    "remains": "everturn.lifecycle.postgres_erasure:PostgresRemainingRows",
-    "exports": "everturn.lifecycle.postgres_exports:PostgresExports",
-    "artifacts": "everturn.files.postgres:PostgresArtifacts",
-    "memories": "everturn.memory.postgres_memories:PostgresUserMemories",
-    "finder": "everturn.memory.postgres_search:PostgresMemorySearch",
-    "credentials": "everturn.accounts.postgres:PostgresCredentials",
-    "server": "everturn.postgres.migrating:run_server_preparation",
-    "schema": "everturn.postgres.migrating:migrate_schema",
-    "usage_report": "everturn.accounts.postgres:PostgresUsageReport",
-    "credential_admin": "everturn.accounts.postgres:PostgresCredentialAdmin",
-}
 POOL_SIZE = 16
-
-
-def load_driver(name: str) -> Any:
-    """The factory of a driver; its module is imported only now, because every SDK costs memory."""
-    module, _, factory = DRIVERS[name].partition(":")
-    return getattr(importlib.import_module(module), factory)
 
 
 @asynccontextmanager
@@ -73,28 +57,28 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
     clock = open_clock(settings.clock_steps)
     process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
     async with (
-        load_driver("database")(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
-        load_driver("wire")(settings.redis_url, name=process) as wire,
+        open_database(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
+        open_wire(settings.redis_url, name=process) as wire,
         open_checks() as structure,
         open_tracing("everturn-ingress", settings.otlp_endpoint) as tracing,
     ):
         yield Parts(
             settings=settings,
-            auth=build_gate(settings, load_driver("credentials")(database), clock),
+            auth=build_gate(settings, PostgresCredentials(database), clock),
             antivirus=build_antivirus(settings),
             structure=structure,
-            conversations=load_driver("conversations")(database),
-            inbox=load_driver("inbox")(
+            conversations=PostgresConversations(database),
+            inbox=PostgresInbox(
                 database,
                 tenant_max=most_of(settings.tenant_queued_max),
                 upload_limit=timedelta(seconds=settings.upload_limit_s),
             ),
-            turns=load_driver("turns")(database),
-            feedback=load_driver("feedback")(database),
-            exports=load_driver("exports")(database),
-            forks=load_driver("forks")(database),
-            artifacts=load_driver("artifacts")(database),
-            objects=load_driver("objects")(settings.objects_url),
+            turns=PostgresTurns(database),
+            feedback=PostgresFeedback(database),
+            exports=PostgresExports(database),
+            forks=PostgresForks(database),
+            artifacts=PostgresArtifacts(database),
+            objects=open_objects(settings.objects_url),
             wires=Wires(wire.doorbells, wire.hints, wire.inbox_bells),
             events=wire.event_reader,
             erasure=wire.event_writer,
@@ -104,13 +88,13 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             check_database=database.check,
             check_database_disk=database.check_disk,
             presences=wire.presences,
-            memories=load_driver("memories")(database),
-            finder=load_driver("finder")(database),
+            memories=PostgresUserMemories(database),
+            finder=PostgresMemorySearch(database),
             embedder=build_embedder(settings),
             buckets=wire.token_buckets,
             rooms=wire.waiting_rooms,
             wire_memory=wire.memory,
-            queue=load_driver("queue")(database),
+            queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
             bundles=Bundles(load_bundle_ids(settings.config_file)),
             tracing=tracing,
@@ -121,10 +105,10 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
 async def open_remains(settings: IngressSettings, conversation_id: ConversationId) -> AsyncGenerator[Remains]:
     """What is left of an erased conversation."""
     async with (
-        load_driver("database")(settings.database_url, pool_size=1, application_name="verify-erasure") as database,
-        load_driver("wire")(settings.redis_url, name=f"verify-erasure:{os.getpid()}") as wire,
+        open_database(settings.database_url, pool_size=1, application_name="verify-erasure") as database,
+        open_wire(settings.redis_url, name=f"verify-erasure:{os.getpid()}") as wire,
     ):
-        rows, objects = load_driver("remains")(database), load_driver("objects")(settings.objects_url)
+        rows, objects = PostgresRemainingRows(database), open_objects(settings.objects_url)
         yield await find_remains(rows, wire.event_reader, objects, conversation_id)
 
 
@@ -132,42 +116,46 @@ async def open_remains(settings: IngressSettings, conversation_id: ConversationI
 async def open_operator() -> AsyncGenerator[CredentialAdmin]:
     """What an operator's commands work with. Raises Invalid where DATABASE_OWNER_URL is not set."""
     url = load_operator_url()
-    async with load_driver("database")(url, pool_size=1, application_name="operator") as database:
-        yield load_driver("credential_admin")(database)
+    async with open_database(url, pool_size=1, application_name="operator") as database:
+        yield PostgresCredentialAdmin(database)
 
 
 @asynccontextmanager
 async def open_usage() -> AsyncGenerator[UsageReport]:
     """The report of usage. Raises Invalid where DATABASE_OWNER_URL is not set."""
-    async with load_driver("database")(load_operator_url(), pool_size=1, application_name="usage") as database:
-        yield load_driver("usage_report")(database)
+    async with open_database(load_operator_url(), pool_size=1, application_name="usage") as database:
+        yield PostgresUsageReport(database)
 
 
 @asynccontextmanager
 async def open_sweep(settings: IngressSettings) -> AsyncGenerator[SweepParts]:
     """What the sweeper of objects works with."""
-    async with load_driver("database")(settings.database_url, pool_size=1, application_name="sweeper") as database:
-        objects = load_driver("objects")(settings.objects_url)
-        yield SweepParts(objects, load_driver("object_rows")(database), SystemClock())
+    async with open_database(settings.database_url, pool_size=1, application_name="sweeper") as database:
+        objects = open_objects(settings.objects_url)
+        yield SweepParts(objects, PostgresObjectRows(database), SystemClock())
 
 
 @asynccontextmanager
 async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
     """What `rescan` and `revoke` work with. Raises Invalid where DATABASE_OWNER_URL is not set."""
     url = load_operator_url()
-    async with load_driver("database")(url, pool_size=1, application_name="rescan") as database:
-        objects = load_driver("objects")(settings.objects_url)
-        yield Rescan(load_driver("scans")(database), objects, build_antivirus(settings))
+    async with open_database(url, pool_size=1, application_name="rescan") as database:
+        objects = open_objects(settings.objects_url)
+        yield Rescan(PostgresScans(database), objects, build_antivirus(settings))
 
 
 def prepare_server(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
     """Make the roles and the database of these addresses. Raises EverturnError."""
-    load_driver("server")(admin_url, owner_url, ingress_url, worker_url)
+    from everturn.postgres.migrating import run_server_preparation  # noqa: PLC0415 - Alembic costs 0.4 s and 25 MB
+
+    run_server_preparation(admin_url, owner_url, ingress_url, worker_url)
 
 
 def migrate_schema(folder: Path) -> None:
     """Run the migrations of a folder. Raises EverturnError."""
-    load_driver("schema")(folder)
+    from everturn.postgres import migrating  # noqa: PLC0415 - Alembic costs 0.4 s and 25 MB
+
+    migrating.migrate_schema(folder)
 
 
 def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock) -> AuthGate:

@@ -4,11 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from everturn.core.clock import Clock, SystemClock, WrongClock, iso, now_ms, open_clock
+from everturn.core.clock import SystemClock, WrongClock, iso, now_ms, open_clock
 from everturn.core.errors import Invalid
-from everturn.core.ids import Ids, RandomIds
-from everturn_testing.core import BEGINNING, FixedClock, SequentialIds
-from everturn_testing.port_shape import find_differences
+from everturn_testing.core import BEGINNING, FixedClock
 
 
 def test_now_is_in_utc() -> None:
@@ -26,14 +24,6 @@ def test_a_record_tells_utc_with_milliseconds() -> None:
     berlin = timezone(timedelta(hours=1))
 
     assert iso(datetime(2026, 3, 1, 13, 0, 0, 1_999, tzinfo=berlin)) == "2026-03-01T12:00:00.001Z"
-
-
-@pytest.mark.parametrize(
-    ("port", "driver"),
-    [(Clock, SystemClock), (Clock, FixedClock), (Clock, WrongClock), (Ids, RandomIds), (Ids, SequentialIds)],
-)
-def test_a_driver_takes_the_ports_calls(port: type, driver: type) -> None:
-    assert find_differences(port, driver) == []
 
 
 def test_a_wrong_clock_steps_at_its_readings_and_waits_right() -> None:

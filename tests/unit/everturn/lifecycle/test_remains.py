@@ -8,12 +8,10 @@ from everturn.core.ids import ConversationId
 from everturn.core.leases import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.files.model import object_key
-from everturn.lifecycle.erasure import RemainingRows, find_remains
-from everturn.lifecycle.postgres_erasure import PostgresRemainingRows
+from everturn.lifecycle.erasure import find_remains
 from everturn_testing.core import SequentialIds
 from everturn_testing.events.memory_events import MemoryEvents
 from everturn_testing.files.objects import MemoryObjects
-from everturn_testing.port_shape import find_differences
 
 GONE = SequentialIds().conversation()
 
@@ -29,10 +27,6 @@ class Rows:
 
     async def load_named_objects(self, conversation_id: ConversationId) -> frozenset[str]:
         return self.named
-
-
-def test_the_driver_has_the_shape_of_the_port() -> None:
-    assert find_differences(RemainingRows, PostgresRemainingRows) == []
 
 
 async def test_nothing_is_left_of_what_is_gone() -> None:

@@ -5,10 +5,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.ids import CallId, TurnId
-from everturn.turns.ports import EffectKey, EffectLedger
-from everturn.turns.postgres_approvals import PostgresEffects
-from everturn_testing.port_shape import find_differences
-from everturn_testing.turns.effects import MemoryEffects
+from everturn.turns.ports import EffectKey
 
 KEY = EffectKey(TurnId("turn_1"), CallId("call_1"), "mail.send", "a" * 64, 1)
 
@@ -29,8 +26,3 @@ def test_the_row_of_a_call_is_the_same_when_the_run_is_repeated() -> None:
 )
 def test_another_call_has_another_row(other: EffectKey) -> None:
     assert other.row_id != KEY.row_id
-
-
-@pytest.mark.parametrize("driver", [PostgresEffects, MemoryEffects])
-def test_the_drivers_have_the_ports_shape(driver: type) -> None:
-    assert find_differences(EffectLedger, driver) == []

@@ -1,15 +1,10 @@
 """The values of the inbox, and what its errors are to a client."""
 
-import pytest
-
 from everturn.core.errors import Conflict, Invalid
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.timeline.turns import SignalKind
-from everturn.turns.inbox import Inbox, IncomingMessage, IncomingSignal, KeyBusy, KeyReused, Receipt
-from everturn.turns.postgres_inbox import PostgresInbox
-from everturn_testing.port_shape import find_differences
-from everturn_testing.turns.inbox import MemoryInbox
+from everturn.turns.inbox import IncomingMessage, IncomingSignal, KeyBusy, KeyReused, Receipt
 
 
 def test_a_message_matters_as_a_turn_unless_told_otherwise() -> None:
@@ -31,8 +26,3 @@ def test_a_receipt_is_the_first_answer_unless_it_is_replayed() -> None:
 def test_a_reused_key_is_invalid_and_a_busy_one_a_conflict() -> None:
     assert isinstance(KeyReused(), Invalid)
     assert isinstance(KeyBusy(), Conflict)
-
-
-@pytest.mark.parametrize(("port", "driver"), [(Inbox, PostgresInbox), (Inbox, MemoryInbox)])
-def test_a_driver_takes_the_ports_calls(port: type, driver: type) -> None:
-    assert find_differences(port, driver) == []

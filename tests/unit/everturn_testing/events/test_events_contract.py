@@ -4,11 +4,10 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import ORIGIN, EventCursor
-from everturn.events.stream import Entry, FollowSet
-from everturn_testing.events.events_contract import Events, EventsContract, Follows, entry
+from everturn.core.leases import EventCursor
+from everturn.events.stream import Entry
+from everturn_testing.events.events_contract import Events, EventsContract, entry
 from everturn_testing.events.memory_events import MemoryEvents
-from everturn_testing.port_shape import find_differences
 
 
 class Careless(MemoryEvents):
@@ -30,17 +29,6 @@ async def test_streams_that_take_holes_are_noticed() -> None:
         await EventsContract().test_an_entry_after_a_hole_is_refused_unless_it_may_go_anywhere(
             Events(careless, careless, careless)
         )
-
-
-async def test_an_added_conversation_is_told_once() -> None:
-    follows = Follows()
-
-    follows.add(ConversationId("conv_1"), ORIGIN)
-    await follows.changed()
-
-    assert follows.positions() == {"conv_1": ORIGIN}
-    assert not follows.added.is_set()
-    assert find_differences(FollowSet, Follows) == []
 
 
 def test_an_entry_follows_the_event_before_it() -> None:

@@ -1,21 +1,15 @@
 """The index of snippets in Postgres: the contract, takeovers, erasures."""
 
 from everturn.conversations.postgres import PostgresConversations
-from everturn.memory.postgres_search import PostgresSnippetIndex
-from everturn.memory.search import EmbeddedSnippet, SnippetIndex
+from everturn.memory.search import EmbeddedSnippet
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import ENCODER, MemoryDesk, SnippetIndexContract, point, said
-from everturn_testing.port_shape import find_differences
 from everturn_testing.turns.approvals_contract import ask
 
 
 class TestPostgresSnippetIndex(SnippetIndexContract):
     """The contract."""
-
-
-def test_the_driver_takes_the_ports_calls() -> None:
-    assert find_differences(SnippetIndex, PostgresSnippetIndex) == []
 
 
 async def test_a_turn_of_a_worker_that_died_comes_again_and_tells_how_often(desk: MemoryDesk, roles: Roles) -> None:

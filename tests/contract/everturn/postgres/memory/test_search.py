@@ -6,7 +6,7 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.memory.postgres_search import PostgresMemorySearch, build_lexemes
-from everturn.memory.search import MemorySearch, Scope
+from everturn.memory.search import Scope
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import (
     ENCODER,
@@ -17,7 +17,6 @@ from everturn_testing.memory.search_contract import (
     point,
     said,
 )
-from everturn_testing.port_shape import find_differences
 
 
 class TestPostgresMemorySearch(MemorySearchContract, CatalogContract):
@@ -30,10 +29,6 @@ class TestPostgresMemorySearchThroughTheGraph(MemorySearchContract):
     @pytest.fixture
     def desk(self, desk: MemoryDesk, roles: Roles) -> MemoryDesk:
         return replace(desk, search=PostgresMemorySearch(roles.worker, exact_rows=0))
-
-
-def test_the_driver_takes_the_ports_calls() -> None:
-    assert find_differences(MemorySearch, PostgresMemorySearch) == []
 
 
 @pytest.mark.parametrize("exact_rows", [20_000, 0])

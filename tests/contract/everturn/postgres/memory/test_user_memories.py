@@ -10,7 +10,6 @@ from everturn.core.errors import Conflict
 from everturn.core.identity import Principal
 from everturn.core.ids import TurnId
 from everturn.memory.postgres_memories import PostgresUserMemories
-from everturn.memory.user_memories import MemoryBook, UserMemories
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.user_memories_contract import (
     BeginTurn,
@@ -18,7 +17,6 @@ from everturn_testing.memory.user_memories_contract import (
     UserMemoriesContract,
     remembered,
 )
-from everturn_testing.port_shape import find_differences
 from everturn_testing.turns.stage import Stage, turn_of
 
 _people = itertools.count(1)
@@ -75,8 +73,3 @@ async def test_whoever_writes_while_it_is_erased_comes_before_or_is_refused(
     assert await book.load_page(owner, limit=99, after=None) == ()
     with pytest.raises(Conflict):
         await memories.save(owner, facts[0], None, turn_id=running)
-
-
-def test_the_driver_takes_the_ports_calls() -> None:
-    assert find_differences(UserMemories, PostgresUserMemories) == []
-    assert find_differences(MemoryBook, PostgresUserMemories) == []
