@@ -1,4 +1,4 @@
-"""Coming in without an account."""
+"""Guest tokens, for people without an account."""
 
 from datetime import UTC, datetime
 from typing import Annotated, cast

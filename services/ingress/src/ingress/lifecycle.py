@@ -1,4 +1,4 @@
-"""What becomes of a conversation beyond its turns: export, fork."""
+"""Export and fork of a conversation."""
 
 from collections.abc import AsyncGenerator
 from functools import partial

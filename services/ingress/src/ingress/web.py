@@ -1,4 +1,4 @@
-"""The built web client, read once: its page and its assets, with what was compressed when it was built."""
+"""The built web client: its page and its assets, read once, with what was compressed when it was built."""
 
 import pathlib
 from collections.abc import Mapping, Sequence

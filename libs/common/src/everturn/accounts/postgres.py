@@ -1,4 +1,4 @@
-"""Credentials in Postgres: the ingress asks two functions; only an operator reads and writes the rows."""
+"""Credentials and usage in Postgres: services ask functions; only an operator reads and writes the rows."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""A conversation: a durable thread of turns that owns one timeline."""
+"""A conversation, a durable thread of turns that owns one timeline; and the port that stores it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Time, injected: the wall clock for records, a monotonic one for waits."""
+"""Time, injected: the wall clock for records, a monotonic one for waits; how times are written; a person's time
+zone."""
 
 import time
 from datetime import UTC, datetime, timedelta

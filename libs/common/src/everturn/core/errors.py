@@ -1,4 +1,5 @@
-"""The roots of our error classes. A class's one docstring sentence is its message."""
+"""The roots of our error classes, and the problem details of the API. A class's one docstring sentence is its
+message."""
 
 from pydantic import BaseModel, ConfigDict
 

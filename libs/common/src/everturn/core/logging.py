@@ -1,4 +1,4 @@
-"""Structured logs on standard error: JSON for machines, lines for people, secrets never."""
+"""Structured logs on standard error: JSON for machines, lines for people; secrets are redacted."""
 
 import json
 import logging

@@ -1,4 +1,5 @@
-"""The encoding of a stored text, which its type names as a Content-Type header does; UTF-8 where it names none."""
+"""The encoding of stored text, which its type names as a Content-Type header does, and the words that a text is
+searched by."""
 
 import codecs
 import re

@@ -1,4 +1,5 @@
-"""What code tells of itself as spans. Without a collector nothing is made, and only a caller's trace is passed on."""
+"""Traces: spans, the context that travels with a turn, and the exporter. Without a collector nothing is made, and
+only a caller's trace is passed on."""
 
 import contextlib
 import hashlib

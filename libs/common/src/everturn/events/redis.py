@@ -1,5 +1,7 @@
-"""How an entry of a conversation's event stream stands in Redis: the id before it, a head with the size of each event,
-and the events' encoded bytes one after the other."""
+"""The event stream of a conversation in Redis: how an entry is written and read.
+
+An entry has the id before it, a head with the size of each event, and the events' encoded bytes one after the other.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping

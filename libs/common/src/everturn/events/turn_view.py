@@ -1,4 +1,4 @@
-"""The parts of a turn as a client sees them, made from stored values; views and events share them, so both agree."""
+"""A turn and a conversation as a client sees them, made from stored values, and the events that say the same."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Finding the rows of stored files; without its row an object is invisible."""
+"""Ports for the rows of stored files and for scans; without its row an object is invisible."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

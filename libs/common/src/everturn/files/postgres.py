@@ -1,4 +1,4 @@
-"""Artifact rows in Postgres: finding the principal's own, and writing those of a message or a commit."""
+"""Rows of files in Postgres: finding the principal's own, writing those of a message or a commit, and rescans."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager

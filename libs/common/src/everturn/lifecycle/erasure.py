@@ -1,4 +1,5 @@
-"""What is left to do after the rows of a conversation are erased: its objects, except those that forks share."""
+"""What follows the erasure of a conversation: its objects, except those that forks share; what has expired; and the
+check that nothing remains."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Writing an export: each line ends with a hash over itself and the line before it. Pure."""
+"""Writes and verifies an export: each line ends with a hash over itself and the line before it. Pure."""
 
 import hashlib
 import hmac

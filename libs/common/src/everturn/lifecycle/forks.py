@@ -1,4 +1,4 @@
-"""Forks: the ids that rows of a copied conversation get, and how texts that name the old ones change. Pure."""
+"""Forks: the ids that copied rows get, how texts that name the old ones change, and the port that copies."""
 
 import hashlib
 import re

@@ -1,4 +1,5 @@
-"""Which stored objects rows name, across tenants: what the orphan sweeper may ask, keys only."""
+"""Stored objects that no row names: which they are, asked across tenants by key only, and the sweep that deletes
+them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Asks Postgres, across tenants, which stored objects no row names. It answers with keys it was given, and no more."""
+"""Rows that name objects, rows that remain after an erasure, and rows that have expired, asked across tenants."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta

@@ -1,4 +1,5 @@
-"""Token buckets in Redis: scripts draw and give back by the server's time, so that wrong clocks do no harm."""
+"""Token buckets and waiting rooms in Redis: scripts compare and draw by the server's time, so that wrong clocks do
+no harm."""
 
 from typing import Any, Final
 

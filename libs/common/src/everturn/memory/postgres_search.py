@@ -1,4 +1,5 @@
-"""The index of snippets in Postgres: claims go through a definer function; a turn's snippets are replaced at once."""
+"""The index of snippets in Postgres and its search, by words and by meaning; claims go through a definer function,
+and a turn's snippets are replaced at once."""
 
 import asyncio
 from collections.abc import Collection, Sequence

@@ -1,4 +1,5 @@
-"""Snippets: the short texts that memory search finds, each with the ref under which the whole can be read."""
+"""Memory search: snippets, the short texts that it finds, each with the ref of the whole; and the ports that index,
+find and read."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

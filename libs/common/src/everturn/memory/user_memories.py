@@ -1,4 +1,4 @@
-"""Durable user memory: what a person wants remembered for good, beyond any conversation."""
+"""User memory: what a person wants remembered for good, beyond any conversation, and the port that stores it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

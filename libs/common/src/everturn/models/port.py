@@ -1,4 +1,4 @@
-"""What is sent to a language model: messages made of parts, and the limits of one request."""
+"""A language model: messages made of parts, the limits of one request, and the port that every provider implements."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Doorbells: Redis lists of conversation ids that tell workers where to look. Losing them loses nothing but time."""
+"""The queue: doorbells that tell workers where to look, the workers that are present, and positions in the queue.
+
+Losing what is in Redis loses nothing but time.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

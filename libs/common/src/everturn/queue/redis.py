@@ -1,4 +1,5 @@
-"""Doorbells as Redis lists, one for each lane: `turns:<lane>` holds conversation ids, oldest first."""
+"""Doorbells as Redis lists, one for each lane (`turns:<lane>` holds conversation ids, oldest first), and the
+presence of workers."""
 
 import time
 from collections.abc import Callable, Sequence

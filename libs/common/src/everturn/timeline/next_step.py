@@ -1,4 +1,4 @@
-"""What a turn needs next, read from its blocks alone, so that any worker can go on where another stopped."""
+"""What a turn needs next, read from its blocks alone, so that any worker can continue where another stopped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

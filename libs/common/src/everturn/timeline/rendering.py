@@ -1,4 +1,4 @@
-"""The text of each block as the model reads it: a header line `[<type> <ref>]`, then what the block says."""
+"""The text of each block as the model reads it: a header line `[<type> <ref>]`, then its content, previewed if long."""
 
 import json
 import re

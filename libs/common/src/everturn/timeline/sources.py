@@ -1,4 +1,4 @@
-"""A source the conversation knows: one row of its source pool, and what an answer that cites it keeps of it."""
+"""Sources of a conversation: a row of its source pool, the key that makes two the same, and how a pool grows."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Signals: what is said to a conversation that is busy, and the receipt that follows it to its end."""
+"""Turns and signals: the states of each, and the receipt that follows a signal to its end."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

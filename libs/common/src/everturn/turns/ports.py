@@ -1,4 +1,4 @@
-"""Waiting for a person: what a lease holder asks of the rows of approvals, and how its turn is parked."""
+"""What a lease holder asks of a database: leases, timelines, approvals, effects of tools, sweeps; and turns to read."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

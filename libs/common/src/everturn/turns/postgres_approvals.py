@@ -1,4 +1,5 @@
-"""Approvals in Postgres: rows of questions under the lease holder's commits, answers of people, parked turns."""
+"""Approvals and effects of tools in Postgres: rows under the lease holder's commits, answers of people, parked
+turns."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The answers of accepted work, kept by idempotency key: a row stands before the work it guards and commits with it."""
+"""Accepting messages and signals in Postgres: one transaction, with the kept answer of its idempotency key."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Leases in Postgres, through functions that see all tenants and return ids only. Database time decides."""
+"""Leases and sweeps in Postgres, through functions that see all tenants and return ids only. Database time decides."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

@@ -1,5 +1,8 @@
-"""Writing one commit of a lease holder: blocks first, which checks the fence and locks the conversation's row, so that
-its inbox stands still; then every row that must be true exactly when the blocks are."""
+"""Timelines in Postgres: reading blocks, and writing one commit of a lease holder.
+
+Blocks come first, which checks the fence and locks the conversation's row, so that its inbox stands still; then every
+row that must be true exactly when the blocks are.
+"""
 
 from collections.abc import Sequence
 

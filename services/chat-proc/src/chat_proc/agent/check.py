@@ -1,4 +1,7 @@
-"""Judges one decision: tools to use, an answer to end with, or what the model must mend. Pure."""
+"""Checks one decision: tools to use, an answer to end with, or what the model must correct. Pure.
+
+The check needs to know which tools, arguments and effects exist: `ToolCatalog` says so.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Runs one tool call to its end, whatever happens in it, and says what goes on the timeline and to the clients."""
+"""Runs one tool call to its end, whatever happens in it, and says what goes on the timeline and to the clients.
+
+A result that is longer than the model reads is stored as a file, and its beginning is shown.
+"""
 
 import asyncio
 import hashlib

@@ -1,4 +1,7 @@
-"""One model call of a round: streams the reply through the channel codec to the clients and reads the decision."""
+"""One model call of a round: streams the reply through the channel codec to the clients and reads the decision.
+
+While a provider is silent or is asked again, clients are told so.
+"""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,5 @@
-"""An answer that does not end its turn, because something was said before it could: the verdict on it. Pure."""
+"""What signals do to a running turn: they are folded in when a round starts, they can defer an answer that was
+written without them, and a steer with text leaves two rounds to finish. Pure, but for the commit."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,5 +1,5 @@
-"""What an operator says about tools that are functions of a Python module: which, by which name, and what repeating
-one would do."""
+"""Tools that an operator adds as functions of a Python module: how the configuration describes them, how a signature
+becomes a tool, and how the module is loaded."""
 
 import asyncio
 import importlib

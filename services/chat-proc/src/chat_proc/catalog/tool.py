@@ -1,4 +1,4 @@
-"""A tool of the loop: what it is called, what it takes, what repeating it would do, and how one call runs."""
+"""What a tool is: its name, its parameters, what repeating a call would do, and how one call runs."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Turns one action channel into what can be shown while it is written: notes, the cited answer, and written content."""
+"""Turns one action channel into what can be shown while it is written, and decides how much of several may be shown."""
 
 from dataclasses import dataclass
 from typing import Literal, assert_never

@@ -1,4 +1,5 @@
-"""Reads one action: its texts while it is being written, then the checked `Action` or why it is none."""
+"""Reads one action, as text while it is written and as a checked `Action` at its end, and judges which actions may
+share a reply."""
 
 import posixpath
 import re

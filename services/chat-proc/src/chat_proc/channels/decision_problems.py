@@ -1,4 +1,5 @@
-"""What can be wrong with a reply as a whole, and the sentences that tell the model how to repair it."""
+"""What can be wrong with a reply as a whole, which of its actions are run, and the sentences that tell the model how
+to repair it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

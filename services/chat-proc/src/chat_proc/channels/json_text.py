@@ -1,4 +1,8 @@
-"""Follows brackets and strings of JSON text that arrives in pieces, just enough to know where a value is complete."""
+"""Reads JSON that a model writes, in pieces and whole.
+
+Pieces are followed just far enough to know where a value is complete; whole values are parsed tolerantly and bounded
+in depth.
+"""
 
 import json
 import math

@@ -1,4 +1,5 @@
-"""Streams one model reply through its channels: deltas to `emit` and to subscribers, and the results at the end."""
+"""Streams one model reply through channels that the caller declares: deltas go to `emit` and to subscribers, and the
+results are returned at the end."""
 
 import asyncio
 import inspect

@@ -1,5 +1,5 @@
-"""A model call as operators see it, whatever it is for: a span by OpenTelemetry's conventions for generative AI, how
-long it took, and whether it failed. Nothing of what is said."""
+"""A model call as operators see it, whatever its purpose: a span by OpenTelemetry's conventions for generative AI,
+its duration, its usage and its failure. It holds no text of the conversation."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,5 @@
-"""How many tokens a request and its reply are, where no provider has counted them."""
+"""How many tokens a request and its reply have, where no provider has counted them; the characters per token are
+learnt from what providers report."""
 
 from everturn.models.port import MediaPart, ModelRequest, ModelUsage, TextPart
 from everturn.models.tokens import CharsPerToken, estimate_media_tokens

@@ -1,7 +1,8 @@
-"""How a provider's error becomes ours: what kind it is, whether and when to try again, and what may be said about it.
+"""Errors and odd data of providers, made ours: what kind an error is, whether and when to try again, what may be
+shown.
 
-People read a short neutral sentence. What the provider said is kept apart in `provider_text`, for the log alone: it may
-hold keys, addresses and markup.
+People read a short neutral sentence. What the provider said is kept apart in `provider_text`, for the log alone: it
+may hold keys, addresses and markup.
 """
 
 import json

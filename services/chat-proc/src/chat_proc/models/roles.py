@@ -1,4 +1,4 @@
-"""Which model plays which role: the deciding one, and those of the smaller calls beside it."""
+"""Which model plays which role, and which providers and models the environment offers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

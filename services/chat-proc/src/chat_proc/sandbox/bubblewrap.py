@@ -1,4 +1,7 @@
-"""The launcher for machines without a container engine: a supervisor process per run, which starts bubblewrap."""
+"""The launcher for machines without a container engine: a supervisor process for each run, which starts bubblewrap.
+
+It finds the interpreter that programs run with, and names what is missing on a machine where they can't run.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,5 @@
-"""The result envelope of a run, from what the supervisor found, what the executor claims and which files came out."""
+"""The result of a run, from what the supervisor found, what the executor claims and which files came out; and the
+tar streams that carry files in and out."""
 
 import hashlib
 import io

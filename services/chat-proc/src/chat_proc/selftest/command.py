@@ -1,6 +1,7 @@
 """Whether programs may run on a launcher: only where every attempt of the escape battery was denied.
 
-A result is kept for a day, for as long as launcher, walls, image, kernel and code are the same.
+A result is kept for a day, as long as launcher, walls, image, kernel and code are the same. `python -m chat_proc
+battery` runs the battery for an operator.
 """
 
 import asyncio

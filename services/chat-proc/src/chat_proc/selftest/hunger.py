@@ -1,4 +1,5 @@
-"""The part of the escape battery that asks for too much: each program meets a limit, and the envelope names it."""
+"""The programs of the escape battery that ask for too much, of themselves, for outputs, or at a neighbour's expense:
+each meets a limit, and the result names it."""
 
 import asyncio
 import contextlib

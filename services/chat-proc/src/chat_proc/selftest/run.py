@@ -1,4 +1,4 @@
-"""The part of the escape battery that tries doors: programs that run many attempts and print what each was denied."""
+"""The escape battery: all programs of it, among them those that run many attempts and print what was denied."""
 
 import asyncio
 import contextlib

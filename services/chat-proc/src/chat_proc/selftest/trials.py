@@ -1,4 +1,4 @@
-"""One program of the escape battery: what is run, and how its result is judged."""
+"""One program of the escape battery: what is run, and how its result is judged and reported."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

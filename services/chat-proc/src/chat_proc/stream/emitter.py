@@ -1,7 +1,8 @@
-"""The live end of one leased turn: numbers its events, and publishes in a task of its own what gathered meanwhile.
+"""The live end of one leased turn: numbers its events, and a task publishes what gathered meanwhile.
 
-Publishing never fails or stalls a turn. An entry whose answer was lost is sent again as it is, and the stream takes it
-once. When events were lost on the way, clients get the committed state again (a rewind) and then what was said since.
+Publishing never fails or stalls a turn. An entry whose answer was lost is sent again as it is, and the stream accepts
+it once. When events were lost on the way, clients get the committed state again (a rewind) and then what was written
+since.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""ANNOUNCE: what holds right now, told anew each round behind everything that a provider caches."""
+"""ANNOUNCE, the uncached end of each request: what holds now, and which sources can be cited."""
 
 import re
 from collections.abc import Sequence

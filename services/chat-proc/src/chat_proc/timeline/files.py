@@ -1,4 +1,4 @@
-"""The files of a conversation, folded from its blocks, and which of them go to the model as images or documents."""
+"""Files and plans of a conversation, folded from its blocks, and which files go to the model as images or documents."""
 
 from collections.abc import Iterable
 

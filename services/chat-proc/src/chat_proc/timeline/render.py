@@ -1,4 +1,4 @@
-"""Turns a timeline into provider messages: the same bytes in every request, then SOURCES POOL and ANNOUNCE."""
+"""Turns a timeline into provider messages, the same bytes in every request, and places the cache points."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """What the model sees of a conversation: a fold over its blocks alone, one visible item after another.
 
 Turns don't interleave, because at most one of a conversation runs: so a block that is appended changes nothing that
-was visible before, unless it says so itself.
+was visible before, unless it says so itself. Hidden, pruned and summarized items are folded here, too.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""`io_tools.list_files`: which files a program of this turn can have, with the paths to read them by."""
+"""The tools of `io_tools`, for programs: list files, read one, and show progress."""
 
 from typing import Final
 

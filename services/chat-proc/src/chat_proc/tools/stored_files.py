@@ -1,4 +1,5 @@
-"""Stores files that tools produce and describes them; the same call gives the same artifact however often it runs."""
+"""Stores files that tools produce, knows their types, and describes them; the same call gives the same artifact
+however often it runs."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""What follows the end of a turn: telling clients of ends nobody published, and handing the lease back."""
+"""The end of a turn: its terminal event, ends that nobody has published, and handing back the lease."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""The inbox of a running turn: a bell or the heartbeat wakes it, and it reads the signal rows not answered yet."""
+"""The inbox of a running turn: a bell or the heartbeat wakes it, and it reads the signals that are not answered yet,
+patiently where a server is away."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Keeps the manifests of a turn's requests as objects, beside the turn; what can't be kept is counted, no more."""
+"""What is kept of a turn beside its blocks: the manifests of its requests, and measurements. A failure is counted."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,5 @@
-"""Finds what nobody works on: turns whose doorbell was lost, turns of dead workers, ends nobody announced."""
+"""What workers do beside turns: find turns whose doorbell or worker was lost, delete what has expired, and delete
+objects that no row names."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping

@@ -1,5 +1,5 @@
-"""Publishes that this worker is there, what it runs programs in, and how long its turns take; and reads how many slots
-all workers have together. Nothing waits for it."""
+"""Publishes that this worker is there, what it can do and how long its turns take; reads how many slots all workers
+have; and answers its probes."""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""What a turn has locally: its own files, what came with its messages, and what it pulled. Folded from its blocks."""
+"""What a turn has locally: its own files, what came with its messages, and what it pulled. Folded from its blocks.
+
+The paths and roots that calls name, and the limits of a workspace, are here, too.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

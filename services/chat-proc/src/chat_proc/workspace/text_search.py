@@ -1,4 +1,4 @@
-"""Searches the lines of one text. Pure but for the clock that limits it."""
+"""Searches the lines of one text, and names by patterns. Pure but for the clock that limits it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where a request came from: the peer of its connection, or what a proxy says of it that the operator trusts.
+"""Connections: their caps, and where a request came from.
 
 The server has replaced the peer by what a trusted proxy says before the application runs; other headers are not read.
 """

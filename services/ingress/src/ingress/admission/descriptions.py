@@ -1,4 +1,5 @@
-"""What the fields of calls and events mean, for the API document: by name, because a name means the same everywhere.
+"""What the fields of calls and events mean, and examples of them, for the API document: by name, because a name
+means the same everywhere.
 
 A field that needs words of its own has them where it is declared, or here as `Schema.field`.
 """

@@ -1,4 +1,4 @@
-"""What JSON bodies of all rooms share."""
+"""Types of fields that bodies, paths and queries of all rooms share."""
 
 import re
 import unicodedata

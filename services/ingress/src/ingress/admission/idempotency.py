@@ -1,4 +1,5 @@
-"""Idempotency keys: reading the header, and the hash of what was submitted under it."""
+"""Idempotency keys: reading the header, the hash of what was submitted under it, and requests with the same key at
+once."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,5 @@
-"""The limits that hold where the settings say nothing: by role, for calls that write and calls that read."""
+"""Limits of what one client may send: rates by role, wrong credentials, and bytes of bodies; `Front` asks them in
+order."""
 
 import hashlib
 import math

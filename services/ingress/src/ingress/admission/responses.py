@@ -1,4 +1,4 @@
-"""How the OpenAPI document describes problems."""
+"""How problems are described: those of a validation to the client, all of them in the OpenAPI document."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,5 @@
-"""Admission: the order of checks that every request passes before its endpoint runs and its body is read."""
+"""Admission: the order of checks that every request passes before its endpoint runs and its body is read, and
+reading the body."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine

@@ -1,4 +1,5 @@
-"""How many works that take long may be open, such as event streams and downloads: of a process, a user, all guests."""
+"""Slots: how many long responses, such as event streams and downloads, may be open at once, and how many pieces of
+work may run in threads; of a process, a user, all guests."""
 
 import asyncio
 from collections import Counter, deque

@@ -1,4 +1,5 @@
-"""The antivirus: what clamd says of a file, and what we say when there is none. Whoever can't say refuses."""
+"""The antivirus: what clamd says of a file, over its protocol, and what we say when there is none. Without an answer
+a file is refused."""
 
 import asyncio
 import socket

@@ -1,4 +1,5 @@
-"""Taking files in: all checks on all files first, then the objects are saved; one bad file refuses the message."""
+"""Accepting files: all checks on all files first, then the objects are saved; one bad file refuses the message, and
+says why."""
 
 import asyncio
 import hashlib

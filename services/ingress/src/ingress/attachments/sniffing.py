@@ -1,4 +1,5 @@
-"""What a file is: its content by libmagic, which its extension and its declared type must agree with."""
+"""What a file is: its content by libmagic, which its extension and its declared type must agree with; and its safe
+name."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""Who asks, and what proved it: the values that every way in ends with."""
+"""Who asks, and what proved it: the values that every way in ends with, and how names of users are written."""
 
 import re
 from dataclasses import dataclass, field

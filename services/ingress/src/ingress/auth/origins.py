@@ -1,4 +1,4 @@
-"""Which web pages may use this server: one allow-list for HTTP and for sockets."""
+"""Which web pages may use this server: one allow-list for HTTP (CORS) and for sockets."""
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response

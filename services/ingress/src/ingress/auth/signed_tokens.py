@@ -1,4 +1,4 @@
-"""Guests: people without an account, each a user of its own, where the settings let them in."""
+"""Tokens that this server signs: guests, people without an account, and tickets for one conversation's events."""
 
 import base64
 import binascii

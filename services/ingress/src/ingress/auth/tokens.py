@@ -1,4 +1,5 @@
-"""Bearer tokens: which keys verify them, and what their claims say about the caller."""
+"""Bearer tokens: which keys verify them, among them key sets of an issuer, and what their claims say about the
+caller."""
 
 import asyncio
 import json

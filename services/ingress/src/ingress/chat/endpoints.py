@@ -1,4 +1,4 @@
-"""Sending messages to a conversation."""
+"""Sending messages and signals to a conversation."""
 
 from typing import Annotated, Any, cast
 

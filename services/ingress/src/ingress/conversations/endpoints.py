@@ -1,4 +1,4 @@
-"""Conversations: list, create, details, rename and archive, erase."""
+"""Conversations and their turns: list, create, read, rename and archive, erase."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""Files by their rn, the address that a file keeps in events, fetches and exports."""
+"""Downloads of files, by id and by their rn, the address that a file keeps in events, fetches and exports."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, cast

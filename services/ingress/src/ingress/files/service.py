@@ -1,4 +1,4 @@
-"""How a browser may treat a stored file: never as a page of ours."""
+"""Serves stored files: whole or in ranges, with headers that never let a browser treat one as a page of ours."""
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable

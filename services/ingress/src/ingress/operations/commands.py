@@ -1,4 +1,4 @@
-"""What `python -m ingress` can be told to do: a command is a module of this room, and a line in `__main__.COMMANDS`."""
+"""The commands of `python -m ingress`: what a command is, and those that print settings and run migrations."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`python -m ingress sweep-objects`: lists stored objects that no row names, and deletes them when asked to."""
+"""Commands for an operator's data: orphaned objects, rescans, usage, and what an erasure left."""
 
 import argparse
 import asyncio

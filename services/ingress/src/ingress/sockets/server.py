@@ -1,4 +1,4 @@
-"""Socket.IO at /socket.io/: who may connect, which call goes where, and how all sockets end."""
+"""Socket.IO at /socket.io/: who may connect, with which credential, which call goes where, and how all sockets end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine

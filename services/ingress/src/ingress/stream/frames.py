@@ -1,4 +1,4 @@
-"""Events as SSE frames: ready bytes, made once per stream however many clients there are."""
+"""Events as SSE frames, made once per stream however many clients there are, and the position of one client in them."""
 
 import json
 import re

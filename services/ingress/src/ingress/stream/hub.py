@@ -1,4 +1,5 @@
-"""The hub: one reader for all conversations that clients of this process follow, and who gets what of it."""
+"""The hub: one reader for all conversations that clients of this process follow, and who gets what of it, queue
+positions among them."""
 
 import asyncio
 from collections import OrderedDict

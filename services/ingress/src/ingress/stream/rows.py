@@ -1,4 +1,4 @@
-"""What a stream needs from the rows: snapshots, and the events of hints."""
+"""What a stream needs from the rows: snapshots, and the events of hints; clients that ask at once share a read."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

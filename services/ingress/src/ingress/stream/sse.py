@@ -1,4 +1,4 @@
-"""The SSE endpoint: which cursor a client means, and the response that feeds it."""
+"""The SSE endpoint: which cursor a client means, the response that feeds it, and tickets to open it with."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

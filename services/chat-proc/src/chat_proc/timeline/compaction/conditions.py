@@ -1,4 +1,5 @@
-"""What must hold of a summary before it may stand for its range. A failed condition is named."""
+"""What must hold of a summary before it may replace its range, and how a summary that is too large is shortened. A
+condition that fails is named."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Choosing which blocks a summary is to stand for. A turn or a round is covered whole or not at all."""
+"""When to summarize, and which blocks a summary replaces. A turn or a round is covered whole or not at all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

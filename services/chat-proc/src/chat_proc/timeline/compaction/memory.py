@@ -1,4 +1,5 @@
-"""A summary in the making: its text from a model's reply or from rules, what it keeps, and the blocks it becomes."""
+"""A summary in the making: its text from a model's reply or from rules, what it keeps of its range, and the blocks
+it becomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
-"""What rules can tell of a turn without a model: how it ended, what its working summary says, which calls it made."""
+"""What rules can say about a turn without a model: how it ended, which calls it made; and the transcript that a
+model summarizes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a run may ask of the gateway, made from the tools that programs are offered, and how a program calls them."""
+"""What a program may call: the tools it is offered, how each call is checked, run once and answered within its caps."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`memory.read`: memories of the person by their ids, whole."""
+"""The tools `memory.search`, `memory.read` and `memory.write`: what the agent remembers about a person for good."""
 
 import json
 from collections.abc import Sequence

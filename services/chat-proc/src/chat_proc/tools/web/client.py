@@ -1,4 +1,5 @@
-"""Which addresses the web tools may connect to: public ones only, every answer of the resolver checked."""
+"""Requests of the web tools: only public addresses, every answer of the resolver checked, with caps on bytes and
+time."""
 
 import asyncio
 import socket

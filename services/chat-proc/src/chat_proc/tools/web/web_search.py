@@ -1,4 +1,4 @@
-"""One request to a search provider: JSON there and back, with caps on bytes and time."""
+"""`web_tools.web_search`: asks a search provider and adds what it found to the source pool."""
 
 import asyncio
 import json

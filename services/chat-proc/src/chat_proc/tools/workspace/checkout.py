@@ -1,4 +1,4 @@
-"""`react.checkout`: makes files of earlier turns the editable workspace of this turn, or adds them to it."""
+"""`react.checkout` and `react.pull`: bring files of earlier turns into this turn's workspace, to edit or to read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""`react.search_files`: lists what is local, with sizes and refs, without contents."""
+"""`react.search_files` and `react.rg`: find local files by name and by content."""
 
 import asyncio
 import time
