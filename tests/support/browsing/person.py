@@ -97,7 +97,7 @@ class Person:
 
     async def _count_found(self, words: str) -> int:
         address = f"{self.url.partition('#')[0]}conversations/default/default/search"
-        answer = await self.page.request.post(address, data={"query": words, "compare": "words only", "limit": 50})
+        answer = await self.page.request.post(address, data={"query": words, "mode": "lexical", "limit": 50})
         return len((await answer.json())["items"])
 
     @property

@@ -32,11 +32,11 @@ def test_an_answer_names_its_approval_and_may_have_a_reason() -> None:
 
 
 def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
-    line = ["signal", "event", "Sent.", "--sort", "form", "--payload", '{"n": 1}', "--record-only", "--file", "a"]
+    line = ["signal", "event", "Sent.", "--event-kind", "form", "--payload", '{"n": 1}', "--record-only", "--file", "a"]
 
     arguments = build_parser(SETTINGS).parse_args([*line, "--credit", "2", "--turn", "turn_1"])
 
-    assert (arguments.kind, arguments.text, arguments.sort) == ("event", "Sent.", "form")
+    assert (arguments.kind, arguments.text, arguments.event_kind) == ("event", "Sent.", "form")
     assert (arguments.payload, arguments.record_only, arguments.credit) == ({"n": 1}, True, 2)
     assert (arguments.files, arguments.turn) == ([Path("a")], "turn_1")
 

@@ -82,7 +82,7 @@ async def test_without_its_encoder_a_search_compares_words_and_says_so() -> None
 
     answer = await build(finder, Lost()).search(ANN, SearchIn(query="x"))
 
-    assert answer.compared == "words only"
+    assert answer.mode == "lexical"
     assert finder.asked[0].vector is None
 
 
@@ -94,7 +94,7 @@ async def test_an_encoder_that_is_still_loading_does_not_hold_up_a_search() -> N
     embedder.loaded.set()
     later = await service.search(ANN, SearchIn(query="x"))
 
-    assert (early.compared, later.compared) == ("words only", "meanings and words")
+    assert (early.mode, later.mode) == ("lexical", "hybrid")
     assert finder.asked[0].vector is None
     assert finder.asked[1].vector is not None
 
@@ -109,7 +109,7 @@ async def test_later_pages_compare_what_the_first_page_compared() -> None:
     by_meaning = await service.search(ANN, SearchIn(query="x", limit=2))
     embedder.loaded.clear()
 
-    assert second.compared == "words only"
+    assert second.mode == "lexical"
     with pytest.raises(EmbedderUnavailable):
         await service.search(ANN, SearchIn(query="x", limit=2, cursor=by_meaning.next_cursor))
 
@@ -119,16 +119,16 @@ async def test_with_meanings_it_says_so() -> None:
 
     answer = await build(finder, Meaning()).search(ANN, SearchIn(query="x"))
 
-    assert answer.compared == "meanings and words"
+    assert answer.mode == "hybrid"
     assert finder.asked[0].vector is not None
 
 
 async def test_whoever_wants_words_only_asks_no_encoder() -> None:
     finder = Finder()
 
-    answer = await build(finder, Meaning()).search(ANN, SearchIn(query="x", compare="words only"))
+    answer = await build(finder, Meaning()).search(ANN, SearchIn(query="x", mode="lexical"))
 
-    assert answer.compared == "words only"
+    assert answer.mode == "lexical"
     assert finder.asked[0].vector is None
 
 

@@ -128,7 +128,7 @@ def _add_signal(signal: argparse.ArgumentParser) -> None:
     )
     signal.add_argument("--turn", metavar="ID", help="send it only if this turn is running")
     signal.add_argument(
-        "--sort", metavar="NAME", default="alert", help="kind of event: form, wizard, alert (default: alert)"
+        "--event-kind", metavar="NAME", default="alert", help="kind of event: form, wizard, alert (default: alert)"
     )
     signal.add_argument(
         "--payload",

@@ -124,7 +124,7 @@ async def _run(arguments: argparse.Namespace, settings: ClientSettings, screen: 
                 return await _run_chat(client, screen, memory, arguments, command=command, time_zone=settings.time_zone)
             case "signal":
                 conversation = arguments.conversation or _load_last(memory)
-                event = Event(arguments.sort, arguments.payload, not arguments.record_only, arguments.credit)
+                event = Event(arguments.event_kind, arguments.payload, not arguments.record_only, arguments.credit)
                 await run_signal(
                     client,
                     screen,

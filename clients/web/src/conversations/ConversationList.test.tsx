@@ -15,7 +15,7 @@ beforeEach(() => {
 
 function show(selected: string | null): Page {
   return renderInPage(<ConversationList selected={selected} onSelect={onSelect} onChanged={vi.fn()} />, ({ path }) => (
-    { status: 200, body: path === "/search" ? { items: [HIT], compared: "words only", next_cursor: null } : { items: [], next_cursor: null } }
+    { status: 200, body: path === "/search" ? { items: [HIT], mode: "lexical", next_cursor: null } : { items: [], next_cursor: null } }
   ));
 }
 

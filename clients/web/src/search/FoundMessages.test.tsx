@@ -25,7 +25,7 @@ function buildHit(number: number, changes: Partial<SearchHit> = {}): SearchHit {
 }
 
 function page(items: readonly SearchHit[], cursor?: string): Answer {
-  return { status: 200, body: { items, compared: "words only", next_cursor: cursor ?? null } };
+  return { status: 200, body: { items, mode: "lexical", next_cursor: cursor ?? null } };
 }
 
 function show(answer: (asked: Asked) => Answer | Promise<Answer>, conversationId: string | null = null): Page {
@@ -42,7 +42,7 @@ test("a message that says it is told with its conversation and when, and opens a
   expect(hit.querySelector("mark")).toHaveTextContent("harbour");
   expect(hit).toHaveAttribute("href", "#/conv_1?turn=turn_1");
   expect(onOpen).toHaveBeenCalledExactlyOnceWith("conv_1", "turn_1");
-  expect(asked).toMatchObject([{ method: "POST", path: "/search", body: { query: "harbour", compare: "words only" } }]);
+  expect(asked).toMatchObject([{ method: "POST", path: "/search", body: { query: "harbour", mode: "lexical" } }]);
   expect(asked[0]?.body).not.toHaveProperty("conversation_id");
 });
 

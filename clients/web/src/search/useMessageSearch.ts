@@ -32,7 +32,7 @@ export function useMessageSearch(search: string, conversationId: string | null):
     queryFn: ({ pageParam: cursor, signal }) => {
       const place = conversationId === null ? {} : { conversation_id: conversationId };
       const page = cursor === undefined ? {} : { cursor };
-      return backend.searchTexts({ query: search, limit: PAGE_HITS, targets: TARGETS, compare: "words only", ...place, ...page }, signal);
+      return backend.searchTexts({ query: search, limit: PAGE_HITS, targets: TARGETS, mode: "lexical", ...place, ...page }, signal);
     },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page: SearchHits) => page.next_cursor,

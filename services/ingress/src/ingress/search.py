@@ -38,7 +38,7 @@ from ingress.auth.gate import Me
 
 MAX_QUERY_CHARS = 2_000
 Target = Literal["user", "assistant", "summary", "notes", "attachment"]
-Comparison = Literal["meanings and words", "words only"]
+Mode = Literal["hybrid", "lexical"]
 
 
 class SearchIn(JsonBody):
@@ -50,9 +50,12 @@ class SearchIn(JsonBody):
     limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="Maximum number of hits on a page.")
     conversation_id: str | None = Field(default=None, max_length=80, description="Only in this conversation.")
     targets: tuple[Target, ...] | None = Field(default=None, min_length=1, max_length=5, strict=False)
-    compare: Comparison = Field(
-        default="meanings and words",
-        description="With `words only`, a hit contains at least one of the words; otherwise any text can be a hit.",
+    mode: Mode = Field(
+        default="hybrid",
+        description=(
+            "With `lexical`, a hit contains at least one of the words; with `hybrid`, which also compares meanings, "
+            "any text can be a hit."
+        ),
     )
     since: Moment | None = Field(default=None, alias="from", strict=False)
     until: Moment | None = Field(default=None, alias="to", strict=False)
@@ -83,11 +86,11 @@ class HitOut(JsonBody):
 
 
 class SearchOut(JsonBody):
-    """Hits, best first. `compared` says whether meanings were compared or only words, as requested or because
-    the encoder did not respond within 3 s, for example while it loads."""
+    """Hits, best first. `mode` is `lexical` where only words were compared, as requested or because the encoder did
+    not respond within 3 s, for example while it loads."""
 
     items: tuple[HitOut, ...]
-    compared: Comparison
+    mode: Mode = Field(description="How texts were compared with the query: `hybrid` is by meaning and by words.")
     next_cursor: str | None
 
 
@@ -207,7 +210,7 @@ class SearchService:
         return SearchOut(
             # What was erased since it was found is no hit any more.
             items=tuple(_build_hit(hit, titles[hit.conversation_id]) for hit in page if hit.conversation_id in titles),
-            compared=self._tell_compared(vector),
+            mode=self._choose_mode(vector),
             next_cursor=build_cursor(_CURSOR, start.at.isoformat(), str(shown), by) if shown < len(found) else None,
         )
 
@@ -234,7 +237,7 @@ class SearchService:
 
     async def _try_embed(self, wanted: SearchIn, start: _Start) -> QueryVector | None:
         """None where words only are compared: as wanted, like the pages before, or for want of the encoder."""
-        if wanted.compare == "words only" or start.by == _BY_WORDS:
+        if wanted.mode == "lexical" or start.by == _BY_WORDS:
             return None
         try:
             async with asyncio.timeout(self._embed_timeout_s):
@@ -248,8 +251,8 @@ class SearchService:
             return None
         return QueryVector(self._embedder.name, vector)
 
-    def _tell_compared(self, vector: QueryVector | None) -> Comparison:
-        return "words only" if vector is None or self._embedder.lexical_only else "meanings and words"
+    def _choose_mode(self, vector: QueryVector | None) -> Mode:
+        return "lexical" if vector is None or self._embedder.lexical_only else "hybrid"
 
 
 def search_service(request: Request) -> SearchService:

@@ -231,7 +231,7 @@ async def test_an_event_is_sent_with_its_payload(server: "SmallServer", everturn
     server.story.start_turn("Hi")
     server.is_signal = True
 
-    line = ["signal", "event", "Sent.", "--conversation", "conv_1", "--sort", "form", "--payload", '{"n": 1}']
+    line = ["signal", "event", "Sent.", "--conversation", "conv_1", "--event-kind", "form", "--payload", '{"n": 1}']
     code, _, _ = await everturn.run(*line, "--record-only")
 
     body = json.loads(await server.wait_for("POST", "/conv_1/signals"))

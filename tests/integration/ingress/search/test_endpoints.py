@@ -53,7 +53,7 @@ async def test_what_was_said_is_found_with_its_place(
     assert (hit["conversation_id"], hit["turn_id"]) == (sent["conversation_id"], sent["turn_id"])
     assert (hit["snippet"], hit["ref"]) == ("The harbour of Bergen sold most.", f"ar:{sent['turn_id']}.0")
     assert hit["score"] > 0
-    assert found["compared"] == "words only"
+    assert found["mode"] == "lexical"
     assert [hit["snippet"] for hit in narrow.json()["items"]] == ["Bread is baked at night."]
     assert stranger.json()["items"] == []
 
@@ -64,7 +64,7 @@ async def test_by_words_only_what_says_none_of_them_is_no_hit_and_a_hit_has_its_
     sent = await chat.send("e")
     await client.patch(f"{BASE}/{sent['conversation_id']}", json={"title": "Ports"})
     await index(worker_database, sent, "The quayside of Oslo is long.", "Trains are late.")
-    asked = {"query": "quayside trams", "compare": "words only"}
+    asked = {"query": "quayside trams", "mode": "lexical"}
 
     found = (await client.post(f"{BASE}/search", json=asked)).json()
 

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 26019ebd9190b76c71beb5173a12bd0d07e670a6368cf9ebf8ce53ebf49c5667
-// Types ed5f4fb0cffd94ef2dcc69f1dbe15cef928e6ca694b0878d2f87cf54e899264e
+// Schemas 4bc603ec484f812c77eec50974089707a7d68e8f9a7f3f3e79c170702e6a7177
+// Types 0279a7bdce4c51f1fd49b99d6b9a2c7d04b18c92213f6c6fd3aeb4b25e6fa5f2
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1380,13 +1380,6 @@ export interface components {
          */
         readonly SearchIn: {
             /**
-             * Compare
-             * @description With `words only`, a hit contains at least one of the words; otherwise any text can be a hit.
-             * @default meanings and words
-             * @enum {string}
-             */
-            readonly compare?: "meanings and words" | "words only";
-            /**
              * Conversation Id
              * @description Only in this conversation.
              */
@@ -1408,6 +1401,13 @@ export interface components {
              */
             readonly limit?: number;
             /**
+             * Mode
+             * @description With `lexical`, a hit contains at least one of the words; with `hybrid`, which also compares meanings, any text can be a hit.
+             * @default hybrid
+             * @enum {string}
+             */
+            readonly mode?: "hybrid" | "lexical";
+            /**
              * Query
              * @description What to look for.
              * @example which region sold most
@@ -1426,21 +1426,21 @@ export interface components {
         };
         /**
          * SearchOut
-         * @description Hits, best first. `compared` says whether meanings were compared or only words, as requested or because
-         *     the encoder did not respond within 3 s, for example while it loads.
+         * @description Hits, best first. `mode` is `lexical` where only words were compared, as requested or because the encoder did
+         *     not respond within 3 s, for example while it loads.
          */
         readonly SearchOut: {
-            /**
-             * Compared
-             * @description How texts were compared with the query.
-             * @enum {string}
-             */
-            readonly compared: "meanings and words" | "words only";
             /**
              * Items
              * @description What was found, in order.
              */
             readonly items: readonly components["schemas"]["HitOut"][];
+            /**
+             * Mode
+             * @description How texts were compared with the query: `hybrid` is by meaning and by words.
+             * @enum {string}
+             */
+            readonly mode: "hybrid" | "lexical";
             /**
              * Next Cursor
              * @description The `cursor` of the next page; absent at the end.

@@ -40,7 +40,6 @@ _TEXTS_BY_NAME: Final[Mapping[str, str]] = {
     "code": "The beginning of the program that was run.",
     "code_chars": "The length of the whole program in characters.",
     "code_ref": "The reference of the whole program.",
-    "compared": "How texts were compared with the query.",
     "completed": "Whether the text is complete.",
     "confidence": "The confidence of the feedback or memory, from 0 to 1.",
     "conv.timeline.v1": "The conversation's timeline.",

@@ -62,7 +62,7 @@ async def test_an_encoder_that_knows_words_only_says_so(desk, tool, call) -> Non
 
     head, _ = read(await call(tool, {"query": "zephyr"}, job.conversation_id))
 
-    assert head["compared"] == "words only"
+    assert head["ranking"] == "lexical"
 
 
 async def test_the_current_turn_is_not_found(desk, tool, call) -> None:
@@ -145,7 +145,7 @@ async def test_an_encoder_out_of_reach_leaves_the_words(desk, call) -> None:
     head, hits = read(await call(tool, {"query": "zephyr"}, job.conversation_id))
 
     assert [hit["text"] for hit in hits] == ["zephyr"]
-    assert head["compared"] == "words only"
+    assert head["ranking"] == "lexical"
     assert "no encoder" in head["warnings"][0]
 
 

@@ -322,11 +322,11 @@ class MemsearchTool:
         return answer
 
     async def _embed(self, text: str, answer: _Answer) -> QueryVector | None:
-        answer.notes["compared"] = "words only" if self._embedder.lexical_only else "meanings and words"
+        answer.notes["ranking"] = "lexical" if self._embedder.lexical_only else "hybrid"
         try:
             (vector,) = await self._embedder.embed([text])
         except EmbedderUnavailable as error:
-            answer.notes["compared"] = "words only"
+            answer.notes["ranking"] = "lexical"
             answer.warnings.append(f"Meanings could not be compared, only words were: {error}")
             return None
         return QueryVector(self._embedder.name, vector)
