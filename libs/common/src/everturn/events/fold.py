@@ -1,4 +1,4 @@
-"""Folding the stream of events into the state a client sees; from any cut point it gives what REST reads."""
+"""Folding the event stream into the state a client sees. From any starting point the result equals what REST reads."""
 
 from collections.abc import Callable
 from typing import TypeVar, assert_never
@@ -38,7 +38,7 @@ _TurnEvent = (
 def fold_event(state: StateView, envelope: Envelope) -> StateView:
     """The state after one event. Pure and total.
 
-    An event whose id the state includes changes nothing, so a stream may overlap what was folded.
+    An event whose id the state already includes changes nothing, so a stream can overlap the state.
     """
     if envelope.conversation_id != state.conversation.conversation_id:
         return state
@@ -105,13 +105,13 @@ def _fold_into_turn(turn: TurnView, data: _TurnEvent, round_number: int) -> Turn
 
 
 def is_open(turn: TurnView) -> bool:
-    """Whether the turn goes on."""
+    """Whether the turn has not ended."""
     return turn.status in ("queued", "running", "waiting")
 
 
 def _fold_status(state: StateView, data: events.ConvStatus, *, is_hint: bool) -> StateView:
     turn = _find_turn(state, data.turn_id)
-    # A hint is read from the row and may arrive after the events of the turn that it calls queued or running.
+    # A hint is read from the row and can arrive after the events of the turn that it reports as queued or running.
     if is_hint and turn and (not is_open(turn) or (data.state == "queued" and turn.status != "queued")):
         return state
     if not is_hint and turn and is_open(turn) and data.state in ("queued", "running", "waiting"):
@@ -149,7 +149,7 @@ def _end_turn(turn: TurnView, data: events.ChatComplete | events.ChatError) -> T
 
 
 def _append_text(turn: TurnView, delta: events.ChatDelta, round_number: int) -> TurnView:
-    # Committed rounds are whole; a delta of one was published after the commit that holds its text.
+    # Committed rounds are complete; a delta of one was published after the commit that contains its text.
     if round_number <= turn.sealed_round or not delta.text:
         return turn
     key = (round_number, delta.channel, delta.instance)
@@ -192,7 +192,7 @@ def _put_citations(present: tuple[CitationView, ...], told: tuple[CitationView, 
 
 
 def _keep_receipts(present: TurnView | None, rewound: TurnView) -> TurnView:
-    """A worker tells of the signals it has read; of what came or was settled since, hints have told."""
+    """A worker reports the signals it has read; hints have reported signals that arrived or were settled since."""
     if present is None:
         return rewound
     told = {signal.signal_id: signal for signal in rewound.signals}
@@ -207,7 +207,7 @@ def _keep_receipts(present: TurnView | None, rewound: TurnView) -> TurnView:
 
 def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tuple[SignalView, ...]:
     present = next((signal for signal in signals if signal.signal_id == data.signal_id), None)
-    # Only `accepted` can change; a hint that says so may come after the event that settled the signal.
+    # Only `accepted` can change, and a hint with that state can arrive after the event that settled the signal.
     if present and present.state not in _OPEN_STATES and data.state in _OPEN_STATES:
         return signals
     told = SignalView(
@@ -243,7 +243,7 @@ def _put_turn(state: StateView, turn: TurnView) -> StateView:
 
 
 def _put(items: tuple[_Item, ...], item: _Item, key: Callable[[_Item], object]) -> tuple[_Item, ...]:
-    """`item` in the place of the one with its key, or at the end."""
+    """Put `item` in the place of the one with its key, or at the end."""
     wanted = key(item)
     if all(key(present) != wanted for present in items):
         return (*items, item)

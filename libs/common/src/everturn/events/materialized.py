@@ -1,4 +1,4 @@
-"""A conversation as whole documents, for clients that keep one: its timeline with its sources, and its turn logs."""
+"""A conversation as whole documents, for clients that store one: its timeline with its sources, and its turn logs."""
 
 import json
 from collections.abc import Iterable
@@ -89,7 +89,7 @@ class FetchView(StateView):
 
 
 def build_derived_artifacts(page: TurnPage, sources: Iterable[Source]) -> DerivedArtifacts:
-    """The documents of the page's turns; the pool is the whole conversation's."""
+    """The documents of the page's turns; the source pool is that of the whole conversation."""
     return DerivedArtifacts(
         timeline=TimelineView(
             conversation_id=page.conversation.id,

@@ -309,14 +309,14 @@ _FIELDS = TypeAdapter(dict[str, Any])
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """One line of JSON. `type` stands in the envelope only, and absent fields are left out."""
+    """One line of JSON. `type` is in the envelope only, and absent fields are left out."""
     return envelope.model_dump_json(exclude_none=True, exclude={"data": {"type"}}).encode()
 
 
 def parse_envelope(encoded: bytes | str) -> Envelope:
-    """Read an encoded envelope. Raises pydantic.ValidationError when it is none, or of a type that is not ours.
+    """Parse an encoded envelope. Raises pydantic.ValidationError when it is invalid or its type is unknown.
 
-    Fields that only a newer server knows are left out.
+    Ignores fields that only a newer server knows.
     """
     fields = _FIELDS.validate_json(encoded)
     data = fields.get("data")

@@ -1,6 +1,6 @@
 """The event stream of a conversation in Redis: how an entry is written and read.
 
-An entry has the id before it, a head with the size of each event, and the events' encoded bytes one after the other.
+An entry has the id before it, a head with the size of each event, and the concatenated encoded events.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ def stream_key(conversation_id: ConversationId) -> str:
 
 
 def build_fields(entry: Entry) -> tuple[bytes, ...]:
-    """Names and values in turn: prev, head (`<n> <type> <bytes>` for each event), body."""
+    """Names and values alternating: prev, head (`<n> <type> <bytes>` for each event), body."""
     head = "\n".join(f"{event.id.n} {event.type} {len(event.payload)}" for event in entry.events)
     body = b"".join(event.payload for event in entry.events)
     return (b"prev", str(entry.prev).encode(), b"head", head.encode(), b"body", body)
@@ -48,7 +48,8 @@ def read_entry(entry_id: EventCursor, fields: Fields) -> Entry:
 
 
 def try_read_entry(entry_id: EventCursor, fields: Fields) -> Entry | None:
-    """None for an entry of a form that only a newer version knows: readers see a gap, and take a snapshot behind it."""
+    """None for an entry in a format that only a newer version knows: readers see a gap, and load a snapshot after
+    it."""
     try:
         return read_entry(entry_id, fields)
     except (KeyError, ValueError) as error:
@@ -67,7 +68,7 @@ def read_id(raw: bytes) -> EventCursor:
 
 
 async def load_last_id(client: Any, conversation_id: ConversationId) -> EventCursor | None:
-    """None when there is no such stream; a stream whose entries are all trimmed away still has its last id."""
+    """None when there is no such stream; a stream with all entries trimmed away still has its last id."""
     async with limited(PUBLISH_LIMIT_S):
         try:
             info = await client.xinfo_stream(stream_key(conversation_id))
@@ -78,7 +79,7 @@ async def load_last_id(client: Any, conversation_id: ConversationId) -> EventCur
     return read_id(info["last-generated-id"])
 
 
-# The client-facing end of the event streams: what came after an id, and one wait over many conversations at once.
+# The reader of the event streams: entries after an id, and one wait over many conversations at once.
 
 BLOCK_MS = 5_000
 ENTRIES_PER_STREAM = 100
@@ -86,7 +87,7 @@ WAKE_KEEP_S = 60
 
 
 class RedisEventReader:
-    """`name` is this reader's own among all that share the server: it names the stream that wakes its wait."""
+    """`name` is unique among all readers that share the server: it names the stream that wakes this reader's wait."""
 
     def __init__(self, client: Redis, *, name: str) -> None:
         self._client: Any = client
@@ -104,7 +105,7 @@ class RedisEventReader:
         return tuple(entry for entry in read if entry is not None)
 
     async def follow(self, conversations: FollowSet) -> AsyncGenerator[tuple[ConversationId, Entry]]:
-        """One reading connection for all of them; a conversation that is added meanwhile ends the wait at once."""
+        """One reading connection for all of them; adding a conversation ends the wait at once."""
         waker = asyncio.create_task(self._run_waker(conversations))
         cursors = _Cursors()
         wake_id = "0-0"
@@ -128,7 +129,7 @@ class RedisEventReader:
         return [(key.decode(), rows) for key, rows in reply or ()]
 
     async def _run_waker(self, conversations: FollowSet) -> None:
-        """A row in a stream, not a signal to the connection: it also wakes a wait that is about to begin."""
+        """An entry in a stream, not a signal to the connection: it also wakes a wait that is just beginning."""
         while True:
             await conversations.changed()
             async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
@@ -138,7 +139,8 @@ class RedisEventReader:
 
 
 class _Cursors:
-    """Where each stream is read on. The set's position counts, unless it has not moved since: then what was yielded."""
+    """The position of each stream. The set's position counts, unless it has not changed; then that of the last entry
+    read."""
 
     def __init__(self) -> None:
         self._conversations: dict[str, ConversationId] = {}
@@ -153,19 +155,19 @@ class _Cursors:
         return {key: str(self._yielded.get(key, cursor)) for key, cursor in asked.items()}
 
     def take(self, key: str, entry_id: EventCursor, fields: Fields) -> tuple[ConversationId, Entry] | None:
-        """None for an entry that can't be read; the reading goes on behind it."""
+        """None for an entry that can't be read; reading continues after it."""
         self._yielded[key] = entry_id
         entry = try_read_entry(entry_id, fields)
         return None if entry is None else (self._conversations[key], entry)
 
 
-# The lease holder's end of the event streams: appends entries in order, and never after a newer fence has written.
+# The lease holder's writer of the event streams: appends entries in order, never after a newer fence has written.
 
 MAX_ENTRIES = 2_000
 KEEP_S = 3_600
 
-# The last id comes from XINFO, which still knows it when every entry has been trimmed away. An entry whose id is the
-# last one is there already: the answer to its first sending was lost.
+# The last id is read with XINFO, which reports it even when every entry has been trimmed away. An entry whose id equals
+# it is already stored: the answer to its first attempt was lost.
 _PUBLISH = (
     MAKE_ROOM
     + """
@@ -197,7 +199,7 @@ return 'OK'
 
 
 class RedisEventWriter:
-    """Publishes entries; streams keep about 2,000 of them, within the budget, for an hour after the last."""
+    """Publishes entries; a stream keeps about 2,000 of them, within the budget, until an hour after the last."""
 
     def __init__(self, client: Redis, *, budget: StreamBudget | None = None) -> None:
         self._client: Any = client
@@ -241,7 +243,7 @@ class RedisEventWriter:
                 raise EventsLost(conversation_id)
 
     async def erase(self, conversation_id: ConversationId) -> None:
-        """What stays is an empty stream with the highest of all ids: it refuses a worker that has not heard yet."""
+        """Leaves an empty stream with the highest of all ids, which rejects a worker that does not know yet."""
         key = stream_key(conversation_id)
         async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=True) as pipeline:
             pipeline.delete(key)

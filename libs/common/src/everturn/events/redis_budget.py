@@ -1,9 +1,9 @@
-"""How many bytes the event streams of a conversation, a user and a tenant may hold, and what is removed when.
+"""How many bytes the event streams of a conversation, a user and a tenant can hold, and what is removed when.
 
-Postgres has all that a stream says, so removing entries loses nothing: a reader that was behind gets a gap and a
-snapshot. Beside the streams there are two kinds of sorted sets. `events:bytes:user:<user>` has the bytes of each stream
-of a user, `events:bytes:tenant:<tenant>` those of each user of a tenant, and their sum as the member `*`. Users and
-tenants are hashes. `events:ended` has the ends of turns that clients were told of, by time.
+Postgres has all content of a stream, so removing entries loses nothing: a reader that was behind gets a gap and a
+snapshot. In addition to the streams there are two kinds of sorted sets. `events:bytes:user:<user>` has the bytes of
+each stream of a user, `events:bytes:tenant:<tenant>` those of each user of a tenant, and their sum as the member `*`.
+Users and tenants are hashes. `events:ended` has the announced ends of turns, by time.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited
 
 MIB: Final = 1 << 20
 KEEP_ENDED_S: Final = 45.0
-"""How long the events of an ended turn stay for readers that reconnect. Removed at the next look, a minute at most."""
+"""How long the events of an ended turn stay for readers that reconnect. The next trim removes them, within a minute."""
 ACCOUNT_KEEP_S: Final = 7_200
-"""Longer than streams are kept: what an account still has of expired streams is corrected when it matters."""
+"""Longer than streams are kept: bytes of expired streams in an account are corrected when they matter."""
 TRIM_AT_ONCE: Final = 200
 DEGRADED_SHARE: Final = 0.8
-"""Part of Redis' memory above which readiness says so."""
+"""Share of Redis' memory from which readiness reports it as degraded."""
 _ENDED: Final = "events:ended"
 
-# Removes a whole stream's entries; its last id stays. Defined for both scripts below.
+# Removes all entries of a stream; its last id stays. Defined for both scripts below.
 _FORGET = """
 local function forget(tenant, user, conversation)
   local account = 'events:bytes:user:' .. user
@@ -41,9 +41,9 @@ local function forget(tenant, user, conversation)
 end
 """
 
-# ARGV: tenant, user, conversation, bytes of the new entry, and the bounds of a stream, a user, a tenant.
-# A stream above its own bound gives way itself. Else the largest others of its user do, then those of its tenant's
-# largest users: what is written now is read now.
+# ARGV: tenant, user, conversation, bytes of the new entry, and the bounds of a stream, a user, a tenant. A stream above
+# its own bound is emptied itself. Otherwise the largest others of its user are, then those of its tenant's largest
+# users: the stream being written is being read.
 MAKE_ROOM = (
     _FORGET
     + """
@@ -88,7 +88,7 @@ end
 """
 )
 
-# What the stream held at the end is remembered: a turn that follows adds to the same account.
+# The size of the stream at the end is stored, because a following turn adds to the same account.
 _NOTE_ENDED = """
 local tenant, user, conversation, first_kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local bytes = redis.call('ZSCORE', 'events:bytes:user:' .. user, conversation) or '0'
@@ -127,7 +127,7 @@ return #due
 
 @dataclass(frozen=True, slots=True)
 class StreamBudget:
-    """Bytes of events, as they are encoded: Redis needs about a third more."""
+    """Bytes of events as encoded: Redis needs about a third more."""
 
     stream_bytes: int = 4 * MIB
     user_bytes: int = 16 * MIB
@@ -135,14 +135,14 @@ class StreamBudget:
 
 
 def hash_owner(principal: Principal) -> tuple[str, str]:
-    """What stands for the tenant and for the user. A user is one name in one tenant, whatever the project."""
+    """The hashes of the tenant and of the user. A user is one name in one tenant, in any project."""
     tenant = hashlib.sha256(principal.tenant.encode()).hexdigest()[:32]
     user = hashlib.sha256(f"{principal.tenant}\0{principal.user_id}".encode()).hexdigest()[:32]
     return tenant, user
 
 
 class RedisWireMemory:
-    """What of Redis' memory is used, and by whom; removes what ended turns no longer need."""
+    """Measures the use of Redis' memory, in total and by user; removes what ended turns no longer need."""
 
     def __init__(self, client: Redis) -> None:
         self._client: Any = client
@@ -175,7 +175,7 @@ class RedisWireMemory:
         return WireUse(used=int(found[0]["used_memory"]), limit=int(found[0].get("maxmemory", 0)), of_user=of_user)
 
     async def check(self) -> None:
-        """Raise Unavailable when little is left of the memory that Redis may use."""
+        """Raise Unavailable when Redis is close to its memory limit."""
         use = await self.load_use()
         if use.share >= DEGRADED_SHARE:
             raise Unavailable(f"Redis uses {use.share:.0%} of its maxmemory.")

@@ -1,4 +1,4 @@
-"""Hints and inbox bells over pub/sub: they reach who listens at that moment, and nobody else."""
+"""Hints and inbox bells over pub/sub: they reach only those who listen at that moment."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -15,7 +15,7 @@ from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, limited
 HINTS = "hints"
 INBOX = "inbox:"
 QUIET_S = 5.0
-"""After so long without a message the server is asked whether it is there."""
+"""After this time without a message the server is pinged."""
 
 
 class RedisHints:
@@ -31,7 +31,7 @@ class RedisHints:
     async def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
         async with aclosing(_listen(self._client, HINTS, listening)) as messages:
             async for _, text in messages:
-                # A newer version may know more kinds of hints, and say more in them.
+                # A newer version can know more kinds of hints, with more fields.
                 kind, conversation_id, signal_id, *_ = *text.split(" "), "", ""
                 if kind in ("status", "signal"):
                     yield Hint(kind, ConversationId(conversation_id), signal_id)
@@ -40,7 +40,7 @@ class RedisHints:
 
 
 class RedisInboxBells:
-    """One channel for each conversation; a listener hears all of them."""
+    """One channel for each conversation; a listener receives all of them."""
 
     def __init__(self, client: Redis) -> None:
         self._client: Any = client
@@ -56,7 +56,7 @@ class RedisInboxBells:
 
 
 async def _listen(client: Any, pattern: str, listening: Callable[[], None]) -> AsyncGenerator[tuple[str, str]]:
-    """Channel and text of each message. A server that went away without a word is found out by a ping."""
+    """Channel and text of each message. A ping detects a server that disappeared silently."""
     pubsub = client.pubsub()
     try:
         async with limited(PUBLISH_LIMIT_S):

@@ -1,4 +1,4 @@
-"""The live wire to clients: one ordered stream of encoded events per conversation, and hints that carry ids only."""
+"""The event stream to clients: one ordered stream of encoded events per conversation, and hints that carry ids only."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from everturn.core.leases import EventCursor
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvent:
-    """One event as clients get it: `payload` is the encoded envelope, `type` its event type."""
+    """One event as clients receive it: `payload` is the encoded envelope, `type` its event type."""
 
     id: EventCursor
     type: str
@@ -21,7 +21,7 @@ class EncodedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Several events sent at once. `prev` is the id before the first; a reader whose cursor is another has a gap."""
+    """Several events sent at once. `prev` is the id before the first; a reader with another cursor has a gap."""
 
     prev: EventCursor
     events: tuple[EncodedEvent, ...]
@@ -29,7 +29,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Something changed outside the stream: look at the row. `signal_id` is empty for a change of status."""
+    """Something changed outside the stream: read the row. `signal_id` is empty for a change of status."""
 
     kind: Literal["status", "signal"]
     conversation_id: ConversationId
@@ -41,7 +41,7 @@ class EventsLost(EverturnError):
 
 
 class EventWriter(Protocol):
-    """The lease holder's end."""
+    """The lease holder's side."""
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         """The newest id in the stream; None when the stream is empty or gone."""
@@ -61,17 +61,17 @@ class EventWriter(Protocol):
         after: EventCursor | None,
         owner: Principal | None = None,
     ) -> None:
-        """Append one entry where the stream ends at the event `after`, at ORIGIN if there is no stream; None: anywhere.
+        """Append one entry if the stream ends at the event `after` (ORIGIN: there is no stream; None: anywhere).
 
-        Its id is its last event's; an entry that is the stream's last already is not appended again. Raises StaleFence
-        when a newer fence has written, EventsLost when the stream ends elsewhere, Unavailable when the wire is down.
-        The stream keeps about 2,000 entries for an hour. The bytes of a stream, and of all streams of its owner and
-        the owner's tenant, are bounded: older entries give way.
+        The entry's id is that of its last event. If it is already the last one, it is not appended again. Raises
+        StaleFence when a newer fence has written, EventsLost when the stream ends elsewhere, Unavailable when the wire
+        is down. The stream keeps about 2,000 entries for an hour. The bytes of a stream, and of all streams of its
+        owner and the owner's tenant, are limited: older entries are removed.
         """
         ...
 
     async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
-        """Entries below `before` are not needed to read this conversation any more."""
+        """Remove entries below `before`, which are no longer needed to read this conversation."""
         ...
 
 
@@ -80,15 +80,15 @@ ERASED_FENCE = 2**53 - 1
 
 
 class EventErasure(Protocol):
-    """What erasing a conversation needs of its stream."""
+    """Erasing a conversation's stream."""
 
     async def erase(self, conversation_id: ConversationId) -> None:
-        """Remove all events; for an hour whoever still publishes is told StaleFence. Raises Unavailable."""
+        """Remove all events; for an hour every publisher gets StaleFence. Raises Unavailable."""
         ...
 
 
 class FollowSet(Protocol):
-    """Which conversations a reader follows, and from where; shared by a hub and its reader."""
+    """The conversations that a reader follows, and their positions; shared by a hub and its reader."""
 
     def positions(self) -> dict[ConversationId, EventCursor]: ...
 
@@ -98,7 +98,7 @@ class FollowSet(Protocol):
 
 
 class EventReader(Protocol):
-    """A client-facing end."""
+    """The client-facing side."""
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         """The newest id in the stream; None when the stream is empty or gone."""
@@ -111,9 +111,10 @@ class EventReader(Protocol):
         ...
 
     def follow(self, conversations: FollowSet) -> AsyncGenerator[tuple[ConversationId, Entry]]:
-        """New entries of all conversations in the set, as they come. The set may change meanwhile. Raises Unavailable.
+        """New entries of all conversations in the set, as they arrive. The set can change meanwhile. Raises
+        Unavailable.
 
-        Use it inside `contextlib.aclosing`: closing it gives its connection back at once.
+        Use it inside `contextlib.aclosing`: closing it releases its connection at once.
         """
         ...
 
@@ -124,26 +125,26 @@ class Hints(Protocol):
     async def send(self, hint: Hint) -> None: ...
 
     def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
-        """All hints from the call of `listening` on. Raises Unavailable when the wire is down."""
+        """All hints since `listening` was called. Raises Unavailable when the wire is down."""
         ...
 
 
 class InboxBells(Protocol):
-    """Rings the running turn of a conversation, so that it looks for signals at once."""
+    """Notifies the running turn of a conversation, so that it checks for signals at once."""
 
     async def ring(self, conversation_id: ConversationId) -> None: ...
 
     def listen(self) -> AsyncGenerator[ConversationId]:
-        """Ids of conversations whose inbox was rung, from now on. Raises Unavailable when the wire is down."""
+        """Ids of conversations whose bell was rung since the call. Raises Unavailable when the wire is down."""
         ...
 
 
-# The memory of the wire: how much of it is used, by whom, and what may be removed.
+# The memory of the wire: how much of it is used, by which user, and what can be removed.
 
 
 @dataclass(frozen=True, slots=True)
 class WireUse:
-    """Bytes: used in all, what may be used (0: unlimited), and the events of one user."""
+    """Bytes: used in total, the limit (0: unlimited), and the events of one user."""
 
     used: int
     limit: int
@@ -163,14 +164,14 @@ class WireMemory(Protocol):
         ...
 
     async def check(self) -> None:
-        """Raises Unavailable also when little is left."""
+        """Also raises Unavailable when little memory is left."""
         ...
 
     async def note_ended(self, conversation_id: ConversationId, owner: Principal, last: EventCursor) -> None:
-        """Clients were told that a turn ended, with the event `last`: its events are not needed for long."""
+        """Record that the end of a turn was announced with the event `last`: its events are soon no longer needed."""
         ...
 
     async def trim_ended(self) -> int:
-        """Remove the events of turns whose end was noted some time ago; how many ends those were. Called every 10 s,
-        it leaves no such event for longer than a minute."""
+        """Remove the events of turns whose end was recorded some time ago; returns the number of those ends. Called
+        every 10 s, it leaves no such event for longer than a minute."""
         ...

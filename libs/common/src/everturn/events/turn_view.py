@@ -1,4 +1,4 @@
-"""A turn and a conversation as a client sees them, made from stored values, and the events that say the same."""
+"""A turn and a conversation as a client sees them, built from stored values, and the events with the same content."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ _FORMATS: dict[str, TextFormat] = {
 
 
 def build_file_view(artifact: Artifact, *, tenant: str, project: str) -> FileView:
-    """A stored file with the path on the ingress where its content is."""
+    """A stored file with the path of its content on the ingress."""
     return FileView(
         artifact_id=artifact.id,
         ref=artifact.ref,
@@ -110,7 +110,7 @@ def build_started_step(block: Block, call: ToolCallBody, code: str | None = None
 
 
 def build_ended_step(started: StepView, result: ToolResultBody) -> StepView:
-    """The same step with what the call gave. `error` names the kind of failure: error, ambiguous or cancelled."""
+    """The same step with the result of the call. `error` is the kind of failure: error, ambiguous or cancelled."""
     return started.model_copy(
         update={
             "status": "completed" if result.status == "ok" else "error",
@@ -122,7 +122,7 @@ def build_ended_step(started: StepView, result: ToolResultBody) -> StepView:
 
 
 def build_written_text(block: Block, call: ToolCallBody, *, instance: int) -> TextView | None:
-    """What a `react.write` call shows to the person; None for other calls and for internal writing."""
+    """The text that a `react.write` call shows to the person; None for other calls and for internal writing."""
     written = find_written_content(call)
     if written is None:
         return None
@@ -139,7 +139,7 @@ def build_written_text(block: Block, call: ToolCallBody, *, instance: int) -> Te
 
 @dataclass(frozen=True, slots=True)
 class WrittenContent:
-    """A text that a call writes where the person sees it."""
+    """A text that a call writes for the person to see."""
 
     channel: str
     path: str | None
@@ -148,7 +148,7 @@ class WrittenContent:
 
 
 def find_written_content(call: ToolCallBody) -> WrittenContent | None:
-    """What a `react.write` call writes for the person, as the model wrote it."""
+    """The text that a `react.write` call writes for the person, as the model wrote it."""
     channel, path, content = (call.params.get(key) for key in ("channel", "path", "content"))
     if call.tool_id != WRITE_TOOL or channel not in SHOWN_CHANNELS or not isinstance(content, str):
         return None
@@ -187,12 +187,12 @@ def build_asked_approval(block: Block, body: ApprovalRequestBody) -> ApprovalVie
 
 
 def build_settled_approval(asked: ApprovalView, body: ApprovalOutcomeBody) -> ApprovalView:
-    """The same question with what became of it."""
+    """The same question with its outcome."""
     return asked.model_copy(update={"state": body.state, "reason": body.reason})
 
 
 def try_build_answer_signal(block: Block, body: ApprovalOutcomeBody) -> SignalView | None:
-    """The receipt of a person's answer, which is applied where its outcome stands; None when nobody answered."""
+    """The receipt of a person's answer, applied in the round of its outcome; None when no person answered."""
     if body.signal_id is None:
         return None
     return SignalView(
@@ -206,14 +206,14 @@ def try_build_answer_signal(block: Block, body: ApprovalOutcomeBody) -> SignalVi
 
 
 def withdraw_pending(approvals: Iterable[ApprovalView]) -> tuple[ApprovalView, ...]:
-    """The questions of a turn that has ended: nobody is asked any more."""
+    """The approvals of an ended turn, with pending questions withdrawn."""
     return tuple(
         each.model_copy(update={"state": "withdrawn"}) if each.state == "pending" else each for each in approvals
     )
 
 
 def build_folded_signal(block: Block, body: SignalBody | EventBody, *, tenant: str, project: str) -> SignalView:
-    """The receipt of a signal that a `user.followup`, `user.steer` or `event.external` block tells of."""
+    """The receipt of the signal in a `user.followup`, `user.steer` or `event.external` block."""
     is_event = isinstance(body, EventBody)
     spoken = "steer" if block.type is BlockType.USER_STEER else "followup"
     return SignalView(
@@ -228,7 +228,7 @@ def build_folded_signal(block: Block, body: SignalBody | EventBody, *, tenant: s
 
 
 def build_feedback_view(feedback: Feedback) -> FeedbackView:
-    """A judgement as a client sees it."""
+    """Feedback as a client sees it."""
     return FeedbackView(
         origin=feedback.origin,
         reaction=feedback.reaction.value if feedback.reaction else None,
@@ -244,17 +244,17 @@ def build_citation_view(citation: Citation) -> CitationView:
 
 
 def text_order(text: TextView) -> tuple[int, int, int, str]:
-    """Where a text stands in its turn: by round, then thinking, notes, written, answer, then by instance."""
+    """Sort key of a text in its turn: round, then thinking, notes, written, answer, then instance."""
     return (text.round, _CHANNEL_RANK.get(text.channel, _OTHER_RANK), text.instance, text.channel)
 
 
 def format_of_path(path: str) -> TextFormat:
-    """How the content of a written file is shown."""
+    """The format in which the content of a written file is shown."""
     return _FORMATS.get(PurePosixPath(path.lower()).suffix, "text")
 
 
 def bound_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters small enough for an event: `content` and `code` left out, strings, lists and depth cut."""
+    """Parameters reduced to fit into an event: without `content` and `code`; strings, lists and depth cut."""
     return {key: _bound(value, 1) for key, value in list(params.items())[:PARAM_ITEMS] if key not in _LEFT_OUT}
 
 
@@ -287,7 +287,7 @@ _Decided = (
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One turn with everything that hangs on it; blocks in order of `seq`."""
+    """One turn with all that belongs to it; blocks in order of `seq`."""
 
     turn: Turn
     blocks: tuple[Block, ...]
@@ -296,7 +296,7 @@ class TurnRecord:
 
 
 def build_turn_view(record: TurnRecord, *, tenant: str, project: str) -> TurnView:
-    """The turn as it is committed. Folding the turn's events gives the same."""
+    """The committed state of the turn. Folding the turn's events gives the same."""
     seen = _Seen(tenant, project)
     for block in record.blocks:
         seen.add_block(block)
@@ -371,7 +371,7 @@ def _elapsed_ms(start: datetime | None, end: datetime | None) -> int:
 
 
 class _Seen:
-    """What the blocks have told so far; lives for one build. Dictionaries keep the order of first appearance."""
+    """What the blocks contained so far, for one build. Dictionaries keep the order of first appearance."""
 
     def __init__(self, tenant: str, project: str) -> None:
         self._tenant = tenant
@@ -428,7 +428,7 @@ class _Seen:
                 """Clients see nothing of the other blocks."""
 
     def add_signal(self, signal: Signal) -> None:
-        """A row knows more than the block that folded it."""
+        """A row has more than the block that folded it."""
         self._signals[signal.id] = build_signal_view(signal, tenant=self._tenant, project=self._project)
 
     @property
@@ -437,7 +437,7 @@ class _Seen:
         return tuple(self._approvals.values())
 
     def fields(self) -> dict[str, Any]:
-        """The fields of the view that blocks and signal rows decide. Signals stand in the order of their ids."""
+        """The fields of the view that blocks and signal rows determine. Signals are in the order of their ids."""
         return {
             "texts": tuple(sorted(self._texts.values(), key=text_order)),
             "steps": tuple(self._steps.values()),
@@ -478,7 +478,7 @@ class _Seen:
         step = build_started_step(block, body, self._code.pop(block.call_id, None))
         self._steps[step.step] = step
         if body.parent is not None:
-            # Calls of programs are not among the actions of a reply, which are what is numbered.
+            # Calls of programs are not actions of a reply; only those are numbered.
             return
         written = build_written_text(block, body, instance=_take_number(self._calls_in_round, block.round))
         if written:
@@ -498,7 +498,7 @@ class _Seen:
 
 
 def says_the_same(one: str, other: str) -> bool:
-    """Whether two answers differ in blanks and case at most. One after the other they are shown once."""
+    """Whether two answers differ at most in blanks and case. Of two such in a row only the last is shown."""
     return one.split() == other.split() or " ".join(one.split()).casefold() == " ".join(other.split()).casefold()
 
 
@@ -512,7 +512,7 @@ def _take_number(taken: dict[int, int], round_number: int) -> int:
     return number
 
 
-# The events that tell of stored values, built from the same parts as the views: folding them gives the views.
+# Events built from stored values, with the same parts as the views: folding them gives the views.
 
 
 def build_start_event(turn: Turn, *, tenant: str, project: str) -> ChatStart:
@@ -527,7 +527,7 @@ def build_start_event(turn: Turn, *, tenant: str, project: str) -> ChatStart:
 
 
 def build_step_event(step: StepView) -> ChatStep:
-    """A step as it is now. The round travels in the envelope, the program in the first event of its step only."""
+    """A step as it is now. The envelope has the round; only the first event of a step has the program."""
     has_begun = step.status == "started"
     return ChatStep(
         step=step.step,
@@ -545,7 +545,7 @@ def build_step_event(step: StepView) -> ChatStep:
 
 
 def build_answer_events(blocks: Iterable[Block]) -> list[ChatCitations | ChatFollowups]:
-    """What clients are told besides the text of the answers among these blocks: what they cite, and what may follow."""
+    """The events for the answers among these blocks, besides their text: citations and suggested followups."""
     told: list[ChatCitations | ChatFollowups] = []
     for body in (block.body for block in blocks if isinstance(block.body, CompletionBody)):
         if body.citations:
@@ -571,7 +571,7 @@ def build_signal_event(signal: SignalView) -> ChatSignal:
 
 
 def build_approval_event(approval: ApprovalView) -> ChatApproval:
-    """A question as it is now. The round travels in the envelope."""
+    """A question as it is now. The envelope has the round."""
     return ChatApproval(**approval.model_dump(exclude={"round"}))
 
 
@@ -594,15 +594,15 @@ def try_build_terminal_event(turn: TurnView) -> ChatComplete | ChatError | None:
     )
 
 
-# The state of a conversation as REST reads it and as a stream begins with it.
+# The state of a conversation as REST reads it and as a stream begins.
 
 
 @dataclass(frozen=True, slots=True)
 class TurnPage:
     """Turns oldest first, all read in one snapshot together with `cursor`, the event id they include.
 
-    `next_cursor` goes on to older turns, None when there are none. `open_turn_id` is the one that has not ended, also
-    where it is not on the page.
+    `next_cursor` leads to older turns, None when there are none. `open_turn_id` is the turn that has not ended, even if
+    it is not on the page.
     """
 
     conversation: Conversation
@@ -613,7 +613,7 @@ class TurnPage:
 
 
 def build_state(page: TurnPage, *, tenant: str, project: str) -> StateView:
-    """The page's turns as clients see them; tenant and project go into the files' addresses."""
+    """The page's turns as clients see them; tenant and project are part of the files' addresses."""
     return StateView(
         conversation=build_conversation_view(page.conversation),
         turns=tuple(build_turn_view(record, tenant=tenant, project=project) for record in page.turns),

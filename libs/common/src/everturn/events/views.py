@@ -1,4 +1,4 @@
-"""What a client sees of a conversation: the state that events change and that REST reads. Both must agree."""
+"""A client's view of a conversation: the state that events change and that REST reads. Both must agree."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,7 +9,7 @@ from everturn.core.open_values import or_else
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.turns import CutReason, TurnUsage
 
-# Each word below may be one that only a newer server knows. It is read as the last of its list, or as `or_else` says.
+# Each value below can be one that only a newer server knows. It is read as the last of its list, or as `or_else` says.
 _UNKNOWN = "unknown"
 Visibility = Annotated[Literal["internal", "external"], or_else("visibility", "internal")]
 TextFormat = Annotated[Literal["markdown", "text", "html", "json", "code"], or_else("text format", "text")]

@@ -1,6 +1,6 @@
-"""The queue: doorbells that tell workers where to look, the workers that are present, and positions in the queue.
+"""The queue: doorbells that notify workers of turns, the workers that are present, and positions in the queue.
 
-Losing what is in Redis loses nothing but time.
+Losing the data in Redis costs only time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,30 +12,30 @@ from everturn.core.ids import ConversationId, TurnId
 
 
 class Doorbells(Protocol):
-    """All calls raise Unavailable when the wire is down; a ring after at most a second."""
+    """All calls raise Unavailable when the wire is down; `ring` after at most a second."""
 
     async def ring(self, lane: Lane, conversation_id: ConversationId) -> None:
         """Put the conversation at the end of the lane."""
         ...
 
     async def next_ring(self, lanes: Sequence[Lane], *, timeout_s: float) -> ConversationId | None:
-        """The oldest id of the first lane that has one; None when the time is up."""
+        """The oldest id of the first lane that has one; None on timeout."""
         ...
 
     async def check(self, *, limit_s: float) -> None:
-        """Raise Unavailable when the wire does not answer in this time."""
+        """Raise Unavailable when the wire does not answer within `limit_s`."""
         ...
 
 
-# Which workers are there, what they run programs in, how fast they are: for operators, and for estimates.
+# Which workers are present, their sandboxes, and their speed: for operators, and for estimates.
 
 MAX_WORKERS: Final = 100
-"""How many are told of at once: those that were renewed last."""
+"""How many are reported at once: those renewed last."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatteryOutcome:
-    """How many attempts of the escape battery were denied. `at` is when it was made, in seconds since 1970."""
+    """How many attempts of the escape battery were denied. `at` is when it ran, in seconds since 1970."""
 
     held: int
     total: int
@@ -44,9 +44,9 @@ class BatteryOutcome:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPresence:
-    """One worker. `sandbox` names its launcher and is empty where it runs no programs; `battery` is None where the
-    escape battery does not gate them. `worker_id` is random and tells nothing of the machine. `turn_s` is how long its
-    turns took lately, None before the first has ended. `extra_slots` are those beyond `slots`, for the claim rule.
+    """One worker. `sandbox` names its launcher and is empty if it runs no programs; `battery` is None if the escape
+    battery does not gate them. `worker_id` is random and reveals nothing about the machine. `turn_s` is the recent
+    duration of its turns, None before the first has ended. `extra_slots` are those beyond `slots`, for the claim rule.
     `user_running_max` is its setting of that name, None from a worker of a version without it."""
 
     worker_id: str
@@ -62,39 +62,39 @@ class Presences(Protocol):
     """All calls raise Unavailable when the wire is down, after at most 250 ms."""
 
     async def save(self, presence: WorkerPresence, *, ttl_s: float) -> None:
-        """Tell that this worker is there; forgotten after `ttl_s` unless told again."""
+        """Report that this worker is present; expires after `ttl_s` unless renewed."""
         ...
 
     async def load_all(self) -> tuple[WorkerPresence, ...]:
-        """Those not forgotten, at most MAX_WORKERS, by id."""
+        """Those not expired, at most MAX_WORKERS, sorted by id."""
         ...
 
 
-# Where a turn stands in the queue: how many turns of its lane are taken before it.
+# The position of a turn in the queue: how many turns of its lane will be claimed before it.
 
 MAX_AHEAD: Final = 100
-"""Nobody is told a larger number, so that finding out costs the same however long the queue is."""
+"""Larger numbers are never reported, so that the cost of counting does not depend on the length of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """`ahead` is 0 for the next one. With `more` there are more than that."""
+    """`ahead` is 0 for the next turn. `more` means that there are more than `ahead`."""
 
     ahead: int
     more: bool = False
 
 
 def build_position(counted: int) -> QueuePosition:
-    """Of turns counted up to one more than the maximum."""
+    """The position for a number of turns, counted up to one more than the maximum."""
     return QueuePosition(min(counted, MAX_AHEAD), counted > MAX_AHEAD)
 
 
-# How long the queue is, and where in it a turn stands.
+# The length of the queue, and the position of a turn in it.
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """Turns that wait: all, those of one tenant on one lane, and of how many tenants all are."""
+    """Waiting turns: all, those of one tenant on one lane, and the number of tenants of all."""
 
     waiting: int
     of_tenant: int
@@ -103,7 +103,7 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True)
 class LaneDepth:
-    """Turns that wait on one lane, and how many seconds ago the oldest of them was accepted."""
+    """Waiting turns of one lane, and how many seconds ago the oldest of them was accepted."""
 
     waiting: int
     oldest_s: float
@@ -111,27 +111,28 @@ class LaneDepth:
 
 @dataclass(frozen=True, slots=True)
 class WaitingTurn:
-    """The turn of a conversation that waits, and where."""
+    """The waiting turn of a conversation, and its position."""
 
     turn_id: TurnId
     position: QueuePosition
 
 
 Owned = tuple[Principal, ConversationId]
-"""A conversation, and whose it is said to be."""
+"""A conversation, and its alleged owner."""
 
 
 class Queue(Protocol):
-    """Numbers only: nothing of another tenant is told."""
+    """Numbers only: it reveals nothing of another tenant."""
 
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         """The queue as it is now."""
         ...
 
     async def load_lanes(self) -> Mapping[Lane, LaneDepth]:
-        """All lanes on which a turn waits, whosever it is."""
+        """All lanes with a waiting turn, of any owner."""
         ...
 
     async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
-        """Where the turns of these conversations stand now, without those where none waits, or that are another's."""
+        """The present positions of these conversations' turns; without conversations that have no waiting turn or
+        another owner."""
         ...

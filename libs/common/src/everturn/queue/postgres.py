@@ -1,4 +1,4 @@
-"""The queue as Postgres has it: turns that wait, with or without a doorbell."""
+"""The queue in Postgres: waiting turns, with or without a doorbell."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ _POSITIONS = "SELECT * FROM queue_positions($1, $2, $3, $4, $5)"
 
 
 class PostgresQueue:
-    """Counts over indexes that hold queued turns only; the functions return numbers."""
+    """Counts over indexes that contain queued turns only; the functions return numbers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -32,7 +32,7 @@ class PostgresQueue:
 
 
 async def load_positions(connection: Connection, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
-    """As Queue.load_positions, also inside a transaction that has just changed the queue."""
+    """As Queue.load_positions, but can run inside a transaction that has just changed the queue."""
     owners = [principal.owner for principal, _ in asked]
     tenants, projects, users = map(list, zip(*owners, strict=True)) if owners else ([], [], [])
     ids = [conversation_id for _, conversation_id in asked]

@@ -17,7 +17,7 @@ from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, RING_LI
 
 
 class RedisDoorbells:
-    """A wait keeps a connection of the client busy."""
+    """A wait occupies a connection of the client."""
 
     def __init__(self, client: Redis) -> None:
         self._client: Any = client
@@ -40,8 +40,8 @@ def _key(lane: Lane) -> str:
     return f"turns:{lane.value}"
 
 
-# Presence of workers: `worker:<id>` expires with the worker, and the sorted set `workers` finds these keys. The set
-# is cut by rank and holds some that are gone; only who still has a key is there.
+# Presence of workers: `worker:<id>` expires with the worker, and the sorted set `workers` lists the ids. The set is cut
+# by rank and can contain expired workers; only those with a key are present.
 
 _INDEX: Final = "workers"
 _PRESENCE: Final = TypeAdapter(WorkerPresence)
@@ -49,9 +49,9 @@ _log = structlog.get_logger(__name__)
 
 
 class RedisPresences:
-    """Reading takes at most 250 ms, because accepting a message waits for it; saving at most 2 s.
+    """Reading lasts at most 250 ms, because accepting a message waits for it; saving at most 2 s.
 
-    `now` orders workers by their last renewal and forgets nobody.
+    `now` only orders workers by their last renewal; it expires none of them.
     """
 
     def __init__(self, client: Redis, *, now: Callable[[], float] = time.time) -> None:
@@ -77,7 +77,7 @@ class RedisPresences:
 
 
 def _try_parse(text: bytes) -> WorkerPresence | None:
-    """None for what a worker of another version wrote: the others are told of all the same."""
+    """None for the text of a worker of an incompatible version: the others are still reported."""
     try:
         return _PRESENCE.validate_json(text, extra="ignore")
     except ValidationError as error:

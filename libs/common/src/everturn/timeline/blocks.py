@@ -57,7 +57,7 @@ class BlockType(OpenEnum):
 
 
 class Author(StrEnum):
-    """Who is behind a block."""
+    """The author of a block."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -103,7 +103,7 @@ BODY_OF: dict[BlockType, type[Body]] = {
 
 
 def author_of(kind: BlockType) -> Author:
-    """Who is behind a block of this type."""
+    """The author of a block of this type."""
     match kind:
         case (
             BlockType.USER_PROMPT
@@ -151,7 +151,7 @@ def author_of(kind: BlockType) -> Author:
 
 @dataclass(frozen=True, slots=True)
 class BlockDraft:
-    """A block before it has a place. Times are ISO 8601 in UTC; `ts_first` is when a streamed block was first seen."""
+    """A block without a position. Times are ISO 8601 in UTC; `ts_first` is when a streamed block was first seen."""
 
     turn_id: TurnId
     round: int
@@ -165,9 +165,9 @@ class BlockDraft:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One stored record. `seq` counts from 1 in the conversation; `body_json` are the bytes the hash is over.
+    """One stored record. `seq` counts from 1 in the conversation; the hash covers the bytes of `body_json`.
 
-    `stored_type` is the type as it was written, where that is not one of ours.
+    `stored_type` is the type as written, if this version does not know it.
     """
 
     seq: int
@@ -185,7 +185,7 @@ class Block:
 
     @property
     def type_name(self) -> str:
-        """The type as it was written, over which the hash is."""
+        """The type as written, which the hash covers."""
         return self.stored_type or self.type.value
 
     @property
@@ -194,7 +194,7 @@ class Block:
 
 
 def chain_blocks(drafts: Iterable[BlockDraft], *, next_seq: int, last_hash: str) -> tuple[Block, ...]:
-    """Give drafts their places after `last_hash`; the first gets `next_seq`."""
+    """Give drafts their positions after `last_hash`; the first gets `next_seq`."""
     chained: list[Block] = []
     for seq, draft in enumerate(drafts, start=next_seq):
         body_json = canonical_json(draft.body)
@@ -218,7 +218,7 @@ def chain_blocks(drafts: Iterable[BlockDraft], *, next_seq: int, last_hash: str)
 
 
 def first_broken_link(blocks: Iterable[Block], *, last_hash: str = GENESIS_HASH) -> int | None:
-    """The seq of the first block whose hash does not follow from the one before it; None when the chain holds."""
+    """The seq of the first block whose hash does not follow from the previous block; None when the chain is valid."""
     for block in blocks:
         last_hash = _link(last_hash, block.seq, block, block.body_json)
         if block.hash != last_hash:
@@ -227,10 +227,10 @@ def first_broken_link(blocks: Iterable[Block], *, last_hash: str = GENESIS_HASH)
 
 
 def parse_body(kind: BlockType, body_json: str) -> Body:
-    """Read a stored body back. Raises pydantic.ValidationError when it is not of its type.
+    """Parse a stored body. Raises pydantic.ValidationError when it is not of its type.
 
-    Fields of a newer version are left out. A body with a word in it that only a newer version knows is an UnknownBody:
-    passing over one block is better than ending its turn.
+    Ignores fields of a newer version. A body with an enum value that only a newer version knows becomes an UnknownBody:
+    skipping one block is better than failing its turn.
     """
     try:
         return BODY_OF[kind].model_validate_json(body_json, extra="ignore")
@@ -242,7 +242,7 @@ def parse_body(kind: BlockType, body_json: str) -> Body:
 
 
 def canonical_json(body: Body) -> str:
-    """The one JSON text of a body: keys sorted, no blanks, fields left out where they equal their default."""
+    """The canonical JSON text of a body: keys sorted, no blanks, default values left out."""
     return json.dumps(
         body.model_dump(mode="json", exclude_defaults=True), sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
@@ -251,7 +251,7 @@ def canonical_json(body: Body) -> str:
 def link_hash(
     last_hash: str, *, seq: int, turn_id: str, round: int, type: str, ref: str, call_id: str | None, ts: str, body: str
 ) -> str:
-    """The hash of a stored block: over the hash of the one before it, its place, and the bytes of its body."""
+    """The hash of a stored block: over the previous block's hash, its position, and the bytes of its body."""
     fields = (last_hash, str(seq), turn_id, str(round), type, ref, call_id or "", ts, body)
     return hashlib.sha256("\x1f".join(fields).encode()).hexdigest()
 

@@ -1,6 +1,6 @@
-"""The forms a block can be shown in besides its full text, and the text of each.
+"""The forms besides its full text in which a block can be shown, and the text of each.
 
-Every form of less than the whole text keeps the ref, so that the model can read the rest back.
+Every shortened form contains the ref, so that the model can read the rest.
 """
 
 import hashlib
@@ -25,7 +25,8 @@ from everturn.timeline.rendering import (
 )
 
 MAX_LIGHT_TEXT_CHARS = 4_000
-"""Of what a person or the model wrote, in a turn that is recent but not intact. This and the next four: seed 000."""
+"""Of what a person or the model wrote, in a turn that is recent but not intact. Source of this and the next four
+numbers: seed 000."""
 MAX_LIGHT_RESULT_CHARS = 400
 MAX_LIGHT_ITEMS = 50
 MAX_LIGHT_KEYS = 80
@@ -33,7 +34,7 @@ MAX_LIGHT_BASE64_CHARS = 4_000
 MAX_ROW_CHARS = 720
 """240 tokens (agent.md section 4) at three characters a token, which is more tokens than English has."""
 MAX_HINT_CHARS = 180
-"""Of the words in a row that say what it stands for; as in the reference system."""
+"""Of the excerpt in a row, which says what it contains; as in the reference system."""
 MAX_ROW_REF_CHARS = 400
 MAX_CARD_CHARS = 6_000
 
@@ -46,13 +47,13 @@ class Form(StrEnum):
 
     FULL = "full"
     LIGHT = "light"
-    """Bulky texts cut, skills and files by ref."""
+    """Bulky texts shortened, skills and files by ref."""
     ROW = "row"
     """One line with the ref."""
     CARD = "card"
-    """The working summary that stands for its turn."""
+    """The working summary, which replaces its turn."""
     REPLACED = "replaced"
-    """What `react.hide` put in its place."""
+    """The replacement text of `react.hide`."""
     GONE = "gone"
 
 
@@ -73,7 +74,7 @@ def try_light(block: Block) -> str | None:
 
 
 def render_row(block: Block) -> str:
-    """The ref and a few words, at most MAX_ROW_CHARS; or the full text where that is no longer."""
+    """The ref and an excerpt, at most MAX_ROW_CHARS; or the full text when that is not longer."""
     if isinstance(block.body, bodies.ExitBody):
         return _exit_row(block, block.body)
     title = title_line(block)
@@ -85,18 +86,18 @@ def render_row(block: Block) -> str:
 
 
 def render_card(block: Block) -> str:
-    """The working summary, which now is all that is shown of its turn."""
+    """The working summary, shown in place of its whole turn."""
     text = render_preview(block_source(block), MAX_CARD_CHARS, block.ref)
     return join_lines(f"{title_line(block)} (stands for the whole turn)", text)
 
 
 def render_replaced(block: Block, replacement: str) -> str:
-    """What `react.hide` left of a block."""
+    """The replacement that `react.hide` left for a block."""
     return join_lines(f"{title_line(block)} (hidden)", make_inert(replacement))
 
 
 def render_memory(block: Block, body: bodies.RangeSummaryBody) -> str:
-    """A summary of blocks that are no longer shown, with what was kept of them word for word."""
+    """A summary of blocks that are no longer shown, with the texts it keeps verbatim."""
     title = "[MID-TURN CHECKPOINT]" if body.scope == "turn" else "[COMPACTED PRIOR CONVERSATION MEMORY]"
     return join_lines(title, make_inert(tell_memory(block.ref, body)))
 
@@ -115,13 +116,13 @@ def _light_result(block: Block, body: bodies.ToolResultBody) -> str:
 
 
 def _read_status(body: bodies.ToolResultBody) -> str | None:
-    """What `react.read` says before its first empty line: the refs and ranges it showed, a skill's `sk:` ref among
-    them, so that the same read can be made again. None for other tools."""
+    """The first part of a `react.read` result, up to its first empty line: the refs and ranges it showed (for a skill
+    its `sk:` ref), so that the same read can be repeated. None for other tools."""
     return body.text.partition("\n\n")[0] if body.tool_id == READ_TOOL else None
 
 
 def _try_reduced_json(text: str) -> str | None:
-    """A JSON text with its long lists, objects and strings cut; None when it is none, or too long even so."""
+    """A JSON text with long lists, objects and strings cut; None when it is not JSON, or still too long."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -174,19 +175,19 @@ def _exit_row(block: Block, body: bodies.ExitBody) -> str:
     )
 
 
-# Rebuilds the text of a part of a request from what it was made of, and believes it only if its hash says so.
+# Rebuilds the text of one part of a request from its block, and accepts it only if its hash matches.
 
 UNSEEN = "(this model can't look at the file; a program can)\n\n"
-"""Follows an attachment that the model has no eyes for."""
+"""Follows an attachment that the model can't see."""
 
 
 def try_rebuild_text(block: Block, form: str, sha256: str) -> str | None:
-    """What a request showed of a block; None where another version rendered it, or `react.hide` replaced it."""
+    """What a request showed of a block; None when another version rendered it, or `react.hide` replaced it."""
     return next((text for text in _texts(block, form) if hash_text(text) == sha256), None)
 
 
 def hash_text(text: str) -> str:
-    """As manifests hash texts."""
+    """The hash of a text as manifests have it."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
@@ -206,5 +207,5 @@ def _texts(block: Block, form: str) -> Iterator[str]:
 
 
 def render_full(block: Block) -> str:
-    """The whole block, also a summary."""
+    """The whole block, also if it is a summary."""
     return render_memory(block, block.body) if isinstance(block.body, RangeSummaryBody) else render_block(block)

@@ -1,6 +1,6 @@
-"""What a worker keeps of a model's input: a manifest of each round, and once for each turn the text of its system part.
+"""What a worker stores of a model's input: a manifest of each round, and once for each turn the system text.
 
-Texts of blocks are in no manifest: they follow from the blocks. What nothing else holds is written down.
+Manifests do not contain texts of blocks, which can be rebuilt. They contain what is stored nowhere else.
 """
 
 from typing import Literal
@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 PREAMBLE_ROUND = 0
-"""Stands in a manifest's key for the text that all rounds of a turn begin with."""
+"""Used in a manifest's key for the text that all rounds of a turn begin with."""
 
 
 class ManifestPart(BaseModel):

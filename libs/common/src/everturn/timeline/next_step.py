@@ -1,4 +1,4 @@
-"""What a turn needs next, read from its blocks alone, so that any worker can continue where another stopped."""
+"""The next step of a turn, derived from its blocks alone, so that any worker can continue where another stopped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,19 +19,19 @@ from everturn.timeline.bodies import (
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """Nothing is there yet: write the header and the prompt."""
+    """The turn has no blocks: write the header and the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateRound:
-    """Ask the model; `round` counts from 1."""
+    """Call the model; `round` counts from 1."""
 
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call whose result is not on the timeline. `code` is its program, if it has one."""
+    """A call without a result on the timeline. `code` is its program, if it has one."""
 
     block: Block
     body: ToolCallBody
@@ -48,7 +48,7 @@ class ExecuteCalls:
 
 @dataclass(frozen=True, slots=True)
 class FinishTurn:
-    """The calls beside an answer have run: the answer ends the turn. `ts_first` is when it was first seen."""
+    """The calls next to an answer have run: the answer ends the turn. `ts_first` is when it was first seen."""
 
     round: int
     attempt: AttemptBody
@@ -57,16 +57,16 @@ class FinishTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The terminal block is there."""
+    """The turn has its terminal block."""
 
 
 NextStep = OpenTurn | GenerateRound | ExecuteCalls | FinishTurn | TurnEnded
 
 PENDING = "pending"
-"""Reason of an attempt that waits for the calls beside it, until a completion or a deferral follows."""
+"""Reason of an attempt that waits for the calls next to it, until a completion or a deferral follows."""
 
 INTERRUPTED = "interrupted"
-"""Code of a raw reply that was cut off by what somebody said: nothing was wrong with it."""
+"""Code of a raw reply that a signal interrupted: the reply was not faulty."""
 
 DECISION_TYPES = frozenset(
     {
@@ -83,7 +83,7 @@ DECISION_TYPES = frozenset(
 
 
 def next_step(blocks: Sequence[Block]) -> NextStep:
-    """Choose from the blocks of one turn, in order."""
+    """Choose the next step from the blocks of one turn, in order."""
     if not blocks:
         return OpenTurn()
     if blocks[-1].type is BlockType.EXIT:
@@ -114,7 +114,7 @@ def sealed_round(blocks: Sequence[Block]) -> int:
 
 
 def failure_streak(blocks: Sequence[Block]) -> tuple[str, ...]:
-    """The codes of the turn's last replies that, without a break, could not be used; the last one first."""
+    """The codes of the turn's consecutive last replies that could not be used, newest first."""
     failed = {
         block.round: block.body.code
         for block in blocks
@@ -140,12 +140,12 @@ def _pending_calls(blocks: Sequence[Block]) -> tuple[PendingCall, ...]:
     return tuple(pending)
 
 
-# What a turn's blocks say about the questions it asked a person, and how long it waited for answers. Pure.
+# The questions that a turn's blocks ask a person, and how long the turn waited for answers. Pure.
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A call that a person is asked about; `outcome` is None while it is open. Times are those of the blocks."""
+    """A call that needs a person's approval; `outcome` is None while it is open. Times are those of the blocks."""
 
     request: ApprovalRequestBody
     asked_at: str
@@ -154,7 +154,7 @@ class Question:
 
 
 def find_questions(turn_blocks: Sequence[Block]) -> Mapping[CallId, Question]:
-    """The questions by the call that they are about, in the order in which they were asked."""
+    """The questions by the id of their call, in the order in which they were asked."""
     found: dict[CallId, Question] = {}
     for block in turn_blocks:
         call_id = block.call_id or CallId("")
@@ -169,7 +169,7 @@ def find_questions(turn_blocks: Sequence[Block]) -> Mapping[CallId, Question]:
 
 
 def count_waited_s(turn_blocks: Sequence[Block]) -> float:
-    """Seconds in which an answer was waited for; times in which two were count once."""
+    """Seconds spent waiting for answers; overlapping waits count once."""
     waits = sorted(
         (datetime.fromisoformat(each.asked_at), datetime.fromisoformat(each.settled_at))
         for each in find_questions(turn_blocks).values()

@@ -1,6 +1,7 @@
 """Plans: snapshots of a lineage of steps. Every change is a new snapshot; the latest of a lineage is its state.
 
-The changes are pure: they take the latest snapshots and give those to append, in order. At most one plan is current.
+The changes are pure: they receive the latest snapshots and return those to append, in order. At most one plan is
+current.
 """
 
 import re
@@ -28,7 +29,7 @@ class StepStatus(OpenEnum):
 
     @classmethod
     def stand_in(cls) -> "StepStatus":
-        """A mark that this version does not know leaves the step open."""
+        """An unknown status leaves the step open."""
         return cls.PENDING
 
 
@@ -79,16 +80,16 @@ MARKS = {
     StepStatus.DONE: "✓",
     StepStatus.FAILED: "✗",
 }
-"""How a step's status is written, in notes and for the model."""
+"""The sign of each step status, in notes and for the model."""
 
 _STATUS_OF = {mark: status for status, mark in MARKS.items()}
 _MARK_LINE = re.compile(r"[ \t]*([□…✓✗])[ \t]*(?:\[([0-9]{1,3})\]|([0-9]{1,3})[.:](?!\S))")
-"""The dot or colon ends the number: `✓ 2.5 s` and `✓ 10:30` mark nothing."""
+"""The dot or colon must end the number: `✓ 2.5 s` and `✓ 10:30` mark nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanMoment:
-    """When and where a plan changes. `ts` is ISO 8601 in UTC."""
+    """When a plan changes, and in which turn. `ts` is ISO 8601 in UTC."""
 
     turn_id: TurnId
     ts: str
@@ -105,7 +106,7 @@ def new_plan(
 def replace_plan(
     plans: Sequence[PlanSnapshot], target: str, *, plan_id: PlanId, labels: Sequence[str], moment: PlanMoment
 ) -> tuple[PlanSnapshot, ...]:
-    """Retire an open plan in favour of a new one, which becomes the current one."""
+    """Replace an open plan with a new one, which becomes the current one."""
     old, begun = _find_open(plans, target), _begin(plan_id, labels, moment)
     retired = _changed(old, moment, status=PlanStatus.SUPERSEDED, superseded_ts=moment.ts, current=False)
     others = [plan for plan in plans if plan.plan_id != target]
@@ -113,14 +114,14 @@ def replace_plan(
 
 
 def activate_plan(plans: Sequence[PlanSnapshot], target: str, *, moment: PlanMoment) -> tuple[PlanSnapshot, ...]:
-    """Make an open plan the current one. The target is checked before another plan loses that place."""
+    """Make an open plan the current one. The target is checked before the present current plan is demoted."""
     plan = _find_open(plans, target)
     others = [other for other in plans if other.plan_id != target]
     return (*_demote(others, moment), _changed(plan, moment, current=True))
 
 
 def close_plan(plans: Sequence[PlanSnapshot], target: str, *, moment: PlanMoment) -> tuple[PlanSnapshot, ...]:
-    """End an open plan without another in its place; none becomes current by itself."""
+    """End an open plan without a successor; no other plan becomes current."""
     plan = _find_open(plans, target)
     return (_changed(plan, moment, status=PlanStatus.CLOSED, closed_ts=moment.ts, current=False),)
 
@@ -128,7 +129,7 @@ def close_plan(plans: Sequence[PlanSnapshot], target: str, *, moment: PlanMoment
 def mark_steps(plan: PlanSnapshot, notes: str, *, moment: PlanMoment) -> PlanSnapshot | None:
     """Apply the step marks of notes to the current plan; None when they change nothing.
 
-    A plan with every step done or failed is complete, and then no longer current.
+    A plan with every step done or failed is complete and no longer current.
     """
     marks = read_marks(notes)
     steps = tuple(step.model_copy(update={"status": marks.get(step.n, step.status)}) for step in plan.steps)
@@ -140,16 +141,16 @@ def mark_steps(plan: PlanSnapshot, notes: str, *, moment: PlanMoment) -> PlanSna
 
 
 def read_marks(notes: str) -> dict[int, StepStatus]:
-    """The marks at line starts, `✓ [2]`, `✓ 2.` or `✓ 2:`, by step number; a later one wins.
+    """The marks at line starts, `✓ [2]`, `✓ 2.` or `✓ 2:`, by step number; the last one for a step counts.
 
-    Numbers of no step are among them; whoever has the steps passes over those.
+    They can include numbers without a step; the caller ignores those.
     """
     matches = (_MARK_LINE.match(line) for line in notes.splitlines())
     return {int(match[2] or match[3]): _STATUS_OF[match[1]] for match in matches if match}
 
 
 def build_ack(before: PlanSnapshot, after: PlanSnapshot) -> str:
-    """The steps that changed, one a line, as a person reads them."""
+    """The steps that changed, one a line, for a person to read."""
     changed = [step for old, step in zip(before.steps, after.steps, strict=True) if step != old]
     return "\n".join(render_step(step) for step in changed)
 

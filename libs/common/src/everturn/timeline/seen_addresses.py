@@ -1,6 +1,7 @@
-"""What a conversation's blocks say about the world outside: the addresses it has seen, and whether strangers spoke.
+"""What a conversation's blocks say about the outside world: the addresses it has seen, and whether it has untrusted
+text.
 
-Both are folds over the append-only timeline, so that every worker finds the same, also after a takeover. Pure.
+Both are folds over the append-only timeline, so every worker computes the same, also after a takeover. Pure.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -20,7 +21,7 @@ from everturn.timeline.bodies import (
 )
 
 ADDRESSES = "addresses"
-"""Where the `data` of a tool's result lists canonical addresses that its tool found."""
+"""Key in the `data` of a tool's result for the canonical addresses that the tool found."""
 READ_BLOCKS = (
     BlockType.USER_PROMPT,
     BlockType.USER_FOLLOWUP,
@@ -32,15 +33,15 @@ READ_BLOCKS = (
     BlockType.APPROVAL_REQUEST,
     BlockType.APPROVAL_OUTCOME,
 )
-"""Types that these folds look at."""
+"""Block types that these folds read."""
 
 
 def find_seen_addresses(blocks: Iterable[Block], addresses: Collection[str]) -> frozenset[str]:
-    """Those of these canonical addresses that may be requested without asking: what the person typed, what a search
-    found, what fetched pages are and link to, and what the person approved.
+    """Those of these canonical addresses that can be requested without approval: addresses the person typed, a search
+    found, fetched pages have or link to, or the person approved.
 
-    Files and events count for nothing: a person who attaches a file has not chosen the addresses in it. Texts that
-    take more work than a search may do count for nothing either, the oldest first.
+    Files and events don't count: a person who attaches a file has not chosen the addresses in it. Texts beyond the work
+    limit of a search don't count either, the oldest first.
     """
     wanted = frozenset(addresses)
     seen: set[str] = set()
@@ -67,7 +68,8 @@ def find_seen_addresses(blocks: Iterable[Block], addresses: Collection[str]) -> 
 
 
 def has_words_of_strangers(blocks: Iterable[Block]) -> bool:
-    """Whether something stands in the conversation that others than the person and the model may have written."""
+    """Whether the conversation contains anything that someone other than the person and the model could have
+    written."""
     return any(
         isinstance(block.body, AttachmentBody | AttachmentTextBody | EventBody)
         or (isinstance(block.body, SignalBody) and bool(block.body.attachments))
@@ -82,6 +84,6 @@ def build_address_data(addresses: Sequence[str]) -> dict[str, Any]:
 
 
 def _read_addresses(data: dict[str, Any]) -> list[str]:
-    """Another version may have written something else there."""
+    """Another version can have written something else here."""
     listed = data.get(ADDRESSES)
     return [each for each in cast("list[object]", listed) if isinstance(each, str)] if isinstance(listed, list) else []

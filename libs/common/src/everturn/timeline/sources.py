@@ -1,4 +1,4 @@
-"""Sources of a conversation: a row of its source pool, the key that makes two the same, and how a pool grows."""
+"""Sources of a conversation: a row of its source pool, the key that identifies a source, and how a pool grows."""
 
 import hashlib
 import re
@@ -22,8 +22,8 @@ _WEB_ADDRESS = re.compile(r"https?://[^\s/?#\x00-\x1f\x7f]+[^\x00-\x1f\x7f]*", r
 class Source:
     """One row. `sid` counts from 1 and never changes within a conversation; `objective_relevance` is 0 to 1.
 
-    `url` is a web address, or a ref if it is a file. In a source pool `text` is the beginning of the whole text, which
-    has `text_chars` characters; `used` tells that an answer or a file has cited it; `key` is what it is known by.
+    `url` is a web address, or a ref if it is a file. In a source pool `text` is the beginning of the full text, which
+    has `text_chars` characters; `used` means that an answer or a file has cited it; `key` identifies it.
     """
 
     sid: int
@@ -41,17 +41,17 @@ class Source:
 
     @property
     def is_image(self) -> bool:
-        """Images are there to be rendered; nothing is cited from them."""
+        """Images are only rendered, never cited."""
         return self.mime.lower().startswith("image/")
 
     @property
     def web_url(self) -> str | None:
-        """The address if it is one that may become a link."""
+        """The address if it is suitable for a link."""
         return self.url if _WEB_ADDRESS.fullmatch(self.url) else None
 
     @property
     def is_evidence(self) -> bool:
-        """Whether an answer may cite it: a web address that is no image."""
+        """Whether an answer can cite it: a web address that is not an image."""
         return self.web_url is not None and not self.is_image
 
 
@@ -69,7 +69,7 @@ class Citation(BaseModel):
 
 
 def build_citations(rows: Iterable[Source], sids: Collection[int]) -> tuple[Citation, ...]:
-    """The citations of these numbers by number; only evidence is cited."""
+    """The citations with these numbers, sorted by number; only evidence is cited."""
     cited = sorted((row for row in rows if row.sid in sids and row.is_evidence), key=lambda row: row.sid)
     return tuple(
         Citation(
@@ -123,7 +123,7 @@ def _source_type(value: object) -> SourceType:
     return "web"
 
 
-# When two addresses mean the same source: the key of a source, which keeps its number in the conversation's pool.
+# When two addresses mean the same source: the key by which a source keeps its number in the conversation's pool.
 
 MAX_KEY_CHARS = 1000
 """An index row of the database holds no more than 2704 bytes."""
@@ -143,7 +143,7 @@ _TRACKING = frozenset(
         "mc_eid",
     )
 )
-"""Parameters that name the click and never the page. `utm_` stands before the others of that kind."""
+"""Parameters that identify the click, never the page. The prefix `utm_` marks the others of that kind."""
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 
@@ -151,8 +151,8 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 def source_key(address: str) -> str:
     """The key of a web address, or of a file by its `fi:` ref. Raises Invalid for anything else.
 
-    Two spellings of one address have one key: case of scheme and host, the default port, escapes that need none, the
-    fragment and tracking parameters don't count. Other ports, addresses that are numbers, and all else do.
+    Two spellings of one address have one key: it ignores case of scheme and host, the default port, unnecessary
+    escapes, the fragment and tracking parameters. Other ports, numeric addresses and all other differences count.
     """
     if address.startswith("fi:"):
         return _bounded(f"file:{parse_ref(address)}")
@@ -160,7 +160,7 @@ def source_key(address: str) -> str:
 
 
 def normalize_url(url: str) -> str:
-    """The one spelling of an http(s) address; a normal one stays as it is. Raises Invalid for any other."""
+    """The canonical spelling of an http(s) address; a canonical one is unchanged. Raises Invalid for any other."""
     parts, netloc = split_url(url)
     path = _ESCAPE.sub(_plain_escape, parts.path) or "/"
     return urlunsplit((parts.scheme.lower(), netloc, path, _without_tracking(parts.query), ""))
@@ -187,14 +187,14 @@ def _bounded(key: str) -> str:
     return f"sha256:{hashlib.sha256(key.encode(errors='surrogatepass')).hexdigest()}"
 
 
-# Merging what tools found into the source pool of a conversation: a known source keeps its number for ever.
+# Merging the sources that tools found into the conversation's pool: a known source never changes its number.
 
 MAX_ROWS = 5_000
 """Of one conversation; a worker holds the rows of its turns in memory."""
 MAX_TEXT_CHARS = 200_000
-"""Of one source's whole text."""
+"""Of one source's full text."""
 SNIPPET_CHARS = 600
-"""How much of its text a row carries in memory."""
+"""How much of its full text a row has in memory."""
 MAX_TITLE_CHARS = 300
 _MAX_FIELD_CHARS = 2048
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
@@ -206,7 +206,8 @@ class PoolFull(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class SourceDraft:
-    """What a tool found, before it has a number. `url` is a web address or the `fi:` ref of a file; `text` is whole."""
+    """A source that a tool found, before it has a number. `url` is a web address or the `fi:` ref of a file; `text` is
+    the full text."""
 
     title: str
     url: str
@@ -220,13 +221,13 @@ class SourceDraft:
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """A row to store. `text` is the new whole text; None leaves the stored one."""
+    """A row to store. `text` is the new full text; None keeps the stored one."""
 
     row: Source
     text: str | None = None
 
     def after(self, before: "SourceChange | None") -> "SourceChange":
-        """Both changes of one row in one."""
+        """Both changes of one row combined."""
         return replace(self, text=before.text) if before is not None and self.text is None else self
 
 
@@ -239,10 +240,10 @@ class Merged:
 
 
 def merge_sources(known: Mapping[str, Source], drafts: Iterable[SourceDraft]) -> Merged:
-    """Give each draft its row. `known` are the rows by key, their numbers 1 to its size.
+    """Give each draft its row. `known` are the rows by key, numbered from 1 to its size.
 
-    A known source takes the longer title and text, the greater relevance, and fields it lacked. Raises Invalid for a
-    draft without a usable address and PoolFull when there is no room; then nothing is merged.
+    A known source gets the longer title and text, the greater relevance, and fields it lacked. Raises Invalid for a
+    draft without a usable address and PoolFull when the pool is full; then nothing is merged.
     """
     found: dict[str, SourceChange] = {}
     keys: list[str] = []
@@ -263,7 +264,7 @@ def merge_sources(known: Mapping[str, Source], drafts: Iterable[SourceDraft]) ->
 
 
 def snippet_of(text: str) -> str:
-    """What a row carries of a whole text."""
+    """The part of a full text that a row contains."""
     return " ".join(text[: 4 * SNIPPET_CHARS].split())[:SNIPPET_CHARS]
 
 
@@ -301,5 +302,5 @@ def _field(text: str | None) -> str | None:
 
 
 def _clean(text: str) -> str:
-    """No database and no wire takes these characters."""
+    """Databases and wire formats reject these characters."""
     return _UNSTORABLE.sub("\ufffd", text)

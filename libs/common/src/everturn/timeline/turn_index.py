@@ -1,6 +1,6 @@
-"""Builds the index of a turn from its blocks, and writes it as text for a model. It is never stored.
+"""Builds the index of a turn from its blocks, and renders it as text for a model. It is never stored.
 
-Every file of a turn stands in one of its blocks, so the blocks are all that is needed.
+Every file of a turn is in one of its blocks, so the blocks are all that is needed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from everturn.files.model import Artifact
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
 
-# The index of a turn: every ref that can be read back, in sections, each with a few words.
+# The index of a turn: every ref that can be read, in sections, each with an excerpt.
 
 
 class IndexPart(BaseModel):
@@ -96,7 +96,7 @@ _NOTES = frozenset(
 
 
 def build_turn_index(turn_id: str, blocks: Iterable[Block], *, more: bool = False) -> TurnIndexView:
-    """The index of the turn of these blocks; `more` says that there are later ones."""
+    """The index of the turn with these blocks; `more` means that later blocks are left out."""
     parts = _Parts()
     for block in blocks:
         parts.take(block)
@@ -118,7 +118,7 @@ def build_turn_index(turn_id: str, blocks: Iterable[Block], *, more: bool = Fals
 
 
 def render_turn_index(index: TurnIndexView) -> str:
-    """The index as lines of text, sections without entries left out."""
+    """The index as lines of text, without empty sections."""
     ended = f"{index.outcome} at {index.ended_at}" if index.outcome else "not ended"
     sections = [
         (f"index of {index.turn_id}", [f"path: {index.ref}", f"started: {index.started_at}; {ended}"]),
@@ -136,7 +136,7 @@ def render_turn_index(index: TurnIndexView) -> str:
 
 @dataclass(slots=True)
 class _Parts:
-    """What the blocks told so far, in their order."""
+    """The parts of the index so far, in the order of the blocks."""
 
     started_at: str | None = None
     ended_at: str | None = None
@@ -213,7 +213,7 @@ class _Parts:
 
 
 def build_hint(text: str, max_chars: int = MAX_HINT_CHARS) -> str:
-    """The first words of a text in one line of at most `max_chars` characters."""
+    """The beginning of a text in one line of at most `max_chars` characters."""
     line = " ".join(text[: 4 * max_chars].split())
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
 
@@ -231,7 +231,7 @@ def _text_of(block: Block) -> str:
 
 
 def _last_of_each(entries: Sequence[IndexEntry]) -> tuple[IndexEntry, ...]:
-    """A ref names its newest block, so an older one of the same ref can't be read and isn't listed."""
+    """A ref names its newest block, so an older one with the same ref can't be read and isn't listed."""
     return tuple({entry.ref: entry for entry in entries}.values())
 
 

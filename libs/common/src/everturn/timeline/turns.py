@@ -1,4 +1,4 @@
-"""Turns and signals: the states of each, and the receipt that follows a signal to its end."""
+"""Turns and signals: the states of each, and the receipt of a signal."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,20 +44,20 @@ class SignalState(OpenEnum):
 
 
 ANSWER_KINDS = frozenset({SignalKind.APPROVE, SignalKind.DENY})
-"""What answers an approval."""
+"""Answers to an approval."""
 CONTROL_KINDS = frozenset({SignalKind.STEER, SignalKind.CANCEL})
-"""What stops the calls that have not begun yet, and ends a turn's wait for a person."""
+"""Signals that stop the calls that have not begun yet, and end a turn's wait for a person."""
 MAX_EVENT_CREDIT = 3
-"""Rounds that one external event may add to its turn."""
+"""Rounds that one external event can add to its turn."""
 MAX_PAYLOAD_BYTES = 16 * 1024
 """Of an event's payload as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalEvent:
-    """What a signal of kind EVENT tells besides its text; `kind` is its sort, such as `form`.
+    """The data of a signal of kind EVENT besides its text; `kind` is the sort of event, such as `form`.
 
-    A `reactive` one asks the agent to do something about it, another one is only recorded. `iteration_credit` are the
+    A `reactive` event asks the agent to act on it, any other is only recorded. `iteration_credit` is the number of
     rounds that a reactive one adds to the turn.
     """
 
@@ -71,8 +71,8 @@ class ExternalEvent:
 class Signal:
     """One signal row. `round` says where it was applied; `promoted_to` which turn it became.
 
-    `turn_id` is None for an event that came to a conversation at rest and waits for its next turn. `event` is there
-    exactly when the kind is EVENT, `approval_id` when it is APPROVE or DENY; `text` is the reason of these.
+    `turn_id` is None for an event that arrived with no turn open and waits for the next one. `event` is set exactly
+    when the kind is EVENT, `approval_id` when it is APPROVE or DENY, whose `text` is the reason.
     """
 
     id: SignalId
@@ -89,16 +89,16 @@ class Signal:
 
     @property
     def is_record(self) -> bool:
-        """Whether it is an event that asks for nothing."""
+        """Whether it is an event that is only recorded."""
         return self.event is not None and not self.event.reactive
 
 
 def ref_kind(kind: SignalKind, event: ExternalEvent | None) -> str:
-    """What a signal is called in refs and paths: an event by its own sort."""
+    """The name of a signal in refs and paths: events use their own kind."""
     return event.kind if event is not None else kind.value
 
 
-# A turn: all work for one message. The row says where it stands; the blocks say what happened.
+# A turn: all work for one message. The row has its state; the blocks say what happened.
 
 
 class TurnStatus(OpenEnum):
@@ -138,9 +138,9 @@ CutReason = Annotated[
 """Why an answer stops before its end.
 
 `length`: the token limit of one reply. `content_filter` and `refusal`: the provider's filter or the model itself ended
-it. `size_limit`: our own cap on the size of a reply. `incomplete`: the model ended its reply in the middle of the
-answer. `provider_error`: the connection or the provider failed, and so did every further attempt. `server_error`: our
-own code failed.
+it. `size_limit`: our own limit on the size of a reply. `incomplete`: the model ended its reply in the middle of the
+answer. `provider_error`: the connection or the provider failed, and so did every retry. `server_error`: our own code
+failed.
 """
 
 
@@ -161,7 +161,8 @@ class TurnUsage(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """An external event that a turn begins with: it opened the turn, came too late for the last, or waited for this."""
+    """An external event at the beginning of a turn: it opened the turn, arrived too late for the previous one, or
+    waited for this one."""
 
     id: SignalId
     text: str
@@ -171,16 +172,16 @@ class RequestEvent:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What the turn was asked: the text as it was sent, and the stored attachments; or events, in order, or both."""
+    """The request of a turn: the text as it was sent, and the stored attachments; or events, in order, or both."""
 
     text: str
     attachments: tuple[Artifact, ...] = ()
     bundle_id: str | None = None
     events: tuple[RequestEvent, ...] = ()
     trace: str | None = None
-    """The span that asked, as a `traceparent`; kept with the request, so that whoever works on it can name it."""
+    """The span of the request as a `traceparent`, stored so that the worker of the turn can refer to it."""
     time_zone: str | None = None
-    """The person's, an IANA name; a turn that a followup opens has that of the turn before."""
+    """The person's, an IANA name; a turn that a followup opens inherits it from the previous turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,6 @@ class Turn:
     usage: TurnUsage | None = None
     error: Problem | None = None
     leased_s: float = 0.0
-    """Seconds for which workers held it, without the lease that it is held under now."""
+    """Seconds for which workers held its lease, without the present lease."""
     read_at: datetime | None = None
-    """When the row was read, by the clock that its other times are from."""
+    """When the row was read, by the same clock as its other times."""

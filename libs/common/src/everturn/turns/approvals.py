@@ -1,4 +1,4 @@
-"""Approvals: a call that a person is asked about before it is made, and what became of the question."""
+"""Approvals: the question to a person before a tool call is made, and its answer."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from everturn.core.open_values import OpenEnum
 
 
 class ApprovalState(OpenEnum):
-    """PENDING may become any of the others, and those are final. EXPIRED had no answer in time; WITHDRAWN is asked no
-    more, because the person said something else or the turn ended."""
+    """PENDING can become any of the others, and those are final. EXPIRED had no answer in time. WITHDRAWN is no longer
+    asked, because the person sent something else or the turn ended."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -28,7 +28,7 @@ class ApprovalState(OpenEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A person is asked. `args_hash` is over the tool and its parameters, which are all that the answer is about."""
+    """A question to a person. `args_hash` covers the tool and its parameters; the answer applies to exactly these."""
 
     id: ApprovalId
     call_id: CallId
@@ -39,7 +39,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Where a question stands in the database; `signal_id` and `reason` are those of a person's answer."""
+    """The stored state of a question; `signal_id` and `reason` are those of the person's answer."""
 
     id: ApprovalId
     call_id: CallId
@@ -50,7 +50,7 @@ class Approval:
 
 
 def approval_id_of(call_id: CallId) -> ApprovalId:
-    """The one approval that a call may need: whoever asks again asks the same."""
+    """The only approval that a call can need, so asking again reuses the same one."""
     return ApprovalId(f"appr_{call_id.partition('_')[2]}")
 
 

@@ -1,4 +1,4 @@
-"""What a worker writes at once: blocks with all the rows that must be true exactly when the blocks are."""
+"""One commit of a worker: blocks, and all rows that must change in the same transaction."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,7 +23,7 @@ class Effect(StrEnum):
 
 
 class EffectState(OpenEnum):
-    """How far a tool call's effect has come."""
+    """Progress of a tool call's effect."""
 
     INTENDED = "intended"
     COMMITTED = "committed"
@@ -32,13 +32,13 @@ class EffectState(OpenEnum):
 
     @classmethod
     def stand_in(cls) -> "EffectState":
-        """Nobody here knows whether the call took effect."""
+        """This version can't know whether the call took effect."""
         return cls.AMBIGUOUS
 
 
 @dataclass(frozen=True, slots=True)
 class EffectChange:
-    """A row of the effect ledger. `args_hash` is over the tool id and its canonical parameters."""
+    """A row of the effect ledger. `args_hash` covers the tool id and its canonical parameters."""
 
     call_id: CallId
     tool_id: str
@@ -49,9 +49,9 @@ class EffectChange:
 
 @dataclass(frozen=True, slots=True)
 class UsageEvent:
-    """One model call. `role` says what the call was for, such as `decision`.
+    """One model call. `role` names the purpose of the call, such as `decision`.
 
-    `cost_known` is false where nobody knows a price; the cost is then 0.
+    `cost_known` is false when the price is unknown; the cost is then 0.
     """
 
     model: str
@@ -67,7 +67,7 @@ class UsageEvent:
 
 @dataclass(frozen=True, slots=True)
 class SignalChange:
-    """A signal gets its final state."""
+    """Sets the final state of a signal."""
 
     signal_id: SignalId
     state: SignalState
@@ -76,7 +76,7 @@ class SignalChange:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """Signals that came too late become the next turn, in the transaction that ends this one."""
+    """Makes late signals the next turn, in the transaction that ends this one."""
 
     signal_ids: tuple[SignalId, ...]
     turn_id: TurnId
@@ -85,7 +85,8 @@ class Promotion:
 
 @dataclass(frozen=True, slots=True)
 class TurnClose:
-    """A turn ends. `seen_inbox` is the inbox the worker has folded; a larger one in the database refuses the commit."""
+    """Ends a turn. `seen_inbox` is the inbox_seq that the worker has folded; the commit is rejected if the database has
+    a larger one."""
 
     status: TurnStatus
     outcome: Outcome | None
@@ -93,15 +94,15 @@ class TurnClose:
     usage: TurnUsage
     seen_inbox: int
     title: str | None = None
-    """For a conversation that has none."""
+    """Used only if the conversation has no title."""
     promote: Promotion | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction of a lease holder. `cursor` is the last event id given out so far.
+    """One transaction of a lease holder. `cursor` is the last event id issued so far.
 
-    `requests` are approvals that a person is asked for from now on; `withdrawn` are asked no more.
+    `requests` are approvals to ask a person for; `withdrawn` are no longer asked.
     """
 
     turn_id: TurnId

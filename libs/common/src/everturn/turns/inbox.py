@@ -1,4 +1,4 @@
-"""Accepting what people send: one transaction that makes a message a turn, or a signal into the turn that runs."""
+"""Accepting what people send: one transaction turns a message into a turn, or into a signal to the open turn."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalSta
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """A client's key for one submit on one route, and the hash (hex) of what it submitted."""
+    """A client's key for one submit on one route, and the hash (hex) of the submitted request."""
 
     route: str
     key: str
@@ -30,8 +30,8 @@ class KeyBusy(Conflict):
 
 
 UPLOAD_LIMIT = timedelta(minutes=2)
-"""At most, from the beginning of an upload to its commit, by the database's time. Whoever deletes objects that no row
-names waits longer than that, so that no row is ever committed whose object is gone."""
+"""The longest time from the beginning of an upload to its commit, in database time. The job that deletes unreferenced
+objects waits longer, so that a committed row never names a deleted object."""
 
 
 class UploadTooLate(Unavailable):
@@ -40,15 +40,15 @@ class UploadTooLate(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message that passed all checks; the bytes of its files are stored already.
+    """A message that passed all checks; its files are already stored.
 
-    The driver gives the uploads their addresses by `model.uploads.build_attachments`, because only its transaction
-    knows whether they belong to a turn of their own (place without signal) or to a signal into the open turn.
+    The driver gives the uploads their addresses with `build_attachments`, because only its transaction knows whether
+    they belong to a new turn (a place without a signal) or to a signal to the open turn.
 
-    `create` makes the conversation (the message went to `new`). `kind` matters for a busy one only. A target that has
-    ended in a conversation at rest makes the message the next turn, as it does with what comes a moment too late.
-    `turn_id` and `signal_id` are fresh ids, of which one will be used. `trace` and
-    `time_zone` are kept with a turn of its own.
+    `create` creates the conversation (the message was sent to `new`). `kind` matters only if a turn is open. If no turn
+    is open and the target has ended, the message becomes the next turn, as does a message that arrives just too late.
+    `turn_id` and `signal_id` are fresh ids, of which one is used. `trace` and `time_zone` are stored only with a new
+    turn.
     """
 
     conversation_id: ConversationId
@@ -66,11 +66,11 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True)
 class IncomingSignal:
-    """A followup, steer or cancel said on purpose, an external event, or the answer to an approval.
+    """An explicit followup, steer or cancel, an external event, or the answer to an approval.
 
-    `signal_id` and `turn_id` are fresh ids; the second is for the turn that a reactive event opens, and for the paths
-    of the files of an event that waits for a turn. Only events need it. `approval_id` is there for answers only, and
-    `trace` is kept with a turn that the event opens.
+    `signal_id` and `turn_id` are fresh ids. Only events need `turn_id`: for the turn that a reactive event opens, and
+    for the file paths of an event that waits for a turn. Only answers have an `approval_id`. `trace` is stored with a
+    turn that the event opens.
     """
 
     signal_id: SignalId
@@ -85,21 +85,21 @@ class IncomingSignal:
 
 
 MAX_OPEN_SIGNALS = 64
-"""Signals of one turn that wait to be folded, cancels counted apart, and events that wait for the next turn: a worker
-holds all of them in memory."""
+"""Unfolded signals of one turn (cancels are counted separately), and events that wait for the next turn. A worker holds
+all of them in memory."""
 
 
 MAX_TURN_SIGNALS = 500
-"""Signals of one turn in all, and its cancels apart. Workers read all of them, and clients show them.
+"""All signals of one turn; its cancels are counted separately. Workers read all of them, and clients show them.
 
-A turn can always be cancelled, so beyond that many cancels no more are refused, but none can be retracted: with those
-that wait, a turn has at most MAX_OPEN_SIGNALS more.
+A turn can always be cancelled: beyond this many cancels more are accepted, but none can be retracted. With those that
+wait, a turn has at most MAX_OPEN_SIGNALS more.
 """
 
 
 MAX_TURN_SIGNAL_BYTES = 8 * 1024 * 1024
-"""Of the stored signals of a turn, without cancels and answers to approvals; the first is accepted at any size. The
-request of the turn is counted apart: it can have as much again in events that waited for it."""
+"""Total size of a turn's stored signals, without cancels and answers to approvals; the first one is accepted at any
+size. The turn's request is counted separately: it can have the same size again in events that waited for it."""
 
 
 FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
@@ -117,7 +117,7 @@ LARGE_WAITING = (
 )
 
 MAX_REASON_CHARS = 10_000
-"""Of a cancel or an answer to an approval: they are accepted however large the turn is."""
+"""Of a cancel or an answer to an approval, which are accepted however large the turn is."""
 BOUNDED_KINDS = frozenset({SignalKind.CANCEL, SignalKind.APPROVE, SignalKind.DENY})
 """Their texts are short, so they don't count towards MAX_TURN_SIGNAL_BYTES."""
 
@@ -133,13 +133,14 @@ class InboxFull(Conflict):
 
 
 TENANT_SHARE = 2
-"""How many turns of one tenant may be on one lane; those beyond wait without a doorbell until one of them is taken.
+"""How many queued turns of one tenant have a doorbell on one lane. The others wait without one until one of these is
+claimed.
 
-Whoever comes to the lane waits for so many of each other tenant's; two keep workers busy, as the next is rung when one
-is taken. How much longer a light tenant waits beside a flood isn't measured yet.
+A new turn waits behind at most this many turns of each other tenant. Two keep workers busy, because the next doorbell
+is rung when a turn is claimed. How much longer a small tenant waits during another tenant's flood isn't measured yet.
 """
 TENANT_QUEUED_MAX = 500
-"""Turns of one tenant that may wait on one lane."""
+"""Turns of one tenant that can wait on one lane."""
 
 
 class TenantFull(Conflict):
@@ -148,12 +149,11 @@ class TenantFull(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a message: a turn of its own (`signal_id` None) or a signal into `turn_id`.
+    """The result of accepting a message: a new turn (`signal_id` None) or a signal to `turn_id`.
 
-    Without `turn_id` it is an event that waits for the next turn.
-    `ring` is whether the doorbell on `lane` is to be rung now; a replayed answer never rings.
-    `position` is where a new turn stood when it was accepted, also in a replayed answer.
-    `file_notices` are for the client; whoever checked the files adds them, and no inbox knows them.
+    Without `turn_id` it is an event that waits for the next turn. `ring` says whether to ring the doorbell on `lane`
+    now; it is false in a replayed answer. `position` is the place in the queue when a new turn was accepted, also in a
+    replayed answer. `file_notices` are for the client; the file check adds them, not the inbox.
     """
 
     conversation_id: ConversationId
@@ -168,7 +168,7 @@ class Receipt:
 
 
 class Inbox(Protocol):
-    """All calls are one transaction each and see only the principal's own rows.
+    """Each call is one transaction and sees only the principal's own rows.
 
     Accepting raises UploadTooLate when the upload of a file began too long ago.
     """
@@ -182,13 +182,13 @@ class Inbox(Protocol):
     ) -> Receipt:
         """Insert a turn (conversation idle) or a signal (busy), and the artifact rows.
 
-        Raises NotFound, KeyReused, KeyBusy (a twin did not commit in 2 s), InboxFull, TenantFull, and Conflict when the
-        target is not the open turn, or no turn of this conversation.
+        Raises NotFound, KeyReused, KeyBusy (a request with the same key did not commit in 2 s), InboxFull, TenantFull,
+        and Conflict when the target is not the open turn, or not a turn of this conversation.
         """
         ...
 
     async def try_load_receipt(self, principal: Principal, key: IdempotencyKey) -> Receipt | None:
-        """What was answered to this request, as a replay; None where it was not accepted, or not yet.
+        """The stored answer to this request, marked as a replay; None when it was not accepted, or not yet.
 
         Raises KeyReused.
         """
@@ -201,14 +201,14 @@ class Inbox(Protocol):
         signal: IncomingSignal,
         key: IdempotencyKey | None,
     ) -> Receipt:
-        """Insert a signal into the open turn; cancels have room of their own. Raises Invalid as `check_reason` does.
+        """Insert a signal to the open turn; cancels have a limit of their own. Raises Invalid as `check_reason` does.
 
-        With no turn open a reactive event opens one, and one to be recorded waits for the next; anything else, and an
-        event with a target, raises Conflict. Raises NotFound, InboxFull, TenantFull, KeyReused, KeyBusy.
+        With no turn open, a reactive event opens one, and a recorded event waits for the next one. Anything else, and
+        an event with a target, raises Conflict. Raises NotFound, InboxFull, TenantFull, KeyReused, KeyBusy.
 
-        The first answer to an approval counts. The same answer again gets the first one's receipt; another, or one that
-        comes too late, raises Conflict, one to an approval that this conversation does not have NotFound. An answer, a
-        steer and a cancel wake the turn that waits; what else is said waits with it.
+        The first answer to an approval counts. Repeating it returns the first receipt. A different answer or a late one
+        raises Conflict, and an unknown approval NotFound. An answer, a steer and a cancel wake a waiting turn; other
+        signals wait with it.
         """
         ...
 
@@ -219,16 +219,16 @@ class Inbox(Protocol):
     async def save_signal_text(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
     ) -> Signal:
-        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not, or answers an approval, or would
-        grow beyond what the turn can have; Invalid as `check_reason` does."""
+        """Edit a signal that is still ACCEPTED. Raises Conflict when it is not, when it answers an approval, or when
+        the turn would become too large. Raises Invalid as `check_reason` does."""
         ...
 
     async def retract_signal(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
     ) -> Signal:
-        """Take back a signal that is still ACCEPTED. Retracting twice is fine.
+        """Retract a signal that is still ACCEPTED. Retracting twice is fine.
 
-        Raises Conflict when it is not ACCEPTED any more, or answers an approval, or is a cancel of a turn that has too
-        many of them.
+        Raises Conflict when it is no longer ACCEPTED, answers an approval, or is a cancel of a turn that has too many
+        of them.
         """
         ...

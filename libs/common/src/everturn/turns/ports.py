@@ -1,4 +1,4 @@
-"""What a lease holder asks of a database: leases, timelines, approvals, effects of tools, sweeps; and turns to read."""
+"""The database as a lease holder uses it: leases, timelines, approvals, effects of tools, sweeps; and reading turns."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -20,38 +20,38 @@ from everturn.turns.commits import Commit, Effect, EffectState
 
 
 class Approvals(Protocol):
-    """Rows are written by Timelines.commit (questions) and Inbox.accept_signal (answers); Sweeps lets them expire."""
+    """Timelines.commit writes the questions, Inbox.accept_signal the answers; Sweeps expires them."""
 
     async def load_deadline(self, *, timeout_s: float) -> datetime:
-        """When a question of now expires, by the database's clock."""
+        """When a question asked now expires, by the database's clock."""
         ...
 
     async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
-        """All that were asked in the turn, oldest first."""
+        """All approvals of the turn, oldest first."""
         ...
 
     async def try_park(self, lease: Lease) -> bool:
-        """Hand the lease back and let the running turn wait, with no attempt counted against it.
+        """Release the lease and make the running turn wait, without counting an attempt.
 
-        False, and the lease is as before, when it was lost, when nothing is pending, or when an answer, a steer or a
-        cancel is there that no commit has told of: the turn has to look first. What is said later wakes it.
-        After Unavailable it may be tried again: a turn that waits since then gives True once more.
+        Returns False and keeps the lease when the lease was lost, when nothing is pending, or when an answer, a steer
+        or a cancel has arrived that no commit contains yet: the turn must process it first. Later signals of these
+        kinds wake the turn. After Unavailable the call can be retried: a turn that waits since then returns True again.
         """
         ...
 
 
-# The ledger of effects that programs cause: a call that is not pure has its row before it begins, and happens once.
+# The ledger of effects that programs cause: a call that is not pure has a row before it begins, and runs once.
 
 MAX_RESULT_CHARS = 64 * 1024
-"""Of a reply that is kept for a repetition."""
+"""Of a reply stored for a repetition."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectKey:
-    """One call of a run, the same when the run is repeated.
+    """One call of a run; a repeated run has the same keys.
 
-    `occurrence` counts from 1 the calls of the run with this tool and these arguments; tries that were not
-    begun because the lease was unsure don't count.
+    `occurrence` counts from 1 the calls of the run with this tool and these arguments. Attempts that did not begin
+    because the lease was unsure are not counted.
     """
 
     turn_id: TurnId
@@ -62,14 +62,14 @@ class EffectKey:
 
     @property
     def row_id(self) -> str:
-        """Stands where a call of the loop has its own id."""
+        """Used in place of the call id that a call of the loop has."""
         told = f"{self.tool_id}\n{self.args_hash}\n{self.occurrence}"
         return f"{self.run_call_id}/{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
 class EffectRecord:
-    """What is known of a call that was begun before. `reply` is empty where none was kept."""
+    """What is known of an earlier call. `reply` is empty when none was stored."""
 
     state: EffectState
     reply: str
@@ -79,63 +79,64 @@ class EffectLedger(Protocol):
     """Every write names the lease's fence and raises StaleFence when it is no longer the latest; Unavailable."""
 
     async def begin(self, lease: Lease, key: EffectKey, effect: Effect) -> EffectRecord | None:
-        """Write the intent, once. None: it is written, nobody began this call before. Else what is known of it."""
+        """Write the intent, once. Returns None when it was written now, otherwise the record of the earlier call."""
         ...
 
     async def settle(self, lease: Lease, key: EffectKey, state: EffectState, reply: str) -> None:
-        """Say how a begun call ended; `reply` is ASCII of at most MAX_RESULT_CHARS, or empty."""
+        """Record how a begun call ended; `reply` is ASCII of at most MAX_RESULT_CHARS, or empty."""
         ...
 
 
-# Owning a conversation: claim, renew, hand back. Database time decides, never a worker's clock.
+# Owning a conversation: claim, renew, release. Database time decides, never a worker's clock.
 
 
 class Leases(Protocol):
-    """Leases of one worker process, which is named in the constructor; they last 15 s unless renewed."""
+    """Leases of one worker process, named in the constructor; they last 15 s unless renewed."""
 
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
-        """Take the lease with the next fence. None when another worker holds it, or there is nothing to do.
+        """Claim the lease with the next fence. None when another worker holds it, or there is nothing to do.
 
-        An open turn becomes RUNNING; if it was RUNNING already (its worker died) `attempt` grows by one.
+        An open turn becomes RUNNING; if it was RUNNING already (its worker died), `attempt` grows by one.
         """
         ...
 
     async def renew(self, held: Mapping[ConversationId, int]) -> Mapping[ConversationId, int | None]:
-        """Renew all leases (conversation -> fence) in one statement; gives conversation -> inbox_seq of those held.
+        """Renew all leases (conversation -> fence) in one statement; returns conversation -> inbox_seq of those still
+        held.
 
-        None in place of the inbox_seq: the lease is still held, but was not renewed, because its row was busy.
+        None instead of the inbox_seq means that the lease is held, but was not renewed because its row was locked.
         """
         ...
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
-        """Hand back. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow).
+        """Release the lease. With `requeue` the open turn becomes QUEUED again (drain; its attempt does not grow).
 
-        False when the lease was lost already. Without `requeue` no turn may be running.
+        Returns False when the lease was already lost. Without `requeue` no turn may be running.
         """
         ...
 
 
 class FairClaims(Protocol):
-    """Claims of one worker within the bounds of running turns, which all workers together keep."""
+    """Claims of one worker within the limits on running turns that all workers share."""
 
     async def try_claim_fairly(
         self, conversation_id: ConversationId, bounds: ClaimBounds, slot: SlotKind
     ) -> Claim | Deferred | None:
-        """As Leases.try_claim, where the queued turn may take a slot of this kind.
+        """As Leases.try_claim, if the queued turn can use a slot of this kind.
 
-        For an ordinary slot: Deferred while another turn waits that is less over the bounds; nothing else is refused,
-        so that no slot stays empty while a turn waits. For an extra slot: None unless `find_extra_turn` would name it.
+        Ordinary slot: returns Deferred while another waiting turn exceeds the bounds by less; nothing else is rejected,
+        so that no slot stays empty while a turn waits. Extra slot: returns None unless `find_extra_turn` would choose
+        this turn.
         """
         ...
 
     async def find_extra_turn(self, bounds: ClaimBounds, slot: SlotKind) -> ConversationId | None:
-        """The waiting turn with the best right to an extra slot: of a user below the bound, and without a running turn
-        where the slot is a reserved one. The turns of one tenant on one lane may not hold more extra slots than are
-        free."""
+        """The waiting turn with the highest claim to an extra slot: its user is below the bound and, for a reserved
+        slot, has no running turn. Turns of one tenant on one lane can't hold more extra slots than are free."""
         ...
 
 
-# What the sweeper may ask across tenants: ids only.
+# The sweeper's queries across tenants: ids only.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +148,13 @@ class Ring:
 
 
 class Sweeps(Protocol):
-    """Bounded: at most 200 ids a call."""
+    """Each call returns at most 200 ids."""
 
     async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         """Queued turns whose doorbell is older than 5 s (doubling to 60 s), open turns whose lease expired, and ended
-        turns that nobody announced and nobody holds. Marks them as rung now, within each tenant's share of a lane.
-        Without `takeovers` turns of expired leases are left out. A turn that waits for a person is left alone until its
-        approval's time is up: that expires here, and the turn is rung for."""
+        turns that are neither announced nor leased. Marks them as rung now, within each tenant's share of a lane.
+        Without `takeovers`, turns of expired leases are left out. A turn that waits for a person is skipped until its
+        approval is due: the approval then expires here, and the doorbell is rung."""
         ...
 
     async def next_of_tenant(self, conversation_id: ConversationId) -> tuple[Ring, ...]:
@@ -182,16 +183,16 @@ class Timelines(Protocol):
         ...
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
-        """The blocks behind the range of the last summary of scope `history`, in order; all when there is none.
+        """The blocks after the range of the last summary of scope `history`, in order; all when there is none.
 
-        What they leave out the summary stands for; it is among them, and so are all blocks of its turn.
+        The summary replaces the blocks left out. It is included, and so are all blocks of its turn.
         """
         ...
 
     async def load_turn(self, principal: Principal, turn_id: TurnId) -> Turn: ...
 
     async def load_signals(self, principal: Principal, turn_id: TurnId) -> tuple[Signal, ...]:
-        """All signals of the turn, in whatever state, in the order they came; at most MAX_TURN_SIGNALS."""
+        """All signals of the turn, in any state, in order of arrival; at most MAX_TURN_SIGNALS."""
         ...
 
     async def load_title(self, principal: Principal, conversation_id: ConversationId) -> str:
@@ -199,7 +200,7 @@ class Timelines(Protocol):
         ...
 
     async def save_title(self, lease: Lease, title: str) -> bool:
-        """Give the conversation a title unless it has one; whether it has this one now. Raises StaleFence."""
+        """Set the conversation's title if it has none; returns whether this is now its title. Raises StaleFence."""
         ...
 
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
@@ -207,58 +208,58 @@ class Timelines(Protocol):
         ...
 
     async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
-        """Feedback on turns of this conversation that no block tells of yet, oldest first."""
+        """Feedback on turns of this conversation that no block contains yet, oldest first."""
         ...
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
-        """The rows of the conversation's source pool by `sid`, without their whole texts."""
+        """The conversation's source rows by `sid`, without their full texts."""
         ...
 
     async def load_source_text(self, principal: Principal, conversation_id: ConversationId, sid: int) -> str:
-        """The whole text of one source; empty if none was fetched. Raises NotFound when there is no such row."""
+        """The full text of one source; empty if none was fetched. Raises NotFound when there is no such row."""
         ...
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Write all of it or nothing; returns the conversation's inbox_seq.
 
-        Raises StaleFence; InboxMoved when `commit.close` has seen less than the database, or a signal that the commit
-        applies was edited or taken back meanwhile, or an approval that it withdraws was settled; OutOfOrder when the
-        blocks don't follow the last stored one. A close withdraws what is still pending.
-        After Unavailable the same commit may be tried again: if it had been written, it is not written twice.
-        A close sets the turn's and the conversation's state, settles effects that are still intended and resets
-        `attempt`; any other commit sets `attempt` to 0.
+        Raises StaleFence. Raises InboxMoved when `commit.close` has seen less than the database, when a signal that the
+        commit applies was edited or retracted meanwhile, or when an approval that it withdraws was settled. Raises
+        OutOfOrder when the blocks don't follow the last stored one. After Unavailable the same commit can be retried:
+        it is never written twice. A close withdraws pending approvals, sets the state of the turn and the conversation,
+        settles effects that are still intended and resets `attempt`; any other commit sets `attempt` to 0.
         """
         ...
 
     async def load_announcing(self, lease: Lease, turn_id: TurnId) -> int:
-        """The last number that was saved since the turn ended, 0 without one. Raises StaleFence."""
+        """The last number saved since the turn ended, 0 if there is none. Raises StaleFence."""
         ...
 
     async def save_announcing(self, lease: Lease, turn_id: TurnId, tries: int) -> None:
-        """Note that so many tries to tell of an ended turn have begun: one less is how many workers died of it.
+        """Save how many attempts to announce the ended turn have begun; one less is how many workers died in one.
 
-        0 says that the last try failed, but its worker lives. A number, so that it may be saved again when the answer
-        was lost. Raises StaleFence.
+        0 means that the last attempt failed, but its worker survived. It is an absolute number, so that saving can be
+        retried after a lost answer. Raises StaleFence.
         """
         ...
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        """The terminal event of the turn has been published. `cursor` is the last id given out, which clients may have.
+        """Record that the turn's terminal event was published. `cursor` is the last id issued, which clients can have
+        seen.
 
-        It must outlive the stream: a Redis that comes back without its last second has lost it.
+        It must outlive the stream: a Redis that restarts without its last second has lost the event.
         """
         ...
 
 
-# Reading conversations back: the rows from which the client's state is built, in one consistent read.
+# Reading conversations: the rows from which the client's state is built, in one consistent read.
 
 PAGE_BYTES = 4 * 1024 * 1024
-"""Of all that is stored of the turns of one page; a single larger turn is a page of its own. The process that answers
-holds it a few times over."""
+"""Total stored size of the turns of one page; a single larger turn gets its own page. The answering process holds a few
+copies of it."""
 
 
 class Turns(Protocol):
-    """All calls see only the principal's own conversations; another's id is NotFound."""
+    """All calls see only the principal's own conversations; any other id raises NotFound."""
 
     async def load_page(
         self,
@@ -270,22 +271,22 @@ class Turns(Protocol):
         limit: int = 20,
         judged: bool = False,
     ) -> TurnPage:
-        """The newest of all turns, of those before `cursor`, of the named ones, and of those with feedback (`judged`).
+        """The newest of all turns, of those before `cursor`, of the named ones, or of those with feedback (`judged`).
 
         As many as fit into `limit` and PAGE_BYTES. Raises BadCursor.
         """
         ...
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
-        """The source pool by `sid`, without whole texts; empty where there is none to see."""
+        """The sources by `sid`, without full texts; empty when none is visible."""
         ...
 
     async def load_ordinal(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> int:
-        """The turn's place in this conversation, from 1. Raises NotFound when it is none of its turns."""
+        """The turn's place in this conversation, from 1. Raises NotFound when the turn belongs to another one."""
         ...
 
     async def load_blocks(
         self, principal: Principal, conversation_id: ConversationId, seqs: Sequence[int]
     ) -> tuple[Block, ...]:
-        """The blocks with these numbers, in order; those that there are."""
+        """The existing blocks with these numbers, in order."""
         ...

@@ -1,5 +1,4 @@
-"""Approvals and effects of tools in Postgres: rows under the lease holder's commits, answers of people, parked
-turns."""
+"""Approvals and effects of tools in Postgres: rows of the lease holder's commits, answers of people, parked turns."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -55,7 +54,7 @@ class PostgresApprovals:
 
 
 async def save_approvals(transaction: Connection, lease: Lease, commit: Commit, inbox_seq: int) -> None:
-    """The questions that a commit asks or withdraws, and at its turn's end all that are left.
+    """Write the questions that a commit asks or withdraws; at the end of the turn withdraw all pending ones.
 
     Raises InboxMoved when one that it withdraws is not pending. The caller has locked the conversation's row.
     """
@@ -77,7 +76,8 @@ async def save_approvals(transaction: Connection, lease: Lease, commit: Commit, 
 async def answer_approval(
     transaction: Connection, conversation_id: ConversationId, signal: IncomingSignal, approval_id: ApprovalId
 ) -> Receipt:
-    """Settle a question; a replayed receipt when that was said before. Raises NotFound, Conflict."""
+    """Settle a question; returns a replayed receipt when the same answer was given before. Raises NotFound,
+    Conflict."""
     state = _ANSWERS[signal.kind]
     row = await transaction.fetchrow(
         "SELECT * FROM answer_approval($1, $2, $3, $4)", conversation_id, approval_id, state.value, signal.signal_id
@@ -112,9 +112,9 @@ def _read_approval(row: Row) -> Approval:
     )
 
 
-# The ledger of effects in Postgres: each row has a transaction of its own, which holds the fence until its end.
+# The effect ledger in Postgres: each row has its own transaction, which holds the fence until its end.
 
-# A claim changes the fence in the same row, so it waits for this lock, and what we find holds until we commit.
+# A claim changes the fence in the same row, so it waits for this lock, and what we read stays true until we commit.
 _FENCE = "SELECT 1 FROM conversation WHERE id = $1 AND fence = $2 FOR SHARE"
 _BEGIN = """
 INSERT INTO tool_effect (turn_id, conversation_id, tenant, project, user_id, call_id, tool_id, args_hash, occurrence,

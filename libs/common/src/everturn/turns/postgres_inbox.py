@@ -1,4 +1,4 @@
-"""Accepting messages and signals in Postgres: one transaction, with the kept answer of its idempotency key."""
+"""Accepting messages and signals in Postgres: one transaction, with the stored answer of its idempotency key."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,7 +63,8 @@ _SAVE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route 
 async def take_key(
     transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
 ) -> str | None:
-    """None when the key is ours now, which a twin then waits for; the first answer when it was used for the same.
+    """None when this transaction now owns the key (a concurrent duplicate waits for it); the stored answer when the
+    same request used it before.
 
     Raises KeyReused, KeyBusy.
     """
@@ -84,7 +85,7 @@ async def take_key(
 
 
 async def try_load_response(transaction: Connection, key: IdempotencyKey) -> str | None:
-    """The first answer to the same request, where it is kept; takes no key. Raises KeyReused."""
+    """The first answer to the same request, if still stored; does not claim the key. Raises KeyReused."""
     row = await transaction.fetchrow(_LOAD_KEPT, key.route, key.key)
     if row is None:
         return None
@@ -96,7 +97,7 @@ async def try_load_response(transaction: Connection, key: IdempotencyKey) -> str
 async def save_response(
     transaction: Connection, key: IdempotencyKey | None, response: str, conversation_id: ConversationId
 ) -> None:
-    """Keep the answer for whoever asks again; it goes with the conversation."""
+    """Store the answer for repeated requests; it is deleted with the conversation."""
     if key is not None:
         await transaction.execute(_SAVE, key.route, key.key, response, conversation_id)
 
@@ -147,7 +148,7 @@ SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
 
 
 class PostgresInbox:
-    """A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `tenant_max` none is taken."""
+    """A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `tenant_max` none is accepted."""
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class PostgresInbox:
         return replace(signal, state=SignalState.RETRACTED)
 
     async def _check_in_time(self, transaction: Connection, uploads: Sequence[Upload]) -> None:
-        """Right before the commit: a process that was frozen earlier must not name objects that are gone."""
+        """Runs right before the commit: a process that was frozen earlier must not name objects that are deleted."""
         if not uploads:
             return
         took: timedelta = await transaction.fetchval(_NOW) - min(each.begun_at for each in uploads)
@@ -279,7 +280,7 @@ class PostgresInbox:
         signal: IncomingSignal,
         conversation: Row,
     ) -> Receipt:
-        """No turn is open: a reactive event is the request of one, another waits for the next."""
+        """With no turn open, a reactive event becomes the request of one; any other event waits for the next one."""
         if signal.event is None or signal.turn_id is None:
             raise Conflict("No turn is open.")
         place = UploadPlace(principal, conversation_id, signal.turn_id, (signal.event.kind, signal.signal_id))
@@ -315,7 +316,7 @@ class PostgresInbox:
         *,
         request: TurnRequest,
     ) -> Receipt:
-        """The events that waited for a turn come first in its request."""
+        """Events that waited for a turn are first in its request."""
         lane = lane_of(principal.roles)
         _, waited = read_promoted(await transaction.fetch(_TAKE_PARKED, conversation_id, turn_id))
         await transaction.execute(
@@ -330,8 +331,8 @@ class PostgresInbox:
             build_request_json(replace(request, events=(*waited, *request.events))),
         )
         await transaction.execute(_QUEUE, conversation_id)
-        # All accepts of the tenant on this lane wait for who is here, until the commit. So the row, which may have
-        # megabytes, is written before, and counts itself.
+        # Until the commit, this blocks all other accepts of the tenant on this lane. So the row, which can have
+        # megabytes, is written before it, and is part of the count.
         most = self._tenant_max + 1
         if not await transaction.fetchval("SELECT take_place($1, $2, $3)", principal.tenant, lane, most):
             raise TenantFull(f"{self._tenant_max} turns are waiting on the lane {lane.value}.")
@@ -352,7 +353,8 @@ async def _check_target(transaction: Connection, message: IncomingMessage) -> No
 
 
 async def _enter(transaction: Connection, conversation_id: ConversationId) -> Row:
-    """Count up the inbox. The lock on the row holds off the commit that would end the open turn, until we are done."""
+    """Increment inbox_seq. The row lock delays the commit that would end the open turn until this transaction is
+    done."""
     row = await transaction.fetchrow(_ENTER, conversation_id)
     if row is None:
         raise NotFound(conversation_id)
@@ -375,7 +377,7 @@ async def _append_signal(
     await _check_room(transaction, turn_id, signal.kind)
     place = UploadPlace(principal, conversation_id, turn_id, (ref_kind(signal.kind, signal.event), signal.signal_id))
     attachments = build_attachments(signal.uploads, place)
-    # A running turn sees its inbox by itself. A queued one that is cancelled needs a worker, so does one that wakes.
+    # A running turn polls its inbox. A queued turn that is cancelled needs a worker, and so does one that wakes up.
     woken = signal.kind in CONTROL_KINDS and await transaction.fetchval("SELECT wake_turn($1)", conversation_id)
     cancels = signal.kind is SignalKind.CANCEL
     ring = woken or (cancels and turn["status"] == "queued")
@@ -395,7 +397,7 @@ async def _append_answer(
     signal: IncomingSignal,
     conversation: Row,
 ) -> Receipt:
-    """An answer is told to the turn as a signal; one that was given before has its signal already."""
+    """An answer reaches the turn as a signal; a repeated answer already has its signal."""
     if signal.approval_id is None:
         raise Conflict("approval_id is missing.")
     receipt = await answer_approval(transaction, conversation_id, signal, signal.approval_id)
@@ -405,7 +407,7 @@ async def _append_answer(
 
 
 def _check_no_answer(signal: Signal) -> None:
-    """What a tool may be doing already can't be taken back."""
+    """A tool may already be acting on the answer, so it can't be changed."""
     if signal.approval_id is not None:
         raise Conflict("The answer to an approval can't be changed.")
 
@@ -445,13 +447,13 @@ async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind
 async def _check_bytes(
     transaction: Connection, conversation_id: ConversationId, turn_id: TurnId | None, problem: str
 ) -> None:
-    """Of what was written just now, beside what the turn has, or what waits for the next one."""
+    """Check the sum of what was just written and what the turn, or the next turn, already has."""
     if turn_id is None:
         measured = await transaction.fetchrow(_MEASURE_PARKED, conversation_id)
     else:
         measured = await transaction.fetchrow(_MEASURE_TURN, turn_id)
     if measured and measured["signals"] > 1 and measured["bytes"] > MAX_TURN_SIGNAL_BYTES:
-        # No InboxFull: it would not help to send the same again in a moment.
+        # Not InboxFull: sending the same again in a moment would not help.
         raise Conflict(problem)
 
 

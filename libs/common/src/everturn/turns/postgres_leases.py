@@ -68,7 +68,7 @@ class PostgresLeases:
             rows = await connection.fetch(
                 "SELECT * FROM renew_leases($1, $2, $3, $4)", self._owner, list(held), list(held.values()), self._ttl
             )
-        # -1 for a row that was not renewed: a worker of the version before reads that as "nothing new in the inbox".
+        # -1 for a row that was not renewed: a worker of the previous version reads that as "nothing new in the inbox".
         return {row["conversation_id"]: row["inbox_seq"] if row["inbox_seq"] >= 0 else None for row in rows}
 
     async def release(self, lease: Lease, *, requeue: bool) -> bool:
@@ -97,11 +97,11 @@ class PostgresLeases:
         )
 
 
-# What the sweeper asks of Postgres across tenants: which doorbells to ring. The functions return ids only.
+# The sweeper's queries across tenants: which doorbells to ring. The functions return ids only.
 
 
 class PostgresSweeps:
-    """Rings for lost doorbells and for the next turns of a tenant that is within `share` turns on a lane."""
+    """Rings lost doorbells again, and the next turns of a tenant that is within `share` turns on a lane."""
 
     def __init__(self, database: Database, *, share: int = TENANT_SHARE) -> None:
         self._database = database
@@ -109,7 +109,7 @@ class PostgresSweeps:
 
     async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         async with self._database.connection() as connection:
-            # Two statements, so that what the first one wakes is committed, and seen by the second.
+            # Two statements, so that the wake-ups of the first are committed and visible to the second.
             await connection.fetchval("SELECT expire_approvals()")
             return _read_rings(await connection.fetch("SELECT * FROM due_doorbells($1, $2)", self._share, takeovers))
 

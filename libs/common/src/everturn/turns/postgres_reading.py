@@ -1,4 +1,4 @@
-"""Turns in Postgres as clients read them back: rows, blocks, signals and feedback in one snapshot of the database."""
+"""Reading turns from Postgres for clients: rows, blocks, signals and feedback in one snapshot of the database."""
 
 import asyncio
 from collections import defaultdict
@@ -20,7 +20,7 @@ from everturn.turns.postgres_timelines import load_sources
 
 _MAX_ORDINAL_DIGITS = 9
 _NO_ORDINAL = 2**31 - 1
-"""Above that of any turn."""
+"""Greater than that of any turn."""
 _READ_ON_LOOP_BYTES = 64 * 1024
 _CONVERSATION = """
 SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, event_cursor,
@@ -28,9 +28,9 @@ SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, even
        (SELECT id FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')) AS open_turn_id
   FROM conversation WHERE id = $1
 """
-# The blocks of a turn lie between its first_seq and that of the next turn that has begun. Under the policies of the
-# tables only plain comparisons of `seq` can use the primary key, so COALESCE is computed before, in a part that is not
-# merged into the rest. Octets are counted without reading the texts.
+# The blocks of a turn lie between its first_seq and that of the next turn that has begun. Under row level security only
+# plain comparisons of `seq` can use the primary key, so COALESCE is computed first, in a part that is not merged into
+# the rest. Octets are counted without reading the texts.
 _COLUMNS = """
 SELECT id, ordinal, first_seq, octet_length(request) AS bytes,
        COALESCE((SELECT first_seq FROM turn AS later
@@ -50,7 +50,7 @@ SELECT id, ordinal, first_seq, end_seq,
   FROM page ORDER BY ordinal DESC
 """
 _PAGE = f"WITH page AS MATERIALIZED ({_COLUMNS} ORDER BY ordinal DESC LIMIT $4) {_MEASURED}"
-# Without a limit, so that turns are found by their ids instead of going through the whole conversation.
+# Without a limit, so that turns are found by their ids instead of by scanning the whole conversation.
 _NAMED = f"WITH page AS MATERIALIZED ({_COLUMNS} AND id = ANY($4)) {_MEASURED}"
 _TURNS = """
 SELECT id, conversation_id, ordinal, first_seq, status, attempt, request, created_at, started_at, ended_at, outcome,
@@ -81,7 +81,7 @@ SELECT turn_id, origin, reaction, text, confidence, ts FROM feedback WHERE turn_
 
 
 class PostgresTurns:
-    """Reads whole turns; an id among `turn_ids` that names no turn of the conversation is passed over."""
+    """Reads whole turns; ids in `turn_ids` that name no turn of the conversation are ignored."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -158,7 +158,7 @@ def _fit(newest_first: Sequence[Row]) -> Sequence[Row]:
 async def _load_rows(
     transaction: Connection, conversation_id: ConversationId, page: Sequence[Row]
 ) -> tuple[Sequence[Row], Sequence[Row], Sequence[Row], Sequence[Row]]:
-    """The turns of the page, oldest first, and all blocks, signals and feedback of them."""
+    """The turns of the page, oldest first, and all their blocks, signals and feedback."""
     if not page:
         return (), (), (), ()
     ids = [row["id"] for row in page]
@@ -188,7 +188,7 @@ def _read_records(
 
 
 def _group(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
-    """By turn. A page may have as many turns and rows as would take seconds to compare one by one."""
+    """Rows by turn. Comparing every turn of a large page with every row would take seconds."""
     grouped: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         grouped[row["turn_id"]].append(row)

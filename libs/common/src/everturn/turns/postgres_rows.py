@@ -1,4 +1,4 @@
-"""How our values stand in rows: reading a row as a value, and the JSON texts of what has no columns of its own."""
+"""Mapping between values and rows: reading a row as a value, and JSON texts for what has no columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,8 @@ from everturn.turns.inbox import Receipt
 
 @dataclass(frozen=True, slots=True)
 class SignalPayload:
-    """What was said. JSON, because a text column can't hold U+0000 and a message is kept verbatim."""
+    """The text and files of a signal. JSON, because a text column can't hold U+0000 and a message is stored
+    verbatim."""
 
     text: str
     attachments: tuple[Artifact, ...] = ()
@@ -96,7 +97,7 @@ def read_signal(row: Row) -> Signal:
 
 
 def read_promoted(rows: Sequence[Row]) -> tuple[tuple[Artifact, ...], tuple[RequestEvent, ...]]:
-    """What promoted signals bring into the next turn, in the order they came: the files of messages, and events."""
+    """What promoted signals add to the next turn, in order of arrival: the files of messages, and events."""
     said = [(row["id"], read_payload(row["payload"])) for row in sorted(rows, key=_inbox_seq)]
     files = tuple(artifact for _, payload in said if payload.event is None for artifact in payload.attachments)
     events = tuple(RequestEvent(id, each.text, each.event, each.attachments) for id, each in said if each.event)

@@ -1,7 +1,7 @@
 """Timelines in Postgres: reading blocks, and writing one commit of a lease holder.
 
-Blocks come first, which checks the fence and locks the conversation's row, so that its inbox stands still; then every
-row that must be true exactly when the blocks are.
+Blocks are written first. That checks the fence and locks the conversation's row, so that its inbox can't change. Then
+follow all rows that must change together with the blocks.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from everturn.turns.postgres_rows import (
     read_turn,
 )
 
-# Source rows in Postgres: the pool of a conversation without its texts, one whole text, and writing what changed.
+# Source rows in Postgres: the sources of a conversation without their texts, one full text, and writing changes.
 
 _ROWS = """
 SELECT sid, title, url, source_type, objective_relevance, published_time_iso, favicon_url, snippet, mime, text_chars,
@@ -52,12 +52,12 @@ ON CONFLICT (conversation_id, sid) DO UPDATE
 
 
 async def load_sources(transaction: Connection, conversation_id: ConversationId) -> tuple[Source, ...]:
-    """All rows by number; the whole texts stay where they are."""
+    """All rows by number, without their full texts."""
     return tuple(_read(row) for row in await transaction.fetch(_ROWS, conversation_id))
 
 
 async def load_source_text(transaction: Connection, conversation_id: ConversationId, sid: int) -> str:
-    """One whole text. Raises NotFound."""
+    """One full text. Raises NotFound."""
     text = await transaction.fetchval(
         "SELECT text FROM source WHERE conversation_id = $1 AND sid = $2", conversation_id, sid
     )
@@ -133,7 +133,7 @@ _CLOSE_TURN = """
 UPDATE turn SET status = $2, outcome = $3, error = $4, usage = $5, ended_at = clock_timestamp()
  WHERE id = $1 AND status = 'running'
 """
-# A turn that was given up, or cut off, leaves calls of which nobody knows how far they came.
+# An abandoned or interrupted turn leaves calls whose progress is unknown.
 _SETTLE_EFFECTS = """
 UPDATE tool_effect SET state = CASE effect WHEN 'irreversible' THEN 'ambiguous' ELSE 'failed' END
  WHERE turn_id = $1 AND state = 'intended'
@@ -151,7 +151,7 @@ SELECT $2, conversation_id, tenant, project, user_id, ordinal + 1, lane, roles, 
 
 
 def holds_blocks_only(commit: Commit) -> bool:
-    """Whether append_blocks alone, which is one round trip and its own transaction, writes all of it."""
+    """Whether append_blocks alone, one round trip with its own transaction, writes all of the commit."""
     rows = (commit.effects, commit.usage, commit.artifacts, commit.signals, commit.sources)
     rows += (commit.requests, commit.withdrawn)
     told = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
@@ -159,7 +159,7 @@ def holds_blocks_only(commit: Commit) -> bool:
 
 
 async def append_blocks(connection: Connection, lease: Lease, commit: Commit) -> int:
-    """Returns inbox_seq. Raises StaleFence, or OutOfOrder when the first block doesn't follow the stored last one."""
+    """Returns inbox_seq. Raises StaleFence, or OutOfOrder when the first block doesn't follow the last stored one."""
     blocks, principal = commit.blocks, lease.principal
     return await connection.fetchval(
         _APPEND,
@@ -185,7 +185,7 @@ async def append_blocks(connection: Connection, lease: Lease, commit: Commit) ->
 
 
 async def append_commit(transaction: Connection, lease: Lease, commit: Commit) -> int:
-    """All of a commit, in the open transaction. Returns inbox_seq; raises as Timelines.commit does."""
+    """Write all of a commit in the open transaction. Returns inbox_seq; raises as Timelines.commit does."""
     inbox_seq = await append_blocks(transaction, lease, commit)
     await _save_signals(transaction, commit, inbox_seq)
     await save_approvals(transaction, lease, commit, inbox_seq)
@@ -201,7 +201,8 @@ async def append_commit(transaction: Connection, lease: Lease, commit: Commit) -
 
 
 async def _save_signals(transaction: Connection, commit: Commit, inbox_seq: int) -> None:
-    """The conversation's row is locked, and edits and retractions take that lock too: what is read here stays."""
+    """The conversation's row is locked, and edits and retractions take the same lock, so what is read here can't
+    change."""
     if not commit.signals:
         return
     rows = await transaction.fetch(
@@ -223,7 +224,7 @@ async def _save_signals(transaction: Connection, commit: Commit, inbox_seq: int)
 
 
 async def _save_told_feedback(transaction: Connection, commit: Commit) -> None:
-    """By value: feedback that changed since it was read stays fresh."""
+    """Matches by value, so that feedback changed since it was read stays fresh."""
     told = [
         (body.turn_id, body.origin, body.reaction, body.text)
         for body in (block.body for block in commit.blocks)
@@ -260,7 +261,7 @@ async def _close(transaction: Connection, lease: Lease, turn_id: TurnId, close: 
         close.status.value,
         None if close.outcome is None else close.outcome.value,
         None if close.error is None else close.error.model_dump_json(),
-        # Without its defaults, so that the version before can read it.
+        # Without defaults, so that the previous version can read it.
         close.usage.model_dump_json(exclude_defaults=True),
     )
     if done != "UPDATE 1":
@@ -277,9 +278,9 @@ def _state_after(close: TurnClose) -> ConversationState:
 
 
 async def _promote(transaction: Connection, turn_id: TurnId, promotion: Promotion) -> bool:
-    """Open the next turn: attachments of its signals in the order they came, bundle and lane of the one that ends.
+    """Open the next turn: its signals' attachments in order of arrival, bundle and lane of the turn that ends.
 
-    False when one of the signals is not ACCEPTED any more.
+    False when one of the signals is no longer ACCEPTED.
     """
     ended = read_request(await transaction.fetchval("SELECT request FROM turn WHERE id = $1", turn_id))
     rows = await transaction.fetch(
@@ -296,14 +297,14 @@ async def _promote(transaction: Connection, turn_id: TurnId, promotion: Promotio
     return True
 
 
-# Timelines in Postgres: what a lease holder reads at the start of a turn, and its one way to write.
+# Timelines in Postgres: what a lease holder reads at the start of a turn, and its only way to write.
 
 _BLOCKS = """
 SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
   FROM block WHERE conversation_id = $1 AND seq > $2 ORDER BY seq
 """
-# The body is canonical JSON: inside a text every quote is escaped, so that only the body's own fields match. It is not
-# cast to json, because the text of a summary may hold U+0000, which Postgres refuses to unescape.
+# The body is canonical JSON: quotes inside texts are escaped, so only the body's own fields match. It is not cast to
+# json, because the text of a summary can hold U+0000, which Postgres refuses to unescape.
 _COVERED = """
 SELECT substring(body FROM '"last_seq":([0-9]+)')::bigint
   FROM block
@@ -336,7 +337,7 @@ _ANNOUNCE = """
 WITH held AS (UPDATE conversation SET event_cursor = $4 WHERE id = $2 AND fence = $3 RETURNING id)
 UPDATE turn SET announced_at = clock_timestamp() FROM held WHERE turn.id = $1 AND turn.conversation_id = held.id
 """
-# Of a turn that has ended `attempt` is free: its last commit has set it to 0.
+# An ended turn does not use `attempt`, because its last commit has set it to 0.
 _ANNOUNCING = """
 SELECT t.attempt FROM turn t JOIN conversation c ON c.id = t.conversation_id
  WHERE t.id = $1 AND c.id = $2 AND c.fence = $3 AND t.status IN ('completed', 'failed', 'cancelled')
@@ -439,7 +440,8 @@ class PostgresTimelines:
             raise StaleFence(lease.conversation_id)
 
     async def _check_written(self, lease: Lease, commit: Commit) -> int:
-        """A commit whose answer was lost comes again: the last hash tells that exactly its blocks stand already."""
+        """A commit is retried when its answer was lost: an equal last hash proves that its blocks are already
+        stored."""
         async with self._database.transaction(lease.principal, readonly=True) as transaction:
             inbox_seq = await transaction.fetchval(
                 "SELECT inbox_seq FROM conversation WHERE id = $1 AND fence = $2 AND last_hash = $3",
