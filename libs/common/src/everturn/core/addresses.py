@@ -1,4 +1,4 @@
-"""Web addresses: their caps, the one form in which each is requested, and those that a text holds.
+"""Web addresses: their limits, the canonical form in which each is requested, and finding them in texts.
 
 Everything here is linear in its input and bounded: addresses come from models, programs, pages and people.
 """
@@ -13,15 +13,15 @@ from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from everturn.core.errors import Invalid
 
 MAX_URL_CHARS = 2048
-"""What browsers and servers agree on; nothing looks into a longer address."""
+"""The common limit of browsers and servers; longer addresses are not processed."""
 MAX_HOST_CHARS = 253
 """Of a name in DNS (RFC 1035, section 2.3.4, without the length bytes)."""
 MAX_FOUND = 500
-"""Addresses that are taken out of one text."""
+"""Addresses found in one text."""
 MAX_READING_COST = 150_000
-"""Of the readings of one text or one search: their characters, and `_READING_COST` for each. About 50 ms of CPU."""
+"""Of the readings of one text or one search: their characters, plus `_READING_COST` for each. About 50 ms of CPU."""
 MAX_FOREIGN_HOSTS = 20
-"""Distinct hosts of one text that are spelled in ASCII. One takes up to 2 ms."""
+"""Distinct hosts of one text that are converted to ASCII. Each needs up to 2 ms."""
 MAX_SEARCH_COST = 50_000_000
 """Of one search: the characters of its texts, once for each spelling of a host. About 50 ms of CPU."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -29,7 +29,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
 _HOST_AND_PORT = re.compile(r"([a-z0-9._~-]+|\[[0-9a-z:.%]+\])(:[0-9]+)?", re.IGNORECASE)
 _KEPT = "%/:=&?~+!$,;'@()*[]|"
-"""Of an address, besides letters and digits: what is escaped already stays so."""
+"""Characters of an address that stay as they are, besides letters and digits; existing escapes are kept."""
 _WRITTEN = re.compile(rf"(?=(https?://[^\s<>\"'`\\^{{}}|\x00-\x1f\x7f]{{1,{MAX_URL_CHARS}}}))", re.IGNORECASE)
 _BARE = re.compile(
     r"(?<![\w@./:-])((?:[a-z0-9](?:[a-z0-9-]{0,62})\.){1,8}[a-z]{2,24})(?![\w@-])(?:/[^\s<>\"'`\\^{}|]{0,2000})?",
@@ -42,13 +42,13 @@ _MAX_TRAILING = 8
 
 
 def check_url_length(url: str) -> None:
-    """Raises Invalid for an address that is too long to be looked at."""
+    """Raises Invalid for an address that is too long to process."""
     if len(url) > MAX_URL_CHARS:
         raise Invalid(f"This address has {len(url)} characters. An address has at most {MAX_URL_CHARS}.")
 
 
 def split_url(url: str) -> tuple[SplitResult, str]:
-    """The parts of an http(s) address, and its spelled `user@host:port` without a default port.
+    """The parts of an http(s) address, and its normalized `user@host:port` without a default port.
 
     Raises Invalid for any other text.
     """
@@ -69,10 +69,10 @@ def split_url(url: str) -> tuple[SplitResult, str]:
 
 
 def spell_host(host: str) -> str:
-    """In ASCII; a name that the old encoding can't spell stays in its own letters. Raises Invalid for a long name.
+    """The host in ASCII; a name that IDNA 2003 can't encode stays unchanged. Raises Invalid for a long name.
 
-    The encoding takes up to 70 µs a character, because one character may stand for eighteen. So the length is
-    checked before it, also of what the characters stand for.
+    The encoding needs up to 70 µs a character, because one character can expand to eighteen. So the length is checked
+    first, also in expanded form.
     """
     if len(host) > MAX_HOST_CHARS or (not host.isascii() and len(unicodedata.normalize("NFKC", host)) > MAX_HOST_CHARS):
         raise Invalid(f"The name of a host has at most {MAX_HOST_CHARS} characters.")
@@ -90,8 +90,8 @@ def _spell_in_ascii(host: str) -> str:
 def canonical_url(url: str) -> str:
     """The address as it is requested: in ASCII, without fragment. Two addresses are the same if this form is.
 
-    Nothing that a server would see is dropped, so the same form means the same bytes on the wire. Raises Invalid for
-    what is not fetched: no http(s) address, one with a user name or a password, or a host that ASCII can't spell.
+    It drops nothing that a server would see, so the same form means the same bytes on the wire. Raises Invalid for what
+    is not fetched: other schemes, a user name or a password, or a host that has no ASCII form.
     """
     parts, netloc = split_url(url)
     if "@" in parts.netloc:
@@ -99,7 +99,7 @@ def canonical_url(url: str) -> str:
     if not netloc.isascii():
         raise Invalid("The host name can't be written in ASCII.")
     if not _HOST_AND_PORT.fullmatch(netloc):
-        # The old encoding of names also makes blanks and other marks of some letters.
+        # IDNA 2003 also turns some letters into blanks and other marks.
         raise Invalid("The host name contains a character that host names can't have.")
     try:
         path, query = quote(parts.path, safe=_KEPT), quote(parts.query, safe=_KEPT)
@@ -124,8 +124,8 @@ def host_of(canonical: str) -> str:
 
 
 def find_written_urls(text: str) -> frozenset[str]:
-    """Canonical forms of the http(s) addresses that stand in a text. Marks at an end may belong to the address or not,
-    so both readings count. Of a text that takes more work than is allowed, only some are found."""
+    """Canonical forms of the http(s) addresses in a text. Marks at an end can be part of the address or not, so both
+    readings count. In a text that exceeds the work limit, only some are found."""
     found: set[str] = set()
     foreign: dict[str, str] = {}
     cost = 0
@@ -145,11 +145,11 @@ def find_written_urls(text: str) -> frozenset[str]:
 
 
 class TypedSearch:
-    """Finds which of a few canonical addresses stand in texts that a person typed.
+    """Finds which of a few canonical addresses occur in texts that a person typed.
 
-    The person may leave out the scheme: `example.com/a` means both. Only the hosts of these addresses are looked for,
-    because spelling every host of a text would take seconds. All texts together take bounded work, and what lies
-    beyond it is not found. Nor is a host in letters that only mean others, such as those of full width.
+    The scheme can be left out: `example.com/a` means both. The search is for the hosts of these addresses only, because
+    encoding every host of a text would take seconds. All texts together have one work limit; addresses beyond it are
+    not found. Neither are hosts in compatibility letters, such as those of full width.
     """
 
     def __init__(self, addresses: Iterable[str]) -> None:
@@ -161,11 +161,11 @@ class TypedSearch:
         self._reading_cost = 0
 
     def read(self, text: str) -> None:
-        """Adds to `found` what the text holds."""
+        """Adds the addresses in the text to `found`."""
         self._search_cost += len(text) * (1 + len(self._hosts))
         if self._is_over():
             return
-        # The one capital letter whose small form has another length would move all that follows.
+        # The only capital letter whose lower case has another length would shift all that follows.
         folded = text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
         for spelling in self._hosts:
             at = folded.find(spelling)
@@ -190,7 +190,7 @@ class TypedSearch:
                 self._reading_cost += _READING_COST
                 authority = _AUTHORITY.match(url)
                 host = authority and self._hosts.get(authority[2].lower())
-                # No form is shorter than what was typed, but for a question mark without a query.
+                # No canonical form is shorter than the typed one, except for a question mark without a query.
                 if not authority or not host or len(authority[3]) > self._longest + 1:
                     continue
                 self._reading_cost += len(authority[3])
@@ -212,7 +212,7 @@ def _authority_host(canonical: str) -> str:
 
 
 def _spell(host: str) -> Iterator[str]:
-    """The ways in which a person types the ASCII name of a host, in small letters."""
+    """The ways in which a person can type the ASCII name of a host, in lower case."""
     if not host:
         return
     names = {host}
@@ -222,12 +222,12 @@ def _spell(host: str) -> Iterator[str]:
         except UnicodeError:
             name = host
         names |= {unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)}
-    # Encoded as its old form was: without the German letter for a sharp s.
+    # IDNA 2003 encodes the German sharp s as `ss`.
     yield from names | {name.replace("ss", "\u00df") for name in names}
 
 
 def _readings(text: str) -> Iterator[str]:
-    """The text as it is, without what follows a Markdown link, and without marks at its end."""
+    """The text as it is, without the rest after a Markdown link, and without marks at its end."""
     for whole in dict.fromkeys((text, text.partition("](")[0], text.partition(")](")[0])):
         yield whole
         for left_out in range(1, _MAX_TRAILING + 1):

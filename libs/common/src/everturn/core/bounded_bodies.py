@@ -1,6 +1,6 @@
-"""Reads the bodies of HTTP replies in pieces and within bounds, below the SDKs, which read whole replies into memory.
+"""Reads the bodies of HTTP replies in pieces and within limits, below the SDKs, which read whole replies into memory.
 
-HTTPX unpacks a compressed chunk as a whole, on the event loop: a small gzip stream may unpack to gigabytes.
+HTTPX decompresses a chunk as a whole, on the event loop: a small gzip stream can expand to gigabytes.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from typing import cast
 import httpx2
 
 MAX_ERROR_BYTES = 256 * 1024
-"""Of the body of a reply that is not a success; the rest is not read."""
+"""Of the body of an error reply; the rest is not read."""
 MAX_PIECE_BYTES = 64 * 1024
-"""Unpacked at once."""
+"""Decompressed at once."""
 
 EventHooks = dict[str, list[Callable[..., Awaitable[None]]]]
 Pieces = AsyncGenerator[bytes, None]
 Check = Callable[[Pieces, httpx2.Headers], Pieces]
-"""Gives the pieces of a successful reply with these headers that may be read; raises where that is too much."""
+"""Yields the pieces of a successful reply with these headers that can be read; raises when there are too many."""
 
 
 class UnreadableBody(Exception):
@@ -33,11 +33,11 @@ class UnreadableBody(Exception):
 
 
 def build_event_hooks(check: Check, translate: Callable[[UnreadableBody], Exception]) -> EventHooks:
-    """For the HTTP client of an SDK. `translate` gives what is raised instead of UnreadableBody."""
+    """For the HTTP client of an SDK. `translate` returns the exception to raise instead of UnreadableBody."""
 
     async def bound_body(response: httpx2.Response) -> None:
         body = cast(httpx2.AsyncByteStream, response.stream)
-        # A gateway may compress all the same. HTTPX would unpack a chunk as a whole, so it is done here.
+        # A gateway can compress anyway. HTTPX would decompress a chunk as a whole, so it is done here.
         encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
         pieces = unpack(body, encoding)
         is_error = response.status_code >= 300
@@ -72,7 +72,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
 
 async def unpack(body: AsyncIterable[bytes], encoding: str) -> Pieces:
-    """Pieces of the body without its compression. Raises UnreadableBody."""
+    """Decompressed pieces of the body. Raises UnreadableBody."""
     if encoding in ("", "identity"):
         async for chunk in body:
             yield chunk
@@ -92,10 +92,10 @@ async def unpack(body: AsyncIterable[bytes], encoding: str) -> Pieces:
             packed = unpacker.unconsumed_tail
             if piece:
                 yield piece
-                # A chunk that unpacks to many pieces must not hold the event loop.
+                # A chunk that expands to many pieces must not block the event loop.
                 await asyncio.sleep(0)
         if unpacker.eof:
-            # The unpacker would collect all that follows, and copy it with every chunk.
+            # The decompressor would collect all that follows, and copy it with every chunk.
             return
 
 

@@ -1,10 +1,9 @@
 """Cancellation that is never lost, and waits for cancelled tasks that always end.
 
-asyncio delivers a cancellation once. Code that fails while it handles the cancellation, such as the rollback on a
-connection that is already closed, replaces it by its own error; whoever retries on that error then waits again, and
-nobody cancels a second time. So every seam that translates or retries errors of a driver runs under
-`keep_cancellation`, and whoever cancels a task waits for it through `Stragglers.end` or `end_tasks`, which cancel
-twice and then go on without it.
+asyncio delivers a cancellation once. If code fails while it handles the cancellation, such as the rollback on a closed
+connection, its error replaces the cancellation; a caller that retries on that error then waits again, and no second
+cancellation follows. So all code that translates or retries errors of a driver runs under `keep_cancellation`. And code
+that cancels a task waits for it with `Stragglers.end` or `end_tasks`, which cancel twice and then continue without it.
 """
 
 import asyncio
@@ -20,19 +19,19 @@ from everturn.core.metrics import CANCELLATIONS_KEPT, STRAGGLERS
 _log = structlog.get_logger(__name__)
 
 GRACE_S = 5.0
-"""How long a cancelled task may take to clean up before it is cancelled once more, and again after that."""
+"""How long a cancelled task can clean up before it is cancelled once more, and again after that."""
 MAX_TASKS_DESCRIBED = 200
 MAX_AWAITS_DESCRIBED = 40
-"""Bounds what `describe_tasks` writes into one log line: about 100 kB."""
+"""Limits what `describe_tasks` writes into one log line: about 100 kB."""
 
 
 @contextmanager
 def keep_cancellation() -> Generator[None]:
     """Raise CancelledError instead of any outcome that replaced it.
 
-    When the current task was cancelled inside the block and the block ends in another way, by an error or by
-    returning, that cancellation would be lost. A timeout inside the block takes its own cancellation back
-    (`Task.uncancel`) and is not affected.
+    If the current task is cancelled inside the block, but the block ends by another error or by returning, the
+    cancellation would be lost. A timeout inside the block undoes its own cancellation (`Task.uncancel`) and is not
+    affected.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -49,9 +48,9 @@ def keep_cancellation() -> Generator[None]:
 
 
 class Stragglers:
-    """Owns tasks that go on although they were cancelled, so that nothing has to wait for them.
+    """Owns tasks that continue despite their cancellation, so that no caller has to wait for them.
 
-    What such a task still does or returns reaches nobody; its end is logged.
+    Their results are discarded; their end is logged.
     """
 
     def __init__(self, *, grace_s: float = GRACE_S) -> None:
@@ -63,10 +62,10 @@ class Stragglers:
         return len(self._tasks)
 
     async def end(self, *tasks: asyncio.Task[Any]) -> None:
-        """Cancel the tasks and wait for their end, at most twice `grace_s`; those that are left become stragglers.
+        """Cancel the tasks and wait for their end, at most twice `grace_s`; the remaining ones become stragglers.
 
-        The second cancellation comes halfway: the first may have been lost. When this wait is itself cancelled,
-        tasks that still run become stragglers at once.
+        The second cancellation is sent halfway, in case the first was lost. If this wait is itself cancelled, tasks
+        that still run become stragglers at once.
         """
         running = {task for task in tasks if not task.done()}
         try:
@@ -105,7 +104,7 @@ _PROCESS_STRAGGLERS = Stragglers()
 
 
 async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
-    """`Stragglers.end` where no owner of stragglers is at hand: the process keeps those that do not end."""
+    """`Stragglers.end` for callers without their own Stragglers: the process owns the tasks that do not end."""
     await _PROCESS_STRAGGLERS.end(*tasks)
 
 
@@ -116,7 +115,7 @@ def describe_tasks() -> list[str]:
 
 
 def _describe_task(task: asyncio.Task[Any]) -> str:
-    # Task.get_stack shows the outermost frame of a suspended coroutine only, so the awaits are followed by hand.
+    # Task.get_stack shows only the outermost frame of a suspended coroutine, so the chain of awaits is followed here.
     places: list[str] = []
     awaited: Any = task.get_coro()
     while awaited is not None and len(places) < MAX_AWAITS_DESCRIBED:
@@ -130,19 +129,20 @@ def _describe_task(task: asyncio.Task[Any]) -> str:
     return " -> ".join(places) + (" (cancelling)" if task.cancelling() else "")
 
 
-# Waits for somebody else's answer that do not take our own slowness for their silence.
+# Timeouts for replies that don't mistake a delay of our own process for silence of the other side.
 
 LOOKS = 5
-"""How often it is seen that there is no answer before that counts as silence."""
+"""How many checks without an answer count as silence."""
 
 
 @asynccontextmanager
 async def answered_within(limit_s: float) -> AsyncGenerator[None]:
-    """Raises TimeoutError when what is awaited inside has been silent for `limit_s` in which we could hear it.
+    """Raise TimeoutError when there was no reply for `limit_s` during which this process could have read one.
 
-    A timeout of asyncio is due as soon as an event loop goes on that was held up for longer, although the answer may
-    lie there unread. So the limit is spent in parts, each counted once however late its end was noticed: between two
-    of them the loop reads what has come. It takes longer than the limit only by as much as this process was held up.
+    When an event loop was blocked for longer than an asyncio timeout, the timeout fires as soon as the loop resumes,
+    although a reply can be waiting unread. So the limit is split into parts, and each counts once, however late its end
+    was noticed: between two of them the loop reads what has arrived. The limit is exceeded only by as much as this
+    process was blocked.
     """
     async with asyncio.timeout(None) as timeout:
         patience = _Patience(timeout, limit_s)
@@ -153,7 +153,7 @@ async def answered_within(limit_s: float) -> AsyncGenerator[None]:
 
 
 class _Patience:
-    """Looks several times whether the wait has ended, and ends it at the last look."""
+    """Checks several times whether the wait has ended, and ends it at the last check."""
 
     def __init__(self, timeout: asyncio.Timeout, limit_s: float) -> None:
         self._timeout = timeout
@@ -167,7 +167,7 @@ class _Patience:
         if self._looks < LOOKS:
             self._next = self._loop.call_later(self._part_s, self._look)
         else:
-            # Due in the next turn of the loop, behind what was read in this one.
+            # Due in the next iteration of the loop, after everything read in this one is processed.
             self._timeout.reschedule(self._loop.time())
 
     def end(self) -> None:
@@ -175,7 +175,7 @@ class _Patience:
         self._next.cancel()
 
 
-# Running one thing until it ends or something else happens first.
+# Running work until it ends or something else happens first.
 
 T = TypeVar("T")
 
@@ -189,7 +189,7 @@ class Ran(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The work was cancelled. `why` is what the stop returned; `left_behind` means that the work still goes on."""
+    """The work was cancelled. `why` is what the stop returned; `left_behind` means that the work still runs."""
 
     why: object = None
     left_behind: bool = False
@@ -202,9 +202,9 @@ async def run_until(
     stragglers: Stragglers | None = None,
     name: str | None = None,
 ) -> Ran[T] | Stopped:
-    """Run `work`; when `stop` returns first, cancel it and wait for its end. An error of either is raised.
+    """Run `work`; when `stop` returns first, cancel it and wait for its end. Errors of either are raised.
 
-    Work that ends while it is being cancelled counts as ended by itself: its result is not thrown away. The wait for
+    Work that completes while it is being cancelled counts as ended by itself, so its result is kept. The wait for
     cancelled work is bounded (`Stragglers.end`): work that ignores its cancellation is left to `stragglers`. `name` is
     the name of its task, for the log.
     """

@@ -1,5 +1,4 @@
-"""Time, injected: the wall clock for records, a monotonic one for waits; how times are written; a person's time
-zone."""
+"""Time, injected: the wall clock for records, a monotonic one for waits; the format of times; a person's time zone."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -9,23 +8,23 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from everturn.core.errors import Invalid
 
-# How records, views and events write a moment.
+# The format of times in records, views and events.
 
 
 def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC with milliseconds and a Z, as every record and event writes it."""
+    """ISO 8601 in UTC with milliseconds and a Z, as in every record and event."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A source of time."""
 
     def now(self) -> datetime:
         """The time in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an unknown start, never going back."""
+        """Seconds from an arbitrary start, never going back."""
         ...
 
 
@@ -40,9 +39,10 @@ class SystemClock:
 
 
 class WrongClock:
-    """For tests: a wall clock that is off, and steps. `steps` are (reading, seconds), from which reading on how much.
+    """For tests: a wall clock that is wrong and jumps. `steps` are (reading, seconds): from that reading on, add so
+    many.
 
-    Nothing is waited for by it, so its monotonic time is right.
+    Waits don't use it, so its monotonic time is right.
     """
 
     def __init__(self, inner: Clock, steps: tuple[tuple[int, float], ...]) -> None:
@@ -60,7 +60,7 @@ class WrongClock:
 
 
 def open_clock(steps: str) -> Clock:
-    """The machine's clock, made wrong by what CLOCK_STEPS says. Raises Invalid."""
+    """The machine's clock, shifted as CLOCK_STEPS says. Raises Invalid."""
     return WrongClock(SystemClock(), tuple(_read_step(step) for step in steps.split(","))) if steps else SystemClock()
 
 
@@ -77,11 +77,11 @@ def _read_step(step: str) -> tuple[int, float]:
         raise Invalid(f"CLOCK_STEPS has {step!r}; expected seconds@reading.") from error
 
 
-# Time zones of persons, by the names of the IANA database.
+# Time zones of persons, by their IANA names.
 
 MAX_ZONE_CHARS = 64
 _NO_ZONES = frozenset({"Factory", "localtime"})
-"""Files of the database that are no place: not set, and that of this machine."""
+"""Files of the database that are not places: unset, and that of this machine."""
 
 
 @cache
@@ -93,7 +93,7 @@ def load_zone_names() -> frozenset[str]:
 def try_build_local_time(now_utc: str, zone: str) -> str | None:
     """The date, weekday and time of a zone, such as `Sunday 2026-03-01 13:00 (UTC+01:00)`; `now_utc` is ISO 8601.
 
-    None for a zone that is not known here: a newer version or a machine with another database may have accepted it.
+    None for a zone unknown here: a newer version or a machine with another database can have accepted it.
     """
     try:
         here = datetime.fromisoformat(now_utc).replace(tzinfo=UTC).astimezone(ZoneInfo(zone))

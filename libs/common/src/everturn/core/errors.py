@@ -1,4 +1,4 @@
-"""The roots of our error classes, and the problem details of the API. A class's one docstring sentence is its
+"""The base classes of our errors, and the problem details of the API. The docstring of an error class is its
 message."""
 
 from pydantic import BaseModel, ConfigDict
@@ -37,7 +37,7 @@ class OutOfOrder(Conflict):
     """The blocks do not follow the last stored one."""
 
 
-# A problem as RFC 9457 describes it; what an error looks like to a client, in a response or in an event.
+# A problem as in RFC 9457: an error as clients receive it, in a response or in an event.
 
 
 class Problem(BaseModel):

@@ -1,4 +1,4 @@
-"""Named places where a test makes a process die, freeze or fail: `FAILPOINT=name:nth:action`, joined by commas."""
+"""Named places where a test makes a process die, freeze or fail: `FAILPOINT=name:nth:action`, separated by commas."""
 
 import os
 import signal
@@ -27,13 +27,13 @@ class _Armed:
 
 
 class Failpoints:
-    """Counts hits by name. Made from a setting by bootstrap; without one, every hit is nothing."""
+    """Counts hits by name. Bootstrap builds it from a setting; without one, hits do nothing."""
 
     def __init__(self, setting: str = "") -> None:
         self._armed = dict(_parse(part) for part in setting.split(",") if part.strip())
 
     def hit(self, name: str) -> None:
-        """Do what is set for this place, if it is the nth time."""
+        """Perform the action configured for this place, if this is the nth hit."""
         armed = self._armed.get(name)
         if armed is None:
             return

@@ -8,7 +8,7 @@ from everturn.core.open_values import OpenEnum, report_unknown
 
 
 class Role(StrEnum):
-    """What a principal may do; also decides the lane of its turns."""
+    """The rights of a principal; they also determine the lane of its turns."""
 
     ANONYMOUS = "anonymous"
     REGISTERED = "registered"
@@ -33,7 +33,7 @@ class Lane(OpenEnum):
 
 
 def read_roles(names: Collection[str]) -> frozenset[Role]:
-    """Stored roles. One that this version does not know grants nothing here."""
+    """Stored roles. A role that this version does not know grants nothing."""
     known = {role.value: role for role in Role}
     for name in (name for name in names if name not in known):
         report_unknown("Role", name)
@@ -41,7 +41,7 @@ def read_roles(names: Collection[str]) -> frozenset[Role]:
 
 
 Owner = tuple[str, str, str]
-"""Whose something is: tenant, project and user, whatever the roles."""
+"""The owner of something: tenant, project and user, in any role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,13 @@ class Principal:
     user_id: str
     roles: frozenset[Role] = frozenset({Role.REGISTERED})
     person: str = field(default="", compare=False)
-    """Who this is in every tenant and project, as the credential says it; empty where it names only this user."""
+    """Identifies the person across tenants and projects, from the credential; empty if that identifies only this
+    user."""
 
     @property
     def limited_as(self) -> str:
-        """By whom limits count: the person, who may reach many tenants and projects, and else this user of one."""
+        """The key that limits count by: the person, who can reach many tenants and projects, otherwise this user of
+        one."""
         return self.person or "\0".join(self.owner)
 
     @property

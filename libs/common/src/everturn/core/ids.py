@@ -1,4 +1,4 @@
-"""Identifiers: a prefix and a UUIDv7 (RFC 9562) in text form, so that they sort by birth and never hold a dot."""
+"""Identifiers: a prefix and a UUIDv7 (RFC 9562) in text form, so that they sort by creation time and contain no dot."""
 
 import os
 import re

@@ -10,7 +10,7 @@ from everturn.core.ids import ConversationId, TurnId
 
 @dataclass(frozen=True, slots=True, order=True)
 class EventCursor:
-    """A place in a conversation's event stream. Written `<fence>-<n>`; `0-0` is before the first event."""
+    """A position in a conversation's event stream. Written `<fence>-<n>`; `0-0` is before the first event."""
 
     fence: int
     n: int
@@ -24,7 +24,7 @@ _MAX = 1 << 63
 
 
 def try_parse_cursor(text: str) -> EventCursor | None:
-    """Read `<fence>-<n>`; None when it is not exactly that, or a number has more than 63 bits."""
+    """Parse `<fence>-<n>`; None for any other text, or when a number has more than 63 bits."""
     fence, dash, n = text.partition("-")
     if not dash or not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in (fence, n)):
         return None
@@ -47,7 +47,7 @@ DEFAULT_LEASE_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """All times that follow from how long a lease lasts, in seconds.
+    """All times derived from the duration of a lease, in seconds.
 
     Two workers never act on one turn while `renew_every_s` < `sure_s` < `give_up_s` < `ttl_s`.
     """
@@ -56,42 +56,42 @@ class LeaseTiming:
 
     @property
     def renew_every_s(self) -> float:
-        """Six renewals in the time of a lease."""
+        """Six renewals per lease duration."""
         return self.ttl_s / 6
 
     @property
     def sure_s(self) -> float:
-        """An effect may begin so long after the last confirmation: three renewals may fail, and a third of the lease is
-        left for the call to reach what it is about."""
+        """An effect can begin for this long after the last confirmation: three renewals can fail, and a third of the
+        lease is left for the call to reach its target."""
         return self.ttl_s * 2 / 3
 
     @property
     def give_up_s(self) -> float:
-        """A worker stops writing when a lease was not confirmed for so long, before the database gives it away."""
+        """A worker stops writing when a lease was not confirmed for this long, before it expires in the database."""
         return self.ttl_s * 0.9
 
     @property
     def retry_share(self) -> float:
-        """By how much the pauses between retries of a call shrink: all together they last less than half a lease."""
+        """The factor for pauses between retries of a call, which together last less than half a lease."""
         return min(1.0, self.ttl_s / DEFAULT_LEASE_S)
 
     @property
     def lock_timeout_s(self) -> float:
-        """How long a statement waits for a row; longer leases are no reason to let clients wait longer."""
+        """How long a statement waits for a row; longer leases don't make clients wait longer."""
         return min(2.0, self.ttl_s * 2 / 15)
 
     @property
     def idle_in_transaction_s(self) -> float:
-        """A paused process may keep a row locked for no longer than a third of a lease."""
+        """A paused process can lock a row for at most a third of a lease."""
         return min(5.0, self.ttl_s / 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A lease just taken, and where its conversation stands.
+    """A lease just claimed, and the state of its conversation.
 
-    `turn_id` is the open turn to run; None when there is none, then `unannounced` may name ended turns
-    whose terminal event has not been published. `attempt` counts takeovers since the turn's last commit.
+    `turn_id` is the open turn to run. If it is None, `unannounced` can name ended turns whose terminal event has not
+    been published. `attempt` counts takeovers since the turn's last commit.
     """
 
     lease: Lease
@@ -106,7 +106,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimBounds:
-    """How many turns may run: of one user and of one tenant while others wait, and in all workers together.
+    """How many turns can run: of one user and of one tenant while others wait, and in all workers together.
 
     `slots` and `extra` are the ordinary and the extra slots of all workers.
     """
@@ -118,20 +118,21 @@ class ClaimBounds:
 
 
 class SlotKind(Enum):
-    """What a worker claims a turn for. An extra slot is one beyond its ordinary slots, which are all taken."""
+    """The slot for which a worker claims a turn. It uses an extra slot only when all its ordinary slots are
+    occupied."""
 
     ORDINARY = "ordinary"
     RESERVED = "reserved"
     """An extra slot, for a user without a running turn."""
     LENT = "lent"
-    """An extra slot in place of an ordinary one whose turn makes no progress."""
+    """An extra slot that replaces an ordinary one whose turn makes no progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The turn was not claimed, because its user or its tenant is over a bound and another turn waits: that of `to`.
+    """The turn was not claimed, because its user or tenant exceeds a bound and the turn of `to` waits.
 
-    `lane` is the lane of the turn that was not claimed; its doorbell has to be rung again there.
+    `lane` is the lane of the turn that was not claimed; its doorbell must be rung again there.
     """
 
     to: ConversationId

@@ -15,16 +15,16 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from everturn.core.metrics import LOG_LINES_LOST
 
-# Takes the secrets that this process was configured with out of what leaves it: results of tools, and logs.
+# Removes this process's configured secrets from its output: results of tools, and logs.
 
 HIDDEN: Final = "[redacted]"
 MIN_SECRET_CHARS: Final = 8
-"""Shorter ones are no secrets, and would spoil texts that have nothing to do with them."""
+"""Shorter ones are not secrets, and would damage unrelated texts."""
 MAX_DEPTH: Final = 64
 
 
 class Redactor:
-    """Knows secrets as they are, as they stand in an address, and as they stand in JSON. It never shows them."""
+    """Finds secrets verbatim, URL-encoded and JSON-encoded. It never reveals them."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         known = {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARS}
@@ -32,13 +32,13 @@ class Redactor:
         self._spelt = tuple(sorted(spelt, key=lambda form: (-len(form), form)))
 
     def redact(self, text: str) -> str:
-        """The text with `[redacted]` where a secret stood."""
+        """The text with `[redacted]` in place of each secret."""
         for secret in self._spelt:
             text = text.replace(secret, HIDDEN)
         return text
 
     def redact_value(self, value: object, depth: int = MAX_DEPTH) -> object:
-        """JSON values and bytes with the same done in every text, also in names. What is too deep is hidden whole."""
+        """Redacts every text in JSON values and bytes, also names. Values nested too deep are hidden as a whole."""
         if depth == 0:
             return HIDDEN
         match value:
@@ -61,12 +61,12 @@ class Redactor:
 
 
 def find_url_secrets(urls: Iterable[str]) -> list[str]:
-    """The passwords in addresses, as they are meant."""
+    """The passwords in addresses, decoded."""
     return [unquote(password) for url in urls if (password := urlsplit(url).password)]
 
 
 def find_named_secrets(environment: Mapping[str, str]) -> list[str]:
-    """The values of variables whose names say that they are secret."""
+    """The values of variables whose names mark them as secret."""
     telling = ("KEY", "TOKEN", "SECRET", "PASSWORD")
     return [value for name, value in environment.items() if name.upper().endswith(telling)]
 
@@ -79,9 +79,9 @@ _SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|coo
 _SECRET_TEXT = re.compile(
     r"(?i)(bearer\s+|//(?!\[[0-9a-f:.%]+\])[^/\s:@]*:(?!\d{1,5}(?!\w|[^\s/]*@)))[^\s@/]+",
 )
-"""Bearer tokens and passwords in addresses. A port is none: up to five digits that no @ follows."""
+"""Bearer tokens and passwords in addresses. A port is not one: up to five digits without a following @."""
 _OUR_CREDENTIAL = re.compile(r"(ev[ktg]_)[A-Za-z0-9_.=%-]{16,}|([?&]ticket=)[^&\s\"']+")
-"""API keys, tickets and guest tokens, wherever they stand; a ticket travels in addresses."""
+"""API keys, tickets and guest tokens, anywhere in a text; tickets are part of addresses."""
 
 
 def redact_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -99,7 +99,7 @@ def _hide(text: str) -> str:
 
 
 def build_hiding(redactor: Redactor) -> Processor:
-    """A processor that takes known secrets out of every text of an event, wherever they come from."""
+    """A processor that removes known secrets from every text of an event, whatever their source."""
 
     def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         return {key: redactor.redact_value(value) for key, value in event.items()}
@@ -114,8 +114,8 @@ def _now() -> str:
 class LogStream:
     """A file descriptor for log lines. A line that can't be written, as on a full disk, is lost and counted.
 
-    What is logged never ends what logs. The next line that can be written stands behind one that says how many are
-    missing. Writing waits as long as the descriptor does.
+    Logging never fails for the caller. The next line that can be written follows one with the number of lost lines.
+    Writing blocks as long as the descriptor does.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -126,7 +126,7 @@ class LogStream:
         try:
             if self._lost:
                 note = {"event": "log_lines_lost", "lost": self._lost, "level": "warning", "timestamp": _now()}
-                # The line before may have been cut off in its middle. A logger would wait here for itself.
+                # The previous line may be cut off. This is no logger call, which would deadlock here.
                 self._write_all(f"\n{json.dumps(note)}\n".encode())
                 self._lost = 0
             self._write_all(text.encode(errors="backslashreplace"))
@@ -136,7 +136,7 @@ class LogStream:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Nothing is buffered."""
 
     def _write_all(self, data: bytes) -> None:
         while data:
@@ -144,7 +144,7 @@ class LogStream:
 
 
 def configure_logging(level: str, form: Literal["json", "console"], redactor: Redactor | None = None) -> None:
-    """Set up structlog and the standard library's logging for this process; `redactor` knows what is never logged."""
+    """Set up structlog and the standard library's logging for this process; `redactor` knows the configured secrets."""
     stream = LogStream(sys.stderr.fileno())
     renderer = structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
     bound: list[Processor] = [
@@ -154,7 +154,7 @@ def configure_logging(level: str, form: Literal["json", "console"], redactor: Re
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
     ]
-    # Last, so that what was put in on the way is seen as well.
+    # Last, so that they also see what the other processors added.
     shown: list[Processor] = [redact_secrets, build_hiding(redactor or Redactor()), renderer]
     structlog.configure(
         processors=[*bound, *shown],

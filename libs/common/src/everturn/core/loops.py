@@ -1,7 +1,7 @@
-"""The one edge of process-wide loops: an unexpected error is logged and counted, and the loop goes on.
+"""The error boundary of process-wide loops: an unexpected error is logged and counted, and the loop continues.
 
-One row, event or reply that this process cannot read must not end the work for all others. What a loop expects, such as
-a server that is away, it still handles itself; this is for everything else. `CancelledError` always passes.
+One row, event or reply that this process cannot read must not stop the work for all others. A loop still handles the
+errors it expects, such as an unreachable server; this is for all others. `CancelledError` always passes.
 """
 
 import asyncio
@@ -19,23 +19,23 @@ from everturn.core.metrics import LOOP_ERRORS
 
 FIRST_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
-"""Bounds both how long a loop stays down after its cause is gone, and how often a broken one logs."""
+"""Limits both how long a loop pauses after the cause is gone, and how often a broken one logs."""
 FAILING_S: Final = 60.0
-"""A loop that has only failed for so long is named by readiness."""
+"""Readiness names a loop that has only failed for this long."""
 QUIET_S: Final = 330.0
-"""Without an error for so long, a loop has recovered although it reported no success: more than the longest pause
-between two rounds of any loop."""
+"""After this time without an error, a loop has recovered even if it reported no success: longer than the longest pause
+between two iterations of any loop."""
 
 _log = structlog.get_logger(__name__)
 
 
 class LoopHealth:
-    """Which guarded loops of this process only fail. Loops are named in code, so there are few."""
+    """The guarded loops of this process that only fail. Loops are named in code, so there are few."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._failing: dict[str, tuple[float, float, str]] = {}
-        """First and last failure in a row, by the monotonic clock, and the kind of the last error."""
+        """First and last of consecutive failures, by the monotonic clock, and the type of the last error."""
 
     def note_error(self, loop: str, error: Exception) -> None:
         now_s = self._monotonic()
@@ -48,7 +48,7 @@ class LoopHealth:
         self._failing.pop(loop, None)
 
     async def check(self) -> None:
-        """Raise Unavailable with the names of the loops that have failed for FAILING_S without a success between."""
+        """Raise Unavailable with the names of the loops that have failed for FAILING_S without a success."""
         now_s = self._monotonic()
         failing = [
             f"{loop} for {last_s - first_s:.0f} s ({kind})"
@@ -64,7 +64,7 @@ LOOPS: Final = LoopHealth()
 
 
 class Guard:
-    """What came of a guarded block."""
+    """The result of a guarded block."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -74,7 +74,7 @@ class Guard:
 def guarded(
     loop: str, *, passing: tuple[type[Exception], ...] = (), health: LoopHealth = LOOPS, **context: object
 ) -> Generator[Guard]:
-    """Log and count an error of the block, and go on behind it. `passing` are errors that the caller handles.
+    """Log and count an error of the block, and continue after it. `passing` are errors that the caller handles.
 
     `loop` names the loop in the log and the metric, `context` is added to the log line only.
     """
@@ -85,7 +85,7 @@ def guarded(
         raise
     except Exception as error:
         if _is_cancelled():
-            # The error of a clean-up may have replaced the cancellation. Going on would make the task immortal.
+            # An error during clean-up may have replaced the cancellation. Continuing would make the task uncancellable.
             raise asyncio.CancelledError from error
         guard.error = error
         LOOP_ERRORS.labels(loop).inc()
@@ -103,7 +103,7 @@ async def run_guarded(
     max_pause_s: float = MAX_PAUSE_S,
     health: LoopHealth = LOOPS,
 ) -> None:
-    """Run until `run` returns. After an error it is run again, with growing pauses while it fails at once each time."""
+    """Run until `run` returns. After an error run it again, with growing pauses while it fails quickly."""
     clock = asyncio.get_running_loop()
     pause_s = first_pause_s
     while True:
@@ -123,22 +123,22 @@ def _is_cancelled() -> bool:
     try:
         task = asyncio.current_task()
     except RuntimeError:
-        # Outside of an event loop, in a thread, nothing can be cancelled.
+        # In a thread without an event loop nothing can be cancelled.
         return False
     return task is not None and task.cancelling() > 0
 
 
-# The parts that a process needs, and whether they answer: what its readiness is made of.
+# The dependencies of a process and their checks, which determine its readiness.
 
 CHECK_TIMEOUT_S: Final = 3.0
 
 Readiness = Literal["ready", "degraded", "unready"]
-"""`degraded` does what does not need the failing part."""
+"""`degraded` does everything that does not need the failing part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something we depend on. Without a required one nothing works; without another one less works."""
+    """A dependency. Nothing works without a required one; some things don't work without an optional one."""
 
     check: Callable[[], Awaitable[None]]
     required: bool = True
@@ -161,7 +161,7 @@ async def check_all(parts: Mapping[str, Part]) -> dict[str, PartOut]:
 
 
 def sum_up(parts: Mapping[str, Part], found: Mapping[str, PartOut]) -> Readiness:
-    """What these answers mean for the process."""
+    """The readiness that follows from these results."""
     failing = [name for name, out in found.items() if not out.ok]
     if any(parts[name].required for name in failing):
         return "unready"

@@ -1,4 +1,4 @@
-"""The page of the documents that lists every metric, made from the definitions, with the questions they answer."""
+"""The documentation page that lists every metric, built from the definitions, with the questions they answer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 @dataclass(frozen=True, slots=True)
 class MetricLine:
-    """One metric as the page shows it. `series` are the names under which Prometheus keeps it."""
+    """One metric of the page. `series` are its names in Prometheus."""
 
     name: str
     kind: str
@@ -21,7 +21,7 @@ class MetricLine:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an operator asks, and the PromQL that answers it, with what the answer means."""
+    """A question of an operator, the PromQL that answers it, and the meaning of the answer."""
 
     title: str
     answers: tuple[tuple[str, str], ...]
@@ -115,8 +115,8 @@ QUESTIONS: Final = (
 
 
 def list_metrics(registry: CollectorRegistry) -> list[MetricLine]:
-    """What is registered there and ours, by name; what the client library adds of its own is left out."""
-    # The library tells names and labels of metrics without samples nowhere else.
+    """Our metrics of this registry, by name, without those that the client library adds."""
+    # The library offers no public way to list names and labels of metrics without samples.
     collectors = cast("Iterable[Collector]", vars(registry)["_collector_to_names"])
     known = [one for one in collectors if isinstance(one, Counter | Gauge | Histogram)]
     return sorted((_describe(one) for one in known), key=lambda line: line.name)
@@ -133,7 +133,8 @@ def _describe(metric: Counter | Gauge | Histogram) -> MetricLine:
 
 
 def render_metric_page(groups: Sequence[tuple[str, Sequence[MetricLine]]], labels: Mapping[str, str]) -> str:
-    """Markdown. A group is who serves these metrics and where, and the metrics; `labels` have a meaning each."""
+    """Markdown. A group is a title, which names the process and address of the metrics, and the metrics; `labels` maps
+    each label to its meaning."""
     lines = [
         "# Metrics",
         "Generated from the code; a test keeps it up to date. How to scrape them: "

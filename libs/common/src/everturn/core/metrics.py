@@ -1,6 +1,6 @@
 """The metrics that services share, each defined once. Names and units follow Prometheus; no label is an id or a text.
 
-`docs/metrics.md` lists them, made from here, with the words that all metrics have for labels.
+`docs/metrics.md` lists them and is generated from here, with the labels that all metrics use.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ LABELS: Final[Mapping[str, str]] = {
     "table": "A table of the database.",
     "tool_id": "An offered tool, otherwise `none`.",
 }
-"""Every label there is, with its one meaning. Who needs another word has to say here what none of these says."""
+"""Every label with its one meaning. Define a new label here only if none of these fits."""
 
 _WAITS_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _WORK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -65,7 +65,7 @@ MODEL_CALLS_FAILED = Counter(
     "everturn_model_calls_failed", "Model calls without a complete reply, by model and kind.", ["model", "kind"]
 )
 NO_TOOL: Final = "none"
-"""The label of a tool that is not offered, whatever it was called."""
+"""The label of a tool that is not offered, whatever its name."""
 TOOL_SECONDS = Histogram(
     "everturn_tool_seconds",
     "Duration of tool calls, by tool and outcome.",

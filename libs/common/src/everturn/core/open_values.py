@@ -1,7 +1,7 @@
-"""Values that a newer version may have written: what this version does not know is read as a stand-in and counted.
+"""Values that a newer version can have written: an unknown value is read as a stand-in and counted.
 
-Two neighbouring versions run side by side during an upgrade, and rows of the newer one stay after a roll-back. Inside
-one version the values are closed: `match` has to name the stand-in too.
+Two neighbouring versions run side by side during an upgrade, and rows of the newer one stay after a rollback. Within
+one version the values are closed: `match` must also handle the stand-in.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ValidationError, ValidationInfo, Validator
 from everturn.core.metrics import UNKNOWN_VALUES
 
 MAX_LOGGED: Final = 100
-"""Different values that one process logs; beyond that they are only counted."""
+"""Different values that one process logs; more are only counted."""
 _MAX_LOGGED_CHARS: Final = 80
 
 _log = structlog.get_logger(__name__)
@@ -21,7 +21,7 @@ _logged: set[tuple[str, str]] = set()
 
 
 class OpenEnum(StrEnum):
-    """An enum of rows. It has a member UNKNOWN, or says in `stand_in` which member an unknown value is read as."""
+    """An enum stored in rows. It has a member UNKNOWN, or `stand_in` returns the member for unknown values."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -32,12 +32,12 @@ class OpenEnum(StrEnum):
 
     @classmethod
     def stand_in(cls) -> Self:
-        """What a value is read as that this version does not know."""
+        """The member as which an unknown value is read."""
         return cls["UNKNOWN"]
 
 
 def require_known(kind: type[OpenEnum]) -> BeforeValidator:
-    """For a field that a person or a model fills in: an unknown value is refused instead of read as a stand-in."""
+    """For a field that a person or a model fills in: rejects unknown values instead of replacing them."""
     known = [member.value for member in kind]
 
     def check(value: Any) -> Any:
@@ -49,7 +49,7 @@ def require_known(kind: type[OpenEnum]) -> BeforeValidator:
 
 
 def or_else(kind: str, stand_in: str | None) -> WrapValidator:
-    """For a field of the wire that is a `Literal`: another text is read as `stand_in`."""
+    """For a `Literal` field of a wire format: any other text is read as `stand_in`."""
 
     def read(value: Any, handler: ValidatorFunctionWrapHandler, _: ValidationInfo) -> Any:
         try:

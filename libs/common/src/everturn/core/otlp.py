@@ -1,6 +1,6 @@
-"""Spans to an OpenTelemetry collector over HTTP. Loaded by name, since its libraries cost time and memory.
+"""Exports spans to an OpenTelemetry collector over HTTP. Imported lazily, since its libraries cost time and memory.
 
-What it reads of the environment beside the address is the SDK's: OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER,
+Apart from the address it reads the SDK's own variables: OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER,
 OTEL_BSP_MAX_QUEUE_SIZE and so on.
 """
 
@@ -30,7 +30,7 @@ SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the conventions whose attribute names we use; tests/support/parts/span_names.py lists them."""
 EXPORT_TIMEOUT_S: Final = 5.0
 CLOSE_LIMIT_S: Final = 2.0
-"""What the last spans get at the end of the process; a collector that is away doesn't hold up a drain."""
+"""The time limit for the last spans at the end of the process; an unreachable collector doesn't delay a drain."""
 _NS: Final = 1_000_000_000
 _KINDS: Final = {
     "internal": trace.SpanKind.INTERNAL,
@@ -45,7 +45,8 @@ _own: ContextVar[TraceContext | None] = ContextVar("everturn_own_span", default=
 @contextlib.asynccontextmanager
 async def open_otlp_tracing(service: str, instance: str, endpoint: str) -> AsyncGenerator[Tracing]:
     """Tracing to the collector at `endpoint`, such as `http://collector:4318`, while the block runs."""
-    # Each failed export would be a line, with its retries; the counter tells, and one line when it begins and ends.
+    # The SDK would log each failed export and retry. We count them, and log one line when failures begin and one when
+    # they end.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     exporter = OTLPSpanExporter(endpoint=endpoint.rstrip("/") + PATH, timeout=EXPORT_TIMEOUT_S)
     provider = TracerProvider(
@@ -94,7 +95,7 @@ class _OtlpTracing:
             try:
                 yield span
             except BaseException as error:
-                # The text of an exception may be what somebody wrote.
+                # The text of an exception can contain what a person wrote.
                 span.fail(type(error).__name__)
                 raise
 
@@ -128,7 +129,7 @@ class _OtlpSpan:
 
 
 class _GivenIds(RandomIdGenerator):
-    """Random ids, but for a span that is to have ids of its own."""
+    """Random ids, except for a span that was given its own."""
 
     def generate_span_id(self) -> int:
         given = _own.get()
@@ -143,7 +144,7 @@ class _GivenIds(RandomIdGenerator):
 
 
 class _CountingProcessor(BatchSpanProcessor):
-    """Its queue is bounded; what does not fit is neither exported nor failed."""
+    """Its queue is bounded; dropped spans are counted neither as sent nor as failed."""
 
     def on_end(self, span: ReadableSpan) -> None:
         SPANS_ENDED.inc()
@@ -151,7 +152,7 @@ class _CountingProcessor(BatchSpanProcessor):
 
 
 class _CountingExporter(SpanExporter):
-    """Counts what became of spans, and says once that the collector is away, and that it is back."""
+    """Counts exported and failed spans, and logs once that the collector is unreachable, and once that it is back."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter

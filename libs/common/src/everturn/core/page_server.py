@@ -1,4 +1,4 @@
-"""The few pages of a process that serves nothing else over HTTP, for probes and for Prometheus: one GET a connection,
+"""A few pages for probes and Prometheus, in processes that serve nothing else over HTTP: one GET per connection,
 everything bounded."""
 
 import asyncio
@@ -15,11 +15,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from everturn.core.errors import Invalid
 
 LIMIT_S: Final = 10.0
-"""Seconds for one connection, from its beginning to the last byte of the answer: as long as a Prometheus waits for a
-page by default. Then it is closed, whether its client was silent, slow to ask or slow to read."""
+"""Seconds for one connection, from its beginning to the last byte of the answer: Prometheus' default scrape timeout.
+Then it is closed, even if its client was silent, slow to send or slow to read."""
 MAX_CONNECTIONS: Final = 16
-"""At once: a few probes and Prometheus servers. One more is closed unheard, so that strangers use up neither files nor
-memory; when they are silent there is room again after LIMIT_S."""
+"""At once: a few probes and Prometheus servers. Further connections are closed unread, so that strangers can exhaust
+neither files nor memory; silent ones are closed after LIMIT_S."""
 MAX_REQUEST_BYTES: Final = 8_192
 _READ_BYTES: Final = 4_096
 
@@ -46,12 +46,12 @@ _ALIVE: Final = Page(200, "text/plain; charset=utf-8", b"ok\n")
 
 
 async def build_live_page() -> Page:
-    """A process whose event loop stands still does not come to answer this."""
+    """A process with a blocked event loop can't answer this."""
     return _ALIVE
 
 
 async def build_metrics_page(registry: CollectorRegistry = REGISTRY) -> Page:
-    """All metrics that are registered there: by default those of this process."""
+    """All metrics of this registry: by default those of this process."""
     return Page(200, CONTENT_TYPE_LATEST, generate_latest(registry))
 
 
@@ -67,7 +67,7 @@ async def open_page_server(
 ) -> AsyncGenerator[str]:
     """Serve these pages by path while the block runs; yields their URL. Port 0 is any free one.
 
-    Raises CantListen, which names the `setting` that the address is from.
+    Raises CantListen, which names the `setting` of the address.
     """
     slots = asyncio.Semaphore(max_connections)
     serving: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ async def open_page_server(
                 async with slots:
                     await _try_answer(pages, reader, writer, limit_s)
         finally:
-            # Nothing that is worth sending is left by now, and closing would wait for a client that doesn't read.
+            # Everything has been sent by now, and a normal close would wait for a client that doesn't read.
             writer.transport.abort()
 
     try:
@@ -104,7 +104,7 @@ async def open_page_server(
 async def _try_answer(
     pages: Mapping[str, BuildPage], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit_s: float
 ) -> None:
-    """Nothing that somebody sends here, or leaves unsent, is worth more than a line of the debug log."""
+    """Errors of the connection are only logged at debug level."""
     try:
         async with asyncio.timeout(limit_s):
             await _answer(pages, h11.Connection(h11.SERVER, MAX_REQUEST_BYTES), reader, writer)
@@ -120,7 +120,7 @@ async def _answer(
         return
     page = await _choose(pages, request)()
     head = [("Content-Type", page.media_type), ("Content-Length", str(len(page.body))), ("Connection", "close")]
-    # So that it is drained when the kernel has all of it.
+    # So that drain returns only when the kernel has all of it.
     writer.transport.set_write_buffer_limits(0)
     for event in (h11.Response(status_code=page.status, headers=head), h11.Data(page.body), h11.EndOfMessage()):
         writer.write(line.send(event) or b"")
@@ -128,7 +128,7 @@ async def _answer(
 
 
 async def _read_request(line: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
-    """None when the caller went away first. Bodies are left unread."""
+    """None when the client disconnected first. Bodies are not read."""
     while True:
         event = line.next_event()
         if event is h11.NEED_DATA:

@@ -1,4 +1,4 @@
-"""Cursors of lists: opaque to clients, a kind and some texts to us."""
+"""Cursors of lists: opaque to clients; internally a kind and some texts."""
 
 import base64
 import binascii
@@ -19,12 +19,12 @@ class OldCursor(Invalid):
 
 
 def build_cursor(kind: str, *parts: str) -> str:
-    """The cursor that `read_cursor` takes apart again."""
+    """The cursor that `read_cursor` parses."""
     return base64.urlsafe_b64encode(json.dumps([kind, *parts]).encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str, kind: str, *, parts: int) -> tuple[str, ...]:
-    """What `build_cursor` was given. Raises BadCursor for anything else."""
+    """The parts that `build_cursor` received. Raises BadCursor for anything else."""
     if len(cursor) > MAX_CURSOR_CHARS:
         raise BadCursor()
     try:
@@ -39,7 +39,7 @@ def read_cursor(cursor: str, kind: str, *, parts: int) -> tuple[str, ...]:
 
 
 def read_moment(text: str) -> datetime:
-    """A time with a zone out of a cursor, in years that a database knows. Raises BadCursor."""
+    """A time with a zone from a cursor, within years that databases support. Raises BadCursor."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Refs: the logical addresses of what a conversation holds.
+"""Refs: the logical addresses of everything in a conversation.
 
 A ref names, it does not authorize. Each family is one frozen value with one form, for writing and parsing.
 """
@@ -14,7 +14,7 @@ from everturn.core.errors import Invalid
 
 MAX_PATH_BYTES = 1024
 MAX_PART_BYTES = 255
-"""What Linux file systems take as one name."""
+"""The limit of Linux file systems for one name."""
 MAX_REF_CHARS = 2048
 MAX_SIDS = 200
 
@@ -35,7 +35,7 @@ _PATTERNS = dict.fromkeys(("call", "plan", "message_id", "namespace", "skill"), 
     "round": _NUMBER,
     "sids": r"[0-9, -]{1,1000}",
 }
-"""What each field of a ref may hold. Paths and names are checked by `check_path` besides."""
+"""The pattern of each field of a ref. `check_path` also checks paths and names."""
 _BREAKING = ("Cc", "Cs", "Zl", "Zp")
 """Controls, lone surrogates, line and paragraph separators: they would break a line or an encoding."""
 
@@ -57,7 +57,7 @@ def check_path(path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """Fields are checked by their name, so that no ref can exist that would not parse."""
+    """Fields are checked by their name, so that every ref can be parsed back."""
 
     form: ClassVar[str]
 
@@ -76,14 +76,14 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class _Owned(_Value):
-    """`conversation` is None inside the conversation itself; naming another one needs the same principal."""
+    """`conversation` is None inside the conversation itself; a ref to another one needs the same principal."""
 
     conversation: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptRef(_Owned):
-    """What the person asked in a turn."""
+    """The prompt of a turn."""
 
     form = "ar:{owner}{turn}.user.prompt"
     turn: str
@@ -91,7 +91,7 @@ class PromptRef(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRef(_Owned):
-    """An answer of a turn: the latest, or of a turn with several that with the number `n`, from 1."""
+    """An answer of a turn: the latest, or the one with the number `n` (from 1) of a turn with several."""
 
     form = "ar:{owner}{turn}.assistant.completion{suffix}"
     turn: str
@@ -119,7 +119,7 @@ class NotesRef(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class PlanRef(_Owned):
-    """A plan as the turn left it."""
+    """A plan at the end of the turn."""
 
     form = "ar:{owner}{turn}.react.plan.{plan}"
     turn: str
@@ -162,7 +162,7 @@ class NamedArtifactRef(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class RoundRef(_Owned):
-    """A block that has no family of its own; round 0 is before the first round."""
+    """A block without a family of its own; round 0 is before the first round."""
 
     form = "ar:{owner}{turn}.round.{round}.{what}"
     turn: str
@@ -181,7 +181,7 @@ class CallRef(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class ResultRef(_Owned):
-    """What a tool call gave."""
+    """The result of a tool call."""
 
     form = "tc:{owner}{turn}.{call}.result"
     turn: str
@@ -208,7 +208,7 @@ class OutputRef(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class AttachmentRef(_Owned):
-    """A file that came with the message of the turn."""
+    """A file attached to the message of the turn."""
 
     form = "fi:{owner}{turn}.user.attachments/{name}"
     turn: str
@@ -217,7 +217,7 @@ class AttachmentRef(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class ExternalAttachmentRef(_Owned):
-    """A file that came with a signal or an external event."""
+    """A file attached to a signal or an external event."""
 
     form = "fi:{owner}{turn}.external.{kind}.attachments/{message_id}/{name}"
     turn: str
@@ -261,7 +261,7 @@ class RangeSummaryRef(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class WorkingSummaryRef(_Owned):
-    """What the model noted about a turn at its end."""
+    """The model's notes about a turn at its end."""
 
     form = "ws:{owner}{turn}.conv.working.summary"
     turn: str
@@ -293,7 +293,7 @@ Ref = (
 
 
 def parse_ref(text: str) -> Ref:
-    """Read a ref. Raises Invalid with a sentence that says what refs of that kind look like."""
+    """Parse a ref. Raises Invalid with a sentence that lists the forms of refs of that kind."""
     if len(text) > MAX_REF_CHARS:
         raise Invalid(f"A ref has at most {MAX_REF_CHARS} characters.")
     scheme = text.partition(":")[0]
@@ -380,34 +380,34 @@ skill_ref = _spelled(SkillRef)
 
 
 def sources_ref(sids: Iterable[int]) -> str:
-    """The ref of rows of the source pool, in any order."""
+    """The ref of rows of the source pool, given in any order."""
     return str(SourcesRef(tuple(sorted(set(sids)))))
 
 
-# Which conversation a ref is of: refs are stored without their own conversation, and told with it elsewhere. Pure.
+# The conversation of a ref: refs are stored without their own conversation, and shown with it elsewhere. Pure.
 
 _LOCAL = re.compile(r"(?<![A-Za-z0-9_.:/-])((?:ar|tc|fi|su|ws):(?=turn_)|ar:(?=plan\.latest:)|so:(?=sources_pool\[))")
 
 
 def owner_of(ref: Ref) -> str | None:
-    """The conversation that a ref names; None for one that names none."""
+    """The conversation that a ref names; None if it names none."""
     return None if isinstance(ref, KnowledgeRef | SkillRef) else ref.conversation
 
 
 def qualify_ref(ref: Ref, conversation_id: str) -> Ref:
-    """The same ref with its conversation. One that names a conversation already, or belongs to none, stays."""
+    """The same ref with its conversation. Unchanged if it already names one, or belongs to none."""
     if isinstance(ref, KnowledgeRef | SkillRef) or ref.conversation is not None:
         return ref
     return replace(ref, conversation=conversation_id)
 
 
 def localize_ref(ref: Ref, conversation_id: str) -> Ref:
-    """The ref as it is stored in this conversation; one of another conversation stays."""
+    """The ref as it is stored in this conversation; a ref to another conversation is unchanged."""
     if isinstance(ref, KnowledgeRef | SkillRef) or ref.conversation != conversation_id:
         return ref
     return replace(ref, conversation=None)
 
 
 def qualify_text(text: str, conversation_id: str) -> str:
-    """A text of a conversation with refs that another conversation can follow. Doing it twice changes nothing."""
+    """A text of a conversation with refs that are valid in other conversations. Idempotent."""
     return _LOCAL.sub(rf"\g<1>{conversation_id}.", text)

@@ -1,4 +1,4 @@
-"""`.env.example` and the page of the documents that lists every setting, both made from the settings' own classes."""
+"""`.env.example` and the documentation page that lists every setting, both built from the settings classes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,12 @@ UNITS: Final = (
     (r"_CHARS$", "characters"),
     (r"_USD$", "US dollars"),
 )
-"""How a variable's name tells its unit; the first that fits holds."""
+"""The unit by the name of the variable; the first match counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingGroup:
-    """The settings of one class. `reader` is the process that reads them all, None where others inherit them."""
+    """The settings of one class. `reader` is the process that reads all of them, None if other classes inherit them."""
 
     title: str
     settings: type[BaseModel]
@@ -47,7 +47,7 @@ class LibraryVariable:
 
 @dataclass(frozen=True, slots=True)
 class SettingLine:
-    """One setting as the page shows it. `default` is None where it must be set. `value` is what may be written."""
+    """One setting of the page. `default` is None if it must be set. `value` describes the allowed values."""
 
     name: str
     value: str
@@ -95,7 +95,7 @@ BEGINNING: Final = (
 
 
 def list_settings(group: SettingGroup, checkout: Path) -> list[SettingLine]:
-    """In the order of the class. Paths in `checkout` are shown from there."""
+    """In the order of the class. Paths in `checkout` are shown relative to it."""
     return [_describe(name, field, checkout) for name, field in group.settings.model_fields.items()]
 
 
@@ -115,7 +115,7 @@ def render_env_example(groups: Sequence[SettingGroup], checkout: Path) -> str:
 
 
 def render_setting_page(groups: Sequence[SettingGroup], checkout: Path) -> str:
-    """Markdown: a table for each group, and one of what libraries read."""
+    """Markdown: a table for each group, and one for the variables of libraries."""
     readers = _collect_readers(groups, checkout)
     lines = [*BEGINNING, ""]
     for group, own in _sort_out(groups, checkout):
@@ -138,7 +138,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _sort_out(groups: Sequence[SettingGroup], checkout: Path) -> Iterator[tuple[SettingGroup, list[SettingLine]]]:
-    """Each group with its settings that no earlier group has with the same default."""
+    """Each group with the settings that no earlier group has with the same default."""
     seen: set[tuple[str, str | None]] = set()
     for group in groups:
         own = [line for line in list_settings(group, checkout) if (line.name, line.default) not in seen]
@@ -206,13 +206,13 @@ def _describe_bounds(field: FieldInfo) -> str:
 
 
 def _collect_marks(field: FieldInfo) -> dict[str, str]:
-    """What pydantic checks, by its own names, as it is written."""
+    """The constraints that pydantic checks, by their names in pydantic."""
     names = ("ge", "gt", "le", "max_length")
     return {name: _spell(getattr(mark, name)) for mark in field.metadata for name in names if hasattr(mark, name)}
 
 
 def _spell(value: object) -> str:
-    """As it is written in an environment."""
+    """The value as written in an environment."""
     match value:
         case None:
             return ""

@@ -1,4 +1,4 @@
-"""Settings that every service shares, the mark of those that hold a secret, and secrets that are files."""
+"""Settings that every service shares, the mark for those with a secret, and secrets in files."""
 
 import os
 import re
@@ -15,11 +15,11 @@ from everturn.core.errors import Invalid
 
 MAX_SECRETS: Final = 100
 MAX_SECRET_BYTES: Final = 65_536
-"""Of one file: a chain of certificates is the longest that anybody keeps in one."""
+"""Of one file; the longest are chains of certificates."""
 SECRETS_DIR: Final = "SECRETS_DIR"
 BY_ALIAS: Final = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_prefix="=")
-"""Our own code gives settings by the names of their fields, the environment by their aliases alone. Without a prefix
-that no variable can have, pydantic-settings would also read MODE, MODEL or HOME, which are set for something else."""
+"""Our own code passes settings by field name; the environment only by alias. Without a prefix that no variable can
+have, pydantic-settings would also read MODE, MODEL or HOME, which are set for other purposes."""
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
@@ -28,7 +28,7 @@ class BadSecrets(Invalid):
 
 
 class Secrecy(StrEnum):
-    """What of a setting is secret: a mark in its annotation. A SecretStr needs none."""
+    """The secret part of a setting: a mark in its annotation. A SecretStr needs none."""
 
     VALUE = "yes"
     PASSWORD = "the password in it"  # noqa: S105 - it names what is secret
@@ -96,18 +96,18 @@ class CommonSettings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def check_database_url(cls, url: str) -> str:
-        """Refuse what is no address of a database."""
+        """Reject values that are not the address of a database."""
         return _check_address(url, ("postgresql", "postgres"), "postgresql://role:password@host:port/name")
 
     @field_validator("redis_url")
     @classmethod
     def check_redis_url(cls, url: str) -> str:
-        """Refuse what is no address of a Redis."""
+        """Reject values that are not the address of a Redis."""
         return _check_address(url, ("redis", "rediss", "unix"), "redis://:password@host:port/0")
 
     @model_validator(mode="after")
     def check_faults(self) -> Self:
-        """Refuse to run outside development with a fault that a test asked for."""
+        """Reject test faults outside development."""
         for name, asked in (("FAILPOINT", self.failpoint), ("CLOCK_STEPS", self.clock_steps)):
             if asked and self.mode != "development":
                 raise ValueError(f"{name} is for tests and needs EVERTURN_MODE=development; unset it.")
@@ -117,7 +117,7 @@ class CommonSettings(BaseSettings):
 def _check_address(url: str, schemes: Sequence[str], form: str) -> str:
     try:
         parts = urlsplit(url)
-        # A database may have several hosts, each with a port.
+        # A database can have several hosts, each with a port.
         _ = [urlsplit(f"//{host}").port for host in parts.netloc.rpartition("@")[2].split(",")]
     except ValueError:
         parts = None
@@ -127,10 +127,10 @@ def _check_address(url: str, schemes: Sequence[str], form: str) -> str:
 
 
 def load_secrets(environment: MutableMapping[str, str] | None = None) -> None:
-    """Add the secrets of the folder SECRETS_DIR to the environment, once, before anything reads a setting.
+    """Add the secrets of the folder SECRETS_DIR to the environment, once, before any setting is read.
 
-    Every library that looks there for its key finds it, and neither the engine's `inspect` nor /proc shows it.
-    Raises BadSecrets.
+    Every library that reads its key from the environment finds it, but neither the engine's `inspect` nor /proc shows
+    it. Raises BadSecrets.
     """
     target = os.environ if environment is None else environment
     if not (folder := target.get(SECRETS_DIR)):
@@ -148,7 +148,7 @@ def load_secrets(environment: MutableMapping[str, str] | None = None) -> None:
 
 
 def _load_secret(file: Path) -> str:
-    """Without the line end that editors leave."""
+    """Without the line end that editors add."""
     with file.open("rb") as opened:
         data = opened.read(MAX_SECRET_BYTES + 1)
     if len(data) > MAX_SECRET_BYTES:
@@ -163,7 +163,8 @@ def _load_secret(file: Path) -> str:
 
 
 def explain_errors(error: ValidationError) -> list[str]:
-    """One line for each wrong setting, without any value: it may be a secret. What concerns several names none."""
+    """One line for each wrong setting, without its value, which can be a secret. Problems of several settings name
+    none."""
     lines: list[str] = []
     for problem in error.errors(include_input=False, include_url=False):
         place, said = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")

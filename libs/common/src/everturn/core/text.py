@@ -1,5 +1,5 @@
-"""The encoding of stored text, which its type names as a Content-Type header does, and the words that a text is
-searched by."""
+"""The encoding of stored text, named by its type as in a Content-Type header, and the words by which a text is
+searched."""
 
 import codecs
 import re
@@ -28,13 +28,13 @@ CODECS: Mapping[str, str] = {
     **{f"windows-{number}": f"cp{number}" for number in range(1250, 1259)},
     **{f"iso-8859-{number}": f"iso8859_{number}" for number in (2, 5, 7, 8)},
 }
-"""Labels of the WHATWG's encoding standard, which browsers know, and Python's codecs for them."""
+"""Labels of the WHATWG encoding standard, which browsers know, and Python's codecs for them."""
 _MARK = "\ufeff"
 
 
 def read_charset(mime: str) -> str:
     """The label in `text/csv; charset=windows-1252`. UTF-8 for a type without one, and for a label that only another
-    version of this program knows."""
+    version knows."""
     for parameter in mime.split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and (label := value.strip().strip('"').lower()) in CODECS:
@@ -43,7 +43,7 @@ def read_charset(mime: str) -> str:
 
 
 class TextDecoder:
-    """Decodes the bytes of one text, piece by piece, without its byte order mark. Broken bytes become U+FFFD."""
+    """Decodes the bytes of one text, piece by piece, without its byte order mark. Invalid bytes become U+FFFD."""
 
     def __init__(self, mime: str) -> None:
         self._decoder = codecs.getincrementaldecoder(CODECS[read_charset(mime)])("replace")
@@ -59,24 +59,24 @@ class TextDecoder:
 
 
 def decode_text(data: bytes, mime: str, *, whole: bool = True) -> str:
-    """All of a text, or its beginning: then a character that is cut at the end is left out."""
+    """All of a text, or its beginning, without a character that is cut at the end."""
     return TextDecoder(mime).decode(data, final=whole)
 
 
-# The words of a text as search compares them: folded, bounded, and cut in pairs where a script has no blanks.
+# The words of a text as search compares them: folded, limited in length, and cut into pairs in scripts without blanks.
 
 MAX_WORD_CHARS = 40
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
-"""Thai, Lao, Burmese, Khmer, kana and Chinese characters: no blanks tell their words apart."""
+"""Thai, Lao, Burmese, Khmer, kana and Chinese characters: no blanks separate their words."""
 
 
 def find_words(text: str, *, limit: int) -> tuple[str, ...]:
     """The different words of a text in the order of their first use, at most `limit`.
 
-    Accents and case don't count: `Café` and `cafe` are one word. `snake_case` is two words.
+    Accents and case are ignored: `Café` and `cafe` are one word. `snake_case` is two words.
     """
     found: dict[str, None] = {}
     for word in _split(fold(text)):
@@ -87,10 +87,10 @@ def find_words(text: str, *, limit: int) -> tuple[str, ...]:
 
 
 def fold(text: str) -> str:
-    """Case, width and accents taken away.
+    """The text without case, width and accents.
 
-    Character by character: normalizing a run of combining characters takes time with its square, and leaving them out
-    is all that is done to them here.
+    It works character by character: normalizing a run of combining characters takes quadratic time, and they are only
+    left out here.
     """
     if text.isascii():
         return text.lower()
@@ -99,7 +99,7 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _fold_char(char: str) -> str:
-    # Twice, because taking a sign apart may bring a capital letter to light, and folding a letter may give two.
+    # Twice, because decomposition can produce a capital letter, and folding a letter can produce two.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 

@@ -1,4 +1,4 @@
-"""Traces: spans, the context that travels with a turn, and the exporter. Without a collector nothing is made, and
+"""Traces: spans, the context that is stored with a turn, and the exporter. Without a collector no spans are made, and
 only a caller's trace is passed on."""
 
 import contextlib
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Protocol
 
-# Where in a trace something belongs, as W3C Trace Context writes it, and the ids that a turn's spans have.
+# Positions in a trace in W3C Trace Context format, and the ids of a turn's spans.
 
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _SAMPLED: Final = 0x01
@@ -29,12 +29,12 @@ class TraceContext:
     sampled: bool = True
 
     def __str__(self) -> str:
-        """The header `traceparent`."""
+        """As a `traceparent` header."""
         return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}"
 
 
 def try_parse_context(header: str | None) -> TraceContext | None:
-    """Read a `traceparent`, of later versions too; None for what is none: nobody's request fails over it."""
+    """Parse a `traceparent`, of later versions too; None if it is invalid, so that no request fails because of it."""
     found = _TRACEPARENT.fullmatch(header) if header and len(header) <= 512 else None
     if found is None:
         return None
@@ -45,8 +45,9 @@ def try_parse_context(header: str | None) -> TraceContext | None:
 
 
 def build_turn_context(turn_id: str, fence: int, request: TraceContext | None) -> TraceContext:
-    """The span of a turn's work under one lease. It follows from the ids, so that the worker that takes a turn over can
-    name the span of the one before it, which may have died untold. Without a `request` the turn is a trace of its own.
+    """The span of a turn's work under one lease. It is derived from the ids, so that a worker that takes over a turn
+    can name the span of its predecessor, which may have died without reporting it. Without a `request` the turn has its
+    own trace.
     """
     digest = hashlib.sha256(f"{turn_id}:{fence}".encode()).hexdigest()
     trace_id = request.trace_id if request else hashlib.sha256(turn_id.encode()).hexdigest()[:32]
@@ -54,13 +55,13 @@ def build_turn_context(turn_id: str, fence: int, request: TraceContext | None) -
 
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
-"""Names are OpenTelemetry's where it has one, else `everturn.<what>`. Never what people or models wrote."""
+"""Names are OpenTelemetry's where it defines one, otherwise `everturn.<what>`. Never text of people or models."""
 SpanKind = Literal["internal", "server", "client"]
 
 
 @dataclass(frozen=True, slots=True)
 class SpanPlace:
-    """Where a span stands when that does not follow from the code around it. `own` is the ids it is to have."""
+    """The position of a span when it does not follow from the code around it. `own` sets the ids of the span."""
 
     parent: TraceContext | None = None
     own: TraceContext | None = None
@@ -68,32 +69,32 @@ class SpanPlace:
 
 
 class Span(Protocol):
-    """One span while it lasts."""
+    """One open span."""
 
     def note(self, attributes: Attributes) -> None: ...
 
     def rename(self, name: str) -> None: ...
 
     def fail(self, why: str) -> None:
-        """It ended badly; `why` is a short word of a bounded set."""
+        """Mark the span as failed; `why` is a short word of a bounded set."""
         ...
 
 
 class Tracing(Protocol):
-    """Makes spans. One that begins inside another, in this task or in one that it started, is its child."""
+    """Makes spans. A span that begins inside another, in this task or in one that it started, is its child."""
 
     def span(
         self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
     ) -> AbstractContextManager[Span]:
-        """A span from the block's beginning to its end. An exception that leaves the block makes it fail."""
+        """A span from the block's beginning to its end. An exception that leaves the block marks it as failed."""
         ...
 
     def tell(self, name: str, attributes: Attributes, *, lasted_s: float) -> None:
-        """A span that has just ended, of something that could not tell of itself."""
+        """Record a span that has just ended, for something that can't report itself."""
         ...
 
     def current(self) -> TraceContext | None:
-        """The span around the caller; where none are made, that of whoever called this process."""
+        """The span around the caller; without a collector, that of the caller of this process."""
         ...
 
 
@@ -101,7 +102,7 @@ _passed_on: ContextVar[TraceContext | None] = ContextVar("everturn_trace", defau
 
 
 class _NoSpan:
-    """Nothing is kept."""
+    """Records nothing."""
 
     __slots__ = ("_context", "_token")
 
@@ -147,14 +148,14 @@ class NoTracing:
 NO_TRACING = NoTracing()
 
 
-# Whether this process tells of itself as spans: only where a collector is named.
+# Whether this process exports spans: only if a collector is configured.
 
 DRIVER = "everturn.core.otlp"
 
 
 @contextlib.asynccontextmanager
 async def open_tracing(service: str, endpoint: str) -> AsyncGenerator[Tracing]:
-    """Tracing to the OTLP collector at this URL while the block runs; an empty one is none, and loads nothing."""
+    """Tracing to the OTLP collector at this URL while the block runs; an empty URL disables it and imports nothing."""
     if not endpoint:
         yield NO_TRACING
         return

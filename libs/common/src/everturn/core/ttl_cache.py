@@ -1,4 +1,4 @@
-"""An answer that costs something to find, found for all who ask at about the same time."""
+"""A cached result that is expensive to compute, shared by concurrent callers."""
 
 import asyncio
 import math
@@ -9,7 +9,7 @@ Found = TypeVar("Found")
 
 
 class Kept(Generic[Found]):
-    """Owns the last answer. One look at a time, and none while the answer is at most `keep_s` seconds old."""
+    """Owns the last result. One computation at a time, and none while the result is at most `keep_s` seconds old."""
 
     def __init__(self, look: Callable[[], Awaitable[Found]], *, keep_s: float, monotonic: Callable[[], float]) -> None:
         self._look = look
@@ -20,7 +20,7 @@ class Kept(Generic[Found]):
         self._looking = asyncio.Lock()
 
     async def load(self) -> Found:
-        """The answer. A look that fails is nobody else's: the next who asks looks again."""
+        """The result. If a computation fails, only its caller gets the error; the next caller computes it again."""
         async with self._looking:
             found = self._found
             if found is None or self._monotonic() - self._looked_at > self._keep_s:
