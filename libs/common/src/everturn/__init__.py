@@ -1,4 +1,4 @@
-"""What all programs of Everturn share."""
+"""The code shared by all programs of Everturn."""
 
 __version__ = "0.1.0"
-"""That of the packages, whose metadata the images do not have; test_traces.py compares them."""
+"""The version of the packages, whose metadata the images lack; test_traces.py compares them."""

@@ -1,4 +1,4 @@
-"""Opens all that goes over a Redis-protocol server: one client, whose pool its drivers share."""
+"""Opens everything that uses a Redis-protocol server: one client, whose connection pool its drivers share."""
 
 import secrets
 from collections.abc import AsyncGenerator
@@ -15,7 +15,7 @@ from everturn.redis.calls import build_client
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What goes over Redis: losing it loses nothing but time."""
+    """Everything that uses Redis: losing its data costs only time."""
 
     doorbells: RedisDoorbells
     event_writer: RedisEventWriter
@@ -30,7 +30,7 @@ class Wire:
 
 @asynccontextmanager
 async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
-    """Drivers that connect when they are first used; `url` is `redis://:password@host:port/0`, `name` the process's."""
+    """Drivers that connect on first use; `url` is `redis://:password@host:port/0`, `name` that of the process."""
     client = build_client(url, name=name)
     process = f"{name}:{secrets.token_hex(8)}"
     try:

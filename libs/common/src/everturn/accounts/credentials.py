@@ -1,4 +1,5 @@
-"""Credentials that this platform keeps: API keys, and from when on a person's older credentials are refused."""
+"""Credentials that this platform stores: API keys, and cutoff times before which a person's credentials are
+rejected."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,12 +8,12 @@ from typing import Protocol
 from everturn.core.identity import Principal
 
 ANY = "*"
-"""In a cutoff: every tenant, or every project. No name of either can be this."""
+"""In a cutoff: every tenant, or every project. Neither can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept: the hash (sha256, hexadecimal) of its secret, never the secret. It speaks for its owner."""
+    """A stored key: the hash (sha256, hexadecimal) of its secret, never the secret. It authenticates as its owner."""
 
     key_id: str
     secret_hash: str
@@ -22,26 +23,26 @@ class ApiKey:
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     last_used: datetime | None = None
-    """The day on which it was last used, at midnight UTC."""
+    """The day of its last use, at midnight UTC."""
 
 
 class Credentials(Protocol):
-    """What a service asks before it knows who asks; so these take no Principal, and answer about one credential."""
+    """Queries before the caller is authenticated; so they take no Principal, and answer about one credential."""
 
     async def find_key(self, key_id: str) -> ApiKey | None:
-        """A key, also one that is revoked or has expired; notes the day as that of its last use."""
+        """A key, also if it is revoked or expired; saves today as the day of its last use."""
         ...
 
     async def find_cutoff(self, principal: Principal) -> datetime | None:
-        """The time up to which this person's credentials are refused; None where nothing was revoked."""
+        """The time up to which this person's credentials are rejected; None if nothing was revoked."""
         ...
 
 
 class CredentialAdmin(Protocol):
-    """What an operator does, over all tenants. No service may."""
+    """For operators, over all tenants. Services have no access."""
 
     async def save_key(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Store a new key."""
         ...
 
     async def load_keys(self, *, tenant: str | None = None, limit: int = 1000) -> tuple[ApiKey, ...]:
@@ -49,9 +50,9 @@ class CredentialAdmin(Protocol):
         ...
 
     async def revoke_key(self, key_id: str) -> bool:
-        """Whether there was such a key that was not revoked before."""
+        """Revoke a key. False if there is none, or it was revoked before."""
         ...
 
     async def save_cutoff(self, user_id: str, *, tenant: str = ANY, project: str = ANY) -> datetime:
-        """Refuse what this person got until now. Returns the time by the database's clock."""
+        """Reject all credentials that this person received until now. Returns the time by the database's clock."""
         ...

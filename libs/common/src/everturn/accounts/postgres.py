@@ -1,4 +1,4 @@
-"""Credentials and usage in Postgres: services ask functions; only an operator reads and writes the rows."""
+"""Credentials and usage in Postgres: services call functions; only an operator reads and writes the rows."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -97,9 +97,9 @@ def _read_key(row: Row) -> ApiKey:
     )
 
 
-# The report of usage: the ledger of model calls, and the sums of its rows that were deleted.
+# The usage report: the ledger of model calls, and the sums of deleted rows.
 
-# A trigger adds to usage_total what is deleted from usage_event, in the same transaction (migration 0014).
+# A trigger adds rows deleted from usage_event to usage_total, in the same transaction (migration 0014).
 _REPORT = """
 SELECT tenant, project, user_id, day, model, role, sum(calls)::bigint AS calls,
        sum(unpriced_calls)::bigint AS unpriced_calls, sum(estimated_calls)::bigint AS estimated_calls,
@@ -123,13 +123,13 @@ SELECT tenant, project, user_id, day, model, role, sum(calls)::bigint AS calls,
 
 
 class PostgresUsageReport:
-    """Needs the migrating role, which becomes everturn_dispatch: the report is about all people."""
+    """Needs the migrating role, which becomes everturn_dispatch: the report covers all users."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def load(self, *, tenant: str | None, start: date, end: date, limit: int) -> tuple[UsageTotal, ...]:
-        """Totals of the days from `start` to before `end`, the first `limit` of them; of one tenant or of all."""
+        """Totals of the days from `start` to before `end`, at most `limit` rows; of one tenant or of all."""
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute("SET LOCAL ROLE everturn_dispatch")
             rows = await connection.fetch(_REPORT, tenant, start, end, limit)

@@ -1,4 +1,4 @@
-"""What people used, as sums; they outlive the conversations."""
+"""Usage by person, as sums that outlive the conversations."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
-    """The calls of one person to one model in one role on one day of UTC.
+    """The calls of one person to one model in one role on one UTC day.
 
     `unpriced_calls` have no known price and add 0 to `cost_usd`; the tokens of `estimated_calls` are an estimate.
     """
@@ -28,12 +28,12 @@ class UsageTotal:
     cost_usd: float
 
 
-# What people used, for operators.
+# Usage reports for operators.
 
 
 class UsageReport(Protocol):
-    """Where the totals are, over all tenants. No service may."""
+    """Reads the totals of all tenants. Services have no access."""
 
     async def load(self, *, tenant: str | None, start: date, end: date, limit: int) -> tuple[UsageTotal, ...]:
-        """Totals of the days from `start` to before `end`, the first `limit` of them; of one tenant or of all."""
+        """Totals of the days from `start` to before `end`, at most `limit` rows; of one tenant or of all."""
         ...

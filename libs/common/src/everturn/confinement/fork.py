@@ -1,6 +1,6 @@
-"""Runs code that reads a stranger's bytes in a fork that is kept from processes, files, sockets and forks of its own.
+"""Runs code that reads untrusted bytes in a fork without access to processes, files, sockets and further forks.
 
-The process that forks has loaded the libraries, so a fork costs milliseconds, and what a file does to the libraries
+The forking process has loaded the libraries, so a fork costs milliseconds, and damage that a file does to the libraries
 ends with its fork.
 """
 
@@ -27,8 +27,8 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass(frozen=True, slots=True)
 class ForkLimits:
-    """What one fork may use. `memory_bytes` is beside what the process had before it forked; `wall_s` is the limit of
-    last resort, because a fork that a busy machine keeps waiting has done nothing wrong."""
+    """The limits of one fork. `memory_bytes` is in addition to the memory of the process before the fork. `wall_s` is a
+    last resort, because a fork that waits on a busy machine is not at fault."""
 
     memory_bytes: int
     cpu_s: float
@@ -38,27 +38,27 @@ class ForkLimits:
 
 @dataclass(frozen=True, slots=True)
 class ForkResult:
-    """`ended` says how: with its answer, at one of its time limits, or in any other way. Only the first has one."""
+    """`ended`: with an answer, at one of the time limits, or in any other way. Only the first has an answer."""
 
     ended: Literal["answered", "time", "failed"]
     answer: bytes = b""
 
 
 def hide_process() -> None:
-    """From now on no process of this user may read this one's memory, environment or descriptors, or trace it."""
+    """From now on no process of this user can read this one's memory, environment or descriptors, or trace it."""
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def preload_encodings() -> None:
-    """A confined fork can't open the module of an encoding that it meets."""
+    """Import all encodings, because a confined fork can't import the module of an encoding it needs."""
     for module in pkgutil.iter_modules(encodings.__path__):
-        # Some are for another system, and some modules are no encodings.
+        # Some are for other systems, and some modules are not encodings.
         with suppress(LookupError, ImportError):
             codecs.lookup(module.name)
 
 
 def run_confined(work: Callable[[], bytes], limits: ForkLimits) -> ForkResult:
-    """What `work` gives in a fork that can do nothing else. The process must have one thread only."""
+    """Return the result of `work`, run in a fork that can do nothing else. The process must have only one thread."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
@@ -74,7 +74,7 @@ def run_confined(work: Callable[[], bytes], limits: ForkLimits) -> ForkResult:
 
 
 def _end_fork(work: Callable[[], bytes], write_end: int, limits: ForkLimits) -> None:
-    """Never returns: an exception of a library ends the fork with a status that says so."""
+    """Never returns: an exception of a library ends the fork with a failure status."""
     status = 1
     try:
         answer = _confine(write_end, limits)
@@ -86,9 +86,10 @@ def _end_fork(work: Callable[[], bytes], write_end: int, limits: ForkLimits) -> 
 
 
 def _confine(answer: int, limits: ForkLimits) -> int:
-    """For good: only the `answer` stays open, under the descriptor that is returned, and nothing more can be opened.
+    """Irreversibly confine this process: only `answer` stays open, under the returned descriptor, and no other can be
+    opened.
 
-    The descriptors of the process are closed: through them a bad file could read the next one, or answer for it.
+    All other descriptors are closed: through them a malicious file could read the next one, or answer for it.
     """
     size_bytes = _load_size_bytes() + limits.memory_bytes
     _keep_only(answer)
@@ -103,12 +104,12 @@ def _confine(answer: int, limits: ForkLimits) -> int:
         (resource.RLIMIT_NOFILE, _ANSWER + 1),
     ):
         resource.setrlimit(what, (limit, limit))
-    # Timers without handlers: the kernel ends the fork whatever code it is in.
+    # Timers without handlers: the kernel kills the fork in whatever code it is.
     for number in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, limits.cpu_s)
     signal.setitimer(signal.ITIMER_REAL, limits.wall_s)
-    # Last, because it takes away the calls that everything above needs. The limit of descriptors alone would not do:
+    # Last, because it disables the calls that everything above needs. The limit of descriptors alone is not enough:
     # code that took over the fork could close one of them and open another.
     allow_only_computing()
     return _ANSWER
@@ -123,8 +124,8 @@ def _keep_only(answer: int) -> None:
 
 
 def _become_nobody() -> None:
-    """For root only, which could lift all limits. A container may have taken the right to do so, or know no such user;
-    then they stand, because only the machine's own root lifts them."""
+    """For root only, which could lift all limits. In a container the user may be missing or the call forbidden; then
+    the limits still hold, because only root of the machine can lift them."""
     if os.geteuid() != 0:
         return
     try:

@@ -1,4 +1,4 @@
-"""Processes that answer requests about strangers' bytes, each in a fork: both ends of the line between them and us.
+"""Processes that handle requests with untrusted bytes, each in a fork: both ends of the pipe between them and us.
 
 A request is a JSON line with `size` and other fields, then that many bytes. An answer is a JSON line with `ended` and
 `size`, then that many bytes.
@@ -17,14 +17,14 @@ from everturn.confinement.fork import ForkLimits, ForkResult, run_confined
 from everturn.core.errors import Unavailable
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
-"""The processes get nothing of ours, least of all passwords."""
+"""The processes inherit no variables of ours, least of all passwords."""
 _STARTING_S = 30.0
-"""What loading the libraries may take on a busy machine, beside the limits of a request."""
+"""Time for loading the libraries on a busy machine, in addition to the limits of a request."""
 
 
 class ConfinedProcesses:
-    """At most `processes` of them; more requests wait. They start when they are needed, and one that fell out of step
-    is replaced."""
+    """At most `processes` of them; more requests wait. They start on demand; one that failed during a request is
+    replaced."""
 
     def __init__(self, module: str, *, processes: int, limits: ForkLimits) -> None:
         self._command = (sys.executable, "-I", "-m", module)
@@ -65,7 +65,7 @@ class ConfinedProcesses:
         try:
             yield process
         except BaseException:
-            # It may still be busy with this request, and its answer would be taken for that to the next one.
+            # It may still be busy with this request, and its answer would be mistaken for that to the next one.
             await _end(process)
             raise
         self._idle.append(process)
@@ -107,7 +107,7 @@ def _run(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """With the fork that may still be at work: they are one process group."""
+    """Also kills the fork that may still be running: they are one process group."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A seccomp filter that leaves a process memory, time, its open descriptors and its end, and nothing else."""
+"""A seccomp filter that allows a process only memory, time, its open descriptors and its exit."""
 
 import ctypes
 import errno
@@ -12,7 +12,7 @@ _LOAD_WORD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _KILL, _ALLOW, _REFUSE = 0x8000_0000, 0x7FFF_0000, 0x0005_0000 | errno.EPERM
 _NUMBER_AT, _ARCHITECTURE_AT = 0, 4
 
-# Not among them: whatever opens, connects, makes processes, changes limits, and whatever could ignore or hold back the
+# Not among them: calls that open, connect, create processes or change limits, and those that could ignore or block the
 # signals of the time limits (rt_sigaction, rt_sigprocmask, setitimer).
 _X86_64: Final = {
     "read": 0, "write": 1, "close": 3, "fstat": 5, "lseek": 8, "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12,
@@ -40,9 +40,9 @@ class _Program(ctypes.Structure):
 
 
 def allow_only_computing() -> None:
-    """Apply the filter to this process for good; every other call fails with EPERM. Raises OSError where it can't be.
+    """Apply the filter to this process irreversibly; every other call fails with EPERM. Raises OSError on failure.
 
-    The process needs PR_SET_NO_NEW_PRIVS. A filter is missing for machines of other architectures than these two.
+    The process needs PR_SET_NO_NEW_PRIVS. There is no filter for other architectures than these two.
     """
     machine = os.uname().machine
     if machine not in _TABLES:
@@ -56,7 +56,7 @@ def allow_only_computing() -> None:
 
 
 def build_filter(architecture: int, allowed: dict[str, int]) -> bytes:
-    """The filter in the kernel's own form (`struct sock_filter`, eight bytes an instruction)."""
+    """The filter in the kernel's format (`struct sock_filter`, eight bytes an instruction)."""
     code = [
         _instruction(_LOAD_WORD, _ARCHITECTURE_AT),
         _instruction(_JUMP_IF_EQUAL, architecture, if_equal=1),
@@ -65,7 +65,7 @@ def build_filter(architecture: int, allowed: dict[str, int]) -> bytes:
     ]
     numbers = sorted(allowed.values())
     for place, number in enumerate(numbers):
-        # To the last instruction, over the checks that are left and the refusal.
+        # Jump to the last instruction, over the remaining checks and the refusal.
         code.append(_instruction(_JUMP_IF_EQUAL, number, if_equal=len(numbers) - place))
     code += [_instruction(_RETURN, _REFUSE), _instruction(_RETURN, _ALLOW)]
     return b"".join(code)

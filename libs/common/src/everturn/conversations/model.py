@@ -23,7 +23,7 @@ class ConversationState(OpenEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation row as a client may see it."""
+    """One conversation row as clients see it."""
 
     id: ConversationId
     title: str
@@ -39,7 +39,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class ConversationQuery:
-    """Newest activity first. `cursor` is the opaque `next_cursor` of the page before; `search` matches titles."""
+    """Newest activity first. `cursor` is the opaque `next_cursor` of the previous page; `search` matches titles."""
 
     limit: int = 50
     cursor: str | None = None
@@ -50,7 +50,7 @@ class ConversationQuery:
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
-    """At most `limit` rows, and where to go on."""
+    """At most `limit` rows, and the cursor of the next page."""
 
     conversations: tuple[Conversation, ...]
     next_cursor: str | None
@@ -58,14 +58,14 @@ class ConversationPage:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What an erasure removed: rows per table, and the keys of the objects that now have no row."""
+    """What an erasure removed: rows per table, and the keys of the objects that no row names any more."""
 
     rows: Mapping[str, int]
     object_keys: tuple[str, ...]
 
 
 class Conversations(Protocol):
-    """All calls see only the principal's own conversations; another's id is NotFound."""
+    """All calls see only the principal's own conversations; any other id raises NotFound."""
 
     async def create(
         self, principal: Principal, conversation_id: ConversationId, *, title: str, bundle_id: str | None
@@ -76,7 +76,7 @@ class Conversations(Protocol):
     async def load_titles(
         self, principal: Principal, conversation_ids: Collection[ConversationId]
     ) -> Mapping[ConversationId, str]:
-        """The titles of those that are there."""
+        """The titles of those that exist."""
         ...
 
     async def load_page(self, principal: Principal, query: ConversationQuery) -> ConversationPage:
@@ -86,7 +86,7 @@ class Conversations(Protocol):
     async def save(
         self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
     ) -> Conversation:
-        """Change what is not None."""
+        """Change the fields that are not None."""
         ...
 
     async def erase(self, principal: Principal, conversation_id: ConversationId) -> Erasure:

@@ -38,7 +38,7 @@ SELECT id, title, state, bundle_id, archived, created_at, last_activity_at
  LIMIT $7
 """
 _OLDER = "AND (last_activity_at, id) < ($8, $9)"
-"""A condition of its own, so that the index finds where the page begins."""
+"""A separate condition, so that the index finds the beginning of the page."""
 _TITLES = "SELECT id, title FROM conversation WHERE id = ANY($1)"
 
 
@@ -98,7 +98,8 @@ class PostgresConversations:
 
 
 def _build_page_query(principal: Principal, query: ConversationQuery) -> tuple[str, tuple[object, ...]]:
-    """One row more than asked tells whether there is a next page. The principal is named for the index's sake."""
+    """Asks for one row more than the limit, to know whether there is a next page. The principal is named for the
+    index."""
     owner = (principal.tenant, principal.project, principal.user_id)
     pattern = f"%{_escape_pattern(query.search)}%" if query.search else None
     state = None if query.state is None else query.state.value
@@ -109,7 +110,7 @@ def _build_page_query(principal: Principal, query: ConversationQuery) -> tuple[s
 
 
 def _escape_pattern(text: str) -> str:
-    """The text as LIKE takes it literally."""
+    """The text escaped for LIKE."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 

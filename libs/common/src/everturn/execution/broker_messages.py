@@ -1,4 +1,4 @@
-"""What a worker and the broker say to each other, as the frames of `framing`; one request at a time per connection.
+"""Messages between a worker and the broker, as frames of `framing`; one request at a time per connection.
 
     worker -> broker   StartPair, then Attach: from then on the connection is the supervisor's line, byte for byte
     anyone -> broker   KillPair, RemovePair, ListPairs
@@ -30,7 +30,7 @@ RefusalCode = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StartPair:
-    """Give me a booted pair of this profile, warm where one is there; one for each connection.
+    """Request a booted pair of this profile, warm if one is available; one for each connection.
 
     `run_id` has 1 to 200 printable characters, and is for labels and logs only.
     """
@@ -42,7 +42,7 @@ class StartPair:
 
 @dataclass(frozen=True, slots=True)
 class PairStarted:
-    """It is booted. `pair_id` can't be guessed and is all it takes to attach, kill or remove."""
+    """The pair is booted. `pair_id` can't be guessed and is all that attaching, killing or removing needs."""
 
     kind: ClassVar[str] = "pair_started"
     pair_id: str
@@ -81,9 +81,9 @@ class KillPair:
 
 @dataclass(frozen=True, slots=True)
 class RemovePair:
-    """End it and wait until nothing is left; tells what the engine saw. May be asked on another connection.
+    """End it and wait until nothing is left; reports what the engine saw. Any connection can send it.
 
-    Also of a pair that has ended a while ago. Refused with `engine_down` where something of it may still be there.
+    Also for a pair that ended earlier. Refused with `engine_down` if something of it may still exist.
     """
 
     kind: ClassVar[str] = "remove_pair"
@@ -92,7 +92,7 @@ class RemovePair:
 
 @dataclass(frozen=True, slots=True)
 class PairEnded:
-    """Nothing of the pair is left. `hits` are the limits the engine saw enforced."""
+    """Nothing of the pair is left. `hits` are the limits that the engine enforced."""
 
     kind: ClassVar[str] = "pair_ended"
     hits: tuple[LimitName, ...] = ()
@@ -100,7 +100,7 @@ class PairEnded:
 
 @dataclass(frozen=True, slots=True)
 class ListPairs:
-    """Which pairs there are; `labels` narrow it by equality (`run`, `profile`, `state`)."""
+    """List the pairs; `labels` filter by equality (`run`, `profile`, `state`)."""
 
     kind: ClassVar[str] = "list_pairs"
     labels: dict[str, str]
@@ -108,7 +108,7 @@ class ListPairs:
 
 @dataclass(frozen=True, slots=True)
 class PairSummary:
-    """A pair by its labels. It has no id: who did not start a pair can't end it."""
+    """A pair by its labels. It has no id: only its starter can end it."""
 
     run_id: str
     profile: str
@@ -127,7 +127,7 @@ class PairList:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRefusal:
-    """Why a request was not carried out; the connection stays usable unless it was a bad message."""
+    """Why a request was rejected; the connection stays usable unless it was a bad message."""
 
     kind: ClassVar[str] = "broker_refusal"
     code: RefusalCode

@@ -34,10 +34,10 @@ class FrameError(Exception):
 
 
 class FrameDecoder:
-    """Cuts a byte stream into frames; it holds at most one unfinished frame of `max_bytes`.
+    """Cuts a byte stream into frames; it buffers at most one unfinished frame of `max_bytes`.
 
     With `allow_raw` a length word with its top bit set announces raw bytes. Without, such a word is an oversized frame.
-    After a FrameError the stream has no meaning any more: close it.
+    After a FrameError the stream can't be used any more: close it.
     """
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_FRAME_BYTES, *, allow_raw: bool = False) -> None:
@@ -50,14 +50,14 @@ class FrameDecoder:
 
     @property
     def mid_frame(self) -> bool:
-        """Whether bytes of an unfinished frame are held."""
+        """Whether bytes of an unfinished frame are buffered."""
         return bool(self._pending)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take the next bytes of the stream; the frames they complete, in order. Raises FrameError.
+        """Add the next bytes of the stream; returns the frames they complete, in order. Raises FrameError.
 
-        Frames before the wrong byte are given first, the error at the next call: so a stream means the same however it
-        is cut.
+        Frames before the wrong byte are returned first, and the next call raises the error: so the result does not
+        depend on how the stream is cut.
         """
         self.check()
         self._pending += data
@@ -72,7 +72,7 @@ class FrameDecoder:
         return frames
 
     def check(self) -> None:
-        """Raise the FrameError that the bytes so far lead to, if any."""
+        """Raise the FrameError caused by the bytes so far, if any."""
         if self._broken is not None:
             raise self._broken
 
@@ -112,7 +112,7 @@ def encode_raw(data: bytes) -> bytes:
 
 
 def decode_message(body: bytes) -> Message:
-    """The JSON object in a frame's body, with tagged bytes as bytes. Raises FrameError."""
+    """The JSON object in a frame's body, with tagged bytes decoded. Raises FrameError."""
     try:
         value: object = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
     except RecursionError as error:
@@ -178,7 +178,7 @@ def _unpack_bytes(mapping: dict[str, object]) -> bytes:
 
 
 class ByteReader(Protocol):
-    """The reading half of a stream; empty bytes are its end."""
+    """The reading half of a stream; empty bytes mark its end."""
 
     async def read(self, n: int, /) -> bytes: ...
 
@@ -192,7 +192,8 @@ class ByteWriter(Protocol):
 
 
 class FrameStream:
-    """Frames over a pair of byte streams. One task may receive; any task may send, a frame is never torn."""
+    """Frames over a pair of byte streams. Only one task can receive; any task can send, and frames are never
+    interleaved."""
 
     def __init__(self, reader: ByteReader, writer: ByteWriter, decoder: FrameDecoder) -> None:
         self._reader = reader
@@ -213,7 +214,7 @@ class FrameStream:
         return self._ready.pop(0)
 
     def try_receive(self) -> Frame | None:
-        """A frame that is already here, else None."""
+        """A frame that has already arrived, otherwise None."""
         return self._ready.pop(0) if self._ready else None
 
     async def read_more(self) -> bool:

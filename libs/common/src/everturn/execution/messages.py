@@ -1,8 +1,8 @@
-"""What worker, supervisor, executor and program say to each other about one sandboxed run.
+"""Messages between worker, supervisor, executor and program of one sandboxed run.
 
 Standard library only: the executor imports this module, `records` and `framing`, nothing else of ours.
 
-    worker      -> supervisor   Boot (bubblewrap only: a pair of containers has booted before anyone speaks to it);
+    worker      -> supervisor   Boot (bubblewrap only: a pair of containers has booted before the first message);
                                 Launch, raw..., InputsEnd; then ToolReply*, Stop?; end of file kills the run
     supervisor  -> worker       Ready; GatewayCall*; raw..., Finished
     supervisor  -> executor     Start, raw..., InputsEnd; then Stop?; end of file ends it (over pipes or `LINE_SOCKET`)
@@ -29,12 +29,12 @@ LINE_SOCKET: Final = "/run/everturn/line.sock"
 PROGRAM_NAME: Final = "program.py"
 PIPE_FRAME_BYTES: Final = 8 * MIB
 EXECUTOR_FRAME_BYTES: Final = 2 * MIB
-"""Holds a report with the ends of both streams, where one character takes up to 12 bytes of JSON."""
-"""The largest frame that an executor says; a supervisor takes no larger one, whose objects could fill its memory."""
+"""Large enough for a report with the ends of both streams, where one character can be 12 bytes of JSON."""
+"""The largest frame that an executor sends; a supervisor rejects larger ones, whose objects could fill its memory."""
 
 GATEWAY_FRAME_BYTES: Final = MIB
 MAX_ARGUMENT_VALUES: Final = 10_000
-"""Of one call of a program, in all depths."""
+"""Of one call of a program, at all depths."""
 MAX_PATH_CHARS: Final = 240
 
 Visibility = Literal["internal", "external"]
@@ -45,11 +45,11 @@ Verdict = Literal["ended", "timeout", "cancelled", "memory", "died", "not_starte
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What one run may use. Where there is a cgroup, `memory_bytes` counts processes and both folders together.
+    """The limits of one run. With a cgroup, `memory_bytes` counts processes and both folders together.
 
-    `inodes` and `*_dir_bytes` are per folder; `output_bytes` and `output_files` bound what leaves the sandbox.
-    `stdout_bytes` is how much of each of the two streams may come before it is named in the result, `tail_chars` how
-    much of its end is kept; the rest is read and thrown away.
+    `inodes` and `*_dir_bytes` are per folder; `output_bytes` and `output_files` limit what leaves the sandbox. A stream
+    with more than `stdout_bytes` is reported in the result; the last `tail_chars` of each are kept, and the rest is
+    read and discarded.
     """
 
     memory_bytes: int = 1024 * MIB
@@ -68,8 +68,8 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
-    """What one argument of a granted tool may be; None is no rule. `max_chars` counts text, `max_items` a list, and
-    `max_item_chars` each text in it."""
+    """The allowed values of one argument of a granted tool; None is no rule. `max_chars` counts text, `max_items` a
+    list, and `max_item_chars` each text in it."""
 
     name: str
     one_of: tuple[str, ...] | None = None
@@ -81,7 +81,7 @@ class ArgumentRule:
 
 @dataclass(frozen=True, slots=True)
 class ToolGrant:
-    """One tool the program may call, `alias.name`. With `arguments` only those may be given; None allows any."""
+    """One tool the program can call, `alias.name`. With `arguments` only those are allowed; None allows any."""
 
     tool_id: str
     arguments: tuple[ArgumentRule, ...] | None = None
@@ -91,9 +91,9 @@ class ToolGrant:
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """All that a run may ask of the gateway. `max_bytes` counts requests and replies together, as frames.
+    """Everything a run can request from the gateway. `max_bytes` counts requests and replies together, as frames.
 
-    Calls may begin for `deadline_s` seconds from when the run is launched; None is as long as it lasts.
+    Calls can begin for `deadline_s` seconds after the launch of the run; None has no deadline.
     """
 
     grants: tuple[ToolGrant, ...] = ()
@@ -104,9 +104,9 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The Python that runs the program: `python` of the sandbox environment, and what to show it, read-only.
+    """The Python that runs the program: `python` of the sandbox environment, and its read-only mounts.
 
-    `roots` are folders and files, `hidden` folders below them of which the program sees that they are empty.
+    `roots` are folders and files, `hidden` folders below them that the program sees as empty.
     """
 
     python: str
@@ -127,7 +127,7 @@ class UidRange:
 
 
 MIN_UID: Final = 1000
-"""Below it systems keep their own services."""
+"""Systems use lower ones for their own services."""
 MAX_UID: Final = 2_147_483_647
 
 
@@ -144,11 +144,11 @@ def parse_uid_range(text: str) -> UidRange:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """Build the walls and start an executor in them, for a run that is not known yet.
+    """Build the sandbox and start an executor in it, for a run that is not known yet.
 
-    `uids` are the users of which a supervisor that is root gives the run one. `run_dir` is a folder that the supervisor
-    makes and removes. `preload` are modules that the executor imports before it says that it has booted; a program that
-    uses them starts without that cost.
+    `uids` are the users of which a supervisor that is root gives the run one. The supervisor creates and removes the
+    folder `run_dir`. `preload` are modules that the executor imports before it reports that it has booted; programs
+    that use them start faster.
     """
 
     kind: ClassVar[str] = "boot"
@@ -162,7 +162,7 @@ class Boot:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The one run of a booted supervisor. `limits` are those of the profile that the walls were built for."""
+    """The one run of a booted supervisor. `limits` are those of the profile that the sandbox was built for."""
 
     kind: ClassVar[str] = "launch"
     execution_id: str
@@ -191,7 +191,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Posture:
-    """What holds this run and by what means, in words a person can read. `outer_uid` is the uid as the host sees it."""
+    """How this run is confined, in words a person can read. `outer_uid` is the uid as the host sees it."""
 
     launcher: str
     runtime: str
@@ -206,7 +206,7 @@ class Posture:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The executor has started inside its walls; nothing of the program has run yet."""
+    """The executor has started in its sandbox; nothing of the program has run yet."""
 
     kind: ClassVar[str] = "ready"
     posture: Posture
@@ -229,7 +229,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """The executor has checked its confinement. `failures` name what does not hold; it then runs nothing."""
+    """The executor has checked its confinement. `failures` are the failed checks; with any it runs nothing."""
 
     kind: ClassVar[str] = "booted"
     python: str
@@ -238,7 +238,7 @@ class Booted:
 
 @dataclass(frozen=True, slots=True)
 class ProgramError:
-    """How the program failed. `line` is a line of the program; `limit` the one whose refusal it did not handle."""
+    """How the program failed. `line` is a line of the program; `limit` is the limit whose error it did not handle."""
 
     kind: ClassVar[str] = "program_error"
     type: str
@@ -250,7 +250,7 @@ class ProgramError:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The executor's own word on the program; the supervisor and the worker treat it as hostile input.
+    """The executor's account of the program; supervisor and worker treat it as untrusted input.
 
     `signal` ended the program, or it left with `exit_code`. `undeclared` are names in the output folder that the
     contract does not have, `refused` pairs of contract path and reason.
@@ -278,7 +278,7 @@ class OutputsEnd:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first frame of a gateway connection; the nonce names the run and is no secret from its program."""
+    """The first frame of a gateway connection; the nonce names the run and is not secret from its program."""
 
     kind: ClassVar[str] = "hello"
     nonce: str
@@ -293,7 +293,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class GatewayCall:
-    """A tool call of the program. Towards the gateway `id` is the program's number, towards the worker the run's."""
+    """A tool call of the program. To the gateway `id` is the program's number, to the worker the run's."""
 
     kind: ClassVar[str] = "call"
     id: int
@@ -303,7 +303,7 @@ class GatewayCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """The answer to a call: `value` when ok, else an error.
+    """The answer to a call: `value` when ok, otherwise an error.
 
     Codes of the gateway: not_allowed, bad_arguments, quota_calls, quota_bytes, quota_time, timeout, too_large, closing.
     Codes of the worker: bad_arguments, timeout, too_large, tool_error, not_found, unavailable, ambiguous, lease_unsure.
@@ -332,9 +332,10 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The supervisor's last frame: verdict, duration and `limits` are its own findings, `report` the executor's word.
+    """The supervisor's last frame: verdict, duration and `limits` are its own findings, `report` is the executor's.
 
-    `refusals` counts what the gateway refused, by code. `detail` says why a run did not start or fell silent.
+    `refusals` counts the calls that the gateway rejected, by code. `detail` says why a run did not start or stopped
+    responding.
     """
 
     kind: ClassVar[str] = "finished"
@@ -349,7 +350,7 @@ class Finished:
 
 
 def check_relative_path(path: str) -> None:
-    """Raise ValueError unless `path` is relative, in one canonical form, and free of characters that could mislead."""
+    """Raise ValueError unless `path` is relative, canonical, and free of misleading characters."""
     parts = path.split("/")
     if not path or len(path) > MAX_PATH_CHARS or len(path.encode("utf-8", "replace")) > 2 * MAX_PATH_CHARS:
         raise ValueError(f"a path has 1 to {MAX_PATH_CHARS} characters")
@@ -369,7 +370,7 @@ _LENGTH_BYTES: Final = 4
 def hash_arguments(arguments: Mapping[str, object]) -> str:
     """SHA-256 in hex of the arguments as JSON with names sorted at every depth. Raises FrameError.
 
-    Bytes are written as they travel, so equal arguments have one hash however a program spelt them.
+    Bytes are encoded as in frames, so equal arguments have one hash in any spelling.
     """
     sent: object = json.loads(encode_frame(arguments, 2 * GATEWAY_FRAME_BYTES)[_LENGTH_BYTES:])
     return hashlib.sha256(json.dumps(sent, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Execution profiles: what the operator allows a sandboxed run, by name. Worker and broker read the same document."""
+"""Execution profiles: the operator's limits for sandboxed runs, by name. Worker and broker read the same document."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from everturn.execution.messages import MIB, RunLimits
 
 DEFAULT_PROFILE: Final = "default"
 BATTERY_PROFILE: Final = "battery"
-"""Walls and images of `default` under limits so small that the escape battery reaches each within seconds."""
+"""The sandbox and images of `default` with limits so small that the escape battery reaches each within seconds."""
 BATTERY_LIMITS: Final = RunLimits(
     memory_bytes=200 * MIB,
     processes=20,
@@ -59,14 +59,14 @@ class ExecutionProfile(BaseModel):
     description: str = Field(default="", max_length=200, pattern=r"^[^\n\r]*$")
 
     def may_call(self, tool_id: str) -> bool:
-        """Whether programs of this profile may call the tool, as far as the profile says."""
+        """Whether the profile allows its programs to call the tool."""
         alias = tool_id.partition(".")[0]
         return tool_id not in self.denied_tools and f"{alias}.*" not in self.denied_tools
 
     @field_validator("limits", mode="before")
     @classmethod
     def check_limits(cls, value: object) -> object:
-        """Refuse names that are no limit, and limits that are not above zero."""
+        """Reject names that are not limits, and limits that are not above zero."""
         if not isinstance(value, dict):
             return value
         given = cast("dict[str, object]", value)
@@ -79,7 +79,7 @@ class ExecutionProfile(BaseModel):
     @field_validator("network_mode")
     @classmethod
     def check_network(cls, value: str) -> str:
-        """Refuse the modes that hand over another network namespace."""
+        """Reject the modes that share another network namespace."""
         if value == "host" or value.startswith("container"):
             raise ValueError("the supervisor can't have the host's or another container's network")
         return value
@@ -90,9 +90,9 @@ _DOCUMENT: Final = TypeAdapter(dict[ProfileName, ExecutionProfile])
 
 
 def load_profiles(setting: str) -> Profiles:
-    """The profiles of a setting: empty, JSON text, or the path of a JSON file; `default` and `battery` are always in.
+    """The profiles of a setting: empty, JSON text, or the path of a JSON file; always includes `default` and `battery`.
 
-    Raises Invalid, also where a file can't be read, and where it has a profile `battery`: nobody may soften that one.
+    Raises Invalid, also if a file can't be read, or if it has a profile `battery`, which must not be weakened.
     """
     text = setting.strip()
     try:
@@ -113,7 +113,7 @@ def load_profiles(setting: str) -> Profiles:
 
 
 def choose_profiles(profiles: Profiles, names: str) -> Profiles:
-    """The profiles that the code tool offers, first the one of calls that name none. `names` has commas between them.
+    """The profiles that the code tool offers; the first is the default of calls. `names` is separated by commas.
 
     Without names these are `default` and then all others, but never `battery`. Raises Invalid for unknown names.
     """
@@ -125,7 +125,7 @@ def choose_profiles(profiles: Profiles, names: str) -> Profiles:
 
 
 def _tell(error: ValidationError) -> str:
-    """Each mistake with its place, such as `default.cpus: Input should be a valid number`."""
+    """Each error with its place, such as `default.cpus: Input should be a valid number`."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or 'the document'}: {problem['msg']}"
         for problem in error.errors(include_url=False)

@@ -1,4 +1,4 @@
-"""Messages as frames: frozen dataclasses in and out of the JSON objects that `framing` carries, nothing else let in.
+"""Messages as frames: converts frozen dataclasses to and from the JSON objects of `framing`, and rejects anything else.
 
 Standard library only: the executor imports this module, `execution` and `framing`, nothing else of ours.
 """
@@ -12,13 +12,13 @@ from typing import ClassVar, Final, Literal, Protocol, TypeVar, cast
 
 
 class MessageClass(Protocol):
-    """A message carries its kind in its class."""
+    """A message class has the message's kind."""
 
     kind: ClassVar[str]
 
 
 Record = TypeVar("Record", bound=MessageClass)
-_UNIONS: Final = (types.UnionType, typing.Union)  # `Literal[...] | None` makes the second kind
+_UNIONS: Final = (types.UnionType, typing.Union)  # `Literal[...] | None` has the second type
 
 
 class BadMessage(Exception):
@@ -53,7 +53,7 @@ def _plain(value: object) -> object:
 
 @functools.cache
 def _load_hints(cls: type) -> dict[str, object]:
-    """The types of a record's fields by name; found out once, for it takes longer than all the rest."""
+    """The types of a record's fields by name; cached, because computing them takes longer than the rest."""
     hints = typing.get_type_hints(cls)
     return {entry.name: hints[entry.name] for entry in dataclasses.fields(cls)}
 

@@ -1,4 +1,4 @@
-"""Feedback: what people and programs think of a turn, and what that comes to in a period."""
+"""Feedback: ratings of turns by people and programs, and their totals in a period."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,13 +18,13 @@ class Reaction(OpenEnum):
 
     @classmethod
     def stand_in(cls) -> "Reaction":
-        """A rating that this version cannot read counts neither way."""
+        """A rating that this version does not know counts as neutral."""
         return cls.NEUTRAL
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One judgement of one turn. A user has at most one per turn; machine ones add up. `confidence` is 0 to 1."""
+    """One rating of one turn. A user has at most one per turn; those of machines add up. `confidence` is 0 to 1."""
 
     turn_id: TurnId
     origin: Literal["user", "machine"]
@@ -44,7 +44,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """How many of each. `unrated` have a text only."""
+    """The number of each rating. `unrated` have a text only."""
 
     ok: int = 0
     not_ok: int = 0
@@ -53,26 +53,26 @@ class Judgements:
 
     @property
     def satisfaction(self) -> float | None:
-        """`ok / (ok + not_ok + neutral)`; None where nothing was judged."""
+        """`ok / (ok + not_ok + neutral)`; None if nothing was rated."""
         judged = self.ok + self.not_ok + self.neutral
         return self.ok / judged if judged else None
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackTotals:
-    """Judgements of people and of machines apart: the latter add to the former and don't replace them."""
+    """Ratings of people and of machines separately: the latter add to the former and don't replace them."""
 
     conversations: int
     turns: int
     user: Judgements
     machine: Judgements
     machine_confidence: float | None
-    """The mean of those that say how sure they are."""
+    """The mean of those with a confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedConversation:
-    """One conversation with judgements in a period. `title` is for its owner only."""
+    """One conversation with ratings in a period. `title` is for its owner only."""
 
     conversation_id: ConversationId
     user_id: str
@@ -81,7 +81,7 @@ class JudgedConversation:
     totals: FeedbackTotals
 
 
-# Keeping what people and programs think of turns, and counting it.
+# Storing ratings of turns by people and programs, and counting them.
 
 MAX_MACHINE_JUDGEMENTS = 100
 """Of one turn."""
@@ -89,28 +89,28 @@ MAX_MACHINE_JUDGEMENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class JudgedPosition:
-    """A place in the list of judged conversations: behind this one, which was last judged then."""
+    """A position in the list of rated conversations: after this one, last rated at this time."""
 
     last_judged_at: datetime
     conversation_id: ConversationId
 
 
 class FeedbackBook(Protocol):
-    """All calls see only the principal's own turns; another's id is NotFound."""
+    """All calls see only the principal's own turns; any other id raises NotFound."""
 
     async def save(self, principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Feedback:
-        """A user's judgement replaces the one before (no reaction and no text clear it), a machine's is added.
+        """A user's rating replaces the previous one (no reaction and no text clear it), a machine's is added.
 
-        Raises Conflict when the turn has MAX_MACHINE_JUDGEMENTS of machines already.
+        Raises Conflict when the turn already has MAX_MACHINE_JUDGEMENTS of machines.
         """
         ...
 
     async def load_totals(self, principal: Principal, period: Period, *, project: bool) -> FeedbackTotals:
-        """Of the principal's own turns, or of everybody's in the project; the caller has checked who may ask that."""
+        """Of the principal's own turns, or of all in the project; the caller has checked that this is allowed."""
         ...
 
     async def load_judged(
         self, principal: Principal, period: Period, *, project: bool, limit: int, after: JudgedPosition | None
     ) -> tuple[JudgedConversation, ...]:
-        """At most `limit` conversations, the last judged first, those behind `after`; `project` as above."""
+        """At most `limit` conversations after `after`, the last rated first; `project` as above."""
         ...

@@ -1,4 +1,4 @@
-"""Feedback in Postgres: one judgement of the user for each turn, some of machines, and what they come to."""
+"""Feedback in Postgres: one rating of the user for each turn, some of machines, and their totals."""
 
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Principal
@@ -21,13 +21,13 @@ SELECT turn.id
  WHERE turn.id = $1 AND turn.conversation_id = $2
    FOR KEY SHARE OF conversation
 """
-"""The turn. Its conversation can't be erased until the commit, else the judgement would belong to nothing."""
+"""The turn. Its conversation can't be erased until the commit; otherwise the rating would belong to nothing."""
 _TOUCH = "UPDATE conversation SET touched_at = clock_timestamp() WHERE id = $1"
-"""Comes before the row of the judgement: whoever commits a turn locks in this order."""
+"""Runs before the row of the rating is written: the commit of a turn locks in this order."""
 _CLEAR = "DELETE FROM feedback WHERE turn_id = $1 AND origin = 'user'"
 _COUNT_MACHINE = "SELECT count(*) FROM feedback WHERE turn_id = $1 AND origin = 'machine'"
-# The index of judgements of people has a condition, which is spelled out: Postgres can't match it to a parameter once
-# it plans for all values at once.
+# The condition of the index on users' ratings is written literally: with a generic plan, Postgres can't match it to a
+# parameter.
 _UPSERT = """
 INSERT INTO feedback (conversation_id, tenant, project, user_id, turn_id, origin, reaction, text, confidence, ts)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -44,7 +44,7 @@ _PROJECT_JUDGED = "SELECT * FROM project_judged_conversations($1, $2, $3, $4, $5
 
 
 class PostgresFeedback:
-    """A judgement that says something new is fresh again, though a block tells of the one before."""
+    """A changed rating is fresh again, even if a block contains the previous one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -86,7 +86,7 @@ class PostgresFeedback:
 
 
 async def _check_room(transaction: Connection, feedback: Feedback) -> None:
-    """Two at once may both take the last place; the bound is for size, not for safety."""
+    """Two concurrent calls can both get the last place; the limit is for size, not for safety."""
     if await transaction.fetchval(_COUNT_MACHINE, feedback.turn_id) >= MAX_MACHINE_JUDGEMENTS:
         raise Conflict(f"This turn already has {MAX_MACHINE_JUDGEMENTS} entries of machine feedback.")
 

@@ -1,4 +1,4 @@
-"""Objects as files under one folder, each at its key, written whole or not at all."""
+"""Objects as files under one folder, each at its key, written atomically."""
 
 import asyncio
 import fcntl
@@ -43,7 +43,7 @@ def open_files(url: str) -> "FileObjects":
 
 
 class FileObjects:
-    """Folders are 0700 and files 0600. Every read checks the whole object, also one of a part."""
+    """Folders are 0700 and files 0600. Every read, also of a part, verifies the whole object."""
 
     kind: Final = "files"
 
@@ -78,7 +78,7 @@ class FileObjects:
         return await asyncio.to_thread(self._load_page, prefix, cursor or "", limit)
 
     async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
-        """None: a file has no URL."""
+        """None: files have no URL."""
         check_key(key)
         return None
 
@@ -92,7 +92,7 @@ class FileObjects:
         await asyncio.to_thread(self._check)
 
     def prepare(self) -> None:
-        """Make the folders, and remove what killed processes left half written: nobody holds its lock any more."""
+        """Create the folders, and remove the unfinished files of killed processes, whose locks are released."""
         with _failures():
             for folder in (self._root, self._temporary):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -106,14 +106,14 @@ class FileObjects:
             self._make_folder(path.parent)
             try:
                 temporary.rename(path)
-            except FileNotFoundError:  # a delete of the folder's last object came between
+            except FileNotFoundError:  # a concurrent delete removed the folder with its last object
                 self._make_folder(path.parent)
                 temporary.rename(path)
             _sync_folder(path.parent)
 
     @contextmanager
     def _written(self, data: bytes) -> Generator[Path]:
-        """A temporary file that holds the data on the disk; removed unless renamed. Locked while we live."""
+        """A temporary file with the data synced to disk; removed unless renamed. Locked while this process lives."""
         temporary = self._temporary / secrets.token_hex(16)
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -155,7 +155,7 @@ class FileObjects:
         return ObjectPage(page, page[-1].key if len(found) > limit else None)
 
     def _walk(self, prefix: str, cursor: str) -> Iterator[StoredObject]:
-        """What lies behind the cursor, by key. Names have one length, so folders in order are keys in order."""
+        """The objects after the cursor, by key. Names have one length, so the order of folders is the order of keys."""
         for folder in sorted(os.listdir(self._root)):
             if folder < cursor.partition("/")[0] or not f"{folder}/".startswith(prefix[: len(folder) + 1]):
                 continue
@@ -228,7 +228,7 @@ def _read(file: BufferedReader, size: int) -> bytes:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A rename is on the disk only when its folder is."""
+    """A rename is durable only after its folder is synced."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -237,7 +237,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _try_remove_abandoned(temporary: Path) -> None:
-    """Remove it unless its writer lives; one that was about to lock it finds it gone, and its caller tries again."""
+    """Remove it unless its writer lives. A writer that was about to lock it fails, and its caller retries."""
     try:
         with temporary.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -247,7 +247,7 @@ def _try_remove_abandoned(temporary: Path) -> None:
 
 
 def _try_remove_folder(folder: Path) -> bool | None:
-    """None when it still holds objects."""
+    """None when it still contains objects."""
     try:
         folder.rmdir()
     except OSError:

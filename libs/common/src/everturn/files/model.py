@@ -63,20 +63,20 @@ class Artifact(BaseModel):
 
 
 def object_key(conversation_id: str, sha256: str) -> str:
-    """Where the object store keeps a file: `<conversation>/<sha256>`."""
+    """The object key of a file: `<conversation>/<sha256>`."""
     return f"{conversation_id}/{sha256}"
 
 
 def upload_key(conversation_id: str, sha256: str, artifact_id: str) -> str:
-    """Where the object store keeps what somebody sent: `<conversation>/<sha256>.<artifact>`.
+    """The object key of an upload: `<conversation>/<sha256>.<artifact>`.
 
-    Two uploads never share an object, so whoever takes a refused one back can't take one that another is committing.
+    Two uploads never share an object, so removing a rejected one can't remove one that another request is committing.
     """
     return f"{object_key(conversation_id, sha256)}.{artifact_id}"
 
 
 def manifest_key(conversation_id: str, turn_id: str, round_number: int) -> str:
-    """Where the object store keeps what a round's request was made of: `<conversation>/manifests/<turn>.<round>`."""
+    """The object key of the manifest of a round's request: `<conversation>/manifests/<turn>.<round>`."""
     return f"{conversation_id}/manifests/{turn_id}.{round_number}"
 
 
@@ -104,7 +104,7 @@ class Rn:
 
 
 def parse_rn(text: str) -> Rn:
-    """Read an rn. Raises Invalid unless it is one in its canonical spelling."""
+    """Parse an rn. Raises Invalid unless it is one in its canonical spelling."""
     match = _RN.fullmatch(text) if len(text) <= _MAX_RN_CHARS else None
     if match and str(rn := Rn(*map(unquote, match.groups()))) == text:
         return rn
@@ -113,12 +113,12 @@ def parse_rn(text: str) -> Rn:
     )
 
 
-# Uploads: stored files of a message before it is known whether the message becomes a turn or a signal into one.
+# Uploads: stored files of a message before it is known whether the message becomes a turn or a signal to one.
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One checked and stored file. `filename` is clean and its message's only one; size in bytes, sha256 in hex.
+    """One checked and stored file. `filename` is clean and unique in its message; size in bytes, sha256 in hex.
 
     `begun_at` is the database's time before the first object of its message was saved. `description` says how the
     stored bytes differ from those that were sent; empty when they do not.
@@ -137,7 +137,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class UploadPlace:
-    """Whose files these are. `signal` is the kind of a signal, as refs name it, and its id; None for the files of a
+    """The owner of the files. `signal` is the kind of a signal, as refs name it, and its id; None for the files of a
     turn's own message."""
 
     principal: Principal
@@ -147,9 +147,9 @@ class UploadPlace:
 
 
 def build_attachments(uploads: Sequence[Upload], place: UploadPlace) -> tuple[Artifact, ...]:
-    """Give uploads their addresses, once the transaction that accepts them knows where they belong.
+    """Give uploads their addresses, once the accepting transaction knows where they belong.
 
-    Two signals of one turn may carry files of one name; their rns differ by the signal's id.
+    Two signals of one turn can have files of one name; their rns differ by the signal's id.
     """
     return tuple(_build_attachment(upload, place) for upload in uploads)
 

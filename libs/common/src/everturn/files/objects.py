@@ -15,7 +15,7 @@ from everturn.core.ids import ConversationId, is_id
 
 CHUNK_BYTES = 256 * 1024
 MAX_OBJECTS = 1_000
-"""Objects that one page lists at most."""
+"""Objects in one page at most."""
 
 
 class AlteredObject(Unavailable):
@@ -24,7 +24,7 @@ class AlteredObject(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """What a listing says of an object; `size` in bytes, `modified_at` with its time zone."""
+    """An object in a listing; `size` in bytes, `modified_at` with its time zone."""
 
     key: str
     size: int
@@ -33,7 +33,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Objects in order of their keys, and where to go on. A page may be empty and not the last."""
+    """Objects in order of their keys, and the next cursor. A page can be empty and not the last."""
 
     objects: tuple[StoredObject, ...]
     next_cursor: str | None
@@ -41,15 +41,15 @@ class ObjectPage:
 
 class Objects(Protocol):
     """Keys are `<conversation>/<sha256>`, `<conversation>/<sha256>.<artifact>` for an object of one upload alone, and
-    `<conversation>/manifests/<turn>.<round>` for what may be written anew.
+    `<conversation>/manifests/<turn>.<round>` for objects that can be overwritten.
 
-    Writing the same key again is fine. Raises NotFound or Unavailable, and Invalid for a key of another form.
-    What is read whole is checked against the hash in its key, where it has one: AlteredObject.
+    Writing the same key again is fine. Raises NotFound or Unavailable, and Invalid for a key of another form. An object
+    that is read as a whole is checked against the hash in its key, if it has one: AlteredObject.
     """
 
     @property
     def kind(self) -> str:
-        """What store it is, in a word or two."""
+        """The kind of store, in a word or two."""
         ...
 
     async def save(self, key: str, data: bytes) -> None: ...
@@ -61,33 +61,33 @@ class Objects(Protocol):
     def load_stream(self, key: str) -> AsyncGenerator[bytes]:
         """The whole object in chunks of at most 256 KiB.
 
-        The last chunk comes when the hash of all is known to be right; AlteredObject is raised instead of it.
+        The last chunk is sent only after the hash of all was verified; otherwise AlteredObject is raised instead.
         """
         ...
 
     def load_range(self, key: str, *, start: int, end: int) -> AsyncGenerator[bytes]:
-        """Bytes `start` up to but not `end`, in chunks of at most 256 KiB; what lies behind the end is left out.
+        """Bytes `start` up to but not `end`, in chunks of at most 256 KiB; stops at the end of the object.
 
-        A part has no hash: a store that can't read the whole of it cheaply gives what it has, unchecked.
+        A part has no hash: a store that can't cheaply read the whole object returns the part unverified.
         """
         ...
 
     async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
-        """Objects whose keys begin with `prefix`, by key; `cursor` is that of the page before.
+        """Objects whose keys begin with `prefix`, by key; `cursor` is that of the previous page.
 
         Raises Invalid unless `limit` is 1 to MAX_OBJECTS.
         """
         ...
 
     async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
-        """A URL by which anybody may read the object for so long, with these two headers; None from stores without.
+        """A URL by which anyone can read the object for so long, with these two headers; None from stores without URLs.
 
-        The object need not exist, and nobody checks its hash.
+        The object need not exist, and its hash is not checked.
         """
         ...
 
     async def delete(self, keys: Sequence[str]) -> int:
-        """Remove objects; missing ones are fine. Returns how many there were."""
+        """Remove objects; missing ones are fine. Returns how many existed."""
         ...
 
     async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
@@ -100,12 +100,12 @@ class Objects(Protocol):
 
 
 def check_limit(limit: int) -> None:
-    """Raise Invalid unless so many objects may be listed at once."""
+    """Raise Invalid unless this many objects can be listed at once."""
     if not 0 < limit <= MAX_OBJECTS:
         raise Invalid(f"1 to {MAX_OBJECTS} objects are listed at once.")
 
 
-# What all drivers know of keys: which are ours, and which bytes one names.
+# What all drivers know of keys: which are valid, and which bytes one names.
 
 MANIFESTS = "manifests"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -113,39 +113,40 @@ _NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 def is_key(text: str) -> bool:
-    """Whether this is an object key of ours."""
+    """Whether this is a valid object key."""
     conversation, _, name = text.partition("/")
     return is_id(conversation, "conv") and (_is_content(name) or _is_manifest(name))
 
 
 def check_key(key: str) -> None:
-    """Raise Invalid unless it is a key of ours: nothing else may reach a file system or a bucket."""
+    """Raise Invalid unless it is a valid key: nothing else may reach a file system or a bucket."""
     if not is_key(key):
         raise Invalid(f"{key!r} is no object key.")
 
 
 def check_bytes(key: str, data: bytes) -> None:
-    """Raise Invalid unless these bytes may be stored under the key."""
+    """Raise Invalid unless these bytes belong to the key."""
     if not is_genuine(key, hashlib.sha256(data).hexdigest()):
         raise Invalid(f"The bytes are not those that {key} names.")
 
 
 def check_genuine(key: str, sha256: str) -> None:
-    """Raise AlteredObject unless what was read has the hash that its key names."""
+    """Raise AlteredObject unless the data read has the hash in its key."""
     if not is_genuine(key, sha256):
         raise AlteredObject(key)
 
 
 def is_genuine(key: str, sha256: str) -> bool:
-    """Manifests are named by their round: what they hold may change."""
+    """Manifests are named by their round: their content can change."""
     name = key.partition("/")[2]
     return _is_manifest(name) or name.partition(".")[0] == sha256
 
 
 async def hold_back(key: str, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Pass the chunks of a whole object on, each when the next one has come, and the last when the hash is right.
+    """Pass on the chunks of a whole object, each after the next one has arrived, and the last after the hash was
+    verified.
 
-    So a reader never gets all bytes of a wrong object. Raises AlteredObject.
+    So a reader never gets all bytes of an altered object. Raises AlteredObject.
     """
     digest, held = hashlib.sha256(), b""
     async with aclosing(chunks):
@@ -173,17 +174,18 @@ def _is_manifest(name: str) -> bool:
 # Opens the object store that a URL names.
 
 DRIVERS = {"file": "everturn.files.filesystem:open_files", "s3": "everturn.files.s3:open_s3"}
-"""By scheme; a driver's module is imported only when it is asked for, because an SDK costs memory and time."""
+"""By scheme; a driver's module is imported only when it is needed, because an SDK costs memory and time."""
 
 
 def open_objects(url: str) -> Objects:
-    """`file:///folder` keeps objects as files, `s3://bucket/prefix?endpoint=...` in a bucket.
+    """`file:///folder` stores objects as files, `s3://bucket/prefix?endpoint=...` in a bucket.
 
-    Raises Invalid for other URLs, and Unavailable when a folder can't be written; a bucket is asked when it is used.
+    Raises Invalid for other URLs, and Unavailable when a folder can't be written; a bucket is not contacted before its
+    first use.
     """
     scheme = urlsplit(url).scheme
     if scheme not in DRIVERS:
-        # The rest may hold a password of another kind of URL.
+        # The rest can contain a password of another kind of URL.
         raise Invalid(f"OBJECTS_URL begins with {scheme!r}; expected file:///folder or s3://bucket/prefix.")
     module, _, factory = DRIVERS[scheme].partition(":")
     return getattr(importlib.import_module(module), factory)(url)

@@ -10,12 +10,12 @@ from everturn.core.ids import ArtifactId, ConversationId, TurnId
 from everturn.files.model import Artifact, Rn
 
 MAX_PAGE = 1_000
-"""Rows that one call gives at most."""
+"""Rows that one call returns at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceTurn:
-    """A turn that left files in the workspace, and how many."""
+    """A turn that added files to the workspace, and how many."""
 
     turn_id: TurnId
     file_count: int
@@ -26,18 +26,18 @@ class Revoked(NotFound):
 
 
 class Artifacts(Protocol):
-    """All calls see only the principal's own files; another's id is NotFound.
+    """All calls see only the principal's own files; any other id raises NotFound.
 
-    What was revoked is Revoked where one file is meant, and left out where many are.
+    For a revoked file, calls for one file raise Revoked; calls for many leave it out.
 
-    Where a ref names several files, the newest is meant. A row that says `removed` takes its ref out of listings; by
-    its ref the file before it is still found.
+    If several files have one ref, the newest counts. A `removed` row removes its ref from listings; loading by ref
+    still finds the previous file.
     """
 
     async def load(self, principal: Principal, artifact_id: ArtifactId) -> Artifact: ...
 
     async def load_by_rn(self, principal: Principal, rn: Rn) -> Artifact:
-        """The newest file of this rn. One that names another tenant, project or user is NotFound."""
+        """The newest file of this rn. One that names another tenant, project or user raises NotFound."""
         ...
 
     async def load_by_ref(self, principal: Principal, conversation_id: ConversationId, ref: str) -> Artifact: ...
@@ -45,7 +45,7 @@ class Artifacts(Protocol):
     async def load_by_refs(
         self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
     ) -> tuple[Artifact, ...]:
-        """The files of those refs that name one, in any order. Raises Invalid for more than MAX_PAGE refs."""
+        """The files with one of these refs, in any order. Raises Invalid for more than MAX_PAGE refs."""
         ...
 
     async def load_tree(
@@ -57,7 +57,7 @@ class Artifacts(Protocol):
         after: str = "",
         limit: int = 100,
     ) -> tuple[Artifact, ...]:
-        """The files whose refs begin with `ref_prefix` and come after the ref `after`, by ref in order of code points.
+        """The files whose refs begin with `ref_prefix` and follow the ref `after`, by ref in order of code points.
 
         The prefix ends with `/` or `.`; `limit` is at most MAX_PAGE. Raises Invalid otherwise.
         """
@@ -66,11 +66,11 @@ class Artifacts(Protocol):
     async def load_workspace_turns(
         self, principal: Principal, conversation_id: ConversationId, *, limit: int = 5
     ) -> tuple[WorkspaceTurn, ...]:
-        """The last turns that left files in the workspace, newest first."""
+        """The last turns that added files to the workspace, newest first."""
         ...
 
     async def load_unreferenced(self, principal: Principal, object_keys: Sequence[str]) -> tuple[str, ...]:
-        """Which of these keys no artifact row names."""
+        """Those of these keys that no artifact row names."""
         ...
 
     async def load_named_keys(self, principal: Principal, conversation_id: ConversationId) -> frozenset[str]:
@@ -79,29 +79,29 @@ class Artifacts(Protocol):
 
 
 def check_page(limit: int) -> None:
-    """Raise Invalid unless so many rows may be asked for at once."""
+    """Raise Invalid unless this many rows can be loaded at once."""
     if not 0 < limit <= MAX_PAGE:
         raise Invalid(f"1 to {MAX_PAGE} rows are given at once.")
 
 
 def end_of_prefix(ref_prefix: str) -> str:
-    """The smallest text that comes after all that begin with the prefix. Raises Invalid unless it ends as it must."""
+    """The smallest text greater than all with the prefix. Raises Invalid unless the prefix ends with / or a dot."""
     if not ref_prefix.endswith(("/", ".")):
         raise Invalid("A prefix of refs ends with / or a dot.")
     return ref_prefix[:-1] + chr(ord(ref_prefix[-1]) + 1)
 
 
-# Scanning stored files again: which were scanned by older signatures, and taking away those that are infected now.
+# Rescanning stored files: finding those scanned with older signatures, and removing those found infected.
 
 REVOKED = "revoked"
-"""How the verdict of a file begins whose object is deleted."""
+"""The beginning of the verdict of a file whose object is deleted."""
 MAX_TARGETS = 500
-"""Rows that one call gives at most."""
+"""Rows that one call returns at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTarget:
-    """A stored file. `revoked` ones are refused to readers already, and their objects are still to be deleted."""
+    """A stored file. Readers can't load `revoked` ones any more, but their objects are still to be deleted."""
 
     id: ArtifactId
     object_key: str
@@ -114,20 +114,20 @@ class Scans(Protocol):
     """An operator's view across tenants. Raises Unavailable."""
 
     async def load_outdated(self, verdict: str | None, *, after: str = "", limit: int = 100) -> tuple[ScanTarget, ...]:
-        """Files with another verdict than this (all for None) whose ids come after `after`, by id; at most MAX_TARGETS.
+        """Files with another verdict than this (all for None) whose ids follow `after`, by id; at most MAX_TARGETS.
 
-        Those whose object is gone with them are left out.
+        Revoked files whose object is already deleted are left out.
         """
         ...
 
     async def load(self, artifact_id: ArtifactId) -> ScanTarget:
-        """One file. Raises NotFound, also for one that was taken away wholly."""
+        """One file. Raises NotFound, also for a revoked one whose object is deleted."""
         ...
 
     async def save_verdict(self, object_key: str, verdict: str) -> None:
-        """What all files of this object are from now on."""
+        """Set the verdict of all files of this object."""
         ...
 
     async def revoke(self, object_key: str) -> int:
-        """From now on nobody reads the files of this object. Returns how many files there were."""
+        """Make the files of this object unreadable. Returns how many files there were."""
         ...

@@ -10,7 +10,7 @@ from everturn.files.model import Artifact, Rn
 from everturn.files.ports import MAX_TARGETS, REVOKED, Revoked, ScanTarget, WorkspaceTurn, check_page, end_of_prefix
 from everturn.postgres.pool import Connection, Database, Row, storable
 
-# Newest by commit: calls of one millisecond have ids in any order. The id decides among rows of one commit.
+# Newest by commit, because ids of one millisecond have no defined order. The id decides among rows of one commit.
 _BY_ID = "SELECT * FROM artifact WHERE id = $1"
 _BY_RN = """
 SELECT * FROM artifact WHERE conversation_id = $1 AND rn = $2 AND NOT removed ORDER BY created_at DESC, id DESC LIMIT 1
@@ -128,7 +128,7 @@ class PostgresArtifacts:
 async def append_artifacts(
     transaction: Connection, principal: Principal, conversation_id: ConversationId, artifacts: Sequence[Artifact]
 ) -> None:
-    """Insert rows; their objects are stored already."""
+    """Insert rows; their objects are already stored."""
     owner = (conversation_id, *principal.owner)
     if artifacts:
         await transaction.executemany(_INSERT, [owner + _columns(artifact) for artifact in artifacts])

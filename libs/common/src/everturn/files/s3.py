@@ -1,4 +1,4 @@
-"""Objects in a bucket of anything that speaks S3, each at `<prefix><key>`."""
+"""Objects in a bucket of any S3-compatible server, each at `<prefix><key>`."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ from everturn.files.objects import (
     is_key,
 )
 
-# The bucket that an s3 URL names, and how to talk to it. Keys are never part of such a URL.
+# The bucket of an s3 URL, and how to access it. Access keys are never part of such a URL.
 
 FORM = "s3://bucket/prefix?endpoint=http://host:port&region=...&public=...&style=path|virtual&timeout=20"
 DEFAULT_TIMEOUT_S = 20.0
@@ -42,7 +42,8 @@ _OPTIONS = frozenset({"endpoint", "public", "region", "style", "timeout"})
 
 @dataclass(frozen=True, slots=True)
 class S3Place:
-    """`prefix` is empty or ends with a slash. `endpoint` None is the provider's own; `public` is that of browsers."""
+    """`prefix` is empty or ends with a slash. `endpoint` None is the provider's own; `public` is the endpoint for
+    browsers."""
 
     bucket: str
     prefix: str
@@ -54,7 +55,7 @@ class S3Place:
 
 
 def parse_s3_url(url: str) -> S3Place:
-    """Raises Invalid, without showing what may be a secret: passwords in the URL are refused."""
+    """Raises Invalid, without repeating possible secrets: passwords in the URL are rejected."""
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.fragment:
         raise Invalid("OBJECTS_URL holds a password or a fragment; keys come from AWS_ACCESS_KEY_ID and the like.")
@@ -112,7 +113,8 @@ def _read_timeout(text: str) -> float:
     return seconds
 
 
-# Calls of the S3 client: it blocks, so they run in threads, each with a limit, and its errors become ours.
+# Calls of the S3 client: it blocks, so they run in threads, each with a time limit, and its errors are translated to
+# ours.
 
 THREADS = 16
 TRIES = 3
@@ -128,7 +130,7 @@ class _Raw(Protocol):
 
 
 class Body(Protocol):
-    """What comes of an object."""
+    """The body of an object being read."""
 
     _raw_stream: _Raw
 
@@ -137,7 +139,7 @@ class Body(Protocol):
 
 
 class S3Client(Protocol):
-    """What the driver uses of boto3, which has no types."""
+    """The part of boto3 that the driver uses; boto3 has no types."""
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes, ContentMD5: str) -> object: ...
     def get_object(self, *, Bucket: str, Key: str, **more: str) -> Mapping[str, Any]: ...
@@ -148,7 +150,8 @@ class S3Client(Protocol):
 
 
 class S3Calls:
-    """Runs calls, as many at a time as there are threads. One that hangs costs its thread until the socket's limit."""
+    """Runs calls, as many at a time as there are threads. One that hangs blocks its thread until the socket's time
+    limit."""
 
     def __init__(self, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -163,15 +166,15 @@ class S3Calls:
             raise Unavailable(f"S3: no answer within {self._timeout_s:g} s") from error
 
     def drop(self, body: Body) -> None:
-        """Let go of an object that is being read; a thread that still waits for its bytes is woken."""
-        # close() would wait for that thread, and the event loop with it.
+        """Release an object that is being read; wakes a thread that still waits for its bytes."""
+        # close() would wait for that thread and block the event loop.
         with suppress(OSError, RuntimeError, ValueError):
             body._raw_stream.shutdown()  # pyright: ignore[reportPrivateUsage] botocore shows no other way
         self._threads.submit(_close, body)
 
 
 def open_client(place: S3Place, endpoint: str | None) -> S3Client:
-    """A client of this endpoint; keys, and a region that the URL does not name, come from where the SDK looks."""
+    """A client of this endpoint; keys, and a region that the URL does not name, are found as the SDK does."""
     limit_s = place.timeout_s
     config = Config(
         signature_version="s3v4",
@@ -179,7 +182,7 @@ def open_client(place: S3Place, endpoint: str | None) -> S3Client:
         read_timeout=min(READ_TIMEOUT_S, limit_s),
         retries={"mode": "standard", "total_max_attempts": TRIES},
         max_pool_connections=THREADS,
-        # Newer checksums are unknown to many servers that speak S3; Content-MD5 is sent instead, and reads are hashed.
+        # Many S3-compatible servers don't know newer checksums; Content-MD5 is sent instead, and reads are hashed.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         s3={"addressing_style": place.style},
@@ -198,7 +201,7 @@ def _translated(call: Callable[[], T]) -> T:
 
 @contextmanager
 def translated() -> Generator[None]:
-    """Turns the SDK's errors into ours."""
+    """Translates the SDK's errors to ours."""
     try:
         yield
     except ClientError as error:
@@ -208,7 +211,7 @@ def translated() -> Generator[None]:
 
 
 def code_of(error: ClientError) -> str:
-    """What S3 calls its error; of a HEAD, which has no body, the status."""
+    """The error code of S3; for a HEAD, which has no body, the status."""
     return str(cast(Mapping[str, Any], error.response).get("Error", {}).get("Code", ""))
 
 
@@ -218,14 +221,14 @@ def _close(body: Body) -> None:
 
 
 DELETE_SIDE_BY_SIDE = 4
-"""So that an erasure leaves threads to others."""
+"""Leaves threads for other calls during an erasure."""
 WRITE_CHECK_S = 60.0
 PROBE = "write-check"
-"""Beside the keys, and never one of them."""
+"""Next to the keys, and never one of them."""
 
 
 def open_s3(url: str) -> "S3Objects":
-    """`s3://bucket/prefix?endpoint=...`. Nothing is asked yet. Raises Invalid for another URL."""
+    """`s3://bucket/prefix?endpoint=...`. The server is not contacted yet. Raises Invalid for another URL."""
     place = parse_s3_url(url)
     client = open_client(place, place.endpoint)
     public = client if place.public == place.endpoint else open_client(place, place.public)
@@ -233,9 +236,9 @@ def open_s3(url: str) -> "S3Objects":
 
 
 class S3Objects:
-    """Implements Objects. `public` signs URLs for those who reach the bucket by another address than we do.
+    """Implements Objects. `public` signs URLs for clients that reach the bucket by another address than we do.
 
-    A read of a whole object is hashed; one of a part comes as the bucket has it.
+    Reads of a whole object are verified; reads of a part return what the bucket has.
     """
 
     kind: Final = "S3"
@@ -283,7 +286,7 @@ class S3Objects:
     async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
         check_key(key)
         asked = {**self._at(key), "ResponseContentType": content_type, "ResponseContentDisposition": disposition}
-        # In a thread, because the keys that it signs with may have to be fetched anew.
+        # In a thread, because its signing keys may have to be fetched again.
         return await self._calls.run(
             lambda: self._public.generate_presigned_url("get_object", Params=asked, ExpiresIn=lifetime_s)
         )
@@ -305,7 +308,7 @@ class S3Objects:
         return deleted
 
     async def check(self) -> None:
-        """Look into the bucket, and once a minute write into it as well."""
+        """List the bucket, and once a minute also write into it."""
         await self._calls.run(self._check)
 
     def _save(self, key: str, data: bytes) -> None:
@@ -313,7 +316,7 @@ class S3Objects:
         self._put(key, data)
 
     def _put(self, key: str, data: bytes) -> None:
-        # The server compares: bytes that changed on the way are refused. MD5 is no secret's guard here.
+        # The server compares, and rejects bytes changed in transit. MD5 is not used for security here.
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         self._client.put_object(**self._at(key), Body=data, ContentMD5=md5)
 
@@ -340,7 +343,7 @@ class S3Objects:
             self._calls.drop(body)
 
     def _try_get(self, key: str, part: str | None) -> Body | None:
-        """None when the part begins behind the end."""
+        """None when the part begins after the end."""
         try:
             answer = self._client.get_object(**self._at(key), **({} if part is None else {"Range": part}))
         except ClientError as error:
@@ -370,11 +373,11 @@ class S3Objects:
             try:
                 await self._delete_some(keys[first : first + DELETE_SIDE_BY_SIDE])
             except ExceptionGroup as failures:
-                # The first one is the cause; the others were cancelled for it or tell the same.
+                # The first one is the cause; the others were cancelled because of it, or report the same.
                 raise failures.exceptions[0] from failures
 
     async def _delete_some(self, keys: Sequence[str]) -> None:
-        # One request a key: not everything that speaks S3 takes many at once.
+        # One request per key: not every S3-compatible server accepts many at once.
         async with asyncio.TaskGroup() as group:
             for key in keys:
                 group.create_task(self._calls.run(partial(self._client.delete_object, **self._at(key))))

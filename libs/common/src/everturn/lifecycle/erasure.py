@@ -1,5 +1,5 @@
-"""What follows the erasure of a conversation: its objects, except those that forks share; what has expired; and the
-check that nothing remains."""
+"""The steps after the erasure of a conversation: deleting its objects, except those that forks share; retention; and
+the check that nothing remains."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,11 @@ async def delete_erased_objects(
     conversation_id: ConversationId,
     object_keys: Sequence[str] = (),
 ) -> int:
-    """Delete all objects of an erased conversation that no row names, also those of commits that were refused.
+    """Delete all objects of an erased conversation that no row names, also those of rejected commits.
 
-    `object_keys` are those its rows named: of another conversation's objects it may have been the last that did.
-    Looked up after the erasure is committed, so that of two erasures at once the later one deletes. Returns a count.
+    `object_keys` are those its rows named: it may have had the last reference to another conversation's object. The
+    check runs after the erasure is committed, so that of two concurrent erasures the later one deletes. Returns a
+    count.
     """
     kept = await artifacts.load_named_keys(principal, conversation_id)
     deleted = await objects.delete_conversation(conversation_id, keep=kept)
@@ -33,14 +34,14 @@ async def delete_erased_objects(
     return deleted
 
 
-# What is left of a conversation that was erased: nothing, or it says where.
+# Finding what remains of an erased conversation.
 
 
 class RemainingRows(Protocol):
-    """Asks across tenants, and is told counts and keys only."""
+    """Queries across tenants; returns counts and keys only."""
 
     async def count_rows(self, conversation_id: ConversationId) -> Mapping[str, int]:
-        """Rows by table, of every table that has conversations, also of those without any."""
+        """Rows by table, of every table with a conversation column, also those without any."""
         ...
 
     async def load_named_objects(self, conversation_id: ConversationId) -> frozenset[str]:
@@ -50,7 +51,8 @@ class RemainingRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """Rows by table where there are any, whether events are there, objects that no row names, and those forks share."""
+    """Rows by table (non-zero only), whether there are events, objects that no row names, and objects that forks
+    share."""
 
     rows: Mapping[str, int]
     events: bool
@@ -65,7 +67,7 @@ class Remains:
 async def find_remains(
     rows: RemainingRows, events: EventReader, objects: Objects, conversation_id: ConversationId
 ) -> Remains:
-    """Look into every table, the event stream, and the object store by the prefix of its keys."""
+    """Search every table, the event stream, and the object store by the prefix of its keys."""
     counted = await rows.count_rows(conversation_id)
     named = await rows.load_named_objects(conversation_id)
     told = await events.load_after(conversation_id, ORIGIN, max_entries=1)
@@ -83,12 +85,12 @@ async def find_remains(
     )
 
 
-# Removing what is older than it may be, across tenants and in bounded batches.
+# Removing expired data, across tenants and in bounded batches.
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A conversation whose rows are gone; its events and objects are the caller's to remove, in its owner's name."""
+    """A conversation whose rows are deleted; the caller removes its events and objects, as its owner."""
 
     conversation_id: ConversationId
     owner: Principal
@@ -97,25 +99,26 @@ class Expired:
 
 
 class Retention(Protocol):
-    """Several workers may ask at once: no conversation is given to two.
+    """Several workers can call it concurrently: no conversation is given to two.
 
-    What counts as happening: turns, and that its person renamed, archived or judged it. That it is read, or judged by a
-    machine, doesn't.
+    Activity means turns, and that its person renamed, archived or rated it. Reading it, or a rating by a machine,
+    doesn't count.
     """
 
     async def load_due(
         self, *, days: int, limit: int, skip: Collection[ConversationId] = ()
     ) -> tuple[ConversationId, ...]:
-        """At most `limit` conversations at rest in which nothing happened for so many days, the oldest first."""
+        """At most `limit` conversations without an open turn and without activity for so many days, the oldest
+        first."""
         ...
 
     async def try_erase(self, conversation_id: ConversationId, *, days: int) -> Expired | None:
-        """Erase the rows of one that is still due, however many they are; None when it isn't, or another has it.
+        """Erase the rows of one that is still due, however many; None when it isn't, or another worker erases it.
 
-        It may take minutes. Raises Unavailable.
+        It can take minutes. Raises Unavailable.
         """
         ...
 
     async def remove_expired_rows(self, *, days: int, limit: int) -> Mapping[str, int]:
-        """Remove idempotency rows that ran out and, unless `days` is 0, older rows of the ledgers; counts by table."""
+        """Remove expired idempotency rows and, unless `days` is 0, older rows of the ledgers; counts by table."""
         ...

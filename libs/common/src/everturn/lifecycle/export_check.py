@@ -25,7 +25,7 @@ from everturn.timeline.blocks import GENESIS_HASH, link_hash
 
 
 class ExportWriter:
-    """Makes the bytes of one line after the other, and counts them."""
+    """Renders the bytes of one line after the other, and counts them."""
 
     def __init__(self) -> None:
         self._chain = GENESIS_HASH
@@ -33,7 +33,7 @@ class ExportWriter:
         self._counts: dict[str, int] = dict.fromkeys(("block", "artifact", "signal", "feedback"), 0)
 
     def render(self, line: ExportLine) -> bytes:
-        """The line as it stands in the file, with its line break."""
+        """The line as it is written to the file, with its line break."""
         match line:
             case BlockLine():
                 self._last_hash = line.hash
@@ -47,7 +47,7 @@ class ExportWriter:
         return f'{text},"chain":"{self._chain}"}}\n'.encode()
 
     def render_end(self) -> bytes:
-        """The end line: what was rendered so far."""
+        """The end line: totals of what was rendered so far."""
         return self.render(
             EndLine(
                 blocks=self._counts["block"],
@@ -64,7 +64,7 @@ def chain_line(previous: str, text: bytes) -> str:
     return hashlib.sha256(previous.encode() + text).hexdigest()
 
 
-# Verifying an export without the platform: every line, the hash chain of the blocks, and that nothing is missing.
+# Verifying an export without the platform: every line, the hash chain of the blocks, and completeness.
 
 _LINE = re.compile(rb'(\{.*),"chain":"([0-9a-f]{64})"\}\n', re.DOTALL)
 
@@ -80,15 +80,15 @@ class ExportBroken(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What a sound export holds. Compare `last_hash` with one kept elsewhere: whoever can write a file anew can also
-    compute its hashes anew."""
+    """The content of a valid export. Compare `last_hash` with one stored elsewhere: someone who can rewrite the file
+    can also recompute its hashes."""
 
     conversation_id: str
     end: EndLine
 
 
 def check_export(lines: Iterable[bytes]) -> ExportReport:
-    """Read a file by its lines, with their line breaks. Raises ExportBroken with the number of the first wrong one."""
+    """Read a file line by line, with line breaks. Raises ExportBroken with the number of the first wrong line."""
     reading = _Reading()
     number = 0
     for number, raw in enumerate(lines, start=1):
@@ -102,7 +102,7 @@ def check_export(lines: Iterable[bytes]) -> ExportReport:
 
 
 class _Reading:
-    """How far a file has been read. `take` raises ValueError for a wrong line."""
+    """The state of reading a file. `take` raises ValueError for a wrong line."""
 
     def __init__(self) -> None:
         self.header: HeaderLine | None = None

@@ -124,15 +124,15 @@ ExportLine = Annotated[
 EXPORT_LINE: TypeAdapter[ExportLine] = TypeAdapter(ExportLine)
 
 
-# Reading a whole conversation out, a page at a time.
+# Reading a whole conversation, a page at a time.
 
 PAGE_ROWS = 200
 PAGE_BYTES = 1_000_000
-"""Of texts in one page; a single longer row is a page of its own."""
+"""Of texts in one page; a single longer row gets its own page."""
 
 
 class Section(StrEnum):
-    """What follows the blocks, in this order."""
+    """The sections after the blocks, in this order."""
 
     ARTIFACTS = "artifacts"
     SIGNALS = "signals"
@@ -141,25 +141,25 @@ class Section(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExportPage:
-    """Rows in order, and where the next page begins; no rows: there are no more."""
+    """Rows in order, and the position of the next page; an empty page is the end."""
 
     lines: tuple[ArtifactLine | SignalLine | FeedbackLine, ...]
     after: str
 
 
 class Exports(Protocol):
-    """All calls see only the principal's own conversations; another's id is NotFound, or without rows."""
+    """All calls see only the principal's own conversations; any other id raises NotFound, or returns no rows."""
 
     async def load_header(self, principal: Principal, conversation_id: ConversationId) -> HeaderLine: ...
 
     async def load_blocks(
         self, principal: Principal, conversation_id: ConversationId, *, after: BlockLine | None, last_seq: int
     ) -> tuple[BlockLine, ...]:
-        """The blocks that follow `after`, from the first one without it, up to `last_seq`: at most a page of them."""
+        """The blocks after `after`, or from the first one, up to `last_seq`: at most a page."""
         ...
 
     async def load_page(
         self, principal: Principal, conversation_id: ConversationId, section: Section, *, after: str
     ) -> ExportPage:
-        """A page of rows; `after` is empty for the first one. What is written meanwhile may be in it or not."""
+        """A page of rows; `after` is empty for the first one. Rows written meanwhile can be missing."""
         ...

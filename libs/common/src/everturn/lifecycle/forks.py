@@ -1,4 +1,4 @@
-"""Forks: the ids that copied rows get, how texts that name the old ones change, and the port that copies."""
+"""Forks: the ids of copied rows, replacing the old ids in texts, and the port that copies."""
 
 import hashlib
 import re
@@ -29,9 +29,9 @@ class Fork:
 
 
 class Renaming:
-    """Writes the ids of a fork in place of those of its source. Keys of objects stay: a fork shares them.
+    """Replaces the ids of a source by those of its fork. Object keys don't change: a fork shares the objects.
 
-    Ids keep their length, and the time in them, so that they sort as before; ids of other conversations stay.
+    Ids keep their length and their time, so that they sort as before; ids of other conversations don't change.
     """
 
     def __init__(self, source_id: ConversationId, fork_id: ConversationId, ids: Iterable[str]) -> None:
@@ -39,7 +39,7 @@ class Renaming:
         self._new = {old: derive_id(old, fork_id) for old in ids} | {source_id: fork_id}
 
     def rename(self, text: str) -> str:
-        """A text with every id that has a new one written anew."""
+        """The text with every id that has a new one replaced."""
         return _NAMED.sub(self._replace, text)
 
     def __getitem__(self, old: str) -> str:
@@ -56,7 +56,7 @@ class Renaming:
 
 
 def derive_id(old: str, fork_id: ConversationId) -> str:
-    """The id in the fork of what has the id `old` in its source: the same for the same two, and of the same time."""
+    """The fork's id for what has the id `old` in its source: deterministic, and with the same time."""
     prefix, _, text = old.partition("_")
     return make_id(prefix, uuid.UUID(text).int >> 80, hashlib.sha256(f"{fork_id}\x1f{old}".encode()).digest())
 
@@ -71,7 +71,7 @@ def find_ids(text: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class ForkWish:
-    """`fork_id` is a fresh id; without `turn_id` the last ended turn is meant, without `title` the source's."""
+    """`fork_id` is a fresh id; the default of `turn_id` is the last ended turn, that of `title` the source's title."""
 
     fork_id: ConversationId
     turn_id: TurnId | None = None
@@ -79,14 +79,14 @@ class ForkWish:
 
 
 class Forks(Protocol):
-    """One transaction each."""
+    """Each fork is one transaction."""
 
     async def fork(
         self, principal: Principal, source_id: ConversationId, wish: ForkWish, key: IdempotencyKey | None
     ) -> Fork:
         """Copy blocks, ended turns, their signals, artifact rows and the source pool; objects are shared.
 
-        Raises NotFound for a conversation or a turn that is not there, Conflict when the turn has not ended or none
-        has, KeyReused, and KeyBusy when a twin did not commit in 2 s.
+        Raises NotFound for an unknown conversation or turn, Conflict when the turn has not ended or none has,
+        KeyReused, and KeyBusy when a request with the same key did not commit in 2 s.
         """
         ...

@@ -1,5 +1,4 @@
-"""Stored objects that no row names: which they are, asked across tenants by key only, and the sweep that deletes
-them."""
+"""Stored objects that no row names: finding them across tenants, by key only, and the sweep that deletes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,27 +9,27 @@ from everturn.core.clock import Clock
 from everturn.files.objects import Objects, StoredObject
 
 MAX_KEYS = 1_000
-"""Keys that one call takes at most."""
+"""Keys that one call accepts at most."""
 
 
 class ObjectRows(Protocol):
-    """Asked with keys that the object store has."""
+    """Checks keys that exist in the object store."""
 
     async def load_orphans(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Those that no row names: no artifact has the file, no turn the manifest. Raises Invalid above MAX_KEYS."""
+        """Those that no row names: neither an artifact's file nor a turn's manifest. Raises Invalid above MAX_KEYS."""
         ...
 
 
-# Stored objects that no row names: how they are found, and deleted one by one. Such are left by a process that died
-# between saving and committing, and by erasures that could not reach the store.
+# Stored objects that no row names: finding them, and deleting them one by one. They remain when a process dies between
+# saving and committing, and when an erasure can't reach the store.
 
 YOUNGEST = timedelta(hours=1)
-"""By the wall clock, for who looks only once. What is younger may belong to a message that is not committed yet."""
+"""By the wall clock, for callers that check only once. A younger object can belong to an uncommitted message."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepParts:
-    """What a sweep works with."""
+    """The dependencies of a sweep."""
 
     objects: Objects
     rows: ObjectRows
@@ -44,16 +43,16 @@ def drop_young(parts: SweepParts, found: Sequence[StoredObject]) -> list[StoredO
 
 
 async def find_orphans(parts: SweepParts, found: Sequence[StoredObject]) -> list[StoredObject]:
-    """Those that no row names, however young; at most MAX_KEYS are asked for at once."""
+    """Those that no row names, of any age; accepts at most MAX_KEYS at once."""
     lost = set(await parts.rows.load_orphans([stored.key for stored in found])) if found else set[str]()
     return [stored for stored in found if stored.key in lost]
 
 
 async def try_delete_orphan(parts: SweepParts, orphan: StoredObject) -> bool:
-    """False when it is not an orphan any more, was saved anew, or another sweep had it.
+    """False when it is no longer an orphan, was saved again, or another sweep deleted it.
 
-    An object that is saved anew gets a new time, so it is looked at once more before it goes. Between that look and
-    the delete remain some milliseconds, in a conversation that still exists.
+    Saving an object again gives it a new time, so it is checked once more before it is deleted. Some milliseconds
+    remain between that check and the delete, in a conversation that still exists.
     """
     again = await parts.objects.load_page(orphan.key, limit=1)
     same = [stored for stored in again.objects if stored == orphan]

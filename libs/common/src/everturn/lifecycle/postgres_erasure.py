@@ -1,4 +1,4 @@
-"""Rows that name objects, rows that remain after an erasure, and rows that have expired, asked across tenants."""
+"""Rows that name objects, rows that remain after an erasure, and expired rows, queried across tenants."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -25,7 +25,7 @@ class PostgresObjectRows:
         return tuple(row["key"] for row in rows)
 
 
-# Counting what is left of a conversation in Postgres, in every table that names conversations.
+# Counting what remains of a conversation in Postgres, in every table that names conversations.
 
 
 class PostgresRemainingRows:
@@ -45,10 +45,10 @@ class PostgresRemainingRows:
         return frozenset(row["key"] for row in rows)
 
 
-# Retention in Postgres: definer functions choose what is due and erase it, and name the owner of each.
+# Retention in Postgres: definer functions choose and erase due conversations, and return the owner of each.
 
 ERASE_TIMEOUT_S = 300.0
-"""For one conversation. Nobody waits for it, and whoever comes to that conversation meanwhile is told to come again."""
+"""For one conversation. No caller waits for it; requests to that conversation meanwhile get Unavailable."""
 _DUE = "SELECT due_conversations($1, $2, $3) AS id"
 _EXPIRE = "SELECT * FROM expire_conversation($1, $2)"
 _TAKE_TIME = f"SET LOCAL statement_timeout = '{ERASE_TIMEOUT_S:.0f}s'"

@@ -1,4 +1,4 @@
-"""A conversation read out of Postgres, in pages that are bounded by rows and by bytes."""
+"""Reading a conversation from Postgres, in pages limited by rows and by bytes."""
 
 from dataclasses import asdict
 
@@ -52,7 +52,7 @@ SELECT id, turn_id, origin, reaction, text, confidence, ts
 
 
 class PostgresExports:
-    """Implements Exports. No transaction lasts longer than one page, however slowly it is read on."""
+    """Implements Exports. No transaction lasts longer than one page, however slow the reader is."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

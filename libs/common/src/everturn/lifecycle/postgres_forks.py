@@ -1,7 +1,7 @@
-"""Forking in Postgres: one transaction that writes the rows of a conversation once more, under new ids.
+"""Forking in Postgres: one transaction that copies the rows of a conversation under new ids.
 
-The source's row is locked against erasure, but not against the turn that may be running in it: what is copied has
-ended, and blocks never change.
+The source's row is locked against erasure, but not against a turn that is running in it: the copied turns have ended,
+and blocks never change.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from everturn.timeline.turns import TurnStatus
 from everturn.turns.inbox import IdempotencyKey
 from everturn.turns.postgres_inbox import save_response, take_key
 
-# The statements of a fork. Rows are copied by the database; only what holds ids goes through here.
+# The statements of a fork. The database copies the rows; only values that contain ids pass through this process.
 
-# Against erasure, and not against appends: those change no key.
+# Blocks erasure but not appends, which change no key.
 LOCK = "SELECT true FROM conversation WHERE id = $1 FOR KEY SHARE"
 LAST_ENDED = """
 SELECT id, ordinal, status FROM turn
@@ -57,8 +57,8 @@ SELECT * FROM (
 """
 BLOCK_COLUMNS = ("turn_id", "round", "type", "ref", "call_id", "body", "ts")
 APPEND = "SELECT append_fork_blocks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-# The events of an ended turn were told where it ran, and its model calls are on the ledger there. Its texts are indexed
-# anew, for the fork.
+# The events of an ended turn were published in the source, and its model calls are in the ledger there. Its texts are
+# indexed again for the fork.
 COPY_TURN = """
 INSERT INTO turn (id, conversation_id, tenant, project, user_id, ordinal, first_seq, status, lane, roles, request,
                   outcome, error, announced_at, created_at, started_at, ended_at)
@@ -97,7 +97,7 @@ _FORK = TypeAdapter(Fork)
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """What is copied where. `last_seq` is the last block of the last turn."""
+    """The source, the fork, and what is copied. `last_seq` is the last block of the last turn."""
 
     principal: Principal
     source_id: ConversationId
@@ -136,7 +136,7 @@ class PostgresForks:
 
 
 async def _find_turn(transaction: Connection, source_id: ConversationId, wanted: TurnId | None) -> Row:
-    """The last turn to be copied. Raises NotFound, or Conflict when it has not ended."""
+    """The last turn to copy. Raises NotFound, or Conflict when it has not ended."""
     if wanted is None:
         row = await transaction.fetchrow(LAST_ENDED, source_id)
         if row is None:
@@ -156,7 +156,7 @@ async def _plan(
     rows = await transaction.fetch(TURNS, source_id, last["ordinal"])
     turns: list[TurnId] = [row["id"] for row in rows]
     last_seq = await transaction.fetchval(LAST_SEQ, source_id, last["ordinal"])
-    # Files of an event that waited for a turn name a turn that was never opened: only the request tells of them.
+    # Files of an event that waited for a turn name a turn that was never opened: only the request names them.
     named: set[str] = set()
     for turn_id in turns:
         named |= find_ids(await transaction.fetchval(REQUEST, turn_id))
@@ -168,7 +168,7 @@ async def _plan(
 
 
 async def _copy_blocks(transaction: Connection, copy: _Copy) -> None:
-    """The chain is computed anew, because the ids in the blocks are new."""
+    """The hash chain is recomputed, because the ids in the blocks are new."""
     seq, last_hash = 0, GENESIS_HASH
     while seq < copy.last_seq:
         page = await transaction.fetch(BLOCKS, copy.source_id, seq, copy.last_seq, PAGE_ROWS, PAGE_BYTES)
@@ -184,7 +184,7 @@ async def _copy_blocks(transaction: Connection, copy: _Copy) -> None:
 
 
 def _rename_block(row: Row, renaming: Renaming) -> dict[str, Any]:
-    """The fields that the hash is over."""
+    """The fields that the hash covers."""
     renamed = {name: renaming.rename(row[name]) for name in ("turn_id", "ref", "body")}
     return renamed | {name: row[name] for name in ("round", "type", "call_id", "ts")}
 
@@ -196,7 +196,7 @@ async def _copy_turns(transaction: Connection, copy: _Copy) -> None:
 
 
 async def _copy_artifacts(transaction: Connection, copy: _Copy) -> None:
-    """Their object keys stay: the bytes are the source's, until the last row that names them is erased."""
+    """Their object keys don't change: the objects are shared until the last row that names them is erased."""
     ids = await _sorted_ids(transaction, copy, ARTIFACTS_OF_SOURCE)
     for start in range(0, len(ids), PAGE_ROWS):
         rows = await transaction.fetch(ARTIFACTS, ids[start : start + PAGE_ROWS])
@@ -222,6 +222,6 @@ async def _copy_sources(transaction: Connection, copy: _Copy) -> None:
 
 
 async def _sorted_ids(transaction: Connection, copy: _Copy, query: str) -> Sequence[str]:
-    """The ids of a table's rows of the source that are copied."""
+    """The ids of the source's rows in a table that are copied."""
     ids = [row["id"] for row in await transaction.fetch(query, copy.source_id)]
     return [id for id in ids if copy.renaming.get(id) is not None]

@@ -1,5 +1,5 @@
-"""Token buckets and waiting rooms in Redis: scripts compare and draw by the server's time, so that wrong clocks do
-no harm."""
+"""Token buckets and waiting rooms in Redis: scripts compare and draw by the server's time, so that wrong clocks do no
+harm."""
 
 from typing import Any, Final
 
@@ -23,8 +23,8 @@ from everturn.limits.waiting_rooms import (
 )
 from everturn.redis.calls import CALL_LIMIT_S, limited
 
-# The arithmetic is that of everturn.limits.token_buckets; the contract compares them. Numbers are doubles, which
-# hold microseconds since 1970 exactly.
+# The arithmetic is that of everturn.limits.token_buckets; the contract tests both. Numbers are doubles, which represent
+# microseconds since 1970 exactly.
 _BUCKET = """
 local interval, window = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
@@ -62,10 +62,10 @@ return {{left(), text(full - now)}}
 
 
 class RedisTokenBuckets:
-    """`bucket:<key>` expires when it is full, so there are never more than callers within a window."""
+    """`bucket:<key>` expires when it is full, so there are at most as many buckets as callers within a window."""
 
     def __init__(self, client: Redis) -> None:
-        # The client computes the script's hash once and sends the text only where the server does not know it.
+        # The client computes the script's hash once and sends the text only if the server does not know it.
         self._draw: Any = client.register_script(_DRAW)
         self._give_back: Any = client.register_script(_GIVE_BACK)
 
@@ -82,15 +82,15 @@ class RedisTokenBuckets:
             return await script(keys=[f"bucket:{key}"], args=[limit.interval_us, limit.window_us])
 
 
-# Waiting rooms in Redis: a sorted set for each, of places by the time told, and one for each caller, with passes.
+# Waiting rooms in Redis: a sorted set of places by their time for each room, and one for each caller, with passes.
 
 _UNNAMED: Final = "-"
-"""Begins the places of requests without a name; no hash has it."""
+"""Prefix of the places of requests without a name; no hash begins with it."""
 _PASS: Final = "+"  # noqa: S105 - opens no door but this
-"""Begins the passes in the set of a caller; in the set of the room there are none."""
+"""Prefix of the passes in the set of a caller; the set of the room has none."""
 
-# The same as everturn.limits.waiting_rooms; the contract compares them. They always write, so that a server
-# without memory says so before anything is accepted.
+# The same as everturn.limits.waiting_rooms; the contract tests both. The scripts always write, so that a server without
+# memory fails before anything is accepted.
 _ROOM = f"""
 local each, places, grace, longest = {PLACES_EACH}, {MAX_PLACES}, {GRACE_US}, {MAX_WAIT_US}
 local room, mine, caller, request = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -166,10 +166,10 @@ end
 
 
 class RedisWaitingRooms:
-    """`room:{<room>}` and `room:{<room>}:<caller>` expire when nobody in them is to come any more.
+    """`room:{<room>}` and `room:{<room>}:<caller>` expire when their last visitor's time has passed.
 
-    `room:{<room>}:entered` has who was let in within the last seconds, `room:{<room>}:entered:<process>` those that one
-    process let in; `process` is a name that no other one has.
+    `room:{<room>}:entered` has the visitors admitted within the last seconds, `room:{<room>}:entered:<process>` those
+    that one process admitted; the name `process` is unique.
     """
 
     def __init__(self, client: Redis, *, process: str) -> None:

@@ -1,10 +1,11 @@
-"""Token buckets as arithmetic: a bucket is three times in microseconds, and a draw gives the next ones and the answer.
+"""Token buckets as arithmetic: a bucket is three times in microseconds, and a draw returns the next ones and the
+result.
 
-Who is refused is told a time of his own: those refused together come back one after another as tokens come, and each
-finds his. What is told never lies more than a window ahead; by then the bucket is full again.
+Each rejected caller gets its own retry time: callers rejected together return one after another as tokens are refilled,
+and each finds one. A retry time is at most one window ahead; by then the bucket is full again.
 
-A call that could not be served gives its token back. As many come back so in a window as the bucket holds: who calls on
-and on while nothing can be served is limited all the same.
+A call that could not be served returns its token. Within a window at most as many tokens are returned as the bucket
+holds: a caller that keeps calling while nothing can be served is still limited.
 """
 
 import re
@@ -28,14 +29,14 @@ class BadLimits(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """So many tokens, which come back evenly over the window; a full bucket may be drawn empty at once."""
+    """The number of tokens, which are refilled evenly over the window; a full bucket can be emptied at once."""
 
     tokens: int
     window_s: int
 
     @property
     def interval_us(self) -> int:
-        """Between one token and the next."""
+        """Time from one token to the next."""
         return max(1, self.window_s * SECOND_US // self.tokens)
 
     @property
@@ -45,8 +46,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """When the bucket is full again, the last time that somebody was told to come, and when as many tokens may be given
-    back again as it holds; all may be past."""
+    """When the bucket is full again, the last retry time issued, and when as many tokens as it holds can be returned
+    again; all can be in the past."""
 
     full_at_us: int = 0
     told_us: int = 0
@@ -63,8 +64,8 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Whether a token was taken, how many are left, in how many seconds to come again (0 when it was taken), and in
-    how many the bucket is full."""
+    """Whether a token was drawn, how many are left, in how many seconds to retry (0 when it was drawn), and in how many
+    the bucket is full."""
 
     taken: bool
     left: int
@@ -81,7 +82,7 @@ Limits = Mapping[Role, Limit]
 
 
 def draw_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketState, Draw]:
-    """Take one token if there is one. Redis does the same in Lua (everturn.limits.redis)."""
+    """Draw one token if there is one. Redis does the same in Lua (everturn.limits.redis)."""
     full_at = max(state.full_at_us, now_us)
     after = full_at + limit.interval_us
     if after - now_us <= limit.window_us:
@@ -93,7 +94,7 @@ def draw_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketSta
 
 
 def return_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketState, Level]:
-    """Put a drawn token back, unless the bucket is full or as many as it holds came back within the window."""
+    """Return a drawn token, unless the bucket is full or as many as it holds were returned within the window."""
     full_at, returns = max(state.full_at_us, now_us), max(state.returns_us, now_us) + limit.interval_us
     if returns - now_us <= limit.window_us:
         full_at = max(full_at - limit.interval_us, now_us)
@@ -103,7 +104,7 @@ def return_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketS
 
 
 def parse_limits(text: str, defaults: Limits) -> Limits:
-    """`defaults` with what `text` says in their place; `off` alone limits nobody. Raises BadLimits."""
+    """`defaults` with the overrides in `text`; `off` alone disables all limits. Raises BadLimits."""
     limits = dict(defaults)
     if text == "off":
         return {}
@@ -125,13 +126,14 @@ def parse_limit(text: str) -> Limit:
     return Limit(int(found[1]), UNITS[found[2]])
 
 
-# Token buckets of one process: what holds when no server answers, and in tests. Bounded; the idlest goes first.
+# Token buckets of one process: for when no server answers, and for tests. Bounded; removes the longest unused bucket
+# first.
 
 MAX_BUCKETS = 10_000
 
 
 class BucketTable:
-    """Only this object changes its buckets. A bucket that is forgotten counts as full."""
+    """Only this object changes its buckets. A removed bucket counts as full."""
 
     def __init__(self, *, monotonic: Callable[[], float], max_buckets: int = MAX_BUCKETS) -> None:
         self._monotonic = monotonic
@@ -139,19 +141,19 @@ class BucketTable:
         self._states: OrderedDict[str, BucketState] = OrderedDict()
 
     def draw(self, key: str, limit: Limit) -> Draw:
-        """Take a token from the bucket of this key."""
+        """Draw a token from the bucket of this key."""
         state, draw = draw_token(self._states.pop(key, BucketState()), limit, self._now_us())
         self._keep(key, state)
         return draw
 
     def give_back(self, key: str, limit: Limit) -> Level:
-        """Put a token back that was drawn with this limit, as far as the bucket takes it."""
+        """Return a token drawn with this limit, if the bucket has room for it."""
         state, level = return_token(self._states.pop(key, BucketState()), limit, self._now_us())
         self._keep(key, state)
         return level
 
     def look(self, key: str, limit: Limit) -> Draw:
-        """What a draw would give, without taking anything."""
+        """The result of a draw, without drawing."""
         return draw_token(self._states.get(key, BucketState()), limit, self._now_us())[1]
 
     def _keep(self, key: str, state: BucketState) -> None:
@@ -167,12 +169,12 @@ class BucketTable:
 
 
 class TokenBuckets(Protocol):
-    """A bucket that nobody draws from is forgotten once it is full."""
+    """An unused bucket expires once it is full."""
 
     async def draw(self, key: str, limit: Limit) -> Draw:
-        """Take a token by the server's time; `key` is made of hashes. Raises Unavailable after at most 250 ms."""
+        """Draw a token by the server's time; `key` consists of hashes. Raises Unavailable after at most 250 ms."""
         ...
 
     async def give_back(self, key: str, limit: Limit) -> Level:
-        """Put a token back that was drawn with this limit, as far as the bucket takes it. Raises as `draw` does."""
+        """Return a token drawn with this limit, if the bucket has room for it. Raises as `draw` does."""
         ...

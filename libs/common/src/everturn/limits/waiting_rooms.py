@@ -1,7 +1,8 @@
-"""When those who found the queue full are to come back: each is told a place of its own, one after another.
+"""Retry times for requests that found the queue full: each gets its own place, one after another.
 
-A room holds what was told, in microseconds, by visitor. Who comes when told is let in, so what was told is true; nobody
-else takes the places that are due. The rest is let in while there is room beyond them.
+A room stores the issued times, in microseconds, by visitor. A visitor that returns at its time is admitted, so the
+issued times are reliable, and others can't use the places that are due. Others are admitted while there is room beyond
+these places.
 """
 
 from collections.abc import Mapping
@@ -11,35 +12,36 @@ from typing import Final, Protocol
 from everturn.limits.token_buckets import SECOND_US
 
 PLACES_EACH: Final = 128
-"""Told times that one caller may hold: all that a registered user may ask for in a minute, so that each of many clients
-of one user has a time of its own. One that makes up new requests must not fill the room."""
+"""Times that one caller can hold: the requests that a registered user can send in a minute, so that each of many
+clients of one user has its own time. A caller that invents new requests must not fill the room."""
 MAX_PLACES: Final = 10_000
 GRACE_US: Final = 10 * SECOND_US
-"""How long a place is kept for who doesn't come."""
+"""How long a place is kept for a visitor that doesn't return."""
 NEAR_US: Final = 5 * SECOND_US
-"""Places due within this time are kept free: turns don't end as evenly as they are told to."""
+"""Places due within this time are kept free, because turns end less evenly than estimated."""
 SLACK_US: Final = SECOND_US // 2
-"""So much earlier than told counts as told."""
+"""A visitor that is early by up to this time counts as on time."""
 STORING_US: Final = SECOND_US // 2
-"""How long it takes to store what was let in: when it was let in so much before a count, that may not have seen it."""
+"""How long it takes to store an admitted request: a count this soon after the admission may not include it."""
 MAX_AGE_US: Final = 5 * SECOND_US
 """No count is older."""
 MAX_WAIT_US: Final = 600 * SECOND_US
 SPACING: Final = 1.1
-"""Places are told this much further apart than turns are thought to end. Ends come unevenly: at the exact pace half of
-a long line would find the queue longer than thought. Room that comes of it goes to whoever asks."""
+"""Places are this factor further apart than the estimated interval between ends of turns. Turns end unevenly: at the
+exact interval, half of a long line would find the queue longer than estimated. The capacity this leaves is given to
+other requests."""
 OVER_ROOM: Final = 1.25
-"""Who comes when told is let in even if the queue is longer than it should be, up to this part of it."""
+"""A visitor that returns on time is admitted even if the queue is too long, up to this multiple of its limit."""
 
 
 def most_of(room: int) -> int:
-    """How long the queue may get when those come who were told to."""
+    """The maximum length of the queue when visitors return on time."""
     return int(room * OVER_ROOM)
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks, and which of its requests this is: hashes. A request without a name may be any of its caller's."""
+    """The caller, and which of its requests this is: hashes. A request without a name can be any of its caller's."""
 
     caller: str
     request: str = ""
@@ -47,10 +49,10 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class RoomLoad:
-    """How many wait in the queue, how many may, and how long it takes until one more can (microseconds).
+    """How many requests wait in the queue, how many may, and the microseconds until there is room for one more.
 
-    The depth was counted `age_us` ago, and what the asking process let in since is in it. What others let in since is
-    added to it. None where nobody need know of others.
+    The depth was counted `age_us` ago, and includes what this process admitted since; what other processes admitted
+    since is added to it. None if other processes don't matter.
     """
 
     depth: int
@@ -61,32 +63,32 @@ class RoomLoad:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Let in, or told to come in so many seconds."""
+    """Admitted, or told to return in `wait_s` seconds."""
 
     admitted: bool
     wait_s: float = 0.0
 
 
 Place = tuple[Visitor, int]
-"""Whose it is, and which one: who gives its request no name may have several, others have the one with number 0."""
+"""The visitor, and the number of its place: requests without a name can have several, others have only number 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Who was told when: places in this room, and what another room told. Who comes then with a pass is let in as from
-    a place, but nothing is kept free for it."""
+    """All issued times: places in this room, and passes for times issued by another room. A visitor that returns on
+    time with a pass is admitted as from a place, but nothing is kept free for it."""
 
     places: Mapping[Place, int] = field(default_factory=dict[Place, int])
     passes: Mapping[Visitor, int] = field(default_factory=dict[Visitor, int])
 
     def times_of(self, caller: str) -> list[int]:
-        """When a caller was told to come."""
+        """The times issued to a caller."""
         places = [at for (visitor, _), at in self.places.items() if visitor.caller == caller]
         return places + [at for visitor, at in self.passes.items() if visitor.caller == caller]
 
 
 def enter_room(told: Told, visitor: Visitor, load: RoomLoad, now_us: int) -> tuple[Told, Entry]:
-    """What is told afterwards, and the answer. Redis does the same in Lua (everturn.limits.redis)."""
+    """The new state, and the answer. Redis does the same in Lua (everturn.limits.redis)."""
     kept = _drop_late(told, now_us)
     mine = min((place for place in kept.places if place[0] == visitor), key=kept.places.__getitem__, default=None)
     known = [kept.places[mine]] if mine else []
@@ -96,7 +98,7 @@ def enter_room(told: Told, visitor: Visitor, load: RoomLoad, now_us: int) -> tup
     admitted = load.depth + near < load.room or (due and load.depth < most_of(load.room))
     if known and visitor.request and not (admitted or due):
         return kept, Entry(False, (known[0] - now_us) / SECOND_US)
-    # What has no name and comes early may be another request than the one that was told this time.
+    # A request without a name that is early can be another one than the request that got this time.
     if due or visitor.request:
         kept = Told(
             {place: at for place, at in kept.places.items() if place != mine},
@@ -111,8 +113,8 @@ def enter_room(told: Told, visitor: Visitor, load: RoomLoad, now_us: int) -> tup
 
 
 def keep_pass(told: Told, visitor: Visitor, wait_us: int, now_us: int) -> Told:
-    """Who was refused in another room is told to come then, and must not be refused in this one. Only for a request
-    with a name."""
+    """A visitor rejected by another room got its retry time there, and must not be rejected by this room. Only for a
+    request with a name."""
     kept = _drop_late(told, now_us)
     if not visitor.request or len(kept.times_of(visitor.caller)) >= PLACES_EACH:
         return kept
@@ -137,19 +139,20 @@ def _drop_late(told: Told, now_us: int) -> Told:
     )
 
 
-# Who was told to come back when, shared by all processes of a service.
+# Retry times, shared by all processes of a service.
 
 
 class WaitingRooms(Protocol):
-    """A room that nobody waits in is forgotten."""
+    """An empty room expires."""
 
     async def enter(self, room: str, visitor: Visitor, load: RoomLoad) -> Entry:
-        """Ask to be let in, by the server's time; `room` is made of a hash. A place is the request's that was told.
+        """Ask for admission, by the server's time; `room` is a hash. A place belongs to the request that received it.
 
-        Raises Unavailable after at most 250 ms, also where the server can't write.
+        Raises Unavailable after at most 250 ms, also if the server can't write.
         """
         ...
 
     async def keep(self, room: str, visitor: Visitor, wait_s: float) -> None:
-        """Another room told this visitor to come in so many seconds: then it is let in here too. Raises as `enter`."""
+        """Another room told this visitor to return in `wait_s` seconds: then this room admits it too. Raises as
+        `enter`."""
         ...

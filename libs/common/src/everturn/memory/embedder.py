@@ -1,4 +1,4 @@
-"""Turning texts into vectors whose inner product says how alike their meanings are."""
+"""Converting texts into vectors whose inner product measures the similarity of their meanings."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 from everturn.core.errors import Unavailable
 
 DIMENSIONS = 384
-"""Of every encoder, so that one column holds the vectors of all."""
+"""Of every encoder, so that one column can store the vectors of all."""
 
 Vector = tuple[float, ...]
 
@@ -16,7 +16,7 @@ class EmbedderUnavailable(Unavailable):
 
 
 class Embedder(Protocol):
-    """One encoder. Vectors of different encoders can't be compared, so whatever is stored names its encoder."""
+    """One encoder. Vectors of different encoders can't be compared, so stored vectors have the encoder's name."""
 
     @property
     def name(self) -> str:
@@ -28,11 +28,11 @@ class Embedder(Protocol):
 
     @property
     def lexical_only(self) -> bool:
-        """True when only texts with words in common are alike: paraphrases are not found by meaning."""
+        """True if similarity depends only on common words: paraphrases are not found by meaning."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        """One vector of length 1 for each text, in order; a text without anything to encode may give zeros.
+        """One vector of length 1 for each text, in order; a text without anything to encode can result in zeros.
 
         Only the beginning of a long text counts. Raises EmbedderUnavailable.
         """

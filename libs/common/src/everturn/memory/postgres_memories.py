@@ -12,7 +12,7 @@ from everturn.postgres.pool import Connection, Database, Row, storable
 
 EVERYTHING = "*"
 
-# What a person's memories are changed under: whoever erases waits for whoever writes, and the other way round.
+# Serializes changes to a person's memories: erasing waits for writing, and vice versa.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 4))"
 _ERASED_SINCE = """
 SELECT EXISTS (SELECT FROM forgotten_memory f, turn t
@@ -77,7 +77,7 @@ class PostgresUserMemories:
                 raise ForgottenByOwner()
             if await transaction.fetchval(_OTHERS, memory.id) >= MAX_MEMORIES:
                 raise Conflict(f"There are {MAX_MEMORIES} memories already, which is the limit.")
-            # A worker that was paused wakes up with what it wanted to write before: the newer one stays.
+            # A worker that was paused can resume with an older value: the newer one is kept.
             await transaction.execute(
                 _SAVE,
                 principal.tenant,
@@ -135,7 +135,8 @@ async def _lock(transaction: Connection, principal: Principal) -> None:
 
 
 async def _erase(transaction: Connection, principal: Principal, what: str, *statement: str) -> int:
-    """Rows that went. What was not there is not remembered as forgotten, except everything."""
+    """Returns the number of deleted rows. A memory that did not exist is not recorded as forgotten, except when erasing
+    all."""
     await _lock(transaction, principal)
     await transaction.execute(_CLEAR_OLD)
     erased = int((await transaction.execute(*statement)).removeprefix("DELETE "))

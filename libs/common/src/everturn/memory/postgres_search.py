@@ -1,5 +1,5 @@
-"""The index of snippets in Postgres and its search, by words and by meaning; claims go through a definer function,
-and a turn's snippets are replaced at once."""
+"""The snippet index in Postgres and its search, by words and by meaning; claims use a definer function, and a turn's
+snippets are replaced in one transaction."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -27,19 +27,18 @@ from everturn.postgres.pool import Connection, Database, Row, storable
 from everturn.timeline.blocks import Block, BlockType
 from everturn.turns.postgres_rows import read_block
 
-# The words of snippets as the index of words holds them: marked with their owner, anchors besides with their own
-# mark. A word of one person is another entry than the same word of another one, so a search never walks through
-# others' rows.
+# The words of snippets as stored in the word index: marked with their owner, and anchors also with their own mark. The
+# same word of two persons has two entries, so a search never scans rows of others.
 
 MAX_SNIPPET_WORDS = 250
 MAX_QUERY_WORDS = 16
 WORD_WEIGHT = 1.0
 ANCHOR_WEIGHT = 3.0
-"""A word among the anchors counts four times in all, for it is a word of the snippet too."""
+"""A word among the anchors counts four times in total, because it is also a word of the snippet."""
 
 
 def build_lexemes(principal: Principal, snippet: Snippet) -> list[str]:
-    """What is stored of a snippet."""
+    """The index entries of a snippet."""
     owner = _mark_of(principal)
     anchors = find_words(snippet.anchors, limit=MAX_SNIPPET_WORDS)
     words = find_words(f"{snippet.anchors}\n{snippet.text}", limit=MAX_SNIPPET_WORDS)
@@ -47,7 +46,7 @@ def build_lexemes(principal: Principal, snippet: Snippet) -> list[str]:
 
 
 def build_query_lexemes(principal: Principal, text: str) -> tuple[list[str], list[float]]:
-    """What a question is looked up by, and what each is worth."""
+    """The index entries to search for, and their weights."""
     owner = _mark_of(principal)
     words = find_words(text, limit=MAX_QUERY_WORDS)
     lexemes = [f"{owner}:{word}" for word in words] + [f"{owner}!{word}" for word in words]
@@ -55,11 +54,11 @@ def build_query_lexemes(principal: Principal, text: str) -> tuple[list[str], lis
 
 
 def _mark_of(principal: Principal) -> str:
-    """Not a secret and no safeguard: every search filters by the principal as well."""
+    """Not a secret and not a protection: every search also filters by the principal."""
     return sha256("\x1f".join(principal.owner).encode()).hexdigest()[:10]
 
 
-# The blocks of a turn that hold what was said in it, without tool calls, results and thinking.
+# The blocks with the texts of a turn, without tool calls, results and thinking.
 
 TEXT_TYPES = (
     BlockType.USER_PROMPT,
@@ -72,7 +71,7 @@ TEXT_TYPES = (
     BlockType.WORKING_SUMMARY,
 )
 
-# By seq, which the primary key finds: from where the turn begins to where the next one that began does.
+# By seq, which the primary key finds: from the first block of the turn to that of the next turn that has begun.
 _BLOCKS = """
 SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
   FROM (SELECT b.*, COALESCE(sum(octet_length(b.body))
@@ -96,11 +95,11 @@ async def load_text_blocks(
     return tuple(map(read_block, rows))
 
 
-# Vectors as pgvector reads them.
+# Vectors in pgvector's text format.
 
 
 def build_vector_text(vector: Vector | None) -> str | None:
-    """`[0.1,0.2]`; seven digits are what single precision holds."""
+    """`[0.1,0.2]`; single precision has seven digits."""
     return None if vector is None else "[" + ",".join(f"{value:.7g}" for value in vector) + "]"
 
 
@@ -137,7 +136,8 @@ class PostgresSnippetIndex:
     ) -> bool:
         words = await asyncio.to_thread(_join_lexemes, principal, snippets)
         async with self._database.transaction(principal) as transaction:
-            # The row lock keeps an erasure of the conversation waiting until the snippets are there to be erased too.
+            # The row lock makes an erasure of the conversation wait until the snippets are committed, so that it erases
+            # them too.
             if await transaction.execute(_MARK, job.turn_id, job.conversation_id) != "UPDATE 1":
                 return False
             await transaction.execute(_CLEAR, job.conversation_id, job.turn_id)
@@ -160,7 +160,7 @@ class PostgresSnippetIndex:
 
 
 def _join_lexemes(principal: Principal, snippets: Sequence[EmbeddedSnippet]) -> list[str]:
-    """As they are stored: about 0.5 ms for each snippet, ten times that for the worst text."""
+    """In their stored form: about 0.5 ms for each snippet, ten times that for the worst text."""
     return [" ".join(build_lexemes(principal, each.snippet)) for each in snippets]
 
 
@@ -173,10 +173,10 @@ def _read_job(row: Row) -> IndexJob:
     )
 
 
-# Memory search in Postgres: snippets through the function that takes the principal, turns under its policy.
+# Memory search in Postgres: snippets through a function with the principal as argument, turns under its policy.
 
 EXACT_ROWS = 20_000
-"""Up to so many snippets of a person, a question is compared with each of them; that takes about 10 ms."""
+"""If a person has at most this many snippets, a question is compared with each of them, in about 10 ms."""
 
 _FIND = """
 SELECT * FROM search_snippets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text::vector, $13, $14, $15, $16)
@@ -198,7 +198,7 @@ _TURNS_NEWEST_FIRST = _TURNS.replace("created_at, id OFFSET", "created_at DESC, 
 
 
 class PostgresMemorySearch:
-    """Works with the roles of worker and ingress, which may call the function."""
+    """Works with the roles of worker and ingress, which can call the function."""
 
     def __init__(self, database: Database, *, exact_rows: int = EXACT_ROWS) -> None:
         self._database = database
@@ -266,7 +266,7 @@ def _read_found(row: Row) -> FoundSnippet:
     )
 
 
-# Blocks read back from Postgres: by turn, by ref within a turn, and the newest snapshot of a plan.
+# Reading blocks from Postgres: by turn, by ref within a turn, and the newest snapshot of a plan.
 
 # A turn's blocks lie between its first_seq and that of the next turn that has begun, which the primary key finds.
 _PAGE = """

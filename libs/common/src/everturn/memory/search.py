@@ -1,5 +1,5 @@
-"""Memory search: snippets, the short texts that it finds, each with the ref of the whole; and the ports that index,
-find and read."""
+"""Memory search: snippets, which are short texts with the ref of the full text; and the ports that index, find and
+read."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from everturn.memory.embedder import Vector
 from everturn.timeline.blocks import Block, BlockType
 
 MAX_SNIPPET_CHARS = 1_000
-"""About 250 tokens: what the local encoder takes in."""
+"""About 250 tokens, the input limit of the local encoder."""
 
 
 class SnippetTarget(OpenEnum):
-    """What kind of text a snippet is of: prompts and signals, answers, working summaries, anchors, attached files."""
+    """The source of a snippet: prompts and signals, answers, working summaries, anchors, attached files."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -33,7 +33,7 @@ class SnippetTarget(OpenEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """One text. `anchors` are phrases and names it should be found by above all; `ts` is ISO 8601 in UTC."""
+    """One text. `anchors` are phrases and names with more weight in the search; `ts` is ISO 8601 in UTC."""
 
     target: SnippetTarget
     ref: str
@@ -42,7 +42,7 @@ class Snippet:
     anchors: str = ""
 
 
-# The indexer's side of memory search: which turns wait for it, what they said, and where their snippets go.
+# The indexer's side of memory search: the turns to index, their texts, and storing their snippets.
 
 MAX_INDEXED_BYTES = 1024 * 1024
 """Of the stored bodies of one turn that are read for its snippets or for a catalog."""
@@ -50,7 +50,7 @@ MAX_INDEXED_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class IndexJob:
-    """An ended turn that waits. `tries` counts how often it was taken, this time included."""
+    """An ended turn to index. `tries` counts how often it was claimed, including this time."""
 
     principal: Principal
     conversation_id: ConversationId
@@ -60,33 +60,34 @@ class IndexJob:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSnippet:
-    """A snippet with its vector; None where the encoder was out of reach."""
+    """A snippet with its vector; None if the encoder was unavailable."""
 
     snippet: Snippet
     vector: Vector | None
 
 
 class SnippetIndex(Protocol):
-    """Claims go across tenants and give ids only; everything else is in a principal's name."""
+    """Claims are made across tenants and return ids only; everything else is done as a principal."""
 
     async def claim_turns(self, limit: int) -> tuple[IndexJob, ...]:
-        """Take turns that ended and are not indexed. One that is taken and not saved comes again after 30 s or more."""
+        """Claim turns that ended and are not indexed. A claimed turn that is not saved can be claimed again after 30 s
+        or more."""
         ...
 
     async def load_texts(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId
     ) -> tuple[Block, ...]:
-        """The turn's blocks with something to index, in order, until their bodies have MAX_INDEXED_BYTES."""
+        """The turn's blocks with text to index, in order, until their bodies have MAX_INDEXED_BYTES."""
         ...
 
     async def save_snippets(
         self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
     ) -> bool:
-        """Put these in place of the turn's snippets and mark it as indexed; False when the turn is gone."""
+        """Replace the turn's snippets and mark it as indexed; False when the turn no longer exists."""
         ...
 
 
-# Searching what was said: by meaning and words among snippets, and by place or time among turns.
+# Searching conversations: by meaning and words among snippets, and by position or time among turns.
 
 MAX_LIMIT = 50
 ALL_TARGETS = frozenset(SnippetTarget)
@@ -94,7 +95,7 @@ ALL_TARGETS = frozenset(SnippetTarget)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to look: one conversation, or all of the person's when it is None. `except_turn` is never found."""
+    """Where to search: one conversation, or all of the person's if it is None. `except_turn` is never found."""
 
     conversation_id: ConversationId | None = None
     except_turn: TurnId | None = None
@@ -102,7 +103,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A question as a vector; only vectors of the same encoder are compared with it."""
+    """A query as a vector; only vectors of the same encoder are compared with it."""
 
     encoder: str
     vector: Vector
@@ -110,7 +111,8 @@ class QueryVector:
 
 @dataclass(frozen=True, slots=True)
 class SnippetQuery:
-    """What fits `text` best. Times from `since` on and before `until`; without a vector only words count."""
+    """Finds the best matches for `text`. Times from `since` up to but not `until`; without a vector only words
+    count."""
 
     scope: Scope
     text: str
@@ -125,7 +127,7 @@ class SnippetQuery:
 
 @dataclass(frozen=True, slots=True)
 class FoundSnippet:
-    """`score` orders the hits of one search and means nothing beyond it."""
+    """`score` orders the hits of one search only."""
 
     conversation_id: ConversationId
     turn_id: TurnId
@@ -138,7 +140,7 @@ class FoundSnippet:
 
 @dataclass(frozen=True, slots=True)
 class CatalogQuery:
-    """Turns in their order; `skip` of them are passed over. Times of creation, from `since` on and before `until`."""
+    """Turns in order, after skipping `skip` of them. Times of creation, from `since` up to but not `until`."""
 
     scope: Scope
     since: datetime | None = None
@@ -161,42 +163,42 @@ class CatalogTurn:
 
 @dataclass(frozen=True, slots=True)
 class CatalogPage:
-    """`total` counts the turns that fit the query, whatever its limit."""
+    """`total` counts all turns that match the query, regardless of its limit."""
 
     turns: tuple[CatalogTurn, ...]
     total: int
 
 
 class SnippetFinder(Protocol):
-    """All calls see only the principal's own conversations; another's is as if it had said nothing."""
+    """All calls see only the principal's own conversations; any other appears empty."""
 
     async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
-        """The best first, one for each ref; as many as `limit` wherever there are so many."""
+        """The best first, one for each ref; as many as `limit` if there are that many."""
         ...
 
 
 class MemorySearch(SnippetFinder, Protocol):
-    """Search for the agent: among snippets as well as among turns by place and time."""
+    """Search for the agent: among snippets, and among turns by position and time."""
 
     async def load_catalog(self, principal: Principal, query: CatalogQuery) -> CatalogPage: ...
 
 
-# Reading back blocks that a worker has not in memory: of older turns, and of the person's other conversations.
+# Reading blocks that a worker does not have in memory: of older turns, and of the person's other conversations.
 
 PAGE_BYTES = 2 * 1024 * 1024
-"""Of the stored bodies of one page; the last block of a page may go beyond."""
+"""Of the stored bodies of one page; the last block of a page can exceed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPage:
-    """Blocks of a turn, in order. `more` says whether the turn has later ones."""
+    """Blocks of a turn, in order. `more` means that the turn has later ones."""
 
     blocks: tuple[Block, ...]
     more: bool
 
 
 class ConversationReader(Protocol):
-    """All calls see only the principal's own conversations; another's is as if it had no blocks."""
+    """All calls see only the principal's own conversations; any other appears to have no blocks."""
 
     async def load_turn_blocks(
         self,
@@ -220,7 +222,7 @@ class ConversationReader(Protocol):
         max_bytes: int = PAGE_BYTES,
     ) -> BlockPage:
         """The conversation's blocks of these types with a smaller `seq`, in order: the newest that have `max_bytes`
-        bytes together. `more` says whether there are older ones."""
+        bytes together. `more` means that there are older ones."""
         ...
 
     async def try_load_last_block(
@@ -232,7 +234,7 @@ class ConversationReader(Protocol):
         ref: str | None = None,
         kind: BlockType | None = None,
     ) -> Block | None:
-        """The turn's last block with this ref and of this type; None stands for any."""
+        """The turn's last block with this ref and of this type; None matches any."""
         ...
 
     async def try_load_plan(self, principal: Principal, conversation_id: ConversationId, plan_id: str) -> Block | None:

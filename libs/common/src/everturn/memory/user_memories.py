@@ -1,4 +1,4 @@
-"""User memory: what a person wants remembered for good, beyond any conversation, and the port that stores it."""
+"""User memory: what a person wants remembered permanently, beyond any conversation, and the port that stores it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from everturn.core.text import find_words, fold
 from everturn.memory.search import QueryVector
 
 MAX_MEMORIES = 500
-"""Of one person; so few that all of them are compared with a question."""
+"""Of one person; few enough to compare all of them with a question."""
 MAX_MEMORY_CHARS = 1_000
 MAX_LABELS = 8
 MAX_LABEL_CHARS = 40
 RANK_K = 60
-"""How fast a place in an order loses its worth when orders are joined."""
+"""The constant of reciprocal rank fusion: the larger, the slower the weight falls with the rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +37,22 @@ class UserMemory:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory and how alike its meaning is to a question; None where that can't be compared."""
+    """A memory and its similarity to a question; None if that can't be computed."""
 
     memory: UserMemory
     likeness: float | None
 
 
 def make_memory_id(text: str) -> str:
-    """The same for texts that differ in case, blanks and accents only."""
+    """The same for texts that differ only in case, blanks and accents."""
     return "mem_" + sha256(" ".join(fold(text).split()).encode(errors="replace")).hexdigest()[:20]
 
 
 def rank_memories(candidates: Sequence[Candidate], question: str) -> list[UserMemory]:
-    """The best first: by meaning and by the number of words in common, joined by reciprocal rank; then the newest.
+    """The best first: by similarity and by the number of words in common, combined by reciprocal rank; then the
+    hottest.
 
-    Without anything to go by, pinned ones come first, then what matters most.
+    Without a question or match, pinned ones are first, then the most important.
     """
     words = set(find_words(question, limit=32))
     common = {each.memory.id: len(words & set(_words_of(each.memory))) for each in candidates}
@@ -75,7 +76,7 @@ def _words_of(memory: UserMemory) -> tuple[str, ...]:
     return find_words(" ".join((memory.text, *memory.labels)), limit=400)
 
 
-# Where durable user memory is kept: a bounded number of rows for each person.
+# Storage of durable user memory: a bounded number of rows for each person.
 
 
 class ForgottenByOwner(Conflict):
@@ -84,7 +85,7 @@ class ForgottenByOwner(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class MemoryPosition:
-    """A place in the list of memories: behind the one with this id, which was changed then."""
+    """A position in the list of memories: after the one with this id, which was changed at this time."""
 
     updated_at: datetime
     id: str
@@ -102,10 +103,11 @@ class UserMemories(Protocol):
         turn_id: TurnId | None = None,
         instead_of: str = "",
     ) -> None:
-        """Keep it, or change the one with this id, which keeps its `created_at`. One that was changed later stays.
+        """Store it, or change the one with this id, which keeps its `created_at`. A stored one with a later change is
+        kept.
 
         Raises Conflict when the person has MAX_MEMORIES others, and ForgottenByOwner when this memory, or the one it
-        takes the place of, or all of them were erased since the turn that writes it began.
+        replaces, or all of them were erased since the turn that writes it began.
         """
         ...
 
@@ -114,7 +116,7 @@ class UserMemories(Protocol):
         ...
 
     async def load(self, principal: Principal, memory_ids: Sequence[str]) -> tuple[UserMemory, ...]:
-        """Those of these that there are."""
+        """The existing ones of these."""
         ...
 
     async def load_hotset(self, principal: Principal, limit: int) -> tuple[UserMemory, ...]:
@@ -122,23 +124,23 @@ class UserMemories(Protocol):
         ...
 
     async def load_candidates(self, principal: Principal, near: QueryVector | None) -> tuple[Candidate, ...]:
-        """All of them, with their likeness to `near` where the same encoder made both."""
+        """All memories, with their similarity to `near` if the same encoder made both."""
         ...
 
 
 class MemoryBook(Protocol):
-    """The memories of a person as the person looks at them; all calls see only the principal's own."""
+    """The memories of a person for the person's own use; all calls see only the principal's own."""
 
     async def load_page(
         self, principal: Principal, *, limit: int, after: MemoryPosition | None
     ) -> tuple[UserMemory, ...]:
-        """At most `limit`, the last changed first, those behind `after`."""
+        """At most `limit` of those after `after`, the last changed first."""
         ...
 
     async def erase(self, principal: Principal, memory_id: str) -> bool:
-        """Forget it at the person's own wish: no turn that runs now can write it again. False when there is none."""
+        """Erase it at the person's request: no turn that runs now can write it again. False when there is none."""
         ...
 
     async def erase_all(self, principal: Principal) -> int:
-        """Forget everything, as `erase` does. Returns how many there were."""
+        """Erase all, as `erase` does. Returns how many there were."""
         ...

@@ -9,7 +9,7 @@ from everturn.core.errors import EverturnError
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Text for the model. `cache_point` asks the provider to cache everything up to and with this part."""
+    """Text for the model. `cache_point` asks the provider to cache everything up to and including this part."""
 
     text: str
     cache_point: bool = False
@@ -17,7 +17,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class MediaPart:
-    """An image or a PDF. `data` are the raw bytes; `name` is what the user called the file."""
+    """An image or a PDF. `data` are the raw bytes; `name` is the user's name for the file."""
 
     mime: str
     data: bytes
@@ -38,13 +38,13 @@ class PromptMessage:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call: the messages, and how many tokens the reply may have."""
+    """One call: the messages, and the maximum number of tokens of the reply."""
 
     messages: tuple[PromptMessage, ...]
     max_output_tokens: int
 
 
-# What the agent needs from a language model: a stream of text with the usage at its end.
+# The agent's interface to a language model: a stream of text with the usage at its end.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """A piece of reasoning that the provider reports apart from the reply."""
+    """A piece of reasoning that the provider reports separately from the reply."""
 
     text: str
 
@@ -65,8 +65,8 @@ class ReasoningDelta:
 class ModelUsage:
     """Tokens of one call as the provider counts them. `input_tokens` includes both cache counts.
 
-    `estimated` means that we counted the tokens ourselves; `cost_known` is false where there is no price for the model
-    (`cost_usd` is then 0).
+    `estimated` means that we counted the tokens ourselves; `cost_known` is false if the model has no price (`cost_usd`
+    is then 0).
     """
 
     input_tokens: int = 0
@@ -85,7 +85,7 @@ FinishReason = Literal["stop", "length", "content_filter", "refusal"]
 class ReplyFinished:
     """The last piece of every reply that did not raise.
 
-    `response_model` and `response_id` are what the provider calls them, where it says so.
+    `response_model` and `response_id` are the provider's names, if it reports them.
     """
 
     reason: FinishReason
@@ -96,7 +96,7 @@ class ReplyFinished:
 
 @dataclass(frozen=True, slots=True)
 class ModelRetry:
-    """A call failed before its first piece and is repeated in `wait_s`; `attempt` is the number of the next one."""
+    """A call failed before its first piece and is retried in `wait_s`; `attempt` is the number of the next one."""
 
     wait_s: float
     attempt: int
@@ -109,16 +109,16 @@ ModelPiece = TextDelta | ReasoningDelta | ModelRetry | ReplyFinished
 
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
-    """What a model can take. `context_tokens` counts input and output together."""
+    """The capabilities of a model. `context_tokens` counts input and output together."""
 
     name: str
     context_tokens: int
     images: bool
     documents: bool
     provider: str = "everturn"
-    """As OpenTelemetry names providers; ours is that of the stand-ins."""
+    """The provider's name in OpenTelemetry; the default is for test models."""
     server_address: str = ""
-    """The host that is called, for traces; empty for a stand-in."""
+    """The host that is called, for traces; empty for a test model."""
 
 
 FailureKind = Literal[
@@ -138,23 +138,23 @@ FailureKind = Literal[
     "cut_reply",
     "reply_too_long",
 ]
-"""What went wrong with a call, as a word for traces, metrics and clients."""
+"""The kind of a failed call, for traces, metrics and clients."""
 
 
 class ModelFailed(EverturnError):
     """The language model did not answer."""
 
     detail: str
-    """A neutral sentence that people may read."""
+    """A neutral sentence that is safe to show to people."""
     kind: FailureKind
     provider_text: str
-    """What the provider said, for the log alone: it may hold keys, addresses and markup."""
+    """The provider's message, for the log only: it can contain keys, addresses and markup."""
     retryable: bool
-    """The same request may succeed later."""
+    """A retry of the same request can succeed."""
     retry_after_s: float | None
     """How long the provider asked to wait."""
     partial: bool
-    """The caller has already received pieces of this reply; only the caller can drop them and ask again."""
+    """The caller has already received pieces of this reply; only the caller can drop them and retry."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class ContextLimitExceeded(ModelFailed):
 
 
 class LanguageModel(Protocol):
-    """A model behind some provider. Implementations hold no state between calls."""
+    """A model of some provider. Implementations hold no state between calls."""
 
     @property
     def traits(self) -> ModelTraits: ...

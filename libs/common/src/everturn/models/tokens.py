@@ -1,9 +1,10 @@
-"""Token estimates without the network: characters per token, learnt per model from the usage that providers report."""
+"""Token estimates without network access: characters per token, learned per model from the usage that providers
+report."""
 
 from dataclasses import dataclass
 
 _FIRST_CHARS_PER_TOKEN = 3.5
-"""Below the four of plain English, because prompts here hold JSON, code and tables."""
+"""Less than the four of plain English, because prompts here contain JSON, code and tables."""
 _LOWEST, _HIGHEST = 1.0, 8.0
 _WEIGHT = 0.2
 _MIN_TOKENS_TO_LEARN = 200
@@ -15,14 +16,14 @@ _PDF_MIN_TOKENS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class CharsPerToken:
-    """The ratio of one model. A new value is made by each lesson; keep one per model name."""
+    """The ratio of one model. Values are immutable; keep the latest per model name."""
 
     ratio: float = _FIRST_CHARS_PER_TOKEN
 
     def learned(self, chars: int, tokens: int) -> "CharsPerToken":
-        """After a call whose text parts had `chars` characters and which the provider counted as `tokens`.
+        """The ratio after a call whose text parts had `chars` characters and which the provider counted as `tokens`.
 
-        Short calls teach nothing: the provider's own framing weighs too much in them.
+        Short calls are ignored, because the provider's own framing distorts their ratio.
         """
         if tokens < _MIN_TOKENS_TO_LEARN or chars <= 0:
             return self

@@ -1,4 +1,5 @@
-"""Brings a database up to date: with a superuser's address its roles and itself first, then the migrations."""
+"""Brings a database up to date: with a superuser's address first its roles and the database itself, then the
+migrations."""
 
 import asyncio
 import re
@@ -17,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from everturn.core.errors import EverturnError, Invalid
 
-# The statements by which a superuser makes the platform's roles, its database and the extension (decision 0005).
+# The statements with which a superuser creates the platform's roles, its database and the extension (decision 0005).
 
 DATABASE: Final = "everturn"
 OWNER, INGRESS, WORKER, DISPATCH = "everturn_owner", "everturn_ingress", "everturn_worker", "everturn_dispatch"
@@ -26,13 +27,13 @@ LARGE_OBJECTS: Final = tuple(
     f"pg_catalog.{function}"
     for function in ("lo_creat(int4)", "lo_create(oid)", "lo_from_bytea(oid, bytea)", "lo_open(oid, int4)")
 )
-"""What makes and opens large objects; the others need one that is open, or are a superuser's."""
+"""Functions that create and open large objects; the others need an open one, or a superuser."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
 class RolePasswords:
-    """What the three roles that log in are let in by."""
+    """The passwords of the three roles that log in."""
 
     owner: str
     ingress: str
@@ -40,36 +41,36 @@ class RolePasswords:
 
 
 def build_role_statements(passwords: RolePasswords) -> Sequence[str]:
-    """Make the roles that are missing and set rights and passwords of all; may run at every start."""
+    """Create missing roles, and set the rights and passwords of all; can run at every start."""
     logins = {OWNER: passwords.owner, INGRESS: passwords.ingress, WORKER: passwords.worker}
     return (
         *(_build_role_statement(role, login="LOGIN", password=word) for role, word in logins.items()),
         _build_role_statement(DISPATCH, login="NOLOGIN", password=None),
-        # The owner's migrations hand functions to the dispatch role and replace them later, by SET ROLE. It must not
-        # inherit the role: it would see all tenants' rows through the policies that are made for dispatch.
+        # The owner's migrations assign functions to the dispatch role and replace them later, with SET ROLE. The owner
+        # must not inherit that role: its policies would show all tenants' rows.
         f"GRANT {DISPATCH} TO {OWNER} WITH ADMIN FALSE, SET TRUE, INHERIT FALSE;",
     )
 
 
 def build_database_statement(name: str) -> str:
-    """Make the database. Raises ValueError for a name that would need quotes."""
+    """Create the database. Raises ValueError for a name that would need quotes."""
     return f"CREATE DATABASE {check_name(name)} OWNER {OWNER};"
 
 
 def build_database_statements(name: str) -> Sequence[str]:
-    """Within the database: who may come in, and what it needs; may run at every start."""
+    """Inside the database: who can connect, and what it needs; can run at every start."""
     return (
         f"REVOKE ALL ON DATABASE {check_name(name)} FROM PUBLIC;",
         f"GRANT CONNECT ON DATABASE {name} TO {INGRESS}, {WORKER};",
         "CREATE EXTENSION IF NOT EXISTS vector;",
         f"GRANT USAGE ON SCHEMA public TO {DISPATCH};",
-        # Large objects belong to no table, so no policy holds for them.
+        # Large objects belong to no table, so no policy applies to them.
         f"REVOKE EXECUTE ON FUNCTION {', '.join(LARGE_OBJECTS)} FROM PUBLIC;",
     )
 
 
 def check_name(name: str) -> str:
-    """Raises ValueError for the name of a database that would need quotes."""
+    """Raises ValueError for a database name that would need quotes."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name for the database: small letters, digits and _ only.")
     return name
@@ -85,13 +86,13 @@ def _build_role_statement(role: str, *, login: str, password: str | None) -> str
 
 
 def _quote(text: str) -> str:
-    """A string of SQL, as standard_conforming_strings has it."""
+    """A quoted SQL string, for standard_conforming_strings."""
     return "'" + text.replace("'", "''") + "'"
 
 
 CALL_LIMIT_S: Final = 60.0
 LOCK: Final = 7_310_422_002
-"""An arbitrary number that all who prepare one server agree on, so that two of them don't make the same role."""
+"""An arbitrary number shared by all processes that prepare a server, so that two of them don't create the same role."""
 
 
 class MigrationFailed(EverturnError):
@@ -99,7 +100,7 @@ class MigrationFailed(EverturnError):
 
 
 def migrate_schema(folder: Path) -> None:
-    """Run the migrations in `folder`, to which DATABASE_OWNER_URL tells the address. Raises MigrationFailed."""
+    """Run the migrations in `folder`, which read the address from DATABASE_OWNER_URL. Raises MigrationFailed."""
     file = folder / "alembic.ini"
     if not file.is_file():
         raise MigrationFailed(f"There are no migrations in {folder}.")
@@ -110,9 +111,9 @@ def migrate_schema(folder: Path) -> None:
 
 
 async def save_server(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
-    """Make roles and database where they are missing, and give the roles the passwords of their addresses.
+    """Create missing roles and the database, and set the roles' passwords to those of their addresses.
 
-    Raises Invalid for addresses that don't belong together, MigrationFailed.
+    Raises Invalid for inconsistent addresses, MigrationFailed.
     """
     passwords = RolePasswords(
         find_password(owner_url, OWNER), find_password(ingress_url, INGRESS), find_password(worker_url, WORKER)
@@ -143,7 +144,7 @@ async def _connected(url: str, **others: str) -> AsyncGenerator[Any]:
 
 
 def find_password(url: str, role: str) -> str:
-    """The password of an address, which has to be one of this role. Raises Invalid."""
+    """The password of an address, which must be of this role. Raises Invalid."""
     parts = urlsplit(url)
     if unquote(parts.username or "") != role or not parts.password:
         raise Invalid(f"Write the address of {role} as postgresql://{role}:password@host:port/name.")
@@ -151,5 +152,5 @@ def find_password(url: str, role: str) -> str:
 
 
 def run_server_preparation(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
-    """`save_server`, for callers without a loop."""
+    """`save_server`, for callers without an event loop."""
     asyncio.run(save_server(admin_url, owner_url, ingress_url, worker_url))

@@ -1,4 +1,4 @@
-"""The pool of connections to Postgres: transactions in a principal's name, limits on every wait, our error classes."""
+"""The connection pool of Postgres: transactions as a principal, time limits on every wait, our error classes."""
 
 import asyncio
 import time
@@ -21,20 +21,20 @@ ACQUIRE_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 5.0
 CANCEL_GRACE_S = 0.1
-"""How long a statement whose caller is cancelled may still come back. Cutting it short costs a connection of its own to
-tell the server, and a wait for that; most statements are done by then."""
+"""How long a statement of a cancelled caller can still complete. Cancelling it at once needs another connection to
+notify the server, and a wait for that; most statements complete sooner."""
 DISK_FULL_KEPT_S = 60.0
-"""How long readiness says that the server's disk was full, after the last statement that failed for it."""
+"""How long readiness reports that the server's disk was full, after the last statement that failed because of it."""
 END_TIMEOUT_S = 5.0
-"""How long a cancelled statement may take to end before its connection is closed."""
+"""How long to wait for the end of a cancelled statement before its connection is closed."""
 
 STALE_FENCE, OUT_OF_ORDER = "EV001", "EV002"
-"""What append_blocks raises."""
+"""The SQLSTATEs of append_blocks."""
 _PASSING = ("08", "40", "53", "57", "25P03", "25006")
-"""SQLSTATE classes that a later try may not meet: connection, rollback, resources, operator; timeout and read-only."""
+"""SQLSTATE classes of transient errors: connection, rollback, resources, operator; timeout and read-only."""
 
 _OTHER_SCHEMA = ("42P01", "42703", "42883", "42804", "0A000")
-"""A table, column, function or type is not as this version knows it: while a migration runs, and before it has run."""
+"""A table, column, function or type differs from what this version expects: before or during a migration."""
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class SchemaDiffers(Unavailable):
 
 
 class Connection(Protocol):
-    """What repositories use of an asyncpg connection."""
+    """The part of an asyncpg connection that repositories use."""
 
     async def fetch(self, query: str, *args: object) -> Sequence[Row]: ...
     async def fetchrow(
@@ -74,7 +74,7 @@ class _Pool(Protocol):
 
 
 def build_server_settings(lease: LeaseTiming) -> dict[str, str]:
-    """What each of our sessions asks of the server; our queries are too short for jit."""
+    """The server settings of our sessions; our queries are too short for jit."""
     return {
         "statement_timeout": "8s",
         "lock_timeout": f"{lease.lock_timeout_s * 1000:.0f}ms",
@@ -87,7 +87,7 @@ def build_server_settings(lease: LeaseTiming) -> dict[str, str]:
 async def open_database(
     url: str, *, pool_size: int, application_name: str, lease: LeaseTiming | None = None
 ) -> AsyncGenerator["Database"]:
-    """A database that connects when it is first used; `url` is `postgresql://role:password@host:port/name`."""
+    """A database that connects on first use; `url` is `postgresql://role:password@host:port/name`."""
     created = asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType] it has no types; see the Protocols
         url,
         min_size=0,
@@ -105,18 +105,19 @@ async def open_database(
 
 
 class Database:
-    """Hands out connections and transactions. All its errors are ours: Unavailable where a later try may succeed."""
+    """Provides connections and transactions. All its errors are ours: Unavailable if a retry can succeed."""
 
     def __init__(self, pool: _Pool, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool = pool
         self._monotonic = monotonic
         self._disk_full: tuple[float, str] | None = None
-        """When a statement last failed for lack of disk space, by the monotonic clock, and what the server said."""
+        """When a statement last failed for lack of disk space, by the monotonic clock, and the server's message."""
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
         """A connection without a principal: row-level security hides all rows, only functions work."""
-        # A rollback on a connection that has just broken fails, and must not replace the cancellation it cleans up for.
+        # A rollback on a connection that has just broken fails; its error must not replace the cancellation that caused
+        # it.
         with keep_cancellation(), translated(), self._noting_full_disk():
             async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
                 yield _Unhurried(connection)
@@ -125,7 +126,7 @@ class Database:
     async def transaction(
         self, principal: Principal, *, isolation: Literal["repeatable_read"] | None = None, readonly: bool = False
     ) -> AsyncGenerator[Connection]:
-        """One transaction that sees the principal's rows only; commits at the end, rolls back on any exception."""
+        """One transaction that sees only the principal's rows; commits at the end, rolls back on any exception."""
         async with self.connection() as connection, connection.transaction(isolation=isolation, readonly=readonly):
             await name_principal(connection, principal)
             yield connection
@@ -146,16 +147,16 @@ class Database:
             raise
 
     async def check_disk(self) -> None:
-        """Raise Unavailable when the server had no disk space for a statement of this process a moment ago.
+        """Raise Unavailable when the server recently had no disk space for a statement of this process.
 
-        Only writing shows it: a full server still answers `check`.
+        Only writes detect it: a full server still answers `check`.
         """
         if self._disk_full and self._monotonic() < self._disk_full[0] + DISK_FULL_KEPT_S:
             raise Unavailable(f"Postgres: {self._disk_full[1]}")
 
 
 class _Unhurried:
-    """A connection whose statements are not cut short at once when their caller is cancelled."""
+    """A connection whose statements get a short grace period when their caller is cancelled."""
 
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
@@ -169,7 +170,7 @@ class _Unhurried:
         *args: object,
         timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
     ) -> Row | None:
-        """`timeout` in seconds, where COMMAND_TIMEOUT_S is too short."""
+        """`timeout` in seconds, if COMMAND_TIMEOUT_S is too short."""
         return await self._run(self._inner.fetchrow(query, *args, timeout=timeout))
 
     async def fetchval(self, query: str, *args: object) -> Any:
@@ -198,8 +199,8 @@ class _Unhurried:
             raise
 
     async def _end(self, running: asyncio.Future[Any]) -> None:
-        """Returns when the statement has ended, because a connection serves one at a time, also where the caller is
-        cancelled again. A statement that ignores its cancellation loses its connection."""
+        """Returns when the statement has ended, even if the caller is cancelled again, because a connection runs one
+        statement at a time. A statement that ignores its cancellation loses its connection."""
         try:
             await asyncio.wait({running}, timeout=CANCEL_GRACE_S)
         finally:
@@ -212,12 +213,12 @@ class _Unhurried:
                 _log.error("A cancelled statement did not end; its connection is closed.", timeout_s=END_TIMEOUT_S)
                 self._inner.terminate()
             elif not running.cancelled():
-                # Retrieved, so that asyncio does not report it: the caller gets its cancellation.
+                # Retrieved, so that asyncio does not log it: the caller gets its cancellation.
                 running.exception()
 
 
 async def name_principal(connection: Connection, principal: Principal) -> None:
-    """Until its end the open transaction is this principal's."""
+    """The open transaction runs as this principal until its end."""
     await connection.fetchval(
         "SELECT set_config('app.tenant', $1, true) || set_config('app.project', $2, true)"
         " || set_config('app.user_id', $3, true)",
@@ -229,7 +230,8 @@ async def name_principal(connection: Connection, principal: Principal) -> None:
 
 @contextmanager
 def translated() -> Generator[None]:
-    """Turns the driver's errors into ours; use it again inside a transaction to tell one statement's errors apart."""
+    """Translates the driver's errors to ours; use it again inside a transaction to distinguish the errors of one
+    statement."""
     try:
         yield
     except asyncpg.PostgresError as error:
@@ -264,9 +266,9 @@ async def _close(pool: _Pool) -> None:
 
 
 async def _keep_session(_: object) -> None:
-    """We change nothing in a session that outlives a transaction, so giving a connection back costs no round trip."""
+    """Our sessions keep no state beyond a transaction, so releasing a connection needs no round trip."""
 
 
 def storable(text: str) -> str:
-    """A text that people only look at, such as a title: U+0000, which Postgres can't hold, becomes U+FFFD."""
+    """A text that is only displayed, such as a title: U+0000, which Postgres can't store, becomes U+FFFD."""
     return text.replace("\x00", "\ufffd")

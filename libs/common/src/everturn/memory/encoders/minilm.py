@@ -1,4 +1,4 @@
-"""The local encoder: all-MiniLM-L6-v2 in this process, loaded when it is first used and run in a thread."""
+"""The local encoder: all-MiniLM-L6-v2 in this process, loaded on first use and run in a thread."""
 
 import asyncio
 import importlib
@@ -15,7 +15,7 @@ MAX_TEXTS = 512
 
 
 class Weights(Protocol):
-    """What is loaded: a tokenizer and an encoder. All of it blocks."""
+    """The loaded tokenizer and encoder. All calls block."""
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]: ...
     def batches(self, lengths: Sequence[int]) -> list[list[int]]: ...
@@ -23,15 +23,15 @@ class Weights(Protocol):
 
 
 def build_embedder() -> "MiniLmEmbedder":
-    """Costs nothing until the first text comes: numpy and the weights are loaded then."""
+    """Costs nothing until the first text arrives: numpy and the weights are loaded then."""
     return MiniLmEmbedder(_load)
 
 
 class MiniLmEmbedder:
-    """Loads and encodes in a thread of its own, in the order of the calls.
+    """Loads and encodes in its own thread, in the order of the calls.
 
-    Between two passes of a long call, a short one of another caller runs. A caller that is cancelled leaves the thread
-    as it is: loading goes on for the next caller, and there is never a second pass beside the first.
+    Between two passes of a long call, a short call of another caller can run. Cancelling a caller does not affect the
+    thread: loading continues for the next caller, and there is never a second pass at the same time.
     """
 
     name = NAME
@@ -58,13 +58,13 @@ class MiniLmEmbedder:
         return tuple(found[index] for index in range(len(texts)))
 
     def _open(self) -> Weights:
-        """Runs in the thread, which alone sets `_loaded`."""
+        """Runs in the thread; only it sets `_loaded`."""
         if self._loaded is None:
             self._loaded = self._load()
         return self._loaded
 
 
 def _load() -> Weights:
-    # One thread of its own: more would take the processors from the turns, and are slower for matrices this small.
+    # One thread: more would compete with the turns for processors, and are slower for matrices this small.
     os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
     return cast(Weights, importlib.import_module("everturn.memory.encoders.bert").load_minilm())

@@ -1,4 +1,4 @@
-"""OpenAI's embedding models of the third generation, or a server that speaks their API, over the official SDK."""
+"""OpenAI's embedding models of the third generation, or a server with a compatible API, through the official SDK."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable, Vector
 
 MAX_BATCH = 128
 MAX_TEXT_CHARS = 8_000
-"""Below the 8,192 tokens an input may have, whatever the language."""
+"""Below the limit of 8,192 tokens per input, in any language."""
 MAX_REPLY_BYTES = 4 * 1024 * 1024
-"""Twice what the vectors of a whole batch take with 17 digits a number, each on an indented line of its own."""
+"""Twice the size of the vectors of a whole batch with 17 digits a number, each on its own indented line."""
 TIMEOUT_S = 15.0
 RETRIES = 2
 
@@ -29,7 +29,7 @@ def build_embedder(model: str) -> "OpenAIEmbedder":
 
 
 def build_bounds() -> EventHooks:
-    """For the HTTP client: no reply fills the memory, whatever the server sends."""
+    """For the HTTP client: limits the size of replies, so that no server can exhaust the memory."""
     return build_event_hooks(_check_reply, _translate)
 
 
@@ -42,7 +42,7 @@ def _translate(error: UnreadableBody) -> EmbedderUnavailable:
 
 
 class OpenAIEmbedder:
-    """One model behind one client, asked for vectors of our size."""
+    """One model behind one client, with vectors of our size."""
 
     dimensions = DIMENSIONS
     lexical_only = False
@@ -59,7 +59,7 @@ class OpenAIEmbedder:
         return tuple(found)
 
     async def _embed_batch(self, texts: Sequence[str]) -> list[Vector]:
-        # An empty input is refused, and a lone surrogate can't be sent.
+        # The API rejects an empty input, and a lone surrogate can't be sent.
         inputs = [text[:MAX_TEXT_CHARS].encode(errors="replace").decode() or " " for text in texts]
         try:
             answer = await self._client.embeddings.create(

