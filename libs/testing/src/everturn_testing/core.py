@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that only a test moves."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,14 +25,14 @@ class FixedClock:
         self._monotonic += seconds
 
 
-# Ids that count, so that tests can foretell them and recorded turns don't change from run to run.
+# Sequential ids, so that tests can predict them and recorded turns don't change from run to run.
 
 _FIRST_MS = 1_772_366_400_000
 """2026-03-01 12:00 UTC."""
 
 
 class SequentialIds:
-    """Implements Ids: well-formed, in the order they were asked for, each prefix counted apart from 1."""
+    """Implements Ids: well-formed, in order of the calls, each prefix counted separately from 1."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

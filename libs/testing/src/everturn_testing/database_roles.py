@@ -1,4 +1,4 @@
-"""One database as each of the platform's roles sees it."""
+"""One database with the view of each of the platform's roles."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from everturn.postgres.pool import Connection, Database
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """`superuser` is a bare connection for looking behind the policies."""
+    """`superuser` is a plain connection that bypasses the policies."""
 
     ingress: Database
     worker: Database

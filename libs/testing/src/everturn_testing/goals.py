@@ -1,4 +1,4 @@
-"""What a bench measures and how it tells: rows of ours against a baseline of the same run, each with a target ratio."""
+"""Measurements and output of a bench: rows of ours against a baseline of the same run, each with a target ratio."""
 
 import argparse
 import json
@@ -15,7 +15,8 @@ HEADER = "goal | ours | baseline | ratio | target | holds"
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One row; `goal` names the unit of `ours` and `baseline`. Without a target it only tells, and holds as None."""
+    """One row; `goal` names the unit of `ours` and `baseline`. Without a target it is informational, and `holds` is
+    None."""
 
     goal: str
     ours: float
@@ -26,7 +27,7 @@ class Goal:
 
 
 def run_goals(about: str | None, measure: Callable[..., Sequence[Goal]], **numbers: int) -> int:
-    """A bench as a script: `--json`, and one option for each of `numbers`, which `measure` gets by name.
+    """A bench as a script: `--json`, and one option for each of `numbers`, passed to `measure` by name.
 
     Prints the rows; returns the exit code, which is 1 when a goal doesn't hold.
     """
@@ -42,7 +43,8 @@ def run_goals(about: str | None, measure: Callable[..., Sequence[Goal]], **numbe
 
 
 def build_goal(goal: str, ours: float, baseline: float, target: float | None = None, *, at_least: bool = False) -> Goal:
-    """Holds when ours is at most `target` times the baseline, or `at_least` so much. `baseline` is above 0."""
+    """Holds when ours is at most `target` times the baseline, or with `at_least` at least that. `baseline` is above
+    0."""
     ratio = ours / baseline
     holds = None if target is None else (ratio >= target if at_least else ratio <= target)
     return Goal(goal, ours, baseline, ratio, target, holds)
@@ -63,7 +65,8 @@ def _render_row(row: Goal) -> str:
 
 
 async def take_medians(subjects: Sequence[Sample], samples: int, *, warmups: int = 0) -> list[float]:
-    """Each subject's median. They are measured in turns, so that noise hits all; the first `warmups` don't count."""
+    """Each subject's median. The subjects are measured alternately, so that noise affects all; the first `warmups`
+    don't count."""
     taken: list[list[float]] = [[] for _ in subjects]
     for _ in range(warmups + samples):
         for kept, subject in zip(taken, subjects, strict=True):
@@ -72,7 +75,7 @@ async def take_medians(subjects: Sequence[Sample], samples: int, *, warmups: int
 
 
 async def take_ms(action: Callable[[], Awaitable[object]]) -> float:
-    """The milliseconds that one action takes."""
+    """The duration of one action in milliseconds."""
     began = time.perf_counter()
     await action()
     return (time.perf_counter() - began) * 1_000

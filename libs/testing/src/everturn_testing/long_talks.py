@@ -1,4 +1,4 @@
-"""Conversations made of short words, for tests that need many of them: `play_talk(["turn", "big", "followup"])`."""
+"""Conversations described by short words, for tests that need many: `play_talk(["turn", "big", "followup"])`."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,8 @@ STEPS = (
 
 
 def play_talk(steps: Iterable[str]) -> TimelineBuilder:
-    """A conversation whose last turn is open at a round boundary. `turn` ends the one before with a working summary."""
+    """A conversation whose last turn is open at a round boundary. `turn` ends the previous one with a working
+    summary."""
     talk = _Talk()
     for number, step in enumerate(steps, start=1):
         talk.take(step, number)

@@ -1,4 +1,4 @@
-"""A source pool in memory, as a leased turn has one."""
+"""A source pool in memory, like that of a leased turn."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from everturn.timeline.sources import Source, SourceDraft, merge_sources
 
 
 class MemorySourcePool:
-    """Implements SourcePool; what is claimed is stored at once."""
+    """Implements SourcePool; claimed sources are stored at once."""
 
     def __init__(self) -> None:
         self.by_key: dict[str, Source] = {}

@@ -1,10 +1,10 @@
-"""Comparing what a client folded with what REST reads."""
+"""Comparing the state that a client folded with what REST reads."""
 
 from everturn.events.views import StateView, TurnView
 
 
 def comparable_state(state: StateView) -> StateView:
-    """The state without what no event tells: where it was cut, when its row was touched, what people judged."""
+    """The state without fields that no event contains: cursors, last activity, archiving and feedback."""
     return state.model_copy(
         update={
             "conversation": state.conversation.model_copy(update={"last_activity_at": "", "archived": False}),

@@ -67,7 +67,7 @@ class TimelineBuilder:
         self.add(BlockType.COMPLETION, refs.completion_ref(self.turn_id, n), bodies.CompletionBody(text=text))
 
     def add(self, kind: BlockType, ref: str, body: bodies.Body, *, call_id: CallId | None = None) -> Block:
-        """Append any block to the present turn and round."""
+        """Append any block to the current turn and round."""
         draft = BlockDraft(self.turn_id, self.round, kind, ref, body, NOW, call_id=call_id)
         last_hash = self.blocks[-1].hash if self.blocks else GENESIS_HASH
         self.blocks.extend(chain_blocks([draft], next_seq=len(self.blocks) + 1, last_hash=last_hash))
@@ -77,7 +77,7 @@ class TimelineBuilder:
 def build_file(
     turn_id: str, name: str, data: bytes, *, mime: str = "text/plain", kind: ArtifactKind = ArtifactKind.ATTACHMENT
 ) -> Artifact:
-    """A stored file of conversation `conv_1`, as the platform describes it. `name` may be a path for produced files."""
+    """A stored file of conversation `conv_1`, as the platform describes it. `name` can be a path for produced files."""
     digest = sha256(data).hexdigest()
     folder = {ArtifactKind.ATTACHMENT: "attachments", ArtifactKind.FILE: "files", ArtifactKind.OUTPUT: "outputs"}[kind]
     make_ref = {

@@ -1,4 +1,4 @@
-"""A small web site for tests: it answers what it was given and keeps what it was asked."""
+"""A small web site for tests: it serves the given answers and records the requests."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Answer:
-    """What the site answers to a path. `stalls` never ends the body."""
+    """The answer to a path. With `stalls` the body never ends."""
 
     body: bytes = b""
     status: int = 200
@@ -19,7 +19,7 @@ class Answer:
 
 @dataclass
 class Site:
-    """`pages` by path; `asked` are the requests that came, each as its head and body."""
+    """`pages` by path; `asked` are the received requests, each as its head and body."""
 
     port: int = 0
     pages: dict[str, Answer] = field(default_factory=dict[str, Answer])

@@ -52,7 +52,7 @@ def rank_memories(candidates: Sequence[Candidate], question: str) -> list[UserMe
     """The best first: by similarity and by the number of words in common, combined by reciprocal rank; then the
     hottest.
 
-    Without a question or match, pinned ones are first, then the most important.
+    If there are neither words nor vectors to compare, pinned ones are first, then the most important.
     """
     words = set(find_words(question, limit=32))
     common = {each.memory.id: len(words & set(_words_of(each.memory))) for each in candidates}

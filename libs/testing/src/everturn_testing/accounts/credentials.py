@@ -16,7 +16,7 @@ class MemoryCredentials:
         self._keys: dict[str, ApiKey] = {}
         self._cutoffs: dict[tuple[str, str, str], datetime] = {}
         self.asked = 0
-        """How often a key or a cutoff was asked for."""
+        """How often a key or a cutoff was requested."""
 
     async def find_key(self, key_id: str) -> ApiKey | None:
         self.asked += 1

@@ -18,7 +18,7 @@ def _build_key(label: str = "nightly", *, age_s: float = 0) -> ApiKey:
 
 
 class CredentialsContract:
-    """What every driver of credentials keeps."""
+    """Required of every credentials driver."""
 
     async def test_a_key_is_found_by_its_id_with_all_that_was_kept(
         self, credentials: Credentials, admin: CredentialAdmin

@@ -45,7 +45,7 @@ class Follows:
 
 
 def entry(fence: int, first: int, last: int, *, prev: EventCursor | None = None) -> Entry:
-    """Events `first` to `last` of a fence, after the event before them unless `prev` says otherwise."""
+    """Events `first` to `last` of a fence, following the event before them unless `prev` names another."""
     events = tuple(
         EncodedEvent(EventCursor(fence, n), "chat.delta", b'{"n":%d}\n\x00' % n) for n in range(first, last + 1)
     )
@@ -53,7 +53,7 @@ def entry(fence: int, first: int, last: int, *, prev: EventCursor | None = None)
 
 
 class EventsContract:
-    """What every pair of EventWriter and EventReader keeps."""
+    """Required of every pair of EventWriter and EventReader."""
 
     async def test_the_writer_reads_its_newest_entries_oldest_first(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()

@@ -1,4 +1,4 @@
-"""Event streams in memory: both ends of them, shared by writers and readers."""
+"""Event streams in memory: both sides, shared by writers and readers."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -22,7 +22,7 @@ class MemoryEvents:
         self._changes = 0
 
     def lose_all(self) -> None:
-        """As FLUSHALL does."""
+        """Removes everything, as FLUSHALL does."""
         self._entries.clear()
         self._last.clear()
 

@@ -1,4 +1,4 @@
-"""A worker played in memory: it commits blocks and emits events in the order of the real one, without I/O."""
+"""A simulated worker in memory: it commits blocks and emits events in the order of the real one, without I/O."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -41,9 +41,9 @@ _TYPE_OF = {body: kind for kind, body in BODY_OF.items() if body is not bodies.S
 
 
 class Story:
-    """One conversation. `pages` are what REST would read after each commit, `events` what the stream would carry.
+    """One conversation. `pages` are what REST would read after each commit, `events` what the stream would contain.
 
-    Texts are streamed first and committed with the next `commit`; an event of a hint has no id.
+    Texts are streamed first and committed with the next `commit`; the event of a hint has no id.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Story:
         return turn_id
 
     def start_round(self) -> None:
-        """The next round begins; its block goes with the decision."""
+        """Begin the next round; its block is committed with the decision."""
         self.round += 1
         self.add(bodies.RoundStartBody(limit=15))
 
@@ -117,7 +117,7 @@ class Story:
         return "".join(pieces)
 
     def add(self, body: Body, *, call_id: CallId | None = None, steer: bool = False) -> None:
-        """A block for the next commit."""
+        """Add a block to the next commit."""
         kind = _TYPE_OF.get(type(body)) or (BlockType.USER_STEER if steer else BlockType.USER_FOLLOWUP)
         turn_id = self.records[-1].turn.id
         self._pending.append(
@@ -133,7 +133,7 @@ class Story:
         )
 
     def add_call(self, tool_id: str, params: dict[str, Any], code: str | None = None) -> CallId:
-        """A tool call for the next commit, with the program that it runs."""
+        """Add a tool call to the next commit, with the program that it runs."""
         call_id = self._ids.call()
         if code is not None:
             self.add(bodies.ToolCodeBody(text=code), call_id=call_id)
@@ -141,7 +141,7 @@ class Story:
         return call_id
 
     def commit(self) -> None:
-        """Everything added becomes permanent; REST can be read here."""
+        """Commit everything added; REST can read it from now on."""
         chain = [block for record in self.records for block in record.blocks]
         last_hash = chain[-1].hash if chain else GENESIS_HASH
         added: tuple[Block, ...] = chain_blocks(self._pending, next_seq=len(chain) + 1, last_hash=last_hash)
@@ -151,7 +151,7 @@ class Story:
         self.pages.append(self.page)
 
     def answer(self, text: str, cited: Iterable[int] = ()) -> None:
-        """An answer that cites these sources, told of as soon as it is committed."""
+        """An answer that cites these sources, published as soon as it is committed."""
         rows = [Source(sid, f"Title {sid}", f"https://a.example/{sid}") for sid in cited]
         sids = tuple(row.sid for row in rows)
         citations = build_citations(rows, sids)
@@ -163,16 +163,16 @@ class Story:
             self._emit(data)
 
     def show_step(self, call_id: CallId) -> None:
-        """Tell of a step as it is committed."""
+        """Publish a step in its committed state."""
         self._emit(build_step_event(next(step for step in self._view().steps if step.call_id == call_id)))
 
     def show_files(self, artifacts: Iterable[Artifact]) -> None:
-        """Tell of files for the person."""
+        """Publish files for the person."""
         files = tuple(build_file_view(item, tenant=TENANT, project=PROJECT) for item in artifacts)
         self._emit(events.ChatFiles(files=tuple(file for file in files if file.visibility == "external")))
 
     def change_plan(self, name: str, labels: Sequence[str]) -> None:
-        """A plan gets a new snapshot, as a block for the next commit and as an event."""
+        """Give a plan a new snapshot, as a block for the next commit and as an event."""
         turn_id = self.records[-1].turn.id
         plan = PlanSnapshot(
             plan_id=PlanId(name),
@@ -187,7 +187,7 @@ class Story:
         self._emit(events.ChatPlan(plan=plan))
 
     def say(self, kind: SignalKind, text: str) -> SignalId:
-        """A person says something to the running turn: a row, and a hint."""
+        """A person sends a signal to the running turn: a row, and a hint."""
         turn_id = self.records[-1].turn.id
         signal = Signal(self._ids.signal(), turn_id, kind, text, SignalState.ACCEPTED, BEGINNING)
         self._change_last(signals=(*self.records[-1].signals, signal))
@@ -195,7 +195,7 @@ class Story:
         return signal.id
 
     def settle_signals(self, state: SignalState) -> None:
-        """All accepted signals get their final state; applied ones are folded into the turn. Ends with a commit."""
+        """Give all accepted signals their final state; applied ones are folded into the turn. Ends with a commit."""
         fresh = [signal for signal in self.records[-1].signals if signal.state is SignalState.ACCEPTED]
         for signal in fresh:
             settled = replace(signal, state=state, round=self.round if state is SignalState.APPLIED else None)
@@ -209,7 +209,7 @@ class Story:
             self._emit_signal(signal)
 
     def lose_worker(self) -> None:
-        """What was not committed is lost; a successor tells the committed state."""
+        """Drop what was not committed; a successor publishes the committed state."""
         self._pending.clear()
         self.round = self._view().rounds
         self._cursor = EventCursor(self._cursor.fence + 1, 0)

@@ -89,7 +89,7 @@ class MemoryArtifacts:
         return artifact.object_key in self._platform.revoked
 
     def _rows(self, principal: Principal, conversation_id: ConversationId) -> list[Artifact]:
-        """Oldest first; what another owner has is nothing."""
+        """Oldest first; empty for another owner's conversation."""
         try:
             return self._platform.conversation(principal, conversation_id).artifacts
         except NotFound:

@@ -45,7 +45,7 @@ async def save_rows(stage: Stage, *refs: str, **changed: Mapping[str, object]) -
 
 
 class ArtifactsContract:
-    """What every Artifacts keeps."""
+    """Required of every Artifacts."""
 
     async def test_an_attachment_is_found_by_its_id_and_by_its_ref(self, artifacts: Artifacts, stage: Stage) -> None:
         receipt = await stage.say(uploads=(stage.upload(),))

@@ -11,9 +11,9 @@ from everturn.files.objects import CHUNK_BYTES, MAX_OBJECTS, AlteredObject, Obje
 
 
 class MemoryObjects:
-    """Implements Objects. `stored` is theirs to change and a test's to read; while `down` every call fails.
+    """Implements Objects. Only the driver changes `stored`, tests can read it; while `down` every call fails.
 
-    All are `modified_at` one moment. `signs`: what URLs begin with, if there are any.
+    All objects have the same `modified_at`. `signs` is the beginning of presigned URLs; empty for none.
     """
 
     kind: Final = "memory"
@@ -77,7 +77,7 @@ class MemoryObjects:
 
 
 def _checked(key: str, data: bytes) -> bytes:
-    """Manifests are named by their round, so only what is named by its hash can be told to be altered."""
+    """Manifests are named by their round, so only objects named by their hash can be found altered."""
     name = key.rpartition("/")[2]
     if "." not in name and name != hashlib.sha256(data).hexdigest():
         raise AlteredObject(key)

@@ -1,6 +1,6 @@
 """The contract of Objects as tests; a subclass or its module defines the fixtures `objects`, `alter` and `unreachable`.
 
-`alter(key, data)` changes what the store keeps behind the driver's back, `unreachable` is a driver whose store is away.
+`alter(key, data)` changes stored data without the driver; `unreachable` is a driver whose store is unreachable.
 """
 
 import hashlib
@@ -19,17 +19,17 @@ Alter = Callable[[str, bytes], None]
 
 
 def key_of(data: bytes) -> str:
-    """A key under which these bytes may be stored."""
+    """A key under which these bytes can be stored."""
     return object_key(SequentialIds().conversation(), hashlib.sha256(data).hexdigest())
 
 
 async def read_all(chunks: AsyncIterator[bytes]) -> bytes:
-    """The chunks as one."""
+    """The concatenated chunks."""
     return b"".join([chunk async for chunk in chunks])
 
 
 class ReadingContract:
-    """What a store gives back."""
+    """Reading from a store."""
 
     async def test_an_object_comes_back_as_it_was_stored(self, objects: Objects) -> None:
         for data in (b"", b"\x00\xff", b"x" * _MIB):
@@ -113,7 +113,7 @@ class ReadingContract:
 
 
 class KeepingContract:
-    """What a store keeps, lists and forgets."""
+    """Storing, listing and deleting."""
 
     async def test_deleting_counts_what_was_there(self, objects: Objects) -> None:
         await objects.save(key_of(b"a"), b"a")
@@ -196,7 +196,7 @@ class KeepingContract:
 
 
 class ObjectsContract(ReadingContract, KeepingContract):
-    """What every Objects keeps."""
+    """Required of every Objects."""
 
 
 _DIGEST_OF_A = hashlib.sha256(b"a").hexdigest()

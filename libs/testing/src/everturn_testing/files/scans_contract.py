@@ -10,14 +10,14 @@ from everturn_testing.turns.stage import ANN, Stage, turn_of
 
 
 async def attach(stage: Stage) -> tuple[ConversationId, Artifact]:
-    """A conversation with one file that came with a message."""
+    """A conversation with one file attached to a message."""
     receipt = await stage.say(uploads=(stage.upload(),))
     (attachment,) = (await stage.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
     return receipt.conversation_id, attachment
 
 
 class ScansContract:
-    """What every Scans keeps."""
+    """Required of every Scans."""
 
     async def test_files_with_another_verdict_come_in_pages_by_id(self, scans: Scans, stage: Stage) -> None:
         files = [(await attach(stage))[1] for _ in range(3)]

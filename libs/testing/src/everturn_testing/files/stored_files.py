@@ -36,7 +36,7 @@ class StoredFiles:
         mime: str = "text/plain",
         conversation_id: str = "conv_1",
     ) -> Artifact:
-        """Store a file as a turn left it."""
+        """Store a file as a turn would."""
         artifact = build_file(turn_id, name, data, mime=mime, kind=kind)
         artifact = artifact.model_copy(update={"object_key": f"{conversation_id}/{artifact.sha256}"})
         self.objects.stored[artifact.object_key] = data

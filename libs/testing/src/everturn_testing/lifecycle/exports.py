@@ -30,7 +30,7 @@ def build_export(*texts: str) -> list[bytes]:
 
 
 def build_block_line(block: Block, previous: str) -> BlockLine:
-    """A block as an export tells it."""
+    """A block as a line of an export."""
     return BlockLine(
         seq=block.seq,
         turn_id=block.turn_id,

@@ -8,11 +8,11 @@ from everturn.limits.token_buckets import Limit, TokenBuckets
 
 _HOUR = Limit(4, 3600)
 _SLACK_S = 30.0
-"""How long a test may take between two draws."""
+"""The longest time between two draws of a test."""
 
 
 class TokenBucketsContract:
-    """What all TokenBuckets keep."""
+    """Required of every TokenBuckets."""
 
     async def test_a_full_bucket_is_drawn_empty_and_then_refuses(self, buckets: TokenBuckets) -> None:
         draws = [await buckets.draw("a", _HOUR) for _ in range(5)]

@@ -12,7 +12,7 @@ from everturn.limits.waiting_rooms import STORING_US, Entry, RoomLoad, Told, Vis
 
 @dataclass
 class _Room:
-    """What all processes know of a room; `entered` is who let somebody in when."""
+    """The shared state of a room; `entered` has the time and process of each admission."""
 
     told: Told = field(default_factory=Told)
     entered: list[tuple[int, object]] = field(default_factory=list[tuple[int, object]])

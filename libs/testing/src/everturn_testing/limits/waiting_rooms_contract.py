@@ -1,6 +1,6 @@
 """The contracts of WaitingRooms as tests; a subclass or its module defines the fixtures `rooms` and `twin`.
 
-`twin` are the same rooms as another process has them.
+`twin` are the same rooms in another process.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from everturn.limits.waiting_rooms import (
 
 _FULL = RoomLoad(depth=12, room=10, interval_us=20 * SECOND_US)
 _SLACK_S = 15.0
-"""How long a test may take between two calls."""
+"""The longest time between two calls of a test."""
 
 
 class WaitingRoomsContract:
-    """What all WaitingRooms keep."""
+    """Required of every WaitingRooms."""
 
     async def test_with_room_everybody_is_let_in(self, rooms: WaitingRooms) -> None:
         entries = [await rooms.enter("r", Visitor(f"c{n}"), RoomLoad(9, 10, SECOND_US)) for n in range(5)]
@@ -152,7 +152,7 @@ class WaitingRoomsContract:
 
 
 class SharedRoomsContract:
-    """What they keep between processes."""
+    """Required of WaitingRooms that processes share."""
 
     async def test_processes_that_counted_at_the_same_time_fill_a_room_once(
         self, rooms: WaitingRooms, twin: WaitingRooms

@@ -1,4 +1,4 @@
-"""Blocks read back from the rows in memory."""
+"""Reads blocks from the rows in memory."""
 
 from collections.abc import Collection
 
@@ -12,7 +12,7 @@ from everturn_testing.turns.platform import MemoryPlatform
 
 
 class MemoryConversationReader:
-    """Implements ConversationReader. `reads` counts calls, for tests that say when nothing need be read."""
+    """Implements ConversationReader. `reads` counts calls, for tests that expect no reading."""
 
     def __init__(self, platform: MemoryPlatform) -> None:
         self._platform = platform

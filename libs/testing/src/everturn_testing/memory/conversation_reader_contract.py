@@ -13,7 +13,7 @@ Draft = tuple[BlockType, str, Body]
 
 
 class ConversationReaderContract:
-    """What every ConversationReader keeps."""
+    """Required of every ConversationReader."""
 
     async def test_a_turn_comes_in_pages_of_bytes(self, stage: Stage, reader: ConversationReader) -> None:
         claim = await stage.start_turn()

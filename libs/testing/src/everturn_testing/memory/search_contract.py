@@ -34,7 +34,7 @@ CLAIMED_AT_ONCE = 500
 
 
 def point(*places: float) -> Vector:
-    """A vector that begins with these numbers and goes on with zeros."""
+    """A vector that begins with these numbers and continues with zeros."""
     return (*places, *[0.0] * (DIMENSIONS - len(places)))
 
 
@@ -75,7 +75,7 @@ class MemoryDesk:
         encoder: str = ENCODER,
         conversation_id: ConversationId | None = None,
     ) -> IndexJob:
-        """A turn that ended, with these snippets."""
+        """An ended turn with these snippets."""
         job = await self.job_of(await self.end_turn(conversation_id))
         embedded = [EmbeddedSnippet(snippet, vector) for snippet, vector in snippets]
         assert await self.index.save_snippets(job.principal, job, embedded, encoder=encoder)
@@ -97,7 +97,7 @@ def asking(job: IndexJob, text: str = "", vector: Vector | None = None, encoder:
 
 
 class SnippetIndexContract:
-    """Who may index a turn, and when."""
+    """Which turns can be indexed, and when."""
 
     async def test_a_turn_waits_for_the_indexer_from_its_end_on(self, desk: MemoryDesk) -> None:
         open_claim = await desk.stage.start_turn()
@@ -287,7 +287,7 @@ class MemorySearchContract:
 
 
 class CatalogContract:
-    """Turns by place and time."""
+    """Turns by position and time."""
 
     async def test_turns_come_in_order_with_what_was_said(self, desk: MemoryDesk) -> None:
         claims = [await desk.end_turn()]

@@ -15,7 +15,8 @@ _Kept = tuple[UserMemory, QueryVector | None]
 
 
 class MemoryUserMemories:
-    """Implements UserMemories and MemoryBook. A turn begins with `begin`; others are as old as everything."""
+    """Implements UserMemories and MemoryBook. `begin` starts a turn; a turn without it counts as older than
+    everything."""
 
     def __init__(self) -> None:
         self._kept: dict[Owner, dict[str, _Kept]] = {}

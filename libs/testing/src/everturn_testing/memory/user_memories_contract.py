@@ -35,7 +35,7 @@ def remembered(text: str, *, age_days: int = 0, pinned: bool = False, salience: 
 
 
 class UserMemoriesContract:
-    """What every UserMemories keeps."""
+    """Required of every UserMemories."""
 
     async def test_what_is_saved_comes_back_as_it_was(self, memories: UserMemories, owner: Principal) -> None:
         one, other = remembered("Prefers metric units."), remembered("Works at Acme.", pinned=True)
@@ -124,7 +124,7 @@ class UserMemoriesContract:
 
 
 class MemoryBookContract:
-    """What every MemoryBook keeps."""
+    """Required of every MemoryBook."""
 
     async def test_pages_go_through_all_memories_the_last_changed_first(
         self, memories: UserMemories, book: MemoryBook, owner: Principal

@@ -1,4 +1,4 @@
-"""The contract of LanguageModel as tests: subclass it, give it a `model` that answers every request, and it runs."""
+"""The contract of LanguageModel as tests: subclass it and define a `model` that answers every request."""
 
 import asyncio
 from contextlib import aclosing
@@ -40,7 +40,7 @@ def join_text(pieces: list[ModelPiece]) -> str:
 
 
 class LanguageModelContract:
-    """What every LanguageModel keeps. A subclass defines the fixture `model`; its replies have at least two pieces."""
+    """Required of every LanguageModel. A subclass defines the fixture `model`; its replies have at least two pieces."""
 
     @pytest.fixture
     def model(self) -> LanguageModel:

@@ -1,6 +1,6 @@
-"""A scripted model for whole worker processes: replies from a TOML file, chosen by the user's words and the round.
+"""A scripted model for whole worker processes: replies from a TOML file, chosen by the user's text and the round.
 
-The file, read anew by each process:
+The file, which each process reads:
 
     [[scripts]]
     when = "script:slow_answer"     # plays when the last user prompt contains this text; "" matches every prompt
@@ -11,7 +11,7 @@ The file, read anew by each process:
     then = "stop"                   # or "length", "cut" (no finish), "hang" (waits for ever), "fail", "fail_for_good"
 
 The round comes from `Iteration i/N` of the ANNOUNCE block, not from a counter, so that a worker that takes over a turn
-plays the round its predecessor lost. Nothing here is for production: bootstrap allows it in development only.
+plays the round its predecessor lost. For development only: bootstrap does not allow it otherwise.
 """
 
 import asyncio
@@ -58,12 +58,12 @@ class _File(BaseModel):
 
 
 def build_model(path: str) -> "FileScriptedModel":
-    """The model that plays the scripts of this file; raises when the file is missing or not in the format."""
+    """The model that plays the scripts of this file; raises when the file is missing or invalid."""
     return FileScriptedModel(_File.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8"))).scripts)
 
 
 class FileScriptedModel:
-    """Plays the first script that fits the prompt; it holds no state between calls."""
+    """Plays the first script that matches the prompt; it holds no state between calls."""
 
     def __init__(self, scripts: tuple[KeyedScript, ...]) -> None:
         self._scripts = scripts
@@ -73,7 +73,7 @@ class FileScriptedModel:
         return SCRIPTED_TRAITS
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """Play one round; raises ModelFailed when no script or no round of it fits."""
+        """Play one round; raises ModelFailed when no script matches, or it has no such round."""
         scripted = self._choose_round(request)
         player = ScriptedModel(
             [_render_steps(scripted)], chunk_chars=scripted.chunk_chars, chunk_pause_s=scripted.pause_ms / 1000
@@ -102,7 +102,7 @@ def read_last_prompt(request: ModelRequest) -> str:
 
 
 def read_iteration(request: ModelRequest) -> int:
-    """The number of the round from ANNOUNCE, counting from 1; 1 when it is not told."""
+    """The number of the round from ANNOUNCE, counting from 1; 1 when it is missing."""
     found = _ITERATION.findall("\n".join(_user_texts(request)))
     return max(1, int(found[-1])) if found else 1
 

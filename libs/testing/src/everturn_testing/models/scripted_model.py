@@ -1,4 +1,4 @@
-"""A LanguageModel for tests: it says what it is told to, in steps, and keeps the requests it got."""
+"""A LanguageModel for tests: it replies with scripted steps, and stores the requests it received."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -30,14 +30,14 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Reasoning that arrives apart from the reply, in one piece."""
+    """Reasoning that arrives separately from the reply, in one piece."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Waits for an event, or for seconds. With an event a test decides when the reply goes on."""
+    """Waits for an event, or for seconds. With an event a test decides when the reply continues."""
 
     until: asyncio.Event | float
 

@@ -10,7 +10,7 @@ _LIMIT_S = 10.0
 
 
 class DoorbellsContract:
-    """What every Doorbells keeps."""
+    """Required of every Doorbells."""
 
     async def test_the_oldest_ring_of_the_first_lane_comes_first(self, doorbells: Doorbells) -> None:
         ids = SequentialIds()

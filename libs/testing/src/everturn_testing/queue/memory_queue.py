@@ -38,7 +38,7 @@ class MemoryQueue:
 
 
 def find_position(platform: MemoryPlatform, row: TurnRow) -> QueuePosition:
-    """Of a turn that waits."""
+    """The position of a waiting turn."""
     lane = platform.waiting(row.lane)
     rung = [other for other in lane if other.rung is not None]
     if row.rung is not None:

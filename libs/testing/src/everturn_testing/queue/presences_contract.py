@@ -11,7 +11,7 @@ _ONE = WorkerPresence("b", "containers", BatteryOutcome(12, 13, 1000.5), 4)
 
 
 class PresencesContract:
-    """What every Presences keeps."""
+    """Required of every Presences."""
 
     async def test_workers_are_told_of_by_id_with_all_they_said(self, presences: Presences) -> None:
         other = WorkerPresence("a", "", None, 1)

@@ -10,7 +10,7 @@ from everturn_testing.turns.stage import Stage
 
 
 class QueueContract:
-    """What every Queue keeps. Its tests share rows, so each looks at what it adds."""
+    """Required of every Queue. The tests share rows, so each checks only what it adds."""
 
     async def test_turns_that_wait_are_counted_by_tenant_and_lane(self, stage: Stage, queue: Queue) -> None:
         ann, ben = Principal("depth-a", "p", "ann"), Principal("depth-b", "p", "ben")

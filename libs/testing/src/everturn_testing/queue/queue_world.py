@@ -1,6 +1,6 @@
-"""A queue that is played with: what happens to turns, over the real rows or in memory, beside a model of lists.
+"""A simulated queue: plays steps over the real rows or in memory, next to a model of lists.
 
-After each step every waiting turn must stand where the model says.
+After each step the position of every waiting turn must equal that of the model.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +14,7 @@ from everturn.queue.ports import Queue, QueuePosition
 from everturn_testing.turns.stage import Stage, closing
 
 SHARE: Final = 2
-"""How many turns of a tenant the stage's inbox lets onto a lane."""
+"""How many turns of a tenant can have a doorbell on a lane in the stage's inbox."""
 PEOPLE: Final = tuple(
     Principal(tenant, "p", user, frozenset({role}))
     for tenant, user, role in (
@@ -26,12 +26,12 @@ PEOPLE: Final = tuple(
 )
 Deed = Literal["say", "take", "requeue", "end"]
 Step = tuple[Deed, int]
-"""What happens, and to which person or turn, by number."""
+"""The deed, and the number of its person or turn."""
 
 
 @dataclass(slots=True)
 class QueueWorld:
-    """`ring_next` is what a worker does for the tenant of a conversation whose turn it took."""
+    """`ring_next` is what a worker does for the tenant of a conversation whose turn it claimed."""
 
     stage: Stage
     queue: Queue
@@ -83,7 +83,7 @@ class QueueWorld:
                 self._lane(other).append(other)
 
     async def check(self) -> None:
-        """Every waiting turn is where it should be, and nobody else is told of it."""
+        """Check that every waiting turn has the expected position, and that other users can't see it."""
         expected = self._expected()
         asked = [(person, conversation_id) for conversation_id, person in self.people.items()]
         found = await self.queue.load_positions(asked)

@@ -1,4 +1,4 @@
-"""Approvals in memory; the platform's clock decides when their time is up."""
+"""Approvals in memory; the platform's clock decides when they expire."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -57,7 +57,7 @@ class MemoryApprovals:
 
 
 def wake_turn(platform: MemoryPlatform, conversation_id: ConversationId) -> bool:
-    """The waiting turn goes back to the queue; whether there was one."""
+    """Return the waiting turn to the queue; returns whether there was one."""
     turn = platform.open_turn(conversation_id)
     if turn is None or turn.turn.status is not TurnStatus.WAITING:
         return False
@@ -69,7 +69,8 @@ def wake_turn(platform: MemoryPlatform, conversation_id: ConversationId) -> bool
 def answer_approval(
     platform: MemoryPlatform, conversation_id: ConversationId, signal: IncomingSignal, approval_id: ApprovalId
 ) -> Receipt:
-    """Settle a question; a replayed receipt when that was said before. Raises NotFound, Conflict."""
+    """Settle a question; returns a replayed receipt when the same answer was given before. Raises NotFound,
+    Conflict."""
     row = platform.approvals.get(approval_id)
     if row is None or platform.turns[row.turn_id].turn.conversation_id != conversation_id:
         raise NotFound(approval_id)
@@ -89,7 +90,7 @@ def answer_approval(
 
 
 def expire_approvals(platform: MemoryPlatform) -> tuple[ConversationId, ...]:
-    """What the sweeper does: questions of parked turns whose time is up; the conversations that it woke."""
+    """As the sweeper does: expires due questions of parked turns; returns the conversations that it woke."""
     woken: list[ConversationId] = []
     for row in platform.approvals.values():
         turn = platform.turns[row.turn_id].turn

@@ -1,4 +1,4 @@
-"""The contract of waiting for a person as tests: a subclass defines the fixtures `stage` and `approvals`."""
+"""The contract of approvals as tests: a subclass defines the fixtures `stage` and `approvals`."""
 
 from datetime import datetime
 
@@ -18,7 +18,7 @@ LONG_S, OVER_S = 3600.0, -1.0
 
 
 async def ask(stage: Stage, approvals: Approvals, claim: Claim, *, timeout_s: float = LONG_S) -> ApprovalId:
-    """One more question of the claim's turn."""
+    """Ask another question in the claim's turn."""
     assert claim.turn_id is not None
     expires_at = await approvals.load_deadline(timeout_s=timeout_s)
     request = _request(stage.ids.call(), expires_at)
@@ -49,7 +49,7 @@ async def states_of(stage: Stage, approvals: Approvals, claim: Claim) -> list[Ap
 
 
 class ApprovalsContract:
-    """What every Approvals keeps together with its Inbox, Leases and Timelines."""
+    """Required of every Approvals together with its Inbox, Leases and Timelines."""
 
     async def test_a_parked_turn_is_held_by_nobody_and_claimed_by_nobody(
         self, stage: Stage, approvals: Approvals
@@ -176,7 +176,7 @@ class ApprovalsContract:
 
 
 class AnswersContract:
-    """Which answers count, and what they are about."""
+    """Which answers count, and for which question."""
 
     async def test_the_same_answer_again_gets_the_first_receipt(self, stage: Stage, approvals: Approvals) -> None:
         claim = await stage.start_turn()

@@ -14,10 +14,10 @@ Settled = Literal["approved", "denied", "expired", "withdrawn"]
 
 
 class AskingStory(Story):
-    """Questions and what becomes of them."""
+    """Questions and their outcomes."""
 
     def ask(self, call_id: CallId, tool_id: str, params: dict[str, Any]) -> ApprovalId:
-        """A person is asked about a call; the question goes with the commit that decides on it."""
+        """Ask a person about a call; the question is committed with the decision."""
         body = bodies.ApprovalRequestBody(
             approval_id=approval_id_of(call_id),
             tool_id=tool_id,
@@ -29,12 +29,12 @@ class AskingStory(Story):
         return body.approval_id
 
     def settle_question(self, call_id: CallId, state: Settled, reason: str = "") -> None:
-        """What became of a question, committed and told."""
+        """Commit and publish the outcome of a question."""
         body = bodies.ApprovalOutcomeBody(approval_id=approval_id_of(call_id), state=state, reason=reason)
         self.add(body, call_id=call_id)
         self.commit()
         self.show_question(call_id)
 
     def show_question(self, call_id: CallId) -> None:
-        """Tell of a question as it is committed."""
+        """Publish a question in its committed state."""
         self._emit(build_approval_event(next(each for each in self._view().approvals if each.call_id == call_id)))

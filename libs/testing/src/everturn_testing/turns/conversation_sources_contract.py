@@ -10,7 +10,7 @@ from everturn_testing.turns.stage import STRANGERS, Stage, commit, think
 
 
 class SourcesContract:
-    """What every Timelines keeps of a conversation's source pool."""
+    """Required of every Timelines for a conversation's source pool."""
 
     async def test_sources_come_back_by_number_without_their_whole_texts(self, stage: Stage) -> None:
         claim = await stage.start_turn()

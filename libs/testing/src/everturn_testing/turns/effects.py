@@ -1,4 +1,4 @@
-"""The ledger of effects in memory: the same keys and the same fence as in the database."""
+"""The effect ledger in memory: the same keys and the same fence as in the database."""
 
 from everturn.core.errors import StaleFence
 from everturn.core.leases import Lease

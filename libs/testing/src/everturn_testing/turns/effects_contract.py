@@ -1,4 +1,4 @@
-"""The contract of EffectLedger: a call is begun once for its key, by whoever holds the lease, and its end is kept."""
+"""The contract of EffectLedger: a call begins once for its key, for any lease holder, and its end is stored."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ IRREVERSIBLE = Effect.IRREVERSIBLE
 
 
 class EffectsContract:
-    """Subclasses give `stage` and `ledger`, over the same rows."""
+    """Subclasses define `stage` and `ledger`, over the same rows."""
 
     async def test_a_call_is_begun_once(self, stage: Stage, ledger: EffectLedger) -> None:
         claim = await stage.start_turn()

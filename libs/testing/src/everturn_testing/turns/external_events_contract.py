@@ -17,7 +17,7 @@ RECORD = ExternalEvent("alert", {"level": "low"}, reactive=False)
 
 
 class ExternalEventsContract:
-    """What becomes of an event that comes to a busy conversation, and to one at rest."""
+    """Events to a busy conversation, and to one without an open turn."""
 
     async def test_an_event_into_a_running_turn_is_a_signal_with_all_it_tells(self, stage: Stage) -> None:
         claim = await stage.start_turn()
@@ -120,7 +120,7 @@ class ExternalEventsContract:
 
 
 class TargetsContract:
-    """What becomes of words for a turn that is not the open one."""
+    """Signals to a turn that is not the open one."""
 
     async def test_a_signal_for_a_turn_that_has_ended_is_refused(self, stage: Stage) -> None:
         claim = await stage.start_turn()

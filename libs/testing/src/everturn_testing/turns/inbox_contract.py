@@ -25,7 +25,7 @@ from everturn_testing.turns.stage import STRANGERS, Stage, closing, turn_of
 
 
 class InboxContract:
-    """What every Inbox keeps."""
+    """Required of every Inbox."""
 
     async def test_a_message_to_a_new_conversation_opens_its_first_turn(self, stage: Stage) -> None:
         trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -271,7 +271,7 @@ class InboxContract:
 
 
 class UploadsContract:
-    """What becomes of files that were stored some time ago."""
+    """Files that were stored some time ago."""
 
     async def test_a_file_whose_upload_began_too_long_ago_is_refused_and_leaves_nothing(self, stage: Stage) -> None:
         claim = await stage.start_turn()

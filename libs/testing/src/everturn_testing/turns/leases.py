@@ -1,4 +1,4 @@
-"""Leases in memory; the platform's clock decides when they run out."""
+"""Leases in memory; the platform's clock decides when they expire."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ class MemoryLeases:
         now_s = self._platform.clock.monotonic()
         if row is None or (row.lease_owner is not None and row.lease_ends_s > now_s):
             return None
-        # A turn that waits for a person is nobody's work.
+        # A turn that waits for a person can't be claimed.
         found = self._platform.open_turn(conversation_id)
         open_turn = None if found and found.turn.status is TurnStatus.WAITING else found
         unannounced = tuple(

@@ -8,7 +8,7 @@ from everturn_testing.turns.stage import Stage, closing, commit, think, turn_of
 
 
 class LeasesContract:
-    """What every Leases keeps."""
+    """Required of every Leases."""
 
     async def test_a_claim_starts_the_queued_turn(self, stage: Stage) -> None:
         receipt = await stage.say()

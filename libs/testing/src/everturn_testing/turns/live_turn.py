@@ -1,4 +1,4 @@
-"""A running turn as one call of a tool sees it, for tests of tools: it keeps what it was told."""
+"""A running turn as a call of a tool sees it, for tests of tools: it records what the tool reports."""
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
@@ -10,7 +10,7 @@ _LEASE = Lease(ConversationId("conv_1"), Principal("acme", "main", "ann"), "work
 
 
 class RecordingTurn:
-    """Implements LiveTurn. `age_s` is how old the lease says it is."""
+    """Implements LiveTurn. `age_s` is the age of its lease."""
 
     def __init__(self, lease: Lease = _LEASE) -> None:
         self.lease = lease
@@ -29,10 +29,10 @@ class RecordingTurn:
 
     @property
     def steps(self) -> list[tuple[str | None, str]]:
-        """Tool and status of each step that was told."""
+        """Tool and status of each reported step."""
         return [(event.tool_id, event.status) for event in self.told if isinstance(event, ChatStep)]
 
     @property
     def tool_events(self) -> list[tuple[str, str]]:
-        """Kind and text of what tools told."""
+        """Kind and text of the events of tools."""
         return [(event.kind, event.text) for event in self.told if isinstance(event, ChatTool)]

@@ -1,4 +1,4 @@
-"""The rows that the in-memory drivers share: what Postgres holds in a real platform."""
+"""The rows that the in-memory drivers share: the counterpart of Postgres in a real platform."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from everturn_testing.core import FixedClock
 
 @dataclass(slots=True)
 class ConversationRow:
-    """One conversation, its timeline, and its lease while somebody holds it."""
+    """One conversation, its timeline, and its lease while it is held."""
 
     id: ConversationId
     principal: Principal
@@ -63,7 +63,7 @@ class TurnRow:
     roles: frozenset[Role]
     announced: bool = False
     rung: int | None = None
-    """Its place among all turns whose doorbell was rung; None while its tenant has its share of the lane."""
+    """Its position among all turns whose doorbell was rung; None while its tenant's share of the lane is used up."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class UsedKey:
 
 
 class MemoryPlatform:
-    """Holds the rows; only the in-memory drivers change them, tests read them."""
+    """Owns the rows; only the in-memory drivers change them, tests read them."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or FixedClock()
@@ -128,11 +128,12 @@ class MemoryPlatform:
         return [row for row in self.turns.values() if row.lane is lane and row.turn.status is TurnStatus.QUEUED]
 
     def ring(self, row: TurnRow) -> None:
-        """Its doorbell is rung for the first time since it waits."""
+        """Ring its doorbell for the first time since it waits."""
         row.rung = next(self._rings)
 
     def try_ring(self, row: TurnRow, share: int) -> bool:
-        """Ring unless the tenant has its share of the lane, or an older turn of it waits for a place there."""
+        """Ring unless the tenant's share of the lane is used up, or an older turn of the tenant waits for a place
+        there."""
         own = [other for other in self.waiting(row.lane) if other.principal.tenant == row.principal.tenant]
         rung = [other.rung is not None for other in own]
         if sum(rung) >= share or not all(rung[: own.index(row)]):
@@ -148,7 +149,7 @@ class MemoryPlatform:
                 self.try_ring(row, share)
 
     def end_lease(self, row: ConversationRow) -> None:
-        """Nobody holds the conversation any more; the time of the lease goes to the turn that runs under it."""
+        """End the lease of the conversation; its duration is added to the turn that runs under it."""
         running = self.open_turn(row.id)
         if row.lease_owner is not None and running is not None and running.turn.status is TurnStatus.RUNNING:
             held_s = max(0.0, min(row.lease_ends_s, self.clock.monotonic()) - row.lease_began_s)
@@ -160,7 +161,7 @@ class MemoryPlatform:
 
 
 def build_request_events(signals: Sequence[Signal]) -> tuple[RequestEvent, ...]:
-    """The events among these, as the request of a turn holds them."""
+    """The events among these, as in the request of a turn."""
     return tuple(
         RequestEvent(signal.id, signal.text, signal.event, signal.attachments) for signal in signals if signal.event
     )

@@ -1,4 +1,4 @@
-"""The contract of Inbox and Timelines about receipts: how far a signal comes, and until when it may be changed."""
+"""The contract of Inbox and Timelines about receipts: the states of a signal, and until when it can be changed."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from everturn_testing.turns.stage import Stage, closing, commit, turn_of, write
 
 
 class ReceiptsContract:
-    """ACCEPTED may become any other state, once, and only an accepted signal may be changed."""
+    """ACCEPTED can become any other state, once, and only an accepted signal can be changed."""
 
     async def test_a_signal_is_accepted_until_something_is_made_of_it(self, stage: Stage) -> None:
         _, receipt = await _with_followup(stage)

@@ -1,4 +1,4 @@
-"""What the contracts of inbox, leases and timelines play on: the three ports over one set of rows, and ways to act."""
+"""The setting for the contracts of inbox, leases and timelines: the three ports over one set of rows, and actions."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ STRANGERS = (
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`leases` and `rival` are two workers; the callables do what time or another service would do."""
+    """`leases` and `rival` are two workers; the callables simulate the passing of time or another service."""
 
     inbox: Inbox
     leases: Leases
@@ -49,7 +49,7 @@ class Stage:
     expire_lease: Callable[[ConversationId], Awaitable[None]]
     give_feedback: Callable[[Principal, ConversationId, Feedback], Awaitable[object]]
     age_lease: Callable[[ConversationId, float, float], Awaitable[None]]
-    """Makes a lease as old as if it had been held for so many seconds and then been run out for so many."""
+    """Ages a lease as if it had been held for so many seconds and then had been expired for so many."""
     principal: Principal = field(default=ANN)
 
     async def say(
@@ -63,7 +63,7 @@ class Stage:
         trace: str | None = None,
         time_zone: str | None = None,
     ) -> Receipt:
-        """A message; to a new conversation unless one is named."""
+        """Send a message; to a new conversation unless one is named."""
         message = IncomingMessage(
             conversation_id=conversation_id or self.ids.conversation(),
             create=conversation_id is None,
@@ -93,11 +93,11 @@ class Stage:
     async def tell(
         self, conversation_id: ConversationId, event: ExternalEvent, *, uploads: tuple[Upload, ...] = ()
     ) -> Receipt:
-        """An external event."""
+        """Send an external event."""
         return await self.signal(conversation_id, SignalKind.EVENT, "It rang.", event=event, uploads=uploads)
 
     async def start_turn(self, text: str = "Hello.") -> Claim:
-        """A message to a new conversation, claimed by the first worker."""
+        """Send a message to a new conversation; the first worker claims it."""
         return await self.claim((await self.say(text)).conversation_id)
 
     async def claim(self, conversation_id: ConversationId) -> Claim:
@@ -135,7 +135,7 @@ def think(claim: Claim, *texts: str, after: tuple[Block, ...] = ()) -> tuple[Blo
 
 
 def write(claim: Claim, *contents: Body, after: tuple[Block, ...] = ()) -> tuple[Block, ...]:
-    """One block for each body; of bodies only those above."""
+    """One block for each body; only for the body types above."""
     assert claim.turn_id is not None
     drafts = [BlockDraft(claim.turn_id, 1, _TYPES[type(content)], "ar:x", content, TS) for content in contents]
     next_seq = after[-1].seq + 1 if after else claim.next_seq

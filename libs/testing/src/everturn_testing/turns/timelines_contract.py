@@ -18,7 +18,7 @@ from everturn_testing.turns.stage import STRANGERS, Stage, closing, commit, summ
 
 
 class TimelinesContract:
-    """What every Timelines keeps."""
+    """Required of every Timelines."""
 
     async def test_blocks_come_back_as_they_were_written(self, stage: Stage) -> None:
         claim = await stage.start_turn()
@@ -252,7 +252,7 @@ class AnnouncingContract:
 
 
 class RecentBlocksContract:
-    """What every Timelines keeps of a conversation whose older turns are summarized."""
+    """Required of every Timelines for a conversation whose older turns are summarized."""
 
     async def test_a_conversation_is_loaded_from_its_last_summary_on(self, stage: Stage) -> None:
         claim = await stage.start_turn()
