@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 
 Sample = Callable[[], Awaitable[float]]
-"""Takes one measurement of one subject."""
+"""Measures one subject once."""
 HEADER = "goal | ours | baseline | ratio | target | holds"
 
 

@@ -11,7 +11,7 @@ from everturn.core.open_values import OpenEnum
 
 
 class ConversationState(OpenEnum):
-    """What a conversation does right now. UNKNOWN is a state that only a newer version understands."""
+    """The state of a conversation. UNKNOWN is a state that only a newer version knows."""
 
     IDLE = "idle"
     QUEUED = "queued"

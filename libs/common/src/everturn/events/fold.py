@@ -192,7 +192,7 @@ def _put_citations(present: tuple[CitationView, ...], told: tuple[CitationView, 
 
 
 def _keep_receipts(present: TurnView | None, rewound: TurnView) -> TurnView:
-    """A worker reports the signals it has read; hints have reported signals that arrived or were settled since."""
+    """A worker reports the signals it has read; hints have reported those that arrived or were settled since."""
     if present is None:
         return rewound
     told = {signal.signal_id: signal for signal in rewound.signals}

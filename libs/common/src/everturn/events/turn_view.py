@@ -272,7 +272,7 @@ def _bound(value: object, depth: int) -> Any:
     return [_bound(item, depth + 1) for item in items[:PARAM_ITEMS]]
 
 
-# What a client sees of one turn, built from its row, blocks, signals and feedback.
+# A client's view of one turn, built from its row, blocks, signals and feedback.
 
 _Decided = (
     bodies.ThinkingBody,

@@ -146,7 +146,7 @@ def parse_uid_range(text: str) -> UidRange:
 class Boot:
     """Build the sandbox and start an executor in it, for a run that is not known yet.
 
-    `uids` are the users of which a supervisor that is root gives the run one. The supervisor creates and removes the
+    A supervisor that runs as root assigns one of the users `uids` to the run. The supervisor creates and removes the
     folder `run_dir`. `preload` are modules that the executor imports before it reports that it has booted; programs
     that use them start faster.
     """

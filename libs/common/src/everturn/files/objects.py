@@ -1,4 +1,4 @@
-"""Objects: bytes by key. Rows name them; the store knows nothing of tenants."""
+"""Objects: bytes by key. Rows name them; the store has no notion of tenants."""
 
 import hashlib
 import importlib

@@ -32,7 +32,7 @@ MAX_LIGHT_ITEMS = 50
 MAX_LIGHT_KEYS = 80
 MAX_LIGHT_BASE64_CHARS = 4_000
 MAX_ROW_CHARS = 720
-"""240 tokens (agent.md section 4) at three characters a token, which is more tokens than English has."""
+"""240 tokens (agent.md section 4) at three characters a token; English has fewer tokens than that."""
 MAX_HINT_CHARS = 180
 """Of the excerpt in a row, which says what it contains; as in the reference system."""
 MAX_ROW_REF_CHARS = 400

@@ -13,9 +13,9 @@ from everturn.files.model import Artifact
 
 
 class SignalKind(OpenEnum):
-    """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn, EVENT tells of things outside.
+    """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn, EVENT reports an external event.
 
-    APPROVE and DENY answer an approval that the turn waits for. UNKNOWN is what only a newer version understands.
+    APPROVE and DENY answer an approval that the turn waits for. UNKNOWN is a kind that only a newer version knows.
     """
 
     FOLLOWUP = "followup"
@@ -28,10 +28,10 @@ class SignalKind(OpenEnum):
 
 
 class SignalState(OpenEnum):
-    """A receipt. ACCEPTED may become any of the others, and those are final.
+    """A receipt. ACCEPTED can become any of the others, and those are final.
 
-    APPLIED stands on the timeline, PROMOTED became (part of) the next turn, EXPIRED had nothing left to do, REJECTED
-    could not be made a block. UNKNOWN is a state that only a newer version understands.
+    APPLIED is on the timeline, PROMOTED became (part of) the next turn, EXPIRED had nothing left to do, REJECTED could
+    not be made a block. UNKNOWN is a state that only a newer version knows.
     """
 
     ACCEPTED = "accepted"

@@ -204,7 +204,7 @@ class Timelines(Protocol):
         ...
 
     async def load_usage(self, principal: Principal, turn_id: TurnId) -> TurnUsage:
-        """The sum of the turn's usage events so far."""
+        """The sum of all usage events of the turn so far."""
         ...
 
     async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
