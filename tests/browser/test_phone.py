@@ -53,6 +53,23 @@ async def test_queue_redirect_and_stop_stand_in_one_row_on_the_smallest_screen(c
     await person.finish()
 
 
+async def test_back_closes_the_list_that_covers_the_conversation(crowd: Crowd) -> None:
+    person = await come(crowd, PHONE)
+    await person.field.fill("script:note please")
+    await person.button("Send").tap()
+    await person.read_conversation_id()
+    place = person.page.url
+    opener = person.button("Show conversations")
+
+    await opener.tap()
+    await expect(opener).to_have_attribute("aria-expanded", "true")
+    await person.page.go_back()
+
+    await expect(opener).to_have_attribute("aria-expanded", "false")
+    await expect(opener).to_be_focused()
+    assert person.page.url == place
+
+
 async def test_back_closes_the_panel_that_covers_the_conversation(crowd: Crowd) -> None:
     person = await come(crowd, PHONE)
     await person.field.fill("script:note please")

@@ -71,8 +71,8 @@ async def test_what_could_be_doubled_is_sent_once(server: "SmallServer") -> None
     assert len(server.sent("/messages")) == 1
 
 
-async def test_credentials_go_with_every_request(server: "SmallServer") -> None:
-    requests = open_requests(server.url, token="secret", dev_user="ann")
+async def test_credentials_are_sent_with_every_request_without_spaces_around_them(server: "SmallServer") -> None:
+    requests = open_requests(server.url, token=" secret ", dev_user="ann ")
 
     await requests.send("GET", "/conversations/default/default")
     await requests.aclose()

@@ -42,6 +42,28 @@ def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["signal", "event", "--payload", '{"a": NaN}'], "must be a JSON object"),
+        (["signal", "event", "--payload", "[1]"], "must be a JSON object"),
+        (["signal", "event", "--payload", "[" * 100_000], "must be a JSON object"),
+        (["signal", "event", "--payload", '{"a": ' + "9" * 5_000 + "}"], "must be a JSON object"),
+        (["list", "--wait", "1e9"], "must be a number of seconds from 0 to 86400"),
+        (["list", "--limit", "many"], "must be a whole number from 1"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_right(
+    line: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        build_parser(SETTINGS).parse_args(line)
+
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said) < 1_500
+
+
+@pytest.mark.parametrize(
     "line",
     [
         ["dance"],

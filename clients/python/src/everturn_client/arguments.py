@@ -164,24 +164,37 @@ def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError("must be a whole number from 1")
     return number
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
     if not 0 <= number < MAX_WAIT_S:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"must be a number of seconds from 0 to {MAX_WAIT_S:g}")
     return number
 
 
 def _json_object(text: str) -> dict[str, object]:
-    told = json.loads(text)
-    if not isinstance(told, dict):
-        raise ValueError(text)
-    return cast(dict[str, object], told)
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError('must be a JSON object, such as {"city": "Oslo"}, with finite numbers')
+    return cast(dict[str, object], value)
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)
 
 
 def _server_url(text: str) -> str:

@@ -210,18 +210,21 @@ class _Tries:
 
 
 def _build_headers(token: str | None, dev_user: str | None) -> dict[str, str]:
-    """Raises BadInput for what no header can carry. The message shows no part of a token."""
-    for name, value in (("token", token), ("user name", dev_user)):
+    """Spaces around a value are not part of it. Raises BadInput for what no header can carry; the message shows no part
+    of a token."""
+    headers: dict[str, str] = {}
+    for header, name, scheme, given in (
+        ("authorization", "token", "Bearer ", token),
+        ("x-dev-user", "user name", "", dev_user),
+    ):
+        value = (given or "").strip(" ")
         if value and not (value.isascii() and value.isprintable()):
             raise BadInput(
                 f"The {name} contains a line break, another control character or a character that is not ASCII. "
                 "Check that it was copied without anything else."
             )
-    headers: dict[str, str] = {}
-    if token:
-        headers["authorization"] = f"Bearer {token}"
-    if dev_user:
-        headers["x-dev-user"] = dev_user
+        if value:
+            headers[header] = scheme + value
     return headers
 
 

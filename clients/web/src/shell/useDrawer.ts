@@ -2,6 +2,7 @@
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { RefObject } from "react";
 
+import { useBackCloses } from "../ui/useBackCloses";
 import { useMedia } from "../ui/useMedia";
 
 interface Drawer {
@@ -18,6 +19,7 @@ export function useDrawer(panel: RefObject<HTMLElement | null>, main: RefObject<
   const isOpen = isNarrow && isWanted;
   const open = useCallback(() => { setWanted(true); }, []);
   const close = useCallback(() => { setWanted(false); }, []);
+  useBackCloses("drawer", isOpen, close);
   const wasOpen = useRef(false);
   useEffect(() => {
     if (isOpen) panel.current?.querySelector<HTMLElement>("button")?.focus();

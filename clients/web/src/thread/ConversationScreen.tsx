@@ -64,7 +64,7 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   const name = nameOf({ title: conversation?.title ?? "" }, opening);
   const actions = useConversationActions({ conversationId, name, onFork, onAccepted, refreshTurn });
   const stopping = useStopping(conversationId, openTurn?.turn_id ?? pending[0]?.turnId);
-  const { edits, moved } = useKeptEdits(turns);
+  const { edits, moved } = useKeptEdits(conversationId, turns);
   useAnnouncedTurn(last);
   const state = conversation?.state;
   const title = conversation?.title ?? "";

@@ -40,7 +40,7 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
     // Focus goes back to where the panel was opened from.
     if (opener.current instanceof HTMLElement) opener.current.focus({ preventScroll: true });
   }, []);
-  useBackCloses(useMedia(NO_ROOM_BESIDE) && target !== null, close);
+  useBackCloses("panel", useMedia(NO_ROOM_BESIDE) && target !== null, close);
   return (
     <ArtifactsContext value={artifacts}>
       <div className={target === null ? styles.alone : styles.split}>

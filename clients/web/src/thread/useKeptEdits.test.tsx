@@ -37,7 +37,7 @@ interface ConversationProps {
 /** A turn that these signals were sent to, and the message field. */
 function Conversation({ signals, isNear = true }: ConversationProps): JSX.Element {
   const turn = buildTurn({ status: "running", signals });
-  const { edits, moved } = useKeptEdits([turn]);
+  const { edits, moved } = useKeptEdits("conv_1", [turn]);
   return (
     <TurnActionsContext value={actions}>
       <EditsContext value={edits}>
@@ -100,6 +100,18 @@ test("an edit is there again when its message comes back into view, and is moved
   expect(screen.getByRole("textbox", { name: "Edit your message" })).toHaveValue("Only the north. And the south.");
   expect(screen.getByRole("textbox", { name: "Edit your message" })).not.toHaveFocus();
   rerender(<Conversation signals={[buildSignal({ state: "applied", round: 1 })]} isNear={false} />);
+
+  expect(field()).toHaveValue("Only the north. And the south.");
+});
+
+test("an edit outlives its page: another conversation was opened meanwhile, or the page was reloaded", async () => {
+  const { unmount } = renderInPage(<Conversation signals={[buildSignal()]} />);
+  await beginEdit(" And the south.");
+  unmount();
+
+  const { rerender } = renderInPage(<Conversation signals={[buildSignal()]} />);
+  expect(screen.getByRole("textbox", { name: "Edit your message" })).toHaveValue("Only the north. And the south.");
+  rerender(<Conversation signals={[buildSignal({ state: "applied", round: 1 })]} />);
 
   expect(field()).toHaveValue("Only the north. And the south.");
 });

@@ -1,11 +1,14 @@
 /**
  * Edits of a conversation's queued messages. They are kept here because a message leaves the page when it is scrolled
- * away. One whose message is delivered before it was saved goes into the message field, and the person is told.
+ * away, and kept for this tab as drafts are. One whose message is delivered before it was saved goes into the message
+ * field, and the person is told.
  */
 import { useCallback, useEffect, useMemo, useState } from "react";
 
 import type { SignalView, TurnView } from "../api";
+import { loadDraft, saveDraft } from "../composer/drafts";
 import type { Insertion } from "../composer/insertion";
+import { useSession } from "../session/context";
 import { isChangeable } from "../turn/parts";
 import type { Edits } from "../turn/signals/edits";
 import { useAnnounce } from "../ui/announcer";
@@ -25,9 +28,12 @@ type Texts = Edits["texts"];
 
 const NO_TEXTS: Texts = new Map();
 
-export function useKeptEdits(turns: readonly TurnView[]): KeptEdits {
+export function useKeptEdits(conversationId: string, turns: readonly TurnView[]): KeptEdits {
   const announce = useAnnounce();
-  const [texts, setTexts] = useState(NO_TEXTS);
+  const { scope } = useSession();
+  const place = `${conversationId}/edits`;
+  const [texts, setTexts] = useState(() => readTexts(loadDraft(sessionStorage, scope, place)));
+  useEffect(() => { saveDraft(sessionStorage, scope, place, texts.size === 0 ? "" : JSON.stringify([...texts])); }, [scope, place, texts]);
   const [moved, setMoved] = useState<Moved | null>(null);
   const write = useCallback((signalId: string, text: string) => { setTexts((before) => new Map(before).set(signalId, text)); }, []);
   const close = useCallback((signalId: string) => { setTexts((before) => leaveOut(before, [signalId])); }, []);
@@ -40,6 +46,17 @@ export function useKeptEdits(turns: readonly TurnView[]): KeptEdits {
   }
   useEffect(() => { if (moved !== null) announce(moved.notice, "problem"); }, [moved, announce]);
   return { edits: useMemo(() => ({ texts, write, close }), [texts, write, close]), moved };
+}
+
+/** Edits as `saveDraft` keeps them; none where the text is not of that form. */
+function readTexts(kept: string): Texts {
+  if (kept === "") return NO_TEXTS;
+  const pairs: unknown = JSON.parse(kept);
+  return new Map((Array.isArray(pairs) ? pairs : []).filter(isPair));
+}
+
+function isPair(value: unknown): value is [string, string] {
+  return Array.isArray(value) && value.length === 2 && value.every((each) => typeof each === "string");
 }
 
 /** The messages that are being edited and can't be changed any more. */

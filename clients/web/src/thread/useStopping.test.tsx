@@ -1,7 +1,7 @@
 import { fireEvent, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import type { JSX } from "react";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 
 import { refuse, renderInPage } from "../testing/harness";
 import type { Answer, Page } from "../testing/harness";
@@ -37,6 +37,17 @@ test("the first stop asks for what there is, the second one cancels", async () =
     ["/conv_1/signals", { kind: "cancel", text: "" }],
   ]);
 });
+
+test("a turn that has no room for a stop is cancelled", async () => {
+  const isCancel = ({ body }: { body: unknown }): boolean => JSON.stringify(body).includes("cancel");
+  const { asked } = renderInPage(<Stopper turnId="turn_1" />, (call) => isCancel(call) ? ACCEPTED : refuse(429, "This turn already has 500 signals."));
+
+  await userEvent.click(screen.getByRole("button", { name: "Stop" }));
+
+  // A refusal with 429 is tried again a few times before it counts.
+  await vi.waitFor(() => { expect(asked.some(isCancel)).toBe(true); }, { timeout: 10_000 });
+  expect(screen.queryByText(/500 signals/)).toBeNull();
+}, 15_000);
 
 test("a stop that was refused can be tried again", async () => {
   show("turn_1", refuse(409, "The turn has ended."));

@@ -1,6 +1,7 @@
 /** Stopping the turn that goes on: first with what there is, and a second time at once. Escape does it too. */
 import { useCallback, useEffect, useState } from "react";
 
+import { ProblemError } from "../api";
 import { useBackend } from "../session/context";
 import { sayError } from "../ui/wording";
 
@@ -20,7 +21,13 @@ export function useStopping(conversationId: string, turnId: string | undefined):
     if (turnId === undefined) return;
     setAsked(turnId);
     setProblem("");
-    backend.sendSignal(conversationId, isStopping ? { kind: "cancel" } : { kind: "steer", text: "" }).catch((error: unknown) => {
+    const cancel = (): Promise<unknown> => backend.sendSignal(conversationId, { kind: "cancel" });
+    const sent = isStopping ? cancel() : backend.sendSignal(conversationId, { kind: "steer", text: "" }).catch((error: unknown) => {
+      // A turn that has no room for more signals can always be cancelled.
+      if (error instanceof ProblemError && error.status === 429) return cancel();
+      throw error;
+    });
+    sent.catch((error: unknown) => {
       setAsked(null);
       setProblem(sayError(error));
     });

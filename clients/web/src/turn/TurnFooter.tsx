@@ -1,6 +1,6 @@
 /** What can be done with a turn that ended: copy, judge, look inside, go on from here in another conversation. */
 import { GitFork, Info, ScanSearch } from "lucide-react";
-import { useId, useState } from "react";
+import { useId, useRef, useState } from "react";
 import type { JSX } from "react";
 
 import type { TurnView } from "../api";
@@ -18,10 +18,14 @@ export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
   const { fork } = useTurnActions();
   const { open } = useArtifacts();
   const [problem, setProblem] = useState("");
+  const isForking = useRef(false);
   const answer = lastAnswer(turn);
   const forkHere = (): void => {
+    // A double click asks for one fork.
+    if (isForking.current) return;
+    isForking.current = true;
     setProblem("");
-    fork(turn.turn_id).catch((error: unknown) => { setProblem(sayError(error)); });
+    fork(turn.turn_id).catch((error: unknown) => { setProblem(sayError(error)); }).finally(() => { isForking.current = false; });
   };
   return (
     <footer className={styles.footer}>

@@ -33,7 +33,7 @@ function show(turn: TurnView): Page {
 }
 
 function Shown({ turn, isLast }: { turn: TurnView; isLast: boolean }): JSX.Element {
-  const { edits } = useKeptEdits([turn]);
+  const { edits } = useKeptEdits("conv_1", [turn]);
   return <TurnActionsContext value={actions}><EditsContext value={edits}><TurnRow turn={turn} isLast={isLast} /></EditsContext></TurnActionsContext>;
 }
 
@@ -277,4 +277,13 @@ test("a file name is text, whatever stands in it", () => {
 
   expect(screen.getByRole("button", { name: `Open ${filename}` })).toBeVisible();
   expect(container.querySelector("img")).toBeNull();
+});
+
+test("a double click forks once", async () => {
+  actions.fork.mockReturnValueOnce(new Promise(() => undefined));
+  show(buildTurn({ texts: [buildText()] }));
+
+  await userEvent.dblClick(screen.getByRole("button", { name: "Fork into a new conversation from here" }));
+
+  expect(actions.fork).toHaveBeenCalledOnce();
 });

@@ -19,7 +19,7 @@ async function go(steps: number): Promise<void> {
   await act(async () => { await told; });
 }
 
-const show = (isCovered: boolean) => renderHook(({ covered }) => { useBackCloses(covered, close); }, { initialProps: { covered: isCovered } });
+const show = (isCovered: boolean) => renderHook(({ covered }) => { useBackCloses("panel", covered, close); }, { initialProps: { covered: isCovered } });
 
 test("Back closes what covers the page and stays at the same address", async () => {
   show(true);

@@ -4,9 +4,10 @@
  */
 import { useEffect, useRef } from "react";
 
-const COVERED = "everturn.covered";
+const COVERED = "everturn.covered.";
 
-export function useBackCloses(isCovered: boolean, close: () => void): void {
+/** `name` tells the entry from those of others that cover the page. */
+export function useBackCloses(name: string, isCovered: boolean, close: () => void): void {
   const isLeaving = useRef(false);
   useEffect(() => {
     const leave = (): void => {
@@ -17,25 +18,25 @@ export function useBackCloses(isCovered: boolean, close: () => void): void {
     const onPop = (): void => {
       const hasLeft = isLeaving.current;
       isLeaving.current = false;
-      if (isAtEntry()) {
+      if (isAtEntry(name)) {
         if (!isCovered) leave();
       } else if (isCovered) {
         // Going back takes a moment. What was opened in it needs an entry as well.
-        if (hasLeft) enter();
+        if (hasLeft) enter(name);
         else close();
       }
     };
-    if (isCovered && !isAtEntry()) enter();
-    if (!isCovered && isAtEntry()) leave();
+    if (isCovered && !isAtEntry(name)) enter(name);
+    if (!isCovered && isAtEntry(name)) leave();
     window.addEventListener("popstate", onPop);
     return () => { window.removeEventListener("popstate", onPop); };
-  }, [isCovered, close]);
+  }, [name, isCovered, close]);
 }
 
-function isAtEntry(): boolean {
-  return window.history.state === COVERED;
+function isAtEntry(name: string): boolean {
+  return window.history.state === COVERED + name;
 }
 
-function enter(): void {
-  window.history.pushState(COVERED, "");
+function enter(name: string): void {
+  window.history.pushState(COVERED + name, "");
 }

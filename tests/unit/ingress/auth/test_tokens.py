@@ -117,6 +117,14 @@ async def test_a_public_key_is_never_taken_for_a_shared_secret(verifier: TokenVe
     assert await refusal(verifier, token) == 401
 
 
+async def test_a_key_that_is_too_short_proves_nothing() -> None:
+    short = generate_rsa(public_exponent=65537, key_size=1024)
+    pem = short.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    verifier = TokenVerifier(StaticKey.from_pem(pem), issuer=ISSUER, audience=AUDIENCE, algorithms=("RS256",))
+
+    assert await refusal(verifier, jwt.encode(payload(), short, "RS256")) == 401
+
+
 async def test_another_key_or_another_kind_of_key_is_refused(verifier: TokenVerifier) -> None:
     other = generate_rsa(public_exponent=65537, key_size=2048)
 

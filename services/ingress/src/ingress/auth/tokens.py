@@ -115,7 +115,7 @@ class TokenVerifier:
                 issuer=self._issuer,
                 audience=self._audience,
                 leeway=LEEWAY_S,
-                options={"require": ["exp", "iss", "aud", "sub"]},
+                options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
             )
         except jwt.ExpiredSignatureError as error:
             raise unauthorized("The token has expired.") from error
