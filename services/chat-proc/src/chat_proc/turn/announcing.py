@@ -1,4 +1,4 @@
-"""The end of a turn: its terminal event, ends that nobody has published, and handing back the lease."""
+"""The end of a turn: its terminal event, unpublished ends of earlier turns, and the release of the lease."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from everturn.timeline.turns import Outcome, TurnStatus, TurnUsage
 from everturn.turns.commits import Promotion
 from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
 
-# The end of a turn: its status, its terminal block, and what its conversation is after it.
+# The end of a turn: its status, its terminal block, and the conversation's status after it.
 
 
 def status_of(end: TurnEnd) -> TurnStatus:
@@ -40,14 +40,14 @@ def status_of(end: TurnEnd) -> TurnStatus:
 
 
 def build_status_after(status: TurnStatus, promote: Promotion | None = None) -> ConvStatus:
-    """What the conversation is when a turn has ended with this status."""
+    """The conversation's status after a turn has ended with this status."""
     if promote is not None:
         return ConvStatus(state="queued", turn_id=promote.turn_id)
     return ConvStatus(state="error" if status is TurnStatus.FAILED else "idle")
 
 
 def build_crash_end(turn: OpenTurn, shown: str) -> TurnEnd:
-    """The end of a turn on which our own code failed again and again. An answer that was shown is kept."""
+    """The end of a turn on which our own code failed repeatedly. An answer that was shown is kept."""
     if is_blank(shown):
         detail = (
             "This is a fault of the server, not of your message. Try again; if it happens again, tell the operator."
@@ -86,14 +86,14 @@ def draft_exit(
 _log = structlog.get_logger(__name__)
 
 PUBLISH_S = 5.0
-"""How long an end may take to go out before it is left to the sweeper."""
+"""Time limit for publishing an end before it is left to the sweeper."""
 LOOK_BACK_ENTRIES = 50
-"""Of the stream at a time, to see whether an end was told already: mostly it is among the last."""
+"""Stream entries per page when checking whether an end was already published: mostly it is among the last."""
 MAX_LOOKS = 3
-"""At the stream in one try, when it goes on between look and publishing: what another worker sent before it died can
-still arrive, once."""
+"""Reads of the stream per attempt, if it grows between the read and the publish: what another worker sent before it
+died can still arrive, once."""
 MAX_DEATHS = 3
-"""Workers that may die while they tell of one end. Then clients are made to read it from the rows themselves."""
+"""Workers that can die while publishing one end. After that, clients have to read the end from the rows."""
 _TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 
 
@@ -126,9 +126,9 @@ class Announcer:
         self._patience = patience or Patience()
 
     async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
-        """Publish the state and the terminal event of a turn from its rows; the sweeper comes again when that fails.
+        """Publish the state and the terminal event of a turn from its rows; the sweeper retries if that fails.
 
-        `cursor` is the last event id that this fence or one before has given out; returns what it is then.
+        `cursor` is the last event id issued under this fence or an earlier one; returns the new one.
         """
         lease = claim.lease
         who = lease.principal
@@ -139,7 +139,7 @@ class Announcer:
         if sent:
             await self.save_announced(lease, turn_id, cursor)
         else:
-            # Nobody died of it: however often it fails, it is tried again.
+            # No worker died of it: it is retried however often it fails.
             ANNOUNCEMENTS_FAILED.inc()
             _log.warning("end_not_published", turn_id=turn_id)
             await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
@@ -148,7 +148,8 @@ class Announcer:
     async def _tell(
         self, claim: Claim, page: TurnPage, turn_id: TurnId, cursor: EventCursor
     ) -> tuple[EventCursor, bool]:
-        """The cursor then, and whether all went out; nothing does while nobody knows what was told already."""
+        """Return the new cursor and whether all was published; nothing is while it is unknown what was published
+        before."""
         conversation_id = claim.lease.conversation_id
         try:
             for _ in range(MAX_LOOKS):
@@ -165,15 +166,16 @@ class Announcer:
         return cursor, False
 
     async def _begin(self, lease: Lease, turn_id: TurnId) -> int:
-        """Which try this is. Noted as a number: a note whose answer was lost is made again, and counts once."""
+        """Return the number of this attempt. It is saved as an absolute number, so a save that is retried counts
+        once."""
         tries = 1 + await self._patience.call(lambda: self._timelines.load_announcing(lease, turn_id))
         await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, tries))
         return tries
 
     async def _point_to_rows(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
-        """An id that nobody publishes is a hole, behind which every client takes a snapshot, with the end in it.
+        """Skip an event id: every client that finds the gap loads a snapshot, which contains the end.
 
-        The end counts as told before anything else is done: it is tried no more, whatever becomes of this worker.
+        The end is marked as announced first, so that it is not retried even if this worker dies.
         """
         lease = claim.lease
         _log.error("end_left_to_snapshots", turn_id=turn_id, deaths=MAX_DEATHS)
@@ -183,7 +185,7 @@ class Announcer:
             return hole
         who = lease.principal
         turn = await self._patience.call(lambda: self._timelines.load_turn(who, turn_id))
-        # Without any turn of it: what the rows of this one hold may be what killed the workers.
+        # Loaded without turns: the content of this turn's rows may be what killed the workers.
         page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[]))
         entry = self._number(lease, turn_id, hole, [_build_status(page.conversation, turn.status)])
         cursor = entry.events[-1].id
@@ -191,7 +193,7 @@ class Announcer:
         try:
             await self._try_append(lease, entry, None)
         except Unavailable as error:
-            # A snapshot has the state too.
+            # A snapshot contains the state too.
             _log.warning("status_not_published", turn_id=turn_id, error=str(error))
         return cursor
 
@@ -202,7 +204,8 @@ class Announcer:
         return Entry(prev, tuple(numbering.encode(data) for data in told))
 
     async def _try_append(self, lease: Lease, entry: Entry, after: EventCursor | None) -> bool:
-        """False when the stream ends elsewhere. Where the answer is lost the same entry is sent again: it goes in once.
+        """Return False if the stream ends elsewhere. If the reply is lost, the same entry is sent again, but appended
+        once.
 
         Raises StaleFence, Unavailable.
         """
@@ -219,12 +222,12 @@ class Announcer:
         return True
 
     async def _was_told(self, conversation_id: ConversationId, turn_id: TurnId) -> bool:
-        """Whether the stream has the turn's terminal event: its worker died after telling of it, before noting that.
+        """Whether the stream has the turn's terminal event: its worker died after publishing it, before saving that.
 
         Raises Unavailable.
         """
         before: EventCursor | None = None
-        # The stream keeps a bounded number of entries; an end that is older than a turn after it lies deep in it.
+        # The stream keeps a bounded number of entries; an end that precedes another turn lies deep in it.
         while page := await self._writer.load_newest(conversation_id, max_entries=LOOK_BACK_ENTRIES, before=before):
             if any(_ends(event, turn_id) for entry in page for event in entry.events):
                 return True
@@ -232,24 +235,25 @@ class Announcer:
         return False
 
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
-        """Note that clients were told of the end, and up to which id they may have heard. Raises StaleFence."""
+        """Save that the end was announced to clients, and the last event id that they may have received. Raises
+        StaleFence."""
         await self._patience.call(lambda: self._timelines.save_announced(lease, turn_id, cursor))
         if self._memory is None:
             return
         try:
-            # Only now: before, a worker that takes over looks for the end in the stream.
+            # Only now: until then, a worker that takes over searches the stream for the end.
             await self._memory.note_ended(lease.conversation_id, lease.principal, cursor)
         except Unavailable as error:
             # The stream expires an hour after its last entry.
             _log.warning("end_not_noted", conversation_id=lease.conversation_id, error=str(error))
 
     async def hand_back(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
-        """Release the lease, and ring for what waits next, here and in the tenant's other conversations.
+        """Release the lease, and ring for the next waiting turns, here and in the tenant's other conversations.
 
-        The own bell is rung although nothing may wait: a message accepted between the end of the turn and this release
-        has rung already, for a worker that found the conversation held.
+        The conversation's own bell is rung even if nothing may wait: a message accepted between the end of the turn and
+        this release has already rung, for a worker that found the conversation held.
         """
-        # A lease that is left to run out would keep the conversation waiting, and count as a worker that died.
+        # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
         await self._patience.call(lambda: self._leases.release(lease, requeue=requeue))
         try:
             if ring_own:
@@ -260,9 +264,9 @@ class Announcer:
         await self.ring_next(lease.conversation_id)
 
     async def ring_next(self, conversation_id: ConversationId) -> None:
-        """Ring for the next turns of the conversation's tenant, where one was taken off its lane or has ended."""
+        """Ring for the next turns of the conversation's tenant, after one was claimed or has ended."""
         try:
-            # It runs beside a turn, which no error of it may end.
+            # It runs concurrently with a turn, and none of its errors may end that turn.
             with guarded("next_turn_ring", passing=(EverturnError,), conversation_id=conversation_id):
                 for ring in await self._sweeps.next_of_tenant(conversation_id):
                     await self._doorbells.ring(ring.lane, ring.conversation_id)
@@ -272,7 +276,7 @@ class Announcer:
 
 
 def _build_told(claim: Claim, page: TurnPage, was_told: bool) -> list[AnyEvent]:
-    """The state of the turn, its end unless clients have that, and the state of the conversation if no turn follows."""
+    """The state of the turn, its end unless clients have it, and the state of the conversation if no turn follows."""
     who = claim.lease.principal
     (record,) = page.turns
     view = build_turn_view(record, tenant=who.tenant, project=who.project)
@@ -287,7 +291,7 @@ def _build_told(claim: Claim, page: TurnPage, was_told: bool) -> list[AnyEvent]:
 
 
 def _build_status(conversation: Conversation, ended: TurnStatus) -> ConvStatus:
-    """What the conversation is behind this end: the turn after it may wait for a person."""
+    """The conversation's status after this end: the next turn may be waiting for a person."""
     waits = conversation.state is ConversationState.WAITING
     return ConvStatus(state="waiting") if waits else build_status_after(ended)
 
@@ -298,5 +302,5 @@ def _ends(event: EncodedEvent, turn_id: TurnId) -> bool:
     try:
         return parse_envelope(event.payload).turn_id == turn_id
     except ValidationError:
-        # A newer worker's event: an end told twice is better than one that is never told.
+        # A newer worker's event: an end that is published twice is better than one that is never published.
         return False

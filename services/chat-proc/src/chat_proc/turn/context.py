@@ -1,4 +1,4 @@
-"""A leased turn: the one place that knows where the timeline and the event stream of its conversation stand."""
+"""A leased turn: the only owner of the positions in its conversation's timeline and event stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -37,13 +37,13 @@ from everturn.turns.ports import InboxMoved, Timelines
 _log = structlog.get_logger(__name__)
 
 MAX_MEDIA_BYTES = 10 * 1024 * 1024
-"""The largest document the ingress takes (MODALITY_MAX_DOC_BYTES)."""
+"""The largest document that the ingress accepts (MODALITY_MAX_DOC_BYTES)."""
 
 
 class LeasedTurn:
     """Implements the loop's OpenTurn over a lease. Only the runner's task calls it.
 
-    `claimed_at_s` is when the lease was asked for, by the monotonic clock.
+    `claimed_at_s` is the monotonic time before the claim was sent.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LeasedTurn:
         self._usage = usage
         self._booked: tuple[UsageEvent, ...] = ()
         self._patience = patience or Patience()
-        # The turn may have begun on another machine: the database says how long ago, and no wall clock is asked.
+        # The turn may have begun on another machine: its age comes from the database, not from a wall clock.
         self._began_s = clock.monotonic() - _find_age_s(turn)
         self._claimed_at_s = claimed_at_s
         self._media: dict[str, bytes] = {}
@@ -94,9 +94,9 @@ class LeasedTurn:
         self.manifests = manifests
         self.handover = False
         self._title = ""
-        """The title that the model gave, once it is saved and announced."""
+        """The model's title, once it is saved and announced."""
         self.title_call: TitleCall | None = None
-        """Asks for the conversation's title beside the turn."""
+        """Requests the conversation's title concurrently with the turn."""
         self._cost_of_title_is_booked = False
         emitter.show_committed(self._build_view)
 
@@ -142,8 +142,8 @@ class LeasedTurn:
         return any(block.type == BlockType.STAGE_GATE for block in self.turn_blocks)
 
     async def load_media(self, wanted: Sequence[AttachedMedia]) -> None:
-        """Fetch these images and documents for the model, large images made smaller; one that can't be had is shown as
-        its ref only."""
+        """Load these images and documents for the model, and shrink large images. A file that can't be loaded is shown
+        as its ref only."""
         for media in wanted:
             if media.sha256 in self._media:
                 continue
@@ -212,23 +212,23 @@ class LeasedTurn:
         self.emit(build_status_after(self.turn.status, promote))
 
     async def give_title(self, title: str) -> None:
-        """Save and announce the title that the model gave, unless a person gave one. The next commit records it."""
+        """Save and announce the model's title, unless a person has set one. The next commit records it."""
         if await self._patience.call(lambda: self._timelines.save_title(self.lease, title)):
             self._title = title
             self.emit(ConvTitle(title=title))
 
     def _with_gate(self, drafts: tuple[BlockDraft, ...], title: str) -> tuple[BlockDraft, ...]:
-        """With the block of the title, if that is known and no block holds it yet; behind the header of the turn."""
+        """Insert the title block after the turn's header, if the title is known and no block holds it yet."""
         if self.is_titled or not title:
             return drafts
         start = 1 if drafts and drafts[0].type is BlockType.TURN_HEADER else 0
-        # The times of a timeline never go back, and the other blocks were drafted before.
+        # Times on a timeline never decrease, and the other blocks were drafted earlier.
         at = drafts[0].ts if drafts else self.now()
         return (*drafts[:start], draft_gate(self.turn, title, at), *drafts[start:])
 
     async def _settle_title(self) -> tuple[str, str | None]:
-        """What the conversation is called, and the title that is still to be saved or announced; empty and None if this
-        isn't its first turn."""
+        """The conversation's title, and the title that is still to be saved or announced; empty and None if this isn't
+        its first turn."""
         if self.turn.ordinal != 1:
             return "", None
         where = self.lease.principal, self.lease.conversation_id
@@ -245,7 +245,7 @@ class LeasedTurn:
         return title, title
 
     def _book_title(self) -> None:
-        """The call may still be on its way: it ends with the turn, so what it has cost so far is what it costs."""
+        """The call may still be running: it ends with the turn, so its cost so far is its final cost."""
         usage = self.title_call.build_usage() if self.title_call and not self._cost_of_title_is_booked else None
         if usage is not None:
             self.book(usage)

@@ -1,5 +1,5 @@
-"""The inbox of a running turn: a bell or the heartbeat wakes it, and it reads the signals that are not answered yet,
-patiently where a server is away."""
+"""The inbox of a running turn: a bell or the heartbeat wakes it, and it reads the unanswered signals, with retries
+while a server is unavailable."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,22 +20,22 @@ from everturn.turns.approvals import Approval
 from everturn.turns.commits import Promotion, SignalChange
 from everturn.turns.ports import Timelines
 
-# Asking a server again when it does not answer: a restart of a few seconds costs a turn nothing but time.
+# Retries while a server does not answer: a restart of a few seconds only delays a turn.
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)
-"""Together less than a lease lasts; a worker that lost its lease meanwhile is stopped by its heartbeat."""
+"""Shorter in total than a lease; the heartbeat stops a worker that loses its lease meanwhile."""
 
 
 def build_patience(lease: LeaseTiming) -> "Patience":
-    """Retries that end before the lease does, however short it is."""
+    """Retries that end before the lease expires, however short it is."""
     return Patience(tuple(pause_s * lease.retry_share for pause_s in PAUSES_S))
 
 
 class Patience:
-    """How often, and with which pauses in seconds, a call is made again."""
+    """How often, and with which pauses in seconds, a call is retried."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class Patience:
         self._sleep = sleep
 
     async def call(self, make: Callable[[], Awaitable[_T]]) -> _T:
-        """What `make` gives; raises Unavailable when it still does so after the last pause.
+        """Return what `make` returns; raise Unavailable if it still does after the last pause.
 
-        A task that was cancelled meanwhile does not try again, whatever error came of it.
+        A task that was cancelled meanwhile does not retry, whatever error the cancellation caused.
         """
         for pause_s in self._pauses_s:
             try:
@@ -65,7 +65,7 @@ class Patience:
 class LeasedInbox:
     """Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers.
 
-    `report` is called for each signal that a read finds new or changed, so that the event stream carries it: hints may
+    `report` is called for each signal that a read finds new or changed, so that the event stream carries it: hints can
     get lost. A turn ends only when its last read is still current, so no change of an open turn is missed.
     """
 
@@ -87,18 +87,18 @@ class LeasedInbox:
         self._report = report
         self._known: dict[SignalId, Signal] = {}
         self._settled: set[SignalId] = set()
-        """Settled by this worker's commits, which a read that began earlier does not show."""
+        """Settled by this worker's commits; a read that began earlier does not show that."""
         self._rung = asyncio.Event()
         self._rung.set()
         self.seen_seq = inbox_seq
 
     @property
     def receipts(self) -> tuple[Signal, ...]:
-        """The turn's signals as far as this worker knows of them."""
+        """The signals of the turn that this worker has read."""
         return tuple(self._known.values())
 
     def ring(self) -> None:
-        """Something may have been said; nobody says what."""
+        """A signal may have arrived; the ring does not say which."""
         self._rung.set()
 
     def notice_seq(self, inbox_seq: int) -> None:
@@ -114,14 +114,14 @@ class LeasedInbox:
                 self._keep_settled(replace(signal, state=change.state, round=change.round))
 
     def promote(self, promotion: Promotion) -> None:
-        """A commit made these the next turn."""
+        """A commit promoted these to the next turn."""
         for signal_id in promotion.signal_ids:
             if (signal := self._known.get(signal_id)) is not None:
                 promoted = replace(signal, state=SignalState.PROMOTED, promoted_to=promotion.turn_id)
                 self._keep_settled(promoted)
 
     async def load_unseen(self) -> tuple[Signal, ...]:
-        # The number is taken before the read: a signal that comes in between is read again rather than missed.
+        # The number is read before the rows: a signal that arrives in between is read again rather than missed.
         covered = self._latest_seq
         signals = await self._patience.call(lambda: self._timelines.load_signals(self._principal, self._turn_id))
         self.seen_seq = max(self.seen_seq, covered)
@@ -139,27 +139,27 @@ class LeasedInbox:
         while True:
             await self._rung.wait()
             if await self._has_control():
-                # Whoever waits next must find it too, until a commit has answered it.
+                # The next wait must find it too, until a commit has answered it.
                 self._rung.set()
                 return
 
     async def _has_control(self) -> bool:
-        # Clear before the read: a ring that comes during it must not be lost.
+        # Clear before the read: a ring during the read must not be lost.
         self._rung.clear()
         try:
             unseen = await self.load_unseen()
         except BaseException:
-            # Nobody has seen what this read was for; a wait is cancelled whenever the work beside it ends.
+            # This read's signal is still unseen: a wait is cancelled whenever the work that races it ends.
             self._rung.set()
             raise
         return any(signal.kind in CONTROL_KINDS for signal in unseen)
 
 
-# The rows of a turn's questions as its loop asks for them: a restart of the database costs the turn only time.
+# The approval rows of a turn, loaded with retries: a database restart only delays the turn.
 
 
 class PatientApprovals:
-    """Implements TurnApprovals over another one, which it asks again while the database does not answer."""
+    """Implements TurnApprovals by wrapping another one, with retries while the database does not answer."""
 
     def __init__(self, approvals: TurnApprovals, patience: Patience) -> None:
         self._approvals = approvals

@@ -1,4 +1,5 @@
-"""The beginning of a turn: header, prompt, attachments with a preview of their text, and feedback given meanwhile."""
+"""The beginning of a turn: header, prompt, attachments with a preview of their text, and feedback since the last
+turn."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -32,9 +33,9 @@ from everturn.timeline.turns import RequestEvent, Signal, SignalKind, SignalStat
 PREVIEW_BYTES = 64 * 1024
 """How much of a text attachment is read for its preview."""
 PREVIEW_CHARS = 4_000
-"""How much of it the model sees unasked."""
+"""How much of the attachment the model sees without asking."""
 MAX_PREVIEWS = 20
-"""Of the files that signals bring in one round."""
+"""For the files that signals bring in one round."""
 TITLE_CHARS = 60
 CODE_FENCE = "```"
 
@@ -64,7 +65,7 @@ async def load_preview(objects: Objects, artifact: Artifact) -> AttachmentTextBo
 async def load_some_previews(
     objects: Objects, artifacts: Sequence[Artifact], *, limit_s: float = 10.0
 ) -> Mapping[str, AttachmentTextBody]:
-    """The previews of the first text files among these, by ref. A file that can't be read in time has none."""
+    """Previews of the first text files among these, by ref. A file that can't be read in time has none."""
     previews: dict[str, AttachmentTextBody] = {}
     texts = [artifact for artifact in artifacts if is_text(artifact.mime)]
     try:
@@ -72,7 +73,7 @@ async def load_some_previews(
             for artifact in texts[:MAX_PREVIEWS]:
                 previews[artifact.ref] = await load_preview(objects, artifact)
     except (EverturnError, TimeoutError) as error:
-        # The file itself stays readable by its ref, when the store answers again.
+        # The file itself stays readable by its ref, once the store answers again.
         _log.warning("preview_missing", previews=len(previews), files=len(texts), error=str(error))
     return previews
 
@@ -86,7 +87,7 @@ async def load_previews(turn: Turn, objects: Objects, limit_s: float = 30.0) -> 
 
 
 def title_source(request: TurnRequest) -> str:
-    """The text that a title is made of: the prompt, or what the first event tells."""
+    """The text from which a title is made: the prompt, or the text of the first event."""
     return request.text or next((event.text or event.event.kind for event in request.events), "")
 
 
@@ -97,7 +98,7 @@ def draft_opening(
     now: str,
     show_files: ShowFiles,
 ) -> Writing:
-    """All blocks before the first round: what was asked, then the events that the turn begins with."""
+    """All blocks before the first round: the request, then the events that the turn begins with."""
     request = turn.request
     header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id)
     drafts = [_draft(turn, BlockType.TURN_HEADER, "header", header, now)]
@@ -114,12 +115,12 @@ def draft_opening(
             drafts.append(BlockDraft(turn.id, 0, BlockType.ATTACHMENT_TEXT, artifact.ref, preview, now))
     place = RoundPlace(turn.id, 0, 0, now)
     events = fold_signals([_as_signal(turn, event) for event in request.events], place, show_files, previews).writing
-    # No row waits for these any more: they are part of the request.
+    # No rows of these need settling: they are part of the request.
     return Writing(drafts=(*drafts, *events.drafts), after=events.after)
 
 
 def draft_gate(turn: Turn, title: str, now: str) -> BlockDraft:
-    """What the gate decided at the beginning of a conversation: its title, once that is known."""
+    """The gate's decision at the beginning of a conversation: its title, once it is known."""
     return _draft(turn, BlockType.STAGE_GATE, "title", TitleBody(title=title), now)
 
 
@@ -131,7 +132,7 @@ def _as_signal(turn: Turn, told: RequestEvent) -> Signal:
 
 
 def add_prune_notice(opening: Writing, policy: PrunePolicy, blocks: Sequence[Block]) -> Writing:
-    """The opening with a notice behind its header, when `blocks`, all before it, are to be shown short from now on."""
+    """Add a notice after the header if the earlier `blocks` are to be shown shortened from now on."""
     notice = try_draft_prune(policy, blocks, opening.drafts)
     if notice is None:
         return opening

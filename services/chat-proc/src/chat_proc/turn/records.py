@@ -1,4 +1,4 @@
-"""What is kept of a turn beside its blocks: the manifests of its requests, and measurements. A failure is counted."""
+"""Records of a turn in addition to its blocks: the manifests of its requests, and metrics. Failures are counted."""
 
 import asyncio
 from collections import deque
@@ -32,13 +32,13 @@ _log = structlog.get_logger(__name__)
 
 MAX_WAITING = 4
 SAVE_S = 2.0
-"""Of one manifest; so long at most does the end of a turn wait for each that is not saved yet."""
+"""Time limit for saving one manifest; the end of a turn waits at most this long for each unsaved one."""
 
 Build = Callable[[], bytes]
 
 
 class ManifestKeeper:
-    """`keep` is called by the turn's own task; `run` is owned by whoever runs the turn and ends after `close`."""
+    """`keep` is called by the turn's own task; `run` is owned by the turn's runner and ends after `close`."""
 
     def __init__(self, objects: Objects, conversation_id: ConversationId, turn_id: TurnId) -> None:
         self._objects = objects
@@ -49,7 +49,7 @@ class ManifestKeeper:
         self._closed = False
 
     def keep(self, round_number: int, build: Build) -> None:
-        """Save the manifest of a round some time; `build` runs in a thread."""
+        """Queue the manifest of a round for saving; `build` runs in a thread."""
         if len(self._waiting) >= MAX_WAITING:
             self._count_lost(round_number, "too many wait")
             return
@@ -57,12 +57,12 @@ class ManifestKeeper:
         self._bell.set()
 
     def close(self) -> None:
-        """Nothing more will come: `run` ends when what waits is saved."""
+        """Accept no more manifests: `run` ends once the queued ones are saved."""
         self._closed = True
         self._bell.set()
 
     def abandon(self) -> None:
-        """The lease is lost: save no more. What is saved already may by now be the manifest of another worker."""
+        """Save no more, because the lease is lost. A saved manifest may by now be another worker's."""
         self._waiting.clear()
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class ManifestKeeper:
                 await self._save(*self._waiting.popleft())
 
     async def _save(self, round_number: int, build: Build) -> None:
-        # Whatever goes wrong with it: an error that left this task would end the turn beside it.
+        # Any error is caught, because an error that left this task would end the turn too.
         (failure,) = await asyncio.gather(self._store(round_number, build), return_exceptions=True)
         if failure is not None:
             self._count_lost(round_number, repr(failure))
@@ -90,12 +90,12 @@ class ManifestKeeper:
         _log.warning("manifest_not_kept", turn_id=self._turn_id, round=round_number, why=why)
 
 
-# What a turn's end of the metrics is told: how long people waited for it, how it ended, what it used.
+# Metrics of a turn: how long people waited for it, how it ended, what it used.
 
 
 class TurnMeter:
-    """Owned by one leased turn. Waits are told once, by the worker that began the turn: a successor knows of its own
-    part only. Times in the row are the database's, so no two clocks are compared."""
+    """Owned by one leased turn. Waits are reported once, by the worker that began the turn: a successor knows only its
+    own part. Times in the row are the database's, so no two clocks are compared."""
 
     def __init__(self, claim: Claim, turn: Turn, clock: Clock, *, is_new: bool) -> None:
         self._monotonic = clock.monotonic
@@ -108,7 +108,7 @@ class TurnMeter:
             QUEUE_SECONDS.labels(lane_of(claim.lease.principal.roles).value).observe(max(0.0, waited_s))
 
     def note_said(self, data: AnyEvent) -> None:
-        """An event that clients are about to get."""
+        """Record an event that is about to be sent to clients."""
         if not self._is_unanswered or not isinstance(data, ChatDelta):
             return
         if self._is_silent:
@@ -119,10 +119,10 @@ class TurnMeter:
             FIRST_ANSWER_SECONDS.observe(self._age_s())
 
     def note_end(self, outcome: Outcome | None, *, waited_s: float) -> None:
-        """The end is committed; None is a failure. `waited_s` is how long it waited for a person."""
+        """Record the committed end; None is a failure. `waited_s` is how long the turn waited for a person."""
         label = outcome.value if outcome else "failed"
         if self._is_silent and outcome is None:
-            # A turn that fails before its first token would otherwise be the slowest one that nobody sees.
+            # Otherwise a turn that fails before its first token would be the slowest one, and missing from the metric.
             self._is_silent = False
             FIRST_TOKEN_SECONDS.observe(self._age_s())
         TURNS_ENDED.labels(label).inc()
@@ -134,7 +134,7 @@ class TurnMeter:
 
 
 def count_usage(events: Iterable[UsageEvent]) -> None:
-    """Tokens and cost of calls that were booked."""
+    """Count tokens and cost of booked calls."""
     for event in events:
         TOKENS.labels(event.model, "input").inc(event.input_tokens)
         TOKENS.labels(event.model, "output").inc(event.output_tokens)

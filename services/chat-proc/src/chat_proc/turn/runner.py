@@ -1,4 +1,4 @@
-"""One claim at work: opens or resumes the turn, runs the loop, announces the end, hands the lease back."""
+"""Processes one claim: opens or resumes the turn, runs the loop, announces the end, releases the lease."""
 
 import asyncio
 from collections.abc import Coroutine, Generator
@@ -40,20 +40,20 @@ from everturn.lifecycle.erasure import delete_erased_objects
 from everturn.timeline.turns import Signal, Turn
 from everturn.turns.ports import Approvals, Leases, Timelines
 
-# A turn's work under one lease as a span, and what its log lines carry.
+# The span of a turn's work under one lease, and the fields of its log lines.
 
 AGENT: Final = "everturn"
 TurnLeft = TurnEnd | HandedOver | Parked
-"""How work on a turn may stop in order."""
+"""The regular ways in which work on a turn stops."""
 
 _log = structlog.get_logger(__name__)
 
 
 @contextmanager
 def open_turn_span(tracing: Tracing, claim: Claim, turn: Turn, *, is_resumed: bool) -> Generator[Span]:
-    """The span of this claim: a child of the request, and where work goes on, linked to the claim before this one.
+    """The span of this claim: a child of the request and, if the turn is resumed, linked to the previous claim.
 
-    Its ids follow from turn and fence, so that a worker that was killed need not have told of its span.
+    Its ids are computed from turn and fence, so a link also works if a killed worker never exported its span.
     """
     request = try_parse_context(turn.request.trace)
     own = build_turn_context(turn.id, claim.lease.fence, request)
@@ -77,7 +77,7 @@ def open_turn_span(tracing: Tracing, claim: Claim, turn: Turn, *, is_resumed: bo
 async def run_in_span(
     tracing: Tracing, claim: Claim, turn: LeasedTurn, work: Coroutine[Any, Any, TurnLeft]
 ) -> TurnLeft:
-    """The work, in a span and with a line in the log that both say how far it came."""
+    """Run the work in a span; the span and a log line report its outcome."""
     is_resumed = bool(turn.turn_blocks) or claim.attempt > 0
     with open_turn_span(tracing, claim, turn.turn, is_resumed=is_resumed) as span:
         end = await work
@@ -86,7 +86,7 @@ async def run_in_span(
 
 
 def tell_end(span: Span, end: TurnLeft) -> str:
-    """How far the turn has come, in a word."""
+    """The outcome as one word, also noted on the span."""
     match end:
         case HandedOver():
             outcome = "handed_over"
@@ -104,22 +104,23 @@ def tell_end(span: Span, end: TurnLeft) -> str:
 MAX_ATTEMPTS = 3
 """Takeovers without progress after which a turn is given up."""
 MAX_CLOSINGS = 3
-"""Attempts to end a given-up turn by its blocks. Then they may be what can't be read, and it is ended without them."""
+"""Attempts to end a given-up turn using its blocks. After that the blocks may be unreadable, and it is ended without
+them."""
 MAX_ENDS_TOLD = 10
-"""Ends of earlier turns told under one claim; the sweeper comes again for those that are left."""
+"""Ends of earlier turns announced under one claim; the sweeper rings again for the rest."""
 DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a fault of our own code raises, unlike the failure of a part that we depend on."""
+"""Raised by defects of our own code, unlike failures of dependencies."""
 CLEAR_S = 10.0
-"""How long a turn that lost its lease may look for, and remove, what is left of an erased conversation."""
+"""Time limit of each step in which a turn that lost its lease finds and removes the rest of an erased conversation."""
 WIND_UP_S = 60.0
-"""How long a turn that lost its lease may take to end: two graces of its tasks, and twice CLEAR_S, with slack."""
+"""Time limit for a turn that lost its lease to end: two grace periods of its tasks, and twice CLEAR_S, with slack."""
 FLUSH_S = 5.0
-"""How long the end of a turn waits for its events to go out before the sweeper is left to announce it."""
+"""How long the end of a turn waits for its events to be sent before announcing it is left to the sweeper."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerParts:
-    """What every turn of a worker shares."""
+    """The parts that all turns of a worker share."""
 
     leases: Leases
     timelines: Timelines
@@ -139,7 +140,7 @@ class RunnerParts:
 
 
 class _Result(Enum):
-    """How far the turn has come when the work on it stops."""
+    """The state of the turn when the work on it stops."""
 
     ENDED = "ended"
     OPEN = "open"
@@ -156,7 +157,7 @@ class StopReason(StrEnum):
 
 
 class TurnRunner:
-    """Makes a ClaimedTurn of each claim."""
+    """Creates a ClaimedTurn for each claim."""
 
     def __init__(self, parts: RunnerParts) -> None:
         self._parts = parts
@@ -166,7 +167,7 @@ class TurnRunner:
 
 
 class ClaimedTurn:
-    """Owned by the claim loop; the heartbeat and the bells call its small methods."""
+    """Owned by the claim loop; the heartbeat and the bells call its notification methods."""
 
     def __init__(self, parts: RunnerParts, claim: Claim, asked_at_s: float) -> None:
         self._parts = parts
@@ -231,15 +232,15 @@ class ClaimedTurn:
         self._end_work(StopReason.CUT)
 
     async def wait_overdue(self) -> None:
-        """Return when the turn should have ended long ago, because its lease is lost."""
+        """Return when the turn has lost its lease and is overdue to end."""
         await self._lost.wait()
         await asyncio.sleep(WIND_UP_S)
 
     async def run(self) -> bool:
-        """Whether the turn has ended; it has not where its conversation was erased.
+        """Return whether the turn has ended; False if its conversation was erased.
 
         Raises StaleFence when the lease is lost, and Unavailable when the database did not answer in time. Nothing more
-        is written then, unless work was `left_behind`.
+        is written after that, unless work was `left_behind`.
         """
         self._began = True
         self._activity.note_progress()
@@ -256,7 +257,7 @@ class ClaimedTurn:
             raise StaleFence(self._claim.lease.conversation_id)
         if result is _Result.CUT_OFF:
             raise Unavailable("The database did not answer in time.")
-        # An end that can't be told is left to the sweeper, which waits longer each time; our own bell would not wait.
+        # An end that can't be announced is left to the sweeper, which backs off; our own bell would not.
         is_news = told or self._claim.turn_id is not None
         requeue = result in (_Result.OPEN, _Result.WAITING)
         self._handing_back = True
@@ -267,11 +268,11 @@ class ClaimedTurn:
         return result is _Result.ENDED
 
     async def _try_park(self) -> bool:
-        """False when the turn is not to wait after all: it goes back to the queue, and whoever takes it looks."""
+        """Return False if the turn need not wait after all: it returns to the queue, and the next worker checks."""
         return await self._parts.patience.call(lambda: self._parts.approvals.try_park(self._claim.lease))
 
     async def _tell_ends(self, cursor: EventCursor) -> tuple[EventCursor, bool]:
-        """The cursor then, and whether all went well. Raises StaleFence."""
+        """Return the new cursor, and whether all ends were announced. Raises StaleFence."""
         told = True
         for ended_id in self._ends_to_tell():
             cursor, sent = await self._try_announce(ended_id, cursor)
@@ -280,18 +281,20 @@ class ClaimedTurn:
         return cursor, told
 
     def _ends_to_tell(self) -> tuple[TurnId, ...]:
-        """Ends nobody told of. Where a worker died over this claim's turn, telling may have killed it: that waits."""
+        """Unannounced ends. If a worker died during this claim's turn, announcing may have killed it: then none, they
+        wait."""
         if self._claim.turn_id is None or self._claim.attempt == 0:
             return self._claim.unannounced[:MAX_ENDS_TOLD]
         return ()
 
     async def _try_announce(self, ended_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:
-        """The cursor then, and whether it went well: what can't be told of an ended turn never holds up an open one."""
+        """Return the new cursor, and whether it succeeded: an ended turn that can't be announced never blocks an open
+        one."""
         try:
             with guarded("announcement", passing=(StaleFence, NotFound), turn_id=ended_id) as guard:
                 cursor = await self._parts.announcer.announce_ended(self._claim, ended_id, cursor)
         except NotFound as error:
-            # As in _load: only an erasure takes the rows of an ended turn away.
+            # As in _load: only an erasure removes the rows of an ended turn.
             raise StaleFence(self._claim.lease.conversation_id) from error
         if guard.error is None:
             return cursor, True
@@ -334,7 +337,8 @@ class ClaimedTurn:
         except (StaleFence, Unavailable) as error:
             emitter.abandon()
             manifests.abandon()
-            # What is cancelled may fail in another way; where an erasure took the lease, its objects must still go.
+            # Cancelled work may fail in another way; if an erasure removed the lease, the objects must still be
+            # deleted.
             if isinstance(error, StaleFence) or self._stop_reason is StopReason.LOST:
                 return _Result.LOST
             _log.warning("turn_interrupted", error=str(error))
@@ -351,7 +355,7 @@ class ClaimedTurn:
         self._stop.set()
 
     async def _find_cursor(self) -> EventCursor:
-        """The last event id given out in this conversation, as far as that is known."""
+        """The last known event id of this conversation."""
         lease, cursor = self._claim.lease, self._claim.cursor
         try:
             last = await self._parts.writer.load_last(lease.conversation_id)
@@ -360,7 +364,7 @@ class ClaimedTurn:
             _log.warning("stream_end_unknown", error=str(error))
             return cursor
         if last is None and cursor != ORIGIN:
-            # The stream was emptied, perhaps of events after the stored cursor: from here on everybody finds a gap.
+            # The stream was emptied, perhaps of events after the stored cursor: from here on every client finds a gap.
             return EventCursor(lease.fence, 0)
         return max(cursor, last or cursor)
 
@@ -392,7 +396,7 @@ class ClaimedTurn:
             return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
         except DEFECTS:
             TURN_CRASHES.inc()
-            # Another attempt may do better; when this was the last one, the person is told what really happened.
+            # Another attempt may succeed; if this was the last one, the person gets the true reason.
             if self._claim.attempt + 1 < MAX_ATTEMPTS:
                 raise
             _log.exception("turn_crashed_for_good", conversation_id=self._claim.lease.conversation_id)
@@ -403,7 +407,7 @@ class ClaimedTurn:
         try:
             row = await ask(lambda: timelines.load_turn(lease.principal, turn_id))
         except NotFound as error:
-            # Only an erasure of the conversation takes a turn's row away, and the lease with it.
+            # Only an erasure of the conversation removes a turn's row, and the lease with it.
             raise StaleFence(lease.conversation_id) from error
         if not row.status.is_open:
             # This worker was frozen since its claim, and another one has ended the turn.
@@ -441,7 +445,7 @@ class ClaimedTurn:
         return self._parts.clock.monotonic() - self._confirmed_at
 
     async def _open(self, turn: LeasedTurn, *, given_up: bool) -> TurnEnd | None:
-        """Write how the turn begins; its end when it can't go on from there, with the beginning in it."""
+        """Write the beginning of the turn. If it can't continue, return its end, which includes the beginning."""
         lease, row = turn.lease, turn.turn
         feedback = await self._parts.patience.call(
             lambda: self._parts.timelines.load_fresh_feedback(lease.principal, lease.conversation_id)
@@ -469,9 +473,9 @@ class ClaimedTurn:
 
 
 async def _clear_erased(parts: RunnerParts, lease: Lease) -> bool:
-    """Whether the lease was lost because the conversation is erased, which is no fault of anybody's.
+    """Return whether the lease was lost because the conversation is erased, which is no failure.
 
-    An erasure takes the lease, and removes rows, then objects: what this turn saved after that would stay.
+    An erasure removes the lease, the rows, then the objects: what this turn saved after that would remain.
     """
     try:
         async with asyncio.timeout(CLEAR_S):

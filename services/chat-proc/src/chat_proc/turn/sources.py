@@ -1,4 +1,4 @@
-"""The source pool of a leased turn: its rows in memory, and what of them waits for the next commit."""
+"""The source pool of a leased turn: its rows in memory, and the changes that wait for the next commit."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ _log = structlog.get_logger(__name__)
 
 LoadText = Callable[[int], Awaitable[str]]
 SOURCES_USED = "sources_used"
-"""Where the result of a call names the sources that a written file cites."""
+"""The key in a call's result that lists the sources cited by a written file."""
 
 
 class TurnSources:
-    """Implements SourcePool. Tools claim; the leased turn alone takes what is pending and settles it."""
+    """Implements SourcePool. Tools claim; only the leased turn reads pending changes and settles them."""
 
     def __init__(self, rows: Iterable[Source], load_text: LoadText) -> None:
         self._rows = {row.key: row for row in rows}
@@ -44,7 +44,7 @@ class TurnSources:
         return await self._load_text(sid)
 
     def take_in(self, drafts: Sequence[BlockDraft]) -> tuple[BlockDraft, ...]:
-        """The blocks with what their answers cite. Their images get rows, and what they cite is marked as used."""
+        """Resolve the citations of these blocks. Their images get rows, and cited sources are marked as used."""
         images = [
             build_image_draft(artifact) for artifact in _artifacts_of(drafts) if artifact.mime.startswith("image/")
         ]
@@ -57,11 +57,11 @@ class TurnSources:
         return cited
 
     def pending(self) -> tuple[SourceChange, ...]:
-        """What the next commit has to write."""
+        """The changes that the next commit has to write."""
         return tuple(self._pending[sid] for sid in sorted(self._pending))
 
     def settle(self, written: Sequence[SourceChange]) -> None:
-        """These are stored; what was claimed while they were on their way stays pending."""
+        """Mark these changes as stored; what was claimed during the commit stays pending."""
         for change in written:
             if self._pending.get(change.row.sid) is change:
                 del self._pending[change.row.sid]
@@ -77,7 +77,7 @@ class TurnSources:
                 return draft
 
     def _cite_answer(self, body: CompletionBody) -> CompletionBody:
-        """An answer that was not streamed is cited here; clients see it by a rewind."""
+        """Resolve the citations of an answer that was not streamed; clients receive them in a rewind."""
         changes: dict[str, object] = {}
         sids = body.sources_used
         if body.shown is None and "[[" in body.text:
@@ -99,7 +99,7 @@ class TurnSources:
 
 
 def build_image_draft(artifact: Artifact) -> SourceDraft:
-    """An image as a source: it can be shown, and is never evidence."""
+    """An image as a source: it can be shown, but is never evidence."""
     source_type = "attachment" if artifact.kind is ArtifactKind.ATTACHMENT else "file"
     return SourceDraft(artifact.filename, artifact.ref, source_type, mime=artifact.mime)
 

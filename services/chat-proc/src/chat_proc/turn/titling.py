@@ -1,6 +1,6 @@
-"""The title of a new conversation: one small model call beside its first turn.
+"""The title of a new conversation: one small model call concurrent with its first turn.
 
-It never fails the turn, and delays it only where the turn waits for a person anyway.
+It never fails the turn, and delays it only if the turn waits for a person anyway.
 """
 
 import asyncio
@@ -34,23 +34,23 @@ _log = structlog.get_logger(__name__)
 
 TITLE_ROLE: Final = "title"
 TITLE_S = 20.0
-"""How long a title is waited for."""
+"""Time limit of the title call."""
 SETTLE_S = 3.0
-"""How long a turn that has to wait for a person waits for its title first: it may be tomorrow when it goes on."""
+"""How long a turn waits for its title before it parks for a person: it may not resume until the next day."""
 MAX_PROMPT_CHARS = 4_000
-"""Of the first message; a title says what it begins with."""
+"""How much of the first message the title call sees; a title summarizes its beginning."""
 MAX_REPLY_CHARS = 500
 MAX_OUTPUT_TOKENS = 1_024
 """Room for models that think before they write."""
 MAX_LINE_CHARS = 200
-"""A longer line is an answer and no title."""
+"""A longer line is an answer, not a title."""
 _AROUND = " \t#*_`\"'“”„«»"
 
 
 class TitleCall:
-    """One call on its way. Owned by `TitleCalls.beside`; the turn takes what there is of it when it ends.
+    """One running call. Owned by `TitleCalls.beside`; the turn uses its result so far when it ends.
 
-    `turn` is what the call's span says of the turn.
+    `turn` holds the span attributes that identify the turn.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TitleCall:
         self._is_whole = False
 
     async def run(self) -> None:
-        """Ask, for at most `limit_s`. A call that fails leaves no title."""
+        """Call the model, for at most `limit_s`. A failed call leaves no title."""
         try:
             with open_call(self._tracing, self._model.traits, self._request, role=TITLE_ROLE, turn=self._turn) as span:
                 try:
@@ -85,11 +85,11 @@ class TitleCall:
             _log.warning("no_title", model=self._model.traits.name, why=str(failure))
 
     def try_title(self) -> str | None:
-        """The title; None when it has not come, or is none."""
+        """The title; None if the reply has not arrived, or is not a title."""
         return try_read_title(self._reply) if self._is_whole else None
 
     def build_usage(self) -> UsageEvent | None:
-        """What the call has cost so far, estimated where it has not ended; None when it failed without a word."""
+        """The cost of the call so far, estimated if it has not ended; None if it failed without any output."""
         usage = self._usage
         if usage is None and self._has_failed and not self._reply:
             return None
@@ -124,7 +124,7 @@ class TitleCall:
 
 
 class TitledTurn(Protocol):
-    """The turn that a title is asked for beside."""
+    """The turn whose conversation needs a title."""
 
     turn: Turn
     title_call: TitleCall | None
@@ -138,7 +138,7 @@ class TitledTurn(Protocol):
 
 
 class TitleCalls:
-    """Shared by all turns of a worker. Without a model no title is asked for."""
+    """Shared by all turns of a worker. Without a model no title is requested."""
 
     def __init__(self, model: LanguageModel | None, prompt: str, *, tracing: Tracing = NO_TRACING) -> None:
         self._model = model
@@ -147,9 +147,9 @@ class TitleCalls:
 
     @asynccontextmanager
     async def beside(self, titled: TitledTurn) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
-        """A title is asked for while the body runs, if the turn is a conversation's first; it ends with the body.
+        """Request a title while the body runs, if the turn is a conversation's first; the call ends with the body.
 
-        Gives what waits for the title, for at most SETTLE_S.
+        Yields a function that waits for the title, for at most SETTLE_S.
         """
         call = None if titled.is_titled else self._try_build(titled.turn)
         if call is None:
@@ -176,7 +176,7 @@ class TitleCalls:
         try:
             await titled.give_title(title)
         except EverturnError as error:
-            # The turn meets the same error in its own commits; there it is handled. The title goes with the last one.
+            # The turn meets the same error in its own commits and handles it there. Its last commit writes the title.
             _log.warning("title_not_saved", error=str(error))
 
     def _try_build(self, turn: Turn) -> TitleCall | None:
@@ -192,11 +192,11 @@ class TitleCalls:
 
 
 async def _no_title() -> None:
-    """There is nothing to wait for."""
+    """Return at once: no title was requested."""
 
 
 def try_read_title(reply: str) -> str | None:
-    """The title in a reply; None when it is something else."""
+    """The title in a reply; None if the reply is something else."""
     line = next((line.strip(_AROUND) for line in reply.splitlines() if line.strip(_AROUND)), "").rstrip(".")
     if not line or len(line) > MAX_LINE_CHARS or "<" in line or "{" in line:
         return None

@@ -1,4 +1,4 @@
-"""A worker's life from ready to gone: on SIGTERM it claims no more and hands its turns on in time."""
+"""A worker's lifecycle from ready to exit: on SIGTERM it stops claiming and hands over its turns in time."""
 
 import asyncio
 import signal
@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 DEADLINE_S = 30.0
 """From SIGTERM to exit."""
 MARGIN_S = 8.0
-"""Kept for handing back what had to be cut short."""
+"""Reserved for releasing interrupted turns."""
 
 
 class Worker:
@@ -62,7 +62,7 @@ class Worker:
         self._stopping.set()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Until drained; `on_ready` is called once turns are being claimed."""
+        """Run until drained. `on_ready` is called once turns are being claimed."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)

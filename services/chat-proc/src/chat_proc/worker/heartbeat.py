@@ -1,4 +1,4 @@
-"""Keeps this worker's leases alive, in one statement for all, and tells each turn where its inbox stands."""
+"""Renews all leases of this worker in one statement, and notifies each turn of its inbox position."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ _log = structlog.get_logger(__name__)
 
 
 STALL_S = 120.0
-"""A turn that makes no progress for so long, with no call open, is stuck. All waits inside a turn are bounded: the
+"""A turn that makes no progress for this long, with no call open, is stuck. All waits inside a turn are bounded: the
 longest is a database call with all its retries, below 100 s."""
 LATE_S = 1.0
-"""A renewal that fails this long after its limit tells of a stalled process, and nothing of the database."""
+"""A renewal that fails this long after its limit indicates a stalled process, not a database outage."""
 
 
 class HeldTurn(Protocol):
@@ -33,7 +33,7 @@ class HeldTurn(Protocol):
 
     @property
     def handing_back(self) -> bool:
-        """Whether it is giving its lease back by itself, so that a missing one is no loss."""
+        """Whether it is releasing its lease itself, so that a missing lease is no loss."""
         ...
 
     def notice_inbox(self, inbox_seq: int) -> None: ...
@@ -44,7 +44,7 @@ class HeldTurn(Protocol):
 
     @property
     def left_behind(self) -> bool:
-        """Whether work of it ignored its cancellation and still goes on, so that its lease has to run out."""
+        """Whether some of its work ignored cancellation and still runs, so that its lease has to expire."""
         ...
 
     def confirm_lease(self, at_s: float) -> None:
@@ -59,7 +59,7 @@ class HeldTurn(Protocol):
 
 
 class Heartbeat:
-    """Owns the set of held leases. `hold` and `drop` come from the claim loop, `run` is a task of its own."""
+    """Owns the set of held leases. The claim loop calls `hold` and `drop`; `run` is a task of its own."""
 
     def __init__(self, leases: Leases, clock: Clock, *, lease_s: float, stall_s: float = STALL_S) -> None:
         self._leases = leases
@@ -71,30 +71,30 @@ class Heartbeat:
         self._held: dict[ConversationId, HeldTurn] = {}
         self._confirmed: dict[ConversationId, float] = {}
         self._lost_in_outage: dict[ConversationId, HeldTurn] = {}
-        """Turns that wind up. This may take longer than a lease lasts where the server hangs."""
+        """Turns that are winding up. This can outlast a lease if the server hangs."""
         self._renewing: set[asyncio.Task[Mapping[ConversationId, int | None]]] = set()
-        """The renewal that is waited for, and those without an answer that still clean up."""
+        """The current renewal, and timed-out ones that still clean up."""
 
     def hold(self, conversation_id: ConversationId, turn: HeldTurn, asked_at_s: float) -> None:
-        """Renew for this turn too. `asked_at_s` is the monotonic time before the lease was asked for: it is never
-        believed to last longer than the database says, however late the answer came."""
+        """Renew for this turn too. `asked_at_s` is the monotonic time before the claim was sent, so that the lease is
+        never assumed to last longer than in the database, however late the answer arrived."""
         self._held[conversation_id] = turn
         self._confirmed[conversation_id] = asked_at_s
         turn.confirm_lease(asked_at_s)
 
     def drop(self, conversation_id: ConversationId, turn: HeldTurn) -> None:
-        """Renew no more for this turn. When it lost its lease and took long to wind up, this worker may hold the
-        conversation again already: that newer turn stays."""
+        """Stop renewing for this turn. If it lost its lease and was slow to wind up, this worker may already hold the
+        conversation again; that newer turn stays."""
         if self._held.get(conversation_id) is turn:
             del self._held[conversation_id], self._confirmed[conversation_id]
         if self._lost_in_outage.get(conversation_id) is turn:
             del self._lost_in_outage[conversation_id]
 
     def saw_outage(self, conversation_id: ConversationId, turn: HeldTurn) -> bool:
-        """Whether the database left a renewal unanswered within the time of a lease before this turn lost its own, or
-        before now. Only until the turn is dropped.
+        """Whether the database left a renewal unanswered within one lease duration before this turn lost its lease, or
+        before now. Valid only until the turn is dropped.
 
-        Turns that fail meanwhile fail for that reason, and not because of anything in them.
+        Turns that fail in that time fail because of the outage, not through a fault of their own.
         """
         return self._lost_in_outage.get(conversation_id) is turn or self._is_outage()
 
@@ -102,7 +102,7 @@ class Heartbeat:
         return self._failed_at_s is not None and self._clock.monotonic() - self._failed_at_s <= self._lease_s
 
     def ring_inbox(self, conversation_id: ConversationId) -> None:
-        """Tell the conversation's turn, if it runs here, that something was said to it."""
+        """Notify the conversation's turn, if it runs here, of a new signal."""
         if (turn := self._held.get(conversation_id)) is not None:
             turn.ring_inbox()
 
@@ -113,13 +113,13 @@ class Heartbeat:
                 await asyncio.sleep(self._patience_s())
                 with guarded("heartbeat_renewal"):
                     await self.beat()
-                # Whatever went wrong: a lease that nobody confirms is given up in time.
+                # After any failure too, unconfirmed leases are given up in time.
                 self._give_up_unconfirmed()
         finally:
             await end_tasks(*self._renewing)
 
     async def beat(self) -> None:
-        """One renewal of all leases; those that are gone, or too long unconfirmed, are lost."""
+        """Renew all leases once; those that are gone, or unconfirmed for too long, are lost."""
         self._give_back_stalled()
         asked_at = self._clock.monotonic()
         fences = {conversation_id: turn.fence for conversation_id, turn in self._held.items()}
@@ -139,7 +139,7 @@ class Heartbeat:
             if turn is None or turn.fence != fence:
                 continue
             if conversation_id in renewed:
-                # Without an inbox_seq it is held, but was not renewed: it lasts as long as was confirmed before.
+                # Without an inbox_seq the lease is held but was not renewed: its earlier expiry remains.
                 if (inbox_seq := renewed[conversation_id]) is not None:
                     self._confirmed[conversation_id] = asked_at
                     turn.confirm_lease(asked_at)
@@ -150,10 +150,10 @@ class Heartbeat:
                 self._lose(conversation_id, "taken over")
 
     async def _renew(self, fences: Mapping[ConversationId, int], limit_s: float) -> Mapping[ConversationId, int | None]:
-        """Raises TimeoutError after `limit_s`, and does not wait until the renewal has cleaned up.
+        """Raises TimeoutError after `limit_s`, without waiting for the renewal to clean up.
 
-        The driver gives a connection whose server hangs 5 s more. Waiting for that would take a hanging server for a
-        stalled process, and leases would be given up too late.
+        The driver gives a connection to a hanging server 5 s more. Waiting for that would make a hanging server look
+        like a stalled process, and leases would be given up too late.
         """
         renewing = asyncio.create_task(self._leases.renew(fences), name="lease renewal")
         self._renewing.add(renewing)
@@ -169,11 +169,11 @@ class Heartbeat:
     def _end_renewal(self, renewing: asyncio.Task[Mapping[ConversationId, int | None]]) -> None:
         self._renewing.discard(renewing)
         if not renewing.cancelled():
-            # Retrieved, so that asyncio does not report an error that nobody waits for any more.
+            # Retrieved, so that asyncio does not report an error that is no longer awaited.
             renewing.exception()
 
     def _patience_s(self) -> float:
-        """The time between two renewals, or less where a lease must be given up before that."""
+        """The time until the next renewal, or less if a lease must be given up sooner."""
         oldest = min(self._confirmed.values(), default=self._clock.monotonic())
         return max(0.0, min(self._every_s, oldest + self._give_up_s - self._clock.monotonic()))
 

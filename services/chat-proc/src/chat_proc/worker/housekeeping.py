@@ -1,5 +1,5 @@
-"""What workers do beside turns: find turns whose doorbell or worker was lost, delete what has expired, and delete
-objects that no row names."""
+"""Background jobs of workers: find turns whose doorbell or worker was lost, delete expired data, and delete objects
+that no row references."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -25,11 +25,11 @@ _log = structlog.get_logger(__name__)
 
 SWEEP_EVERY_S = 2.0
 CHECK_LIMIT_S = 2.0
-"""Everybody relies on the sweeper, so a busy wire gets time."""
+"""Every turn relies on the sweeper, so a busy wire gets extra time."""
 
 
 class Sweeper:
-    """Rings doorbells again. It takes nothing itself: a claim decides, under the lease."""
+    """Rings doorbells again. It claims nothing itself: the claim decides, under the lease."""
 
     def __init__(self, sweeps: Sweeps, doorbells: Doorbells, clock: Clock, *, lease_s: float) -> None:
         self._sweeps = sweeps
@@ -48,10 +48,10 @@ class Sweeper:
             await asyncio.sleep(SWEEP_EVERY_S)
 
     async def sweep(self) -> None:
-        """One pass. After the database was out of reach it waits a lease's time, so that holders can renew first.
+        """One pass. After a database outage, takeovers wait for one lease duration, so that holders can renew first.
 
-        What is due is marked as rung, and waits the longer the more often that was; so nothing is asked for while
-        the wire can't carry it.
+        Due doorbells are marked as rung, with a backoff that grows with each ring; so the wire is checked before they
+        are queried.
         """
         try:
             await self._doorbells.check(limit_s=CHECK_LIMIT_S)
@@ -59,7 +59,7 @@ class Sweeper:
             if self._linked_since is None:
                 self._linked_since = self._clock.monotonic()
         except Unavailable as error:
-            # Without the wire the database was not seen either.
+            # If the wire failed, the database was not reached either.
             self._linked_since = None
             SWEEPS.labels("failed").inc()
             _log.warning("sweep_failed", error=str(error))
@@ -77,26 +77,26 @@ class Sweeper:
         return self._linked_since is not None and self._clock.monotonic() - self._linked_since >= self._settle_s
 
 
-# Deletes stored objects that no row names, a few pages of the store at a time.
+# Deletes stored objects that no row references, a few pages of the store at a time.
 
 PAGES = 10
-"""Pages of keys that one look goes through at most."""
+"""Maximum pages of keys per step."""
 LOOK_EVERY_S = 5.0
-"""Between two looks of one pass."""
+"""Interval between two steps of one pass."""
 MAX_SUSPECTS = 10_000
-"""Orphans that are remembered from one pass to the next; what is above it waits for a later pass."""
+"""Orphans remembered from one pass to the next; the others wait for a later pass."""
 RESTS = 10
-"""A pass is followed by a rest of so many times what its listing took: millions of keys cost time and money. A store
-that was away meanwhile is not counted."""
+"""A pass is followed by a pause of this many times its listing time: millions of keys cost time and money. Failed
+listings are not counted."""
 
 
 class OrphanSweep:
-    """Goes through the store again and again, from its first key to its last, and owns where it is.
+    """Scans the store repeatedly, from its first key to its last, and owns the cursor.
 
     An orphan is deleted by the second pass that finds it, unchanged. Passes are at least `after_s` apart by the
-    monotonic clock, so that a wall clock that is wrong, here or at the store, never makes an upload look old whose
-    message may still be committed: no commit takes an upload that began more than UPLOAD_LIMIT before it.
-    Several workers may sweep at once: each sees for itself, and an object that is gone is nobody's failure.
+    monotonic clock, so that a wrong wall clock, here or at the store, never makes an upload look old while its message
+    can still be committed: no commit accepts an upload that began more than UPLOAD_LIMIT before it.
+    Several workers can sweep at once: each decides on its own, and an object that is already gone is no failure.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class OrphanSweep:
         self._rests_until = 0.0
 
     async def run(self) -> None:
-        """Look until cancelled. A look that fails is counted, and the next goes on behind what failed."""
+        """Scan until cancelled. A failed step is counted, and the next one continues after the failure."""
         while True:
             try:
                 with guarded("orphans_look", passing=(EverturnError,)):
@@ -124,7 +124,7 @@ class OrphanSweep:
             await asyncio.sleep(self._left_of_rest_s() or LOOK_EVERY_S)
 
     async def look(self) -> None:
-        """The next pages. Raises Unavailable; the next look goes on behind what could not be deleted."""
+        """Scan the next pages. Raises Unavailable; the next step continues after what could not be deleted."""
         if self._left_of_rest_s():
             return
         for _ in range(PAGES):
@@ -142,7 +142,8 @@ class OrphanSweep:
                 return
 
     async def _judge(self, orphan: StoredObject) -> None:
-        """Remember it until the next pass, and delete it if the last one knew it so. What fails stays remembered."""
+        """Remember it until the next pass, and delete it if the last pass found it unchanged. If that fails, it stays
+        remembered."""
         if len(self._found) < self._max_suspects:
             self._found[orphan.key] = orphan.modified_at
         known = self._suspects.get(orphan.key) == orphan.modified_at
@@ -160,20 +161,20 @@ class OrphanSweep:
         self._listing_s = 0.0
 
 
-# Erases conversations in which nothing happened for longer than they are kept, rows that have run out, and orphans.
+# Erases conversations that were inactive for longer than the retention period, expired rows, and orphans.
 
 EVERY_S = 300.0
 BATCH = 50
-"""Conversations that are asked for at once; each goes in a transaction of its own."""
+"""Conversations per query; each is erased in a transaction of its own."""
 MAX_LEFT = 500
-"""So many that can't be erased end a sweep."""
+"""A sweep ends after this many conversations that can't be erased."""
 ROW_BATCH, SMALL_ROW_BATCH = 1_000, 20
 
 T = TypeVar("T")
 
 
 class OrphanTask(Protocol):
-    """Deletes stored objects that no row names, until cancelled."""
+    """Deletes stored objects that no row references, until cancelled."""
 
     async def run(self) -> None: ...
 
@@ -181,7 +182,7 @@ class OrphanTask(Protocol):
 class RetentionJob:
     """`days` is how long a conversation is kept after its last activity; 0 is for ever.
 
-    Without `orphans`, stored objects that no row names are left to an operator.
+    Without `orphans`, stored objects that no row references are left to an operator.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ class RetentionJob:
         self._orphans = orphans
 
     async def run(self) -> None:
-        """Look every few minutes until cancelled, and for orphans beside it in their own time."""
+        """Sweep every few minutes until cancelled; orphans are swept concurrently on their own schedule."""
         async with asyncio.TaskGroup() as tasks:
             if self._orphans:
                 tasks.create_task(run_guarded("orphans", self._orphans.run))
@@ -212,7 +213,7 @@ class RetentionJob:
                 await asyncio.sleep(EVERY_S)
 
     async def sweep(self) -> None:
-        """Remove all that is due. What fails holds up nothing else, and is due again the next time."""
+        """Remove everything that is due. A failure holds up nothing else, and is retried in the next sweep."""
         if self._days:
             await self._expire_conversations()
         await self._remove_rows()
@@ -224,7 +225,7 @@ class RetentionJob:
             if not due:
                 return
             for conversation_id in due:
-                # Whatever becomes of it, this sweep doesn't ask for it again.
+                # Whether or not this succeeds, the sweep doesn't load it again.
                 left.add(conversation_id)
                 erasing = self._retention.try_erase(conversation_id, days=self._days)
                 if expired := await self._try("conversation", erasing, conversation_id=conversation_id):
@@ -232,7 +233,7 @@ class RetentionJob:
                     await self._clear(expired)
 
     async def _clear(self, expired: Expired) -> None:
-        """The rows are gone: what can't be removed now nobody can read, and the log names it."""
+        """The rows are gone, so what can't be removed now is unreadable, and the log names it."""
         CONVERSATIONS_EXPIRED.inc()
         conversation_id = expired.conversation_id
         await self._try("events", self._events.erase(conversation_id), conversation_id=conversation_id)
@@ -243,7 +244,7 @@ class RetentionJob:
         _log.info("conversation_expired", conversation_id=conversation_id, rows=expired.rows, objects=objects)
 
     async def _remove_rows(self) -> None:
-        """In batches; in small ones where a large one is not done in time."""
+        """In batches; in small ones if a large one times out."""
         for limit in (ROW_BATCH, SMALL_ROW_BATCH):
             full = True
             while full:

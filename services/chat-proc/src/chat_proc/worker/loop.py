@@ -1,6 +1,6 @@
 """The claim loop: a free slot waits for the doorbells of all lanes, claims a conversation, and runs its turn.
 
-While all ordinary slots are taken, the loop asks the database for a turn that may have an extra slot.
+While all ordinary slots are occupied, the loop asks the database for a turn that may run in an extra slot.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from everturn.queue.ports import Doorbells
 from everturn.turns.ports import FairClaims, Leases
 
 # How many turns a worker runs at once, and a way to run a suspect turn alone. Beyond its ordinary slots a worker has
-# some extra ones. They are never filled by whoever comes first: the claim rule keeps them for users that have nothing
-# running, and lends them in place of slots whose turns make no progress.
+# some extra ones. They are not first come, first served: the claim rule reserves them for users without a running turn,
+# and lends them to replace slots whose turns make no progress.
 
 ALONE_WAIT_S = 60.0
-"""How long a suspect turn waits for the worker's other turns to end before it runs beside them after all."""
+"""How long a suspect turn waits for the worker's other turns to end before it runs concurrently with them."""
 
 
 class Slots:
-    """Counts running turns. A turn that may kill its worker runs alone and takes no other down."""
+    """Counts running turns. A turn that may kill its worker runs alone, so that it kills no other turn."""
 
     def __init__(self, count: int, *, extra: int = 0, alone_wait_s: float = ALONE_WAIT_S) -> None:
         self._count = count
@@ -63,7 +63,7 @@ class Slots:
 
     @property
     def is_extra_free(self) -> bool:
-        """Whether all ordinary slots are taken and an extra one is not."""
+        """Whether all ordinary slots are occupied and an extra one is free."""
         return self._count <= self._running < self._count + self._extra and not self._alone
 
     @property
@@ -82,21 +82,21 @@ class Slots:
         self._changed.set()
 
     async def wait_free(self) -> None:
-        """Return once an ordinary slot is free and nobody runs alone."""
+        """Return once an ordinary slot is free and no turn runs alone."""
         while self._running >= self._count or self._alone:
             self._changed.clear()
             await self._changed.wait()
 
     async def wait_alone(self) -> None:
-        """Keep others out until `end_alone`, and let those that run end, within the time there is.
+        """Block new turns until `end_alone`, and wait for the running ones to end, for at most `alone_wait_s`.
 
-        A wait that is cancelled has kept nobody out.
+        A cancelled wait unblocks the slots again.
         """
         self._alone += 1
         self._waiting += 1
         try:
             async with asyncio.timeout(self._alone_wait_s):
-                # Suspects that wait as well hold slots but don't run: one of them goes first, the others wait for it.
+                # Other waiting suspects hold slots but don't run: one of them starts first, the others wait for it.
                 while self._running > self._waiting:
                     self._changed.clear()
                     await self._changed.wait()
@@ -118,23 +118,23 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 WAIT_S = 0.5
-"""How long one wait at the lanes lasts; bounds how late a drain is noticed."""
+"""Timeout of one wait for a doorbell; bounds how late a drain is noticed."""
 RETRY_S = 0.5
 EXTRA_LOOK_S = 0.5
-"""Between two looks for a turn that may have an extra slot; most of what such a turn waits."""
+"""Interval between two queries for a turn that may run in an extra slot; most of the wait of such a turn."""
 LEND_AFTER_S = 2.0
 """A turn that has sent nothing for this long waits for a program or a model, and its slot is lent."""
 CLAIM_TRIES = 4
-"""For one doorbell, when its turn is over a bound and others that wait are claimed by other workers meanwhile."""
+"""Claim attempts per doorbell, when its turn is over a bound and other workers claim the alternatives meanwhile."""
 GIVE_BACK_S = 600.0
-"""How long a worker goes on trying to give back a turn that an outage of the database interrupted."""
+"""How long a worker keeps trying to requeue a turn that a database outage interrupted."""
 SUSPECT_ATTEMPTS = 2
-"""Takeovers without progress from which on a turn is suspected to kill its worker."""
+"""After this many takeovers without progress, a turn is suspected of killing its worker."""
 LANE_WEIGHTS = ((Lane.PRIVILEGED, 8), (Lane.PAID, 4), (Lane.REGISTERED, 2), (Lane.ANONYMOUS, 1))
 
 
 class Runner(Protocol):
-    """Runs what a claim found to do. Hands the lease back itself when it ends in order."""
+    """Runs a claimed turn. Releases the lease itself when it ends normally."""
 
     def hold(self, claim: Claim, asked_at_s: float) -> "RunningTurn":
         """`asked_at_s` is the monotonic time before the claim was made."""
@@ -142,22 +142,22 @@ class Runner(Protocol):
 
 
 class RunningTurn(HeldTurn, Protocol):
-    """One claim at work."""
+    """One claim that is being processed."""
 
     async def run(self) -> bool:
-        """Whether its turn has come to an end, and is not left to another worker or another time.
+        """Return whether the turn has ended; False means that it is resumed later, maybe by another worker.
 
         Raises StaleFence when its lease is lost, Unavailable when the database did not answer in time.
         """
         ...
 
     async def wait_overdue(self) -> None:
-        """Return when the turn should have ended long ago, because its lease is lost."""
+        """Return when the turn has lost its lease and is overdue to end."""
         ...
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the turn sent anything to its clients: since then a program or a model has been silent."""
+        """Seconds since the turn last sent an event to its clients; a program or a model has been silent since then."""
         ...
 
     def request_handover(self) -> None: ...
@@ -166,7 +166,7 @@ class RunningTurn(HeldTurn, Protocol):
 
 
 def lane_orders() -> tuple[tuple[Lane, ...], ...]:
-    """The orders in which lanes are looked at, one after another: each lane comes first as often as its weight says."""
+    """A cycle of lane orders to poll: each lane is first as often as its weight says."""
     lanes = [lane for lane, _ in LANE_WEIGHTS]
     total = sum(weight for _, weight in LANE_WEIGHTS)
     credit = dict.fromkeys(lanes, 0)
@@ -234,7 +234,7 @@ class ClaimLoop:
             turn.request_handover()
 
     def cut_short(self) -> None:
-        """Stop what still runs, in the middle of a generation or a tool; it is handed back to the queue."""
+        """Interrupt running turns, even in the middle of a generation or a tool, and return them to the queue."""
         for turn in self._turns.values():
             turn.cut_short()
 
@@ -244,12 +244,12 @@ class ClaimLoop:
         while await self._wait_free():
             conversation_id = await self._next_ring(orders[turn_of % len(orders)])
             turn_of += 1
-            # While the bell was waited for, a suspect turn may have begun to run alone.
+            # During the wait for the doorbell, a suspect turn may have begun to run alone.
             if conversation_id is not None and await self._wait_free():
                 await self._claim_fairly(tasks, conversation_id)
 
     async def _claim_fairly(self, tasks: asyncio.TaskGroup, conversation_id: ConversationId) -> None:
-        """Start this turn, or, where it is over a bound, one that has a better right to the slot."""
+        """Start this turn or, if it is over a bound, one with a higher claim to the slot."""
         asked, lane = conversation_id, None
         for _ in range(CLAIM_TRIES):
             asked_at_s = self._clock.monotonic()
@@ -263,7 +263,7 @@ class ClaimLoop:
             if claimed is not None:
                 self._start(tasks, claimed, asked_at_s)
             if asked == conversation_id:
-                # Claimed, or there is nothing to claim any more: its doorbell has done its work.
+                # Claimed, or nothing left to claim: the doorbell is used up.
                 return
             if claimed is not None:
                 break
@@ -272,7 +272,7 @@ class ClaimLoop:
         if lane is None:
             return
         try:
-            # Its doorbell was taken off the lane, and it still waits.
+            # Its doorbell was removed from the lane, but the turn still waits.
             await self._doorbells.ring(lane, conversation_id)
         except Unavailable as error:
             # The row stays; the sweeper rings for it.
@@ -308,7 +308,7 @@ class ClaimLoop:
         return True
 
     async def _wait_free(self) -> bool:
-        """Return once a slot is free; False when the worker drains, then the sweeper rings again."""
+        """Return True once a slot is free, and False when the worker drains; then the sweeper rings again."""
         while not self._draining.is_set():
             try:
                 async with asyncio.timeout(WAIT_S):
@@ -323,7 +323,7 @@ class ClaimLoop:
             conversation_id = await self._next_ring((Lane.CONTROL,))
             if conversation_id is None or self._draining.is_set():
                 continue
-            # A cancelled turn ends at once: it needs no slot, and no bound holds it back.
+            # A cancelled turn ends at once, so it needs no slot and no bound applies to it.
             asked_at_s = self._clock.monotonic()
             claim = await self._try_claim(conversation_id, self._leases.try_claim(conversation_id))
             if claim is not None:
@@ -361,13 +361,13 @@ class ClaimLoop:
 
     async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, turn: RunningTurn, asked_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
-        # This task's own context: every line that the turn writes names it.
+        # This task's own context: every log line of the turn carries these fields.
         bind_contextvars(conversation_id=conversation_id, turn_id=claim.turn_id, tenant=claim.lease.principal.tenant)
         self._heartbeat.hold(conversation_id, turn, asked_at_s)
         try:
-            # Whatever a turn hangs in, its slot comes back. Its lease has run out by then.
+            # A hanging turn frees its slot too, after its lease has expired.
             work = self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_paced(claim, turn)
-            # After an unexpected error the lease runs out and another attempt is made, at most three in all.
+            # After an unexpected error the lease expires and another attempt is made, at most three in all.
             with guarded("turn", passing=(StaleFence, Unavailable), conversation_id=conversation_id):
                 if isinstance(await run_until(turn.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
                     _log.error("A turn that lost its lease did not end.", conversation_id=conversation_id)
@@ -388,9 +388,9 @@ class ClaimLoop:
     async def _requeue(self, lease: Lease) -> None:
         """Return a turn that an outage interrupted to the queue, once the database answers.
 
-        If its lease were left to run out instead, the outage would count as a worker that the turn has killed. Sweepers
-        leave expired leases alone for a while after an outage; where another worker holds the turn all the same, the
-        fence refuses this.
+        If its lease expired instead, the outage would count as a worker killed by the turn. Sweepers ignore expired
+        leases for a while after an outage; if another worker holds the turn nevertheless, the fence rejects the
+        release.
         """
         give_up_at = asyncio.get_running_loop().time() + GIVE_BACK_S
         while True:
@@ -401,7 +401,7 @@ class ClaimLoop:
                     await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
                 return
             except Unavailable as error:
-                # Also when only the bell could not be rung: then the second release finds nothing to do.
+                # This also covers a failed ring: then the second release has nothing to do.
                 if self._draining.is_set() or asyncio.get_running_loop().time() > give_up_at:
                     _log.warning("turn_not_given_back", conversation_id=lease.conversation_id, error=str(error))
                     return
@@ -410,14 +410,14 @@ class ClaimLoop:
                     await self._draining.wait()
 
     async def _run_paced(self, claim: Claim, turn: RunningTurn) -> None:
-        """Only what was done from its beginning to its end tells how long turns take."""
+        """Only turns that run from start to end in one attempt count for the pace."""
         began = asyncio.get_running_loop().time()
         if await turn.run() and claim.turn_id is not None and claim.attempt == 0:
             self._pace.note(asyncio.get_running_loop().time() - began)
 
     async def _run_alone(self, turn: RunningTurn) -> None:
         if isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):
-            # Handed back unbegun: a lease that is left to run out would count as one more worker that died.
+            # Released before it starts: an expired lease would count as one more dead worker.
             turn.cut_short()
             await turn.run()
             return

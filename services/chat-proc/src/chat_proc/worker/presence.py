@@ -1,5 +1,5 @@
-"""Publishes that this worker is there, what it can do and how long its turns take; reads how many slots all workers
-have; and answers its probes."""
+"""Publishes that this worker is alive, what it can do and how long its turns take; reads the slot count of all workers;
+answers readiness probes."""
 
 import asyncio
 import json
@@ -22,14 +22,14 @@ from everturn.core.page_server import Page
 from everturn.core.ttl_cache import Kept
 from everturn.queue.ports import Presences, WorkerPresence
 
-# How long the turns of this worker take: a mean in which the last ones count most.
+# How long the turns of this worker take: a moving average that weights recent turns most.
 
 WEIGHT = 0.1
 """Of the newest turn; the last ten make up two thirds of the mean."""
 
 
 class Pace:
-    """Told of every turn that ended; what it knows goes into the worker's presence."""
+    """Averages the duration of ended turns, for the worker's presence."""
 
     def __init__(self) -> None:
         self._turn_s: float | None = None
@@ -40,20 +40,20 @@ class Pace:
         return self._turn_s
 
     def note(self, seconds: float) -> None:
-        """A turn has ended after so long."""
+        """Record the duration of an ended turn."""
         old = seconds if self._turn_s is None else self._turn_s
         self._turn_s = old + WEIGHT * (seconds - old)
 
 
 EVERY_S: Final = 5.0
-"""Between two renewals, and the most that one may take."""
+"""Interval between two renewals, and the time limit of one."""
 RENEWALS_PER_TTL: Final = 3
 
 _log = structlog.get_logger(__name__)
 
 
 class PresenceTask:
-    """Renews what is told of one worker; `run` is a task of its own."""
+    """Renews the presence of one worker; `run` is a task of its own."""
 
     def __init__(self, presences: Presences, own: WorkerPresence, pace: Pace, *, every_s: float = EVERY_S) -> None:
         self._presences = presences
@@ -68,14 +68,14 @@ class PresenceTask:
         return self._slots, self._extra_slots
 
     async def run(self) -> None:
-        """Renew until cancelled. Afterwards it is forgotten within 15 s."""
+        """Renew until cancelled. Afterwards the presence expires within 15 s."""
         while True:
             with guarded("presence_renewal"):
                 await self.renew()
             await asyncio.sleep(self._every_s)
 
     async def renew(self) -> None:
-        """Once; a wire that is away is told of in the log."""
+        """Renew once; log a warning if the wire is unavailable."""
         try:
             async with asyncio.timeout(self._every_s):
                 own = replace(self._own, turn_s=self._pace.turn_s)
@@ -88,7 +88,7 @@ class PresenceTask:
         self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in fleet))
 
 
-# What the operator's settings say about turns and replies, as the loop wants it.
+# The operator's settings for turns and replies, converted for the loop.
 
 
 def count_extra_slots(settings: WorkerSettings) -> int:
@@ -97,14 +97,14 @@ def count_extra_slots(settings: WorkerSettings) -> int:
 
 
 def build_claim_bounds(settings: WorkerSettings, presence: PresenceTask) -> ClaimBounds:
-    """The bounds of running turns for the workers that are there now."""
+    """The bounds of running turns for the workers that are alive now."""
     slots, extra = presence.slots
     tenant_max = max(1, math.ceil(settings.tenant_running_share * slots))
     return ClaimBounds(settings.user_running_max, tenant_max, slots, extra)
 
 
 def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits:
-    """The caps of a turn, with the rounds of the bundles that have their own."""
+    """The limits of a turn, including bundles with their own number of rounds."""
     otherwise = settings.max_iterations
     return TurnLimits(
         rounds=config.max_iterations(None, otherwise),
@@ -117,7 +117,7 @@ def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits
 
 
 def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -> DecisionLimits:
-    """What a reply may hold, by the agent's version and by the tools there are."""
+    """What a reply may contain, given the agent's version and the available tools."""
     code_tools = frozenset(spec.tool_id for spec in tools if spec.takes_code)
     fanout = FanoutRules({spec.tool_id: spec.strategy for spec in tools}, code_tools)
     return DecisionLimits(
@@ -127,7 +127,7 @@ def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -
     )
 
 
-# What a worker tells of itself once it can work.
+# What a worker reports once it is ready.
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Readiness:
     """Memory search compares words, not meanings."""
 
     def line(self) -> str:
-        """One line of JSON, as the supervisor of processes reads it."""
+        """One line of JSON for the process supervisor."""
         return json.dumps(
             {
                 "ready": True,
@@ -159,10 +159,10 @@ class Readiness:
         )
 
 
-# A worker's readiness as a page: whether what it needs answers, looked up for who asks, and not for each of many.
+# A worker's readiness page: checks its dependencies on request, and caches the answer for frequent readers.
 
 READINESS_KEEP_S: Final = 2.0
-"""How old an answer may be: the page needs no credential, so reading it often must not be work."""
+"""How old an answer can be: the page needs no credential, so frequent reads must be cheap."""
 _UNREADY: Final = 503
 _READY: Final = 200
 
@@ -175,7 +175,7 @@ class ReadyPage:
         self._kept = Kept(self._look, keep_s=READINESS_KEEP_S, monotonic=monotonic)
 
     async def build(self) -> Page:
-        """503 where a part is missing that turns need, or where this worker takes no more of them."""
+        """Status 503 if a part that turns need is unavailable, or if this worker accepts no more turns."""
         return await self._kept.load()
 
     async def _look(self) -> Page:
