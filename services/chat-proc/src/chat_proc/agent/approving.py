@@ -1,4 +1,4 @@
-"""Asks a person before a call is made, and says whether it may be made now: yes, no, or that the turn has to wait."""
+"""Asks a person to approve a call, and decides: run it, skip it, or wait."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,18 @@ from everturn.timeline.next_step import PendingCall, Question, find_questions
 from everturn.turns.approvals import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
 
 MAX_SHOWN_BYTES = 16 * 1024
-"""Of the parameters as JSON. What is longer is shown cut, and says so."""
+"""Size limit of the shown parameters as JSON. Longer ones are shown shortened and marked as cut."""
 DEFAULT_TIMEOUT_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class MayRun:
-    """A person said yes."""
+    """A person approved the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class MayNot:
-    """The call is not made; `settling` goes with the result that says `why`."""
+    """The call is not made; `settling` is committed together with the result, which states `why`."""
 
     settling: Writing
     why: str
@@ -42,14 +42,14 @@ class MayNot:
 
 @dataclass(frozen=True, slots=True)
 class MustWait:
-    """Nobody has answered yet."""
+    """The question is not answered yet."""
 
 
 Verdict = MayRun | MayNot | MustWait
 
 
 class ApprovalGate:
-    """Stands before every call of the loop. Holds nothing of the turns: blocks and rows say what was asked."""
+    """Checks every call of the loop. Keeps no state of turns: blocks and rows record what was asked."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class ApprovalGate:
         self._redactor = redactor or Redactor()
 
     async def draft_questions(self, turn: OpenTurn, calls: Mapping[CallId, ToolCallBody], place: RoundPlace) -> Writing:
-        """What asks about those of the calls that want it, all at once. It goes into the commit that decides on them:
-        a call whose tool asks is never on the timeline without its question."""
+        """Draft the questions for all calls that need approval. They belong in the commit that decides on the calls, so
+        that such a call is never on the timeline without its question."""
         asked_about: dict[CallId, Ask] = {}
         for call_id, call in calls.items():
             if (ask := await self._review(turn, call)) is not None:
@@ -96,7 +96,7 @@ class ApprovalGate:
         return Writing(drafts=drafts, requests=tuple(requests), after=after)
 
     async def ask(self, turn: OpenTurn, calls: Sequence[PendingCall], place: RoundPlace) -> None:
-        """Ask about calls, none of them begun, that were decided on when their tools did not ask yet."""
+        """Ask about calls that have not begun, and were decided on when their tools did not need approval yet."""
         asked = find_questions(turn.turn_blocks)
         new = {_call_id(call): call.body for call in calls if _call_id(call) not in asked}
         writing = await self.draft_questions(turn, new, place)
@@ -104,13 +104,13 @@ class ApprovalGate:
             await turn.commit(writing)
 
     def is_asked(self, turn: OpenTurn, call: PendingCall) -> bool:
-        """Whether the call is one that a person was asked about."""
+        """Whether a person was asked about this call."""
         return call.block.call_id in find_questions(turn.turn_blocks)
 
     async def settle(self, turn: OpenTurn, calls: Sequence[PendingCall], place: RoundPlace) -> frozenset[CallId]:
-        """Write down what became of questions about these calls since; the calls that this is about.
+        """Record the new outcomes of questions about these calls; returns the calls concerned.
 
-        None of them was begun before: a call begins after its outcome stands on the timeline.
+        None of them has begun: a call begins only after its outcome is on the timeline.
         """
         questions = find_questions(turn.turn_blocks)
         still_open = [
@@ -131,7 +131,7 @@ class ApprovalGate:
         return frozenset(_call_id(call) for call, _, _ in answered)
 
     def judge(self, turn: OpenTurn, call: PendingCall, place: RoundPlace, *, stopped: bool) -> Verdict:
-        """What becomes of a call that was asked about; `stopped` when a steer or a cancel is there."""
+        """Decide on a call that a person was asked about; `stopped` if a steer or a cancel is pending."""
         question = find_questions(turn.turn_blocks)[_call_id(call)]
         outcome = question.outcome
         if question.request.args_hash != hash_arguments(call.body.tool_id, call.body.params):
@@ -154,7 +154,7 @@ class ApprovalGate:
         return fold_signals(said, place, partial(show_files, turn)).writing
 
     async def _review(self, turn: OpenTurn, call: ToolCallBody) -> Ask | None:
-        """Whether a person has to agree. A call that the policy refuses is refused when it is run."""
+        """The question, if a person has to approve the call. A call that the policy refuses is refused when it runs."""
         spec = next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
         if spec is None:
             return None
@@ -180,7 +180,8 @@ class ApprovalGate:
         return place.draft(BlockType.APPROVAL_REQUEST, ref, body, call_id=request.call_id)
 
     def _show(self, params: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        """What a person sees of the parameters: all without secrets, or the short form that steps have."""
+        """The parameters shown to a person, without secrets: all, or the short form that steps use; and whether they
+        were cut."""
         shown = cast("dict[str, Any]", self._redactor.redact_value(params))
         if len(json.dumps(shown, ensure_ascii=False, default=str).encode(errors="replace")) <= MAX_SHOWN_BYTES:
             return shown, False
@@ -203,7 +204,7 @@ def _call_id(call: PendingCall) -> CallId:
 
 
 def _settle(call: PendingCall, question: Question, place: RoundPlace, row: Approval | None = None) -> Writing:
-    """The block and the event of the outcome. Without a settled row the question is taken back."""
+    """The block and the event of the outcome. Without a settled row the question is withdrawn."""
     asked = question.request
     body = ApprovalOutcomeBody(
         approval_id=asked.approval_id,

@@ -1,6 +1,6 @@
 """Checks one decision: tools to use, an answer to end with, or what the model must correct. Pure.
 
-The check needs to know which tools, arguments and effects exist: `ToolCatalog` says so.
+`ToolCatalog` provides the tools, arguments and effects that exist.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from everturn.core.errors import Invalid
 from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import CutReason
 
-# What the loop needs of the tools: to know them, to check arguments, to call one. The registry implements it.
+# The loop's interface to tools: list them, check arguments, call one. The registry implements it.
 
 
 class ToolCatalog(Protocol):
@@ -37,7 +37,7 @@ class ToolCatalog(Protocol):
 
 
 MAX_SENTENCES = 3
-"""Problems named in one notice; more would hide the first."""
+"""Maximum problems named in one notice; more would hide the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class UseTool:
 
 @dataclass(frozen=True, slots=True)
 class GiveAnswer:
-    """An accepted end of the turn. `shown` is what clients saw of `text`; `cut_reason` says why it stops too early."""
+    """An accepted end of the turn. `shown` is the part of `text` that clients saw; `cut_reason` says why it stops
+    early."""
 
     text: str
     shown: str
@@ -66,7 +67,7 @@ class GiveAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A reply or an action that can't be used, and the sentences that tell the model why."""
+    """A reply or an action that can't be used, and the sentences that explain it to the model."""
 
     code: str
     sentences: str
@@ -74,9 +75,9 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What of a reply is done, in the order in which it was written. At least one item, at most one answer.
+    """The accepted items of a reply, in the order in which they were written. At least one item, at most one answer.
 
-    `refused` are the actions beside them that are not run; `remarks` is what else was wrong.
+    `refused` are the actions that are not run; `remarks` are the other problems.
     """
 
     items: tuple[UseTool | GiveAnswer, ...]
@@ -97,8 +98,9 @@ Verdict = Work | Repair
 
 
 def check_decision(decision: Decision, shown_answer: str, catalog: ToolCatalog) -> Verdict:
-    """Choose what to do with a reply. An answer the person has seen is kept, whatever else is wrong with the reply."""
-    # Blanks are nothing that a person has seen.
+    """Decide what to do with a reply. An answer that the person has seen is kept, even if the rest of the reply is
+    wrong."""
+    # Whitespace does not count as seen.
     shown_answer = "" if is_blank(shown_answer) else shown_answer
     if problems := decision.fatal_problems:
         return Work((keep_shown(decision, shown_answer),)) if shown_answer else _sum_up(problems)
@@ -128,12 +130,12 @@ def _sum_up(problems: tuple[Problem, ...]) -> Repair:
 
 
 def _remarks(decision: Decision, *, of: Literal["actions", "reply"]) -> tuple[Problem, ...]:
-    """Problems that leave the reply usable: of actions that were refused, or of the reply as a whole."""
+    """Problems that leave the reply usable: those of refused actions, or of the reply as a whole."""
     return tuple(problem for problem in decision.problems if (problem.action_instance is None) == (of == "reply"))
 
 
 def keep_shown(decision: Decision, shown: str) -> GiveAnswer:
-    """An answer as far as the person has seen it."""
+    """The part of the answer that the person has seen."""
     raw = decision.answer.raw if decision.answer else shown
     used_sids = decision.answer.used_sids if decision.answer else ()
     return GiveAnswer(raw, shown, used_sids=used_sids, cut_reason=decision.cut_reason)

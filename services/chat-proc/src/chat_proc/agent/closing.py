@@ -1,4 +1,4 @@
-"""The closing call: when a cap is reached the model writes the answer from what there is, without tools."""
+"""The closing call: when a cap is reached, the model writes the answer from what it has so far, without tools."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ from everturn.timeline.turns import CutReason, Outcome
 
 
 class ClosingCall:
-    """One model call that ends a turn; whatever text it gives is the answer."""
+    """One model call that ends a turn; any text it returns is the answer."""
 
     def __init__(self, generator: Generator) -> None:
         self._generator = generator
@@ -38,7 +38,7 @@ class ClosingCall:
     async def run(
         self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace, cap: str
     ) -> TurnEnd:
-        """`cap` says in words what was reached."""
+        """`cap` names the reached limit in words."""
 
         async def generate() -> Generated:
             request = await prompts.build_closing(place, cap)
@@ -63,7 +63,7 @@ class ClosingCall:
 
 
 def _find_last_resort(turn: OpenTurn, cap: str) -> GiveAnswer:
-    """What the model said in a wrong form earlier in the turn, else what was done."""
+    """What the model wrote in a wrong form earlier in the turn, otherwise a list of what was done."""
     text = find_usable_text(turn.turn_blocks) or build_account(turn.turn_blocks, cap)
     return GiveAnswer(text, text)
 
@@ -93,7 +93,8 @@ def _write(turn: OpenTurn, place: RoundPlace, generated: Generated, answer: Give
 
 
 def _explain_no_answer(stopped_by: CutReason | None, reached: str) -> Problem:
-    """Why there is no answer; `stopped_by` is what ended the closing reply, `reached` says what led to it."""
+    """Why there is no answer; `stopped_by` is what ended the closing reply, `reached` states what led to the closing
+    call."""
     match stopped_by:
         case "refusal" | "content_filter":
             return build_refusal_problem(stopped_by)

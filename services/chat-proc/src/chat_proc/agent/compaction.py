@@ -1,7 +1,7 @@
-"""Keeps the requests of a turn within the model's context: beside the turn while there is room, in its way when not.
+"""Keeps the requests of a turn within the model's context: in the background while there is room, otherwise blocking.
 
 A summary is computed from a snapshot of the blocks and handed to the loop, which appends it at a round boundary. Until
-then nothing of it is stored, so a worker that dies leaves nothing behind, and the next one computes it again.
+then none of it is stored, so a worker that dies leaves nothing behind, and the next one computes it again.
 """
 
 import asyncio
@@ -51,14 +51,14 @@ from everturn.models.port import (
 from everturn.timeline.bodies import RangeSummaryBody
 from everturn.turns.commits import UsageEvent
 
-# Writing a summary: two tries of a model, then rules, so that there always is one.
+# Writing a summary: two attempts by a model, then rules, so that there always is one.
 
 _log = structlog.get_logger(__name__)
 
 SUMMARY_ROLE: Final = "summary"
 MAX_TRIES = 2
 CALL_S = 60.0
-"""How long one summary is waited for."""
+"""Time limit of one summary call."""
 MIN_OUTPUT_TOKENS = 1_024
 """Room for models that think before they write, and for headings."""
 MAX_REPLY_CHARS = 60_000
@@ -66,7 +66,7 @@ MAX_REPLY_CHARS = 60_000
 
 @dataclass(slots=True)
 class _Summary:
-    """One reply on its way. It counts once it has ended well or is long enough."""
+    """One reply being received. It counts once it has ended successfully or is long enough."""
 
     text: str = ""
     usage: ModelUsage | None = None
@@ -75,13 +75,13 @@ class _Summary:
 
     @property
     def is_free(self) -> bool:
-        """As a call that failed without a word."""
+        """Whether the call failed without any output."""
         return self.has_failed and not self.text and self.usage is None
 
 
 class SummaryWriter:
-    """Writes the summaries of one compaction, by rules alone when there is no model. `usage` is what they cost, `turn`
-    what the spans of its model calls say of the turn."""
+    """Writes the summaries of one compaction, by rules only if there is no model. `usage` is their cost, `turn` the
+    attributes that identify the turn in the spans of its model calls."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class SummaryWriter:
         self.usage: list[UsageEvent] = []
 
     async def write(self, snapshot: Snapshot, cut: Cut) -> Memory:
-        """From the model's first reply that is a summary; from rules when there is none."""
+        """Return the model's first reply that is a summary; a summary by rules if there is none."""
         if self._model is not None:
             request = build_summary_request(snapshot, cut, context_tokens=self._model.traits.context_tokens)
             for _ in range(MAX_TRIES):
@@ -110,7 +110,7 @@ class SummaryWriter:
         return build_memory(snapshot, cut)
 
     async def _try_ask(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
-        """The reply; None when there is none. What it cost is kept whatever comes of it, also when it is cancelled."""
+        """Return the reply, or None. Its cost is recorded in any case, also if it fails or is cancelled."""
         reply = _Summary()
         try:
             with open_call(self._tracing, model.traits, request, role=SUMMARY_ROLE, turn=self._turn) as span:
@@ -138,7 +138,7 @@ class SummaryWriter:
 
 
 async def _read(model: LanguageModel, request: ModelRequest, reply: _Summary) -> None:
-    """Take in a reply until it ends, breaks off or is long enough. Raises ModelFailed."""
+    """Read a reply until it ends, breaks off or is long enough. Raises ModelFailed."""
     async with aclosing(model.generate(request)) as pieces:
         async for piece in pieces:
             match piece:
@@ -155,7 +155,7 @@ async def _read(model: LanguageModel, request: ModelRequest, reply: _Summary) ->
 
 
 def build_summary_request(snapshot: Snapshot, cut: Cut, *, context_tokens: int) -> ModelRequest:
-    """Instruction, working summaries, the record and the memory before it; never longer than the model takes."""
+    """Instruction, working summaries, the record and the previous memory; never longer than the model accepts."""
     output = max(MIN_OUTPUT_TOKENS, snapshot.limits.text_tokens)
     previous = cut.previous.body.text if cut.previous and isinstance(cut.previous.body, RangeSummaryBody) else ""
     topics = ["range", *(["range_turn"] if cut.scope == "turn" else []), *(["range_update"] if previous else [])]
@@ -175,7 +175,7 @@ _Reply = TypeVar("_Reply")
 
 
 GROWTH_PERCENT = 2
-"""Of the whole: how much a request has to grow before a compaction that came to nothing is tried again."""
+"""Percentage of the context limit by which a request has to grow before a compaction without effect is retried."""
 
 
 class Compactor:
@@ -200,7 +200,7 @@ class Compactor:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A compaction on its way."""
+    """A running compaction."""
 
     reason: str
     snapshot: Snapshot
@@ -218,14 +218,15 @@ class TurnCompaction:
         self._limits = shared.limits
         self._work: _Work | None = None
         self._fixed_tokens = 0
-        """Of a request beside the timeline, as it was last measured."""
+        """Tokens of a request in addition to the timeline, as last measured."""
         self._futile_below = 0
-        """Shorter requests are left alone: a compaction of the last one came to nothing."""
+        """Shorter requests are not compacted: the last compaction had no effect."""
 
     async def make_room(self, place: RoundPlace, *, may_ask: bool = True) -> None:
-        """At a round boundary: append what has become ready, and see to it that the next request fits.
+        """At a round boundary: append a finished summary, and ensure that the next request fits.
 
-        A turn that has reached a cap may not ask a model for summaries, and begins none beside itself.
+        A turn that has reached a cap must not call a model for summaries (`may_ask` is False), nor start one in the
+        background.
         """
         if self._work is not None and self._work.task.done():
             await self._append(self._work, await _result_of(self._work))
@@ -247,9 +248,9 @@ class TurnCompaction:
     async def run_fitting(
         self, place: RoundPlace, generate: Callable[[], Awaitable[_Reply]], *, may_ask: bool = True
     ) -> _Reply:
-        """One model call. When the provider finds its request too long, it is made shorter and sent once more.
+        """Make one model call. If the provider rejects the request as too long, shorten it and send it once more.
 
-        `may_ask` as in `make_room`. Raises ContextLimitExceeded when it can't be made shorter, or is still too long.
+        `may_ask` as in `make_room`. Raises ContextLimitExceeded if it can't be shortened, or is still too long.
         """
         try:
             return await generate()
@@ -259,8 +260,8 @@ class TurnCompaction:
             return await generate()
 
     async def force(self, place: RoundPlace, *, may_ask: bool = True) -> bool:
-        """After the provider found the request too long: whether it is shorter now. What it had counts as the limit for
-        the rest of the turn. `may_ask` as in `make_room`."""
+        """Shorten the request after the provider rejected it as too long; returns whether it is shorter now. Its length
+        counts as the limit for the rest of the turn. `may_ask` as in `make_room`."""
         await self.abandon()
         tokens = await self._measure(place)
         self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
@@ -268,15 +269,15 @@ class TurnCompaction:
         return await self._measure(place) < tokens
 
     async def finish(self) -> Writing:
-        """What is ready, to be written with the end of the turn: a commit of its own would part the texts of the last
-        round from their blocks. What is not ready is cancelled."""
+        """Return a finished summary, to be written with the end of the turn: a separate commit would separate the texts
+        of the last round from their blocks. An unfinished summary is cancelled."""
         work = self._work
         writing = self._take(work, await _result_of(work)) if work is not None and work.task.done() else Writing()
         await self.abandon()
         return writing
 
     async def abandon(self) -> None:
-        """Cancel what is on its way and wait for its end. Writes nothing."""
+        """Cancel a running compaction and wait for its end. Writes nothing."""
         work = self._work
         if work is None:
             return
@@ -292,7 +293,7 @@ class TurnCompaction:
         return tokens
 
     def _look(self) -> Snapshot:
-        """The conversation as it is now."""
+        """A snapshot of the conversation now."""
         turn = self._turn
         return Snapshot(
             blocks=tuple(turn.blocks),
@@ -312,7 +313,7 @@ class TurnCompaction:
         return self._work
 
     async def _shrink(self, reason: str, snapshot: Snapshot, writer: SummaryWriter, about: Attributes) -> Shrunk:
-        """In a span, which ends as failed where nobody waits for it any more."""
+        """Shrink within a span, which ends as failed if the work is cancelled."""
         shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
         asked = {**about, "everturn.compaction.reason": reason, "everturn.compaction.before_tokens": snapshot.tokens}
         with self._shared.tracing.span("compaction", asked) as span:
@@ -321,7 +322,7 @@ class TurnCompaction:
             return shrunk
 
     async def _wait(self, work: _Work) -> None:
-        """Append what comes of it. Who wants the turn to stop or to change does not wait for a model: then rules do."""
+        """Wait for the result and append it. A steer or a cancel does not wait for a model: then rules are used."""
         ran = await run_until(self._turn.inbox.wait_for_control(), self._await_result(work))
         await self._append(work, await _shrink_by_rules(work.snapshot) if isinstance(ran, Stopped) else ran.value)
 
@@ -335,7 +336,7 @@ class TurnCompaction:
             await self._turn.commit(writing)
 
     def _take(self, work: _Work, shrunk: Shrunk) -> Writing:
-        """The work is over: what is to be written of it, nothing when it came to nothing."""
+        """Build what is to be written of finished work; nothing if it saved nothing."""
         now = self._look()
         drafts = restamp(now, shrunk.drafts)
         after = now.plus(drafts).tokens if drafts else now.tokens
@@ -359,7 +360,7 @@ class TurnCompaction:
 
 
 async def _result_of(work: _Work) -> Shrunk:
-    """What became of it; where it broke, what rules can do in its place, since no summary is worth a turn."""
+    """Return the result; if the work failed, the result by rules, since a failed summary must not fail the turn."""
     (made,) = await asyncio.gather(work.task, return_exceptions=True)
     if isinstance(made, Shrunk):
         return made
@@ -368,18 +369,18 @@ async def _result_of(work: _Work) -> Shrunk:
 
 
 async def _shrink_by_rules(snapshot: Snapshot) -> Shrunk:
-    """In a thread: it folds the whole conversation up to twenty times, and other turns share this event loop."""
+    """Run in a thread: it folds the whole conversation up to twenty times, and other turns share this event loop."""
     return await asyncio.to_thread(shrink_by_rules, snapshot)
 
 
 async def _cover_by_rules(shrunk: Shrunk, cut: Cut) -> Shrunk:
-    """With a summary that rules write; as it was where that one may not be used."""
+    """Cover the cut with a summary by rules; unchanged if that summary is not allowed."""
     made, _ = await asyncio.to_thread(lambda: cover(shrunk, build_memory(shrunk.snapshot, cut)))
     return made or shrunk
 
 
 async def _shrink_softly(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
-    """Only what is worth it, and nothing that anybody would miss."""
+    """Apply only steps that are worth it and lose nothing relevant."""
     shrunk = Shrunk(snapshot)
     for step in SOFT_STEPS:
         cut = choose_cut(shrunk.snapshot, step)
@@ -389,7 +390,7 @@ async def _shrink_softly(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
 
 
 async def _shrink_to_fit(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
-    """Whatever it takes. A model is asked where that is worth it; what must go at last goes by rules."""
+    """Shrink until it fits. A model is called if that is worth it; the last resorts use rules."""
     shrunk = Shrunk(snapshot)
     for step in HARD_STEPS:
         cut = choose_cut(shrunk.snapshot, step)

@@ -1,4 +1,4 @@
-"""Builds the blocks of a round from what the model decided. Pure: the order here is the order on the timeline."""
+"""Builds the blocks of a round from the model's decision. Pure: the order here is the order on the timeline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,15 +41,15 @@ from everturn.timeline.turns import CutReason
 from everturn.turns.commits import UsageEvent
 
 MAX_RAW_CHARS = 40_000
-"""How much of an unusable reply is kept for the model to look at."""
+"""How much of an unusable reply is kept for the model to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPlace:
     """Where a round's blocks belong. `limit` is the number of rounds the turn may have now.
 
-    `now` is the time of what is written, ISO 8601; `began` that of the round's beginning, where it was earlier.
-    `finalize` marks the rounds that a steer has left of the turn, in which work is only brought into order.
+    `now` is the time of writing, ISO 8601; `began` is the start of the round, if it was earlier. `finalize` marks the
+    rounds left after a steer, in which work is only finished.
     """
 
     turn_id: TurnId
@@ -60,7 +60,7 @@ class RoundPlace:
     began: str = ""
 
     def at(self, now: str) -> "RoundPlace":
-        """The same place later: a model call or a tool has taken its time."""
+        """The same place at a later time, after a model call or a tool."""
         return replace(self, now=now, began=self.began or self.now)
 
     def draft(
@@ -70,7 +70,7 @@ class RoundPlace:
 
 
 def draft_round_start(place: RoundPlace) -> BlockDraft:
-    """The round begins."""
+    """The block that starts the round."""
     ref = round_ref(place.turn_id, place.round, "start")
     begin = replace(place, now=place.began or place.now)
     return begin.draft(BlockType.ROUND_START, ref, RoundStartBody(limit=place.limit))
@@ -96,7 +96,8 @@ def draft_thinking(place: RoundPlace, texts: RoundTexts) -> list[BlockDraft]:
 
 
 def draft_work(place: RoundPlace, texts: RoundTexts, work: Work, call_ids: Sequence[CallId]) -> list[BlockDraft]:
-    """Everything a reply does, in order, and what it does not. An answer beside calls waits for their results."""
+    """Everything that a reply does, in order, then notices for what is not done. An answer with calls waits for their
+    results."""
     drafts: list[BlockDraft] = []
     ids = iter(call_ids)
     for item in work.items:
@@ -111,7 +112,7 @@ def draft_work(place: RoundPlace, texts: RoundTexts, work: Work, call_ids: Seque
 def draft_call(
     place: RoundPlace, texts: RoundTexts, use: UseTool, call_id: CallId, ordinal: int = 0
 ) -> list[BlockDraft]:
-    """Notes, program and call of one tool use; `ordinal` counts the notes of the round before it."""
+    """Notes, program and call of one tool use; `ordinal` is the number of earlier notes in the round."""
     drafts = _draft_notes(place, texts, use.notes, call_id=call_id, ordinal=ordinal)
     if use.code is not None:
         ref = round_ref(place.turn_id, place.round, "code")
@@ -122,7 +123,8 @@ def draft_call(
 
 
 def draft_notices(place: RoundPlace, work: Work) -> list[BlockDraft]:
-    """One notice for each action that is not run; remarks about the reply only where the turn goes on to mend them."""
+    """One notice for each action that is not run; remarks about the reply only if the turn continues and can correct
+    them."""
     told = [*work.refused, *([work.remarks] if work.remarks and work.answer is None else [])]
     return [draft_notice(place, repair.code, repair.sentences, n) for n, repair in enumerate(told, start=1)]
 
@@ -140,13 +142,13 @@ def draft_repair(place: RoundPlace, repair: Repair, raw: str) -> list[BlockDraft
 
 
 def draft_interrupted(place: RoundPlace, begun: str) -> BlockDraft:
-    """What the model was about to do when somebody cut it off, as it came."""
+    """The raw text of what the model was about to do when a signal interrupted it."""
     body = RawDecisionBody(text=begun[:MAX_RAW_CHARS], code=INTERRUPTED)
     return place.draft(BlockType.DECISION_RAW, round_ref(place.turn_id, place.round, "raw.interrupted"), body)
 
 
 def find_begun_action(raw: str) -> str:
-    """What a cut reply says behind its thinking; empty while it only thinks."""
+    """The text of an interrupted reply after its thinking; empty if it was still thinking."""
     closer = "</channel:thinking>"
     at = raw.lower().rfind(closer)
     if at < 0 and raw.lstrip().lower().startswith("<channel:thinking"):
@@ -176,7 +178,7 @@ def draft_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, n: in
 
 
 def draft_cut_notice(place: RoundPlace, reason: CutReason | None) -> list[BlockDraft]:
-    """What lets the model go on with a cut answer in a later turn; nothing where the answer is whole."""
+    """A notice that lets the model continue a cut answer in a later turn; none if the answer is complete."""
     if reason is None:
         return []
     text = (
@@ -188,7 +190,7 @@ def draft_cut_notice(place: RoundPlace, reason: CutReason | None) -> list[BlockD
 
 
 def draft_pending_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, ordinal: int) -> list[BlockDraft]:
-    """The answer beside calls, as an attempt that `draft_pending_completion` makes the turn's answer."""
+    """An answer given together with calls, as an attempt that `draft_pending_completion` makes the turn's answer."""
     body = AttemptBody(
         text=answer.text,
         shown=answer.shown if answer.shown != answer.text else None,
@@ -203,7 +205,7 @@ def draft_pending_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswe
 
 
 def draft_pending_completion(place: RoundPlace, pending: FinishTurn, n: int) -> BlockDraft:
-    """The answer that waited for the calls beside it; `n` counts the completions of the turn from 1."""
+    """The answer that waited for the calls of its reply; `n` counts the completions of the turn from 1."""
     attempt = pending.attempt
     body = CompletionBody(
         text=attempt.text,
@@ -225,7 +227,7 @@ def _draft_before_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswe
 
 
 def draft_attempt(place: RoundPlace, texts: RoundTexts, decision: Decision, reason: str) -> list[BlockDraft]:
-    """What was shown of an answer that is not kept as the turn's."""
+    """The shown part of an answer that does not become the turn's answer."""
     shown = texts.text("answer")
     if not shown:
         return []
@@ -236,7 +238,7 @@ def draft_attempt(place: RoundPlace, texts: RoundTexts, decision: Decision, reas
 
 
 def draft_plan_marks(place: RoundPlace, plan: PlanSnapshot, marks: str, n: int) -> list[BlockDraft]:
-    """A plan after step marks in notes, and the marks as a person reads them; `n` counts the turn's marks from 1."""
+    """A plan after step marks in notes, and the marks in readable form; `n` counts the turn's marks from 1."""
     return [
         place.draft(BlockType.PLAN_ACK, plan_ack_ref(place.turn_id, n), PlanAckBody(plan_id=plan.plan_id, text=marks)),
         place.draft(BlockType.PLAN, plan_ref(place.turn_id, plan.plan_id), PlanBody(plan=plan)),
@@ -244,14 +246,15 @@ def draft_plan_marks(place: RoundPlace, plan: PlanSnapshot, marks: str, n: int) 
 
 
 def write_round(drafts: Sequence[BlockDraft], texts: RoundTexts, usage: UsageEvent) -> Writing:
-    """A model call's blocks and usage. Clients that were shown other texts than the blocks hold are put right."""
+    """A model call's blocks and usage. If clients were shown texts that differ from the blocks, a rewind corrects
+    them."""
     return Writing(drafts=tuple(drafts), usage=(usage,), rewind=_texts_of(drafts) != texts.raw)
 
 
 def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:
-    """What the view of a turn shows of one round's blocks as texts, by channel and instance.
+    """The texts of one round's blocks that the view of a turn shows, by channel and instance.
 
-    Written texts stand here as written: the commit cites in them what the stream has cited.
+    Written texts are included as written: the commit resolves their citations as the stream did.
     """
     texts: dict[tuple[str, int], str] = {}
     notes, calls = count(), count()

@@ -1,6 +1,6 @@
-"""Runs one tool call to its end, whatever happens in it, and says what goes on the timeline and to the clients.
+"""Runs one tool call to its end, even if it fails, and builds what is written to the timeline and sent to clients.
 
-A result that is longer than the model reads is stored as a file, and its beginning is shown.
+A result that is too long for the model is stored as a file, and its beginning is shown.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ from everturn.timeline.rendering import build_preview
 from everturn.turns.approvals import hash_arguments
 from everturn.turns.commits import Effect, EffectChange, EffectState
 
-# Long results of tools: the text goes whole to the object store, and the block holds a preview of it.
+# Long tool results: the object store holds the whole text, and the block a preview of it.
 
 _log = structlog.get_logger(__name__)
 
 MAX_STORED_BYTES = 10 * 1024 * 1024
-"""Of one result; what is beyond is lost, and the preview says so."""
+"""Size limit of one result; the rest is lost, and the preview says so."""
 SAVE_TIMEOUT_S = 30.0
 _UNKEPT = "\n(The rest could not be stored and is lost: call the tool again for a smaller part.)"
 
@@ -57,11 +57,11 @@ class KeptResult:
 
 
 class ResultKeeper:
-    """Stores what is longer than a tool's result may be.
+    """Stores results that are longer than a tool's limit.
 
-    The object's key is the hash of its content, and its row is written by the commit that writes the block. When that
-    commit is refused, because another worker took over, a repeated call that gives the same finds the object there; an
-    object that no row names goes when the conversation is erased, like the files of a refused commit.
+    The object's key is the hash of its content, and its row is written by the commit that writes the block. If that
+    commit is rejected, because another worker took over, a repeated call with the same result reuses the object; an
+    object without a row is deleted when the conversation is erased, like the files of a rejected commit.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -80,7 +80,7 @@ class ResultKeeper:
             async with asyncio.timeout(SAVE_TIMEOUT_S):
                 await self._objects.save(row.object_key, data)
         except (EverturnError, TimeoutError) as error:
-            # The tool has done its work: its result is worth more in part than not at all.
+            # The tool has done its work: a partial result is better than none.
             _log.warning("result_not_stored", call_id=call_id, error=str(error))
             return KeptResult(body.model_copy(update={"text": body.text[:cap] + _UNKEPT}))
         whole = StoredText(object_key=row.object_key, sha256=row.sha256, chars=len(kept), bytes=len(data))
@@ -140,9 +140,9 @@ _EFFECT_STATES = {
     "ambiguous": EffectState.AMBIGUOUS,
 }
 MAX_ERROR_CHARS = 2_000
-"""Of an exception's text; a tool with more to say returns an outcome."""
+"""Limit of an exception's text; a tool with a longer message returns an outcome."""
 KEEP_WORK_S = 4.0
-"""What a tool that was asked to end gets for handing over what it has: 2 s for its sandbox, the rest for storing."""
+"""How long a tool has to hand over its work after it was asked to end: 2 s for its sandbox, the rest for storing."""
 _NOBODY_WAS_ASKED = (
     "The call was not made: it now needs a person's approval, because of what earlier calls in this reply have "
     "read. Make it again in a separate reply, and the person is asked."
@@ -152,14 +152,14 @@ _STOPPED = "The call was cancelled because the person said something that may ch
 
 @dataclass(frozen=True, slots=True)
 class _NoOutcome:
-    """The call ended without telling what it did."""
+    """The call ended without a result."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class _CutShort:
-    """The call was asked to end before it was done, and gave what it had."""
+    """The call was asked to end early, and returned what it had."""
 
     outcome: ToolOutcome
 
@@ -194,8 +194,9 @@ class ToolRunner:
     async def run(
         self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool, approved: bool = False
     ) -> Writing:
-        """Run a pending call, which a person has `approved` or none need. A `resumed` one may have begun before: it is
-        repeated only if that does no harm, and not if its tool asks now and nobody was asked then."""
+        """Run a pending call that was `approved` by a person or needs no approval. A `resumed` one may have begun
+        before: it is repeated only if that is safe, and not if its tool needs approval now but was not approved
+        then."""
         started = self._monotonic()
         label = self._label(pending.body)
         with self._tracing.span(f"execute_tool {label}", _describe_call(turn, pending, label)) as span:
@@ -213,7 +214,8 @@ class ToolRunner:
         return writing.plus(Writing(artifacts=kept.rows))
 
     def skip(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, why: str = "") -> Writing:
-        """A pending call that is not begun: for `why`, or because the person said something while another one ran."""
+        """Settle a pending call without running it, because of `why`, or because a signal arrived while another one
+        ran."""
         why = why or "The call was not begun because the person said something that may change the work."
         result = ToolResultBody(tool_id=pending.body.tool_id, status="cancelled", text=why)
         TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
@@ -232,7 +234,7 @@ class ToolRunner:
                 return ToolOutcome("error", why)
             return await self._call(turn, spec, pending)
         except Invalid as gone:
-            # Offered when the call was made, and not any more: another worker has other tools.
+            # The tool was offered when the call was decided, but not by this worker: workers can have different tools.
             return ToolOutcome("error", gone.detail)
         except Unavailable as error:
             return ToolOutcome("error", f"The call was not made: {error}")
@@ -268,7 +270,7 @@ class ToolRunner:
             with turn.activity.open_call():
                 return await self._catalog.run(spec.tool_id, call)
         except Exception as error:  # noqa: BLE001 - the tool-call edge
-            # A tool that raises is told to the model, which can do something about it.
+            # The exception is reported to the model, which can react to it.
             _log.exception("tool_raised", tool_id=spec.tool_id, call_id=call.call_id)
             return _NoOutcome(f"{spec.tool_id} failed: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
 
@@ -313,7 +315,7 @@ class ToolRunner:
         return spec.result_chars if spec else PREVIEW_CHARS
 
     def _label(self, call: ToolCallBody) -> str:
-        """A tool of ours by name; one that another worker offered, and this one doesn't, has none."""
+        """The tool's id as a label; NO_TOOL for a tool that only another worker offers."""
         return call.tool_id if self._try_spec(call) else NO_TOOL
 
     def _try_spec(self, call: ToolCallBody) -> ToolSpec | None:
@@ -321,9 +323,9 @@ class ToolRunner:
 
 
 async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec, stop: asyncio.Event) -> _NoOutcome | None:
-    """Return when the call is to end: with what to say of it when its time is up, None when a person stopped it.
+    """Return when the call has to end: with a reason if it timed out, with None if a person stopped it.
 
-    A tool that keeps its work is asked first, by `stop`, and gets a moment to give what it has.
+    A tool that keeps its work is asked to end first, through `stop`, and gets KEEP_WORK_S to return what it has.
     """
     limit = asyncio.timeout(spec.timeout_s)
     try:
@@ -342,7 +344,8 @@ async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec, stop: asyncio.Event) ->
 
 
 def _describe_call(turn: OpenTurn, pending: PendingCall, label: str) -> Attributes:
-    """A call as OpenTelemetry's conventions for generative AI name it. Nothing of its parameters or its result."""
+    """Span attributes of a call by OpenTelemetry's conventions for generative AI, without its parameters or its
+    result."""
     return {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": label,
@@ -363,7 +366,7 @@ def _records_of(outcome: _Outcome) -> tuple[Record, ...]:
 
 
 def _checked_out(records: Sequence[Record]) -> tuple[Artifact, ...]:
-    """The rows of a checkout: the copies, and the files that it took out of the workspace."""
+    """The rows of a checkout: the copies, and the files that it removed from the workspace."""
     bodies = [record.body for record in records if isinstance(record.body, CheckoutBody)]
     return tuple(artifact for body in bodies for artifact in (*body.artifacts, *body.removed))
 

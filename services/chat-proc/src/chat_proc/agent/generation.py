@@ -1,6 +1,6 @@
 """One model call of a round: streams the reply through the channel codec to the clients and reads the decision.
 
-While a provider is silent or is asked again, clients are told so.
+While a provider is silent or a call is retried, clients are notified.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ from everturn.models.port import (
 )
 from everturn.turns.commits import UsageEvent
 
-# Tells clients that a turn waits for its model: after some seconds of silence, and before each repeated call.
+# Notifies clients that a turn waits for its model: after some seconds of silence, and before each retry.
 
 FIRST_AFTER_S: Final = 5.0
-"""Silence that needs no word: most models begin sooner."""
+"""Silence before the first notice: most models begin sooner."""
 EVERY_S: Final = 10.0
 
 
@@ -74,7 +74,7 @@ class WaitingNotice:
             self._timer.cancel()
 
     def note(self, piece: ModelPiece) -> None:
-        """A piece of the reply has come, or a call is about to be repeated."""
+        """Record that a piece of the reply arrived, or that the call is about to be retried."""
         self._heard_at = self._loop.time()
         if isinstance(piece, ModelRetry):
             self._heard_at += piece.wait_s
@@ -109,14 +109,14 @@ DECISION_ROLE: Final = "decision"
 WRITE_TOOL = "react.write"
 SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
 MAX_SILENT_REPLIES = 2
-"""Replies of one call that may fall silent in the middle: each takes the idle timeout."""
+"""Replies of one call that may stall in the middle: each costs one idle timeout."""
 REASONING_INSTANCE = 1000
-"""Reasoning that a provider reports apart is shown as thinking, after all instances a reply could open."""
+"""Reasoning that a provider reports separately is shown as thinking, after all instances that a reply could open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What one call gave. `stopped` means a steer or a cancel ended it, and the decision is what there was."""
+    """The result of one call. `stopped` means that a steer or a cancel ended it, and the decision is partial."""
 
     decision: Decision
     usage: UsageEvent
@@ -125,7 +125,7 @@ class Generated:
 
 
 class Generator:
-    """Makes model calls. Learns how many characters a token has; holds nothing else between calls."""
+    """Makes model calls. Learns how many characters a token has; keeps no other state between calls."""
 
     def __init__(
         self,
@@ -149,9 +149,10 @@ class Generator:
     async def generate(
         self, turn: OpenTurn, request: ModelRequest, round_number: int, *, closing: bool = False
     ) -> Generated:
-        """Raises ModelFailed, the first model's, when none gives a whole reply. A `closing` reply is read leniently.
+        """Raises ModelFailed, the first model's, if no model gives a complete reply. A `closing` reply is parsed
+        leniently.
 
-        What was shown of a reply that broke off is taken back, and what it cost is booked.
+        The shown part of a reply that broke off is rewound, and its cost is booked.
         """
         failures: list[ModelFailed] = []
         for model in self._models:
@@ -185,7 +186,7 @@ class Generator:
                 timeouts += failure.kind == "timeout"
                 again = tries_left and failure.partial and failure.retryable and timeouts < MAX_SILENT_REPLIES
                 if not again and call.is_last and reply.texts.text("answer").strip():
-                    # The person has read it already: a part of an answer is better than none.
+                    # The person has already read it: a partial answer is better than none.
                     return self._keep_broken(call, reply, failure)
                 if failure.partial:
                     call.turn.rewind()
@@ -201,7 +202,7 @@ class Generator:
         raise AssertionError("the last try returns or raises")
 
     def _keep_broken(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
-        """The reply as far as it came. Its usage was booked when it failed."""
+        """The partial reply. Its usage was booked when it failed."""
         _log.warning("broken_reply_kept", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(reply.finish(), stopped_by="provider_error")
         nothing = build_usage_event(call.model.traits.name, DECISION_ROLE, ModelUsage())
@@ -224,7 +225,7 @@ class Generator:
         return Generated(decision, self._usage(call, reply), reply.texts, isinstance(ran, Stopped))
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
-        """Usage of a call that died with its worker: its input was paid, its output is unknown."""
+        """Usage of a call that was lost with its worker: its input was paid, its output is unknown."""
         ratio = self._ratios.of(self._models[0].traits.name)
         name = self._models[0].traits.name
         usage = price_usage(ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True), name)
@@ -265,7 +266,7 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What is asked, and of which model."""
+    """The request and its model."""
 
     model: LanguageModel
     turn: OpenTurn
@@ -273,11 +274,11 @@ class _Call:
     round: int
     limits: DecisionLimits
     is_last: bool
-    """No other model can be asked instead."""
+    """Whether no other model is left to try."""
 
 
 class _Reply:
-    """One reply on its way."""
+    """One reply being received."""
 
     def __init__(self, turn: OpenTurn, round_number: int, stream: DecisionStream) -> None:
         self._stream = stream
@@ -290,11 +291,11 @@ class _Reply:
         self.response_id: str | None = None
         self.chars = 0
         self._notes: dict[int, int] = {}
-        """Notes are numbered as they appear; an action that has none has no number."""
+        """Notes are numbered as they appear; an action without notes has no number."""
 
     @property
     def capped(self) -> bool:
-        """Nothing more of it will be read."""
+        """Whether the rest of the reply is ignored."""
         return self._stream.is_over
 
     def think(self, text: str) -> None:
@@ -329,7 +330,8 @@ class _Reply:
                 """Programs and marks are shown as steps once the decision is committed."""
 
     def _show_content(self, piece: ContentText) -> None:
-        """What is written is shown when its place is known: a model that writes the content first is not streamed."""
+        """Written content is shown once its path is known: if the model writes the content first, it is not
+        streamed."""
         channel, path = piece.channel or "", piece.path
         if piece.tool_id != WRITE_TOOL or channel not in SHOWN_WRITE_CHANNELS or not path:
             return
@@ -352,7 +354,7 @@ class _Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A file while it is written: where it is shown, and what replaces the citations in it."""
+    """A file being written: where it is shown, and the citer that replaces its citations."""
 
     channel: str
     path: str

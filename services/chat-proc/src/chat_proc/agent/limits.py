@@ -1,4 +1,5 @@
-"""What a turn may spend: rounds, time, tokens and money. A reached cap leads to a closing answer, never to silence."""
+"""What a turn may spend: rounds, time, tokens and money. At a reached cap the turn ends with a closing answer, never
+silently."""
 
 import json
 import re
@@ -16,7 +17,7 @@ FOLLOWUP, STEER = BlockType.USER_FOLLOWUP, BlockType.USER_STEER
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    """Caps of one turn. Rounds are the base, to which each followup adds one, at most doubling it."""
+    """Caps of one turn. `rounds` is the base; each followup adds one round, until the base is doubled."""
 
     rounds: int = 15
     rounds_of_bundle: Mapping[str, int] = field(default_factory=lambda: {})
@@ -29,15 +30,15 @@ class TurnLimits:
     max_repairs: int = 2
     """Unusable replies in a row that are answered with a notice; the next one leads to the closing call."""
     finalize_rounds: int = 2
-    """What a steer with words leaves of the turn: the round that hears it, and those after it."""
+    """Rounds left to the turn after a steer with text: the round that reads it, and those after it."""
     finalize_output_tokens: int = 3_000
     """Of one reply in such a round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a turn has used so far, also by workers that died. `leased_s` are the seconds for which workers held it: not
-    those in the queue, without any worker, or with a person who is asked.
+    """What a turn has used so far, including workers that died. `leased_s` are the seconds for which workers held it,
+    without time in the queue, without a worker, or waiting for a person.
     """
 
     usage: TurnUsage
@@ -45,41 +46,41 @@ class Spent:
 
 
 def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
-    """The rounds this turn may have: the base with the credit of its signals, or what the last steer left of them."""
+    """The rounds this turn may have: the base plus the credit of its signals, or what the last steer left."""
     steered, followed_up = _last_round_of(turn_blocks, STEER), _last_round_of(turn_blocks, FOLLOWUP)
     most = most_rounds(limits, turn_blocks)
     if steered > followed_up:
         return min(steered + limits.finalize_rounds - 1, most)
     base = base_rounds(limits, turn_blocks)
     earned = base + min(earned_credit(turn_blocks), base)
-    # A followup that ends the phase after a steer has its round, even where that phase went beyond the base.
+    # A followup that ends the phase after a steer gets its round, even if that phase exceeded the base.
     return min(max(earned, followed_up), most) if steered else earned
 
 
 def base_rounds(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
-    """The rounds a turn of this bundle has by itself; its header names the bundle."""
+    """The rounds of a turn of this bundle before any credit; its header names the bundle."""
     headers = (block.body for block in turn_blocks if isinstance(block.body, TurnHeaderBody))
     bundle_id = next((header.bundle_id for header in headers), None)
     return limits.rounds_of_bundle.get(bundle_id or "", limits.rounds)
 
 
 def most_rounds(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
-    """No signals can make a turn longer than this."""
+    """The upper bound of rounds, whatever signals arrive."""
     return 2 * base_rounds(limits, turn_blocks) + limits.finalize_rounds
 
 
 def is_finalizing(turn_blocks: Sequence[Block]) -> bool:
-    """Whether a steer has the last word, so that the turn is only to be finished.
+    """Whether a steer came last, so that the turn is only to be finished.
 
-    A followup of the same round outweighs it, whichever was said first.
+    A followup of the same round takes precedence, in either order.
     """
     return _last_round_of(turn_blocks, STEER) > _last_round_of(turn_blocks, FOLLOWUP)
 
 
 def has_room_for(limits: TurnLimits, turn_blocks: Sequence[Block], news: Sequence[Signal], *, after: int) -> bool:
-    """Whether signals that come after round `after` are heard in this turn: with their credit a round is left.
+    """Whether signals that arrive after round `after` are handled in this turn: with their credit a round is left.
 
-    A steer brings rounds of its own, and so has room as long as any turn has.
+    A steer brings rounds of its own, so it has room until the upper bound of rounds.
     """
     if any(signal.kind is SignalKind.STEER for signal in news):
         return after < most_rounds(limits, turn_blocks)
@@ -89,9 +90,10 @@ def has_room_for(limits: TurnLimits, turn_blocks: Sequence[Block], news: Sequenc
 
 
 def earned_credit(turn_blocks: Sequence[Block]) -> int:
-    """The rounds that signals added, each followup one and an event what it says, however they are bounded afterwards.
+    """The rounds that signals added, before any bound: one for each followup, and for an event the credit that it
+    states.
 
-    What a turn began with added none: its rounds were all before it.
+    Signals that the turn began with add none: all its rounds were still available.
     """
     events = (block.body for block in turn_blocks if block.round > 0 and isinstance(block.body, EventBody))
     return sum(1 for block in turn_blocks if block.type is FOLLOWUP) + sum(event.credit for event in events)
@@ -119,10 +121,10 @@ def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:
     return None
 
 
-# The last resort for an answer: what usable text a model gave in a wrong form, else what the turn has done. Pure.
+# The last resort for an answer: usable text that a model wrote in a wrong form, otherwise what the turn has done. Pure.
 
 MAX_STEPS = 20
-"""Steps that an account names; the others are counted."""
+"""Steps that the account lists; the rest are only counted."""
 _FENCE = "```"
 _FENCE_START = re.compile(r"```[\w+.-]*+\s*+")
 _OWN_MARKUP = re.compile(r"</?(?:channel:|tool_call|function|invoke)", re.IGNORECASE)
@@ -132,7 +134,7 @@ _STATUS_WORDS = {"ok": "done", "error": "failed", "ambiguous": "outcome unknown"
 
 
 def read_usable_text(text: str) -> str:
-    """What of a reply without channels a person can read; empty where it is markup or JSON of our own forms."""
+    """The text of a reply without channels that a person can read; empty if it is our own markup or JSON."""
     text = text.strip()
     fence = _FENCE_START.match(text)
     end = len(text) - len(_FENCE)
@@ -157,7 +159,7 @@ def find_usable_text(turn_blocks: Sequence[Block]) -> str:
 
 
 def build_account(turn_blocks: Sequence[Block], cap: str) -> str:
-    """What was done, for the person, in Markdown; empty where nothing was done."""
+    """What was done, for the person, in Markdown; empty if nothing was done."""
     results = [block.body for block in turn_blocks if isinstance(block.body, bodies.ToolResultBody)]
     results = [result for result in results if result.parent is None]
     if not results:

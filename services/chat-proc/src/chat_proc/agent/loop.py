@@ -1,6 +1,6 @@
-"""The ReAct loop: the timeline says what comes next, a round asks the model, a tool runs, and so on to the answer.
+"""The ReAct loop: the timeline determines the next step, a round calls the model, a tool runs, and so on to the answer.
 
-Every step is committed before the next begins, so that any worker can go on from the blocks alone.
+Every step is committed before the next begins, so that any worker can resume from the blocks alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,12 +54,12 @@ from everturn.turns.ports import InboxMoved
 _log = structlog.get_logger(__name__)
 
 MAX_TRIES = 20
-"""Signals that may come one by one during one commit before the turn is left to another worker."""
+"""Retries of a commit because of new signals before the turn is left to another worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The turn stopped at a round boundary; another worker goes on."""
+    """The turn stopped at a round boundary; another worker resumes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Parked:
 
 
 class AgentLoop:
-    """Runs turns one after another or side by side; holds nothing of them."""
+    """Runs turns sequentially or concurrently; keeps no state of them."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class AgentLoop:
         self._failpoints = failpoints
 
     async def run(self, turn: OpenTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver | Parked:
-        """From wherever the turn stands to its end; `takeovers` workers have died since its last commit."""
+        """Run from the turn's current state to its end; `takeovers` workers have died since its last commit."""
         prompts = self._prompts.open(turn)
         compaction = self._compactor.open(turn, prompts)
         try:
@@ -107,7 +107,7 @@ class AgentLoop:
     ) -> TurnEnd | HandedOver | Parked:
         if takeovers and isinstance(next_step(turn.turn_blocks), GenerateRound):
             await self._rounds.book_lost_calls(turn, prompts, takeovers)
-        # A call that has no result when the work begins was begun by another worker, whatever became of that one.
+        # A call without a result at this point may have been begun by another worker.
         resumed = True
         while True:
             match next_step(turn.turn_blocks):
@@ -130,7 +130,7 @@ class AgentLoop:
             resumed = False
 
     async def close(self, turn: OpenTurn, end: TurnEnd) -> TurnEnd:
-        """End the turn whatever is said to it meanwhile: that becomes the next turn."""
+        """End the turn; signals that arrive meanwhile become the next turn."""
         for _ in range(MAX_TRIES):
             try:
                 return await self._close_once(turn, end, await _load_news(turn, end))
@@ -145,7 +145,7 @@ class AgentLoop:
     async def _run_round(
         self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, number: int
     ) -> TurnEnd | None:
-        """One round; its end when the turn is to end with it."""
+        """Run one round; returns the turn's end if the turn ends with it."""
         if (end := await self._fold(turn, number)) is not None:
             return end
         place = self._place(turn, number)
@@ -154,7 +154,7 @@ class AgentLoop:
         if cap is None:
             return await self._rounds.run(turn, prompts, compaction, place)
         closed = await self._closing.run(turn, prompts, compaction, place, cap)
-        # What a steer has cut short was ended by the person, not by a cap.
+        # A turn limited by a steer was ended by the person, not by a cap.
         return replace(closed, outcome=Outcome.STOPPED) if place.finalize and closed.outcome else closed
 
     def _cap(self, turn: OpenTurn, place: RoundPlace) -> str | None:
@@ -169,11 +169,11 @@ class AgentLoop:
         return reached_cap(self._limits, turn.spent)
 
     async def _fold(self, turn: OpenTurn, number: int) -> TurnEnd | None:
-        """Make what was said part of the round that begins; the end of the turn if that ends it."""
+        """Fold new signals into the round that begins; returns the turn's end if they end it."""
         for _ in range(MAX_TRIES):
             signals = await turn.inbox.load_unseen()
             if ending := through_last_end(signals):
-                # No round begins: what was said goes with the last one.
+                # No round begins: the signals are recorded in the last one.
                 return _end_with(fold_signals(ending, self._place(turn, number - 1), partial(show_files, turn)))
             verdict = try_draft_withdrawn_stop(self._place(turn, number - 1), turn.turn_blocks)
             if not signals and verdict is None:
@@ -186,18 +186,19 @@ class AgentLoop:
             try:
                 await turn.commit(start.plus(folded.writing))
             except InboxMoved:
-                # Edited or taken back between the read and the commit.
+                # A signal was edited or withdrawn between the read and the commit.
                 continue
             return None
         raise Conflict(f"Signals changed {MAX_TRIES} times while they were folded.")
 
     async def _execute(self, turn: OpenTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
-        """Run the calls of a round one after another; a steer or a cancel between two stops those that are left.
+        """Run the calls of a round one after another; a steer or a cancel between two skips the remaining ones.
 
-        False when the next one has to wait for a person.
+        Returns False if the next one has to wait for a person.
         """
         # Calls run in order, so only the first that has no result can have been begun by another worker. If that one
-        # was not asked about, its tool did not ask then: nobody can be asked about what may have happened already.
+        # has no question, its tool did not need approval then: a call that may already have run can't be approved any
+        # more.
         await self._gate.ask(turn, step.calls[1:] if resumed else step.calls, self._place(turn, step.round))
         stopped = False
         for n, pending in enumerate(step.calls):
@@ -216,11 +217,11 @@ class AgentLoop:
         return True
 
     async def _run_asked(self, turn: OpenTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool) -> bool:
-        """The first of these calls, which a person is asked about, to its result; False while nobody has answered."""
+        """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
         pending, fresh = calls[0], False
         for _ in range(MAX_TRIES):
             place = self._place(turn, number)
-            # What was answered just now has not been begun by anybody.
+            # A call whose answer was settled just now has not begun on any worker.
             fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, place)
             verdict = self._gate.judge(turn, pending, place, stopped=await _has_control(turn))
             match verdict:
@@ -229,13 +230,13 @@ class AgentLoop:
                 case MayRun():
                     self._failpoints.hit("turn.approved")
                     again = resumed and not fresh
-                    # Only calls that were not made are looked at again: whatever this commit raises, none is repeated.
+                    # Only calls that were not made are checked again: an error of this commit never repeats a call.
                     writing = await self._tools.run(turn, pending, place, resumed=again, approved=True)
                     await self._commit_results(turn, writing)
                     return True
                 case MayNot(settling=settling, why=why):
                     writing = settling.plus(self._tools.skip(turn, pending, place, why))
-                    # An answer may come between the look and the commit that takes the question back.
+                    # An answer can arrive between the check and the commit that withdraws the question.
                     with suppress(InboxMoved):
                         await self._commit_results(turn, writing)
                         return True
@@ -247,9 +248,9 @@ class AgentLoop:
         self._failpoints.hit("turn.after_c2")
 
     async def _try_close(self, turn: OpenTurn, end: TurnEnd, ready: Writing) -> TurnEnd | None:
-        """End the turn; None when something that was said just now opens one more round instead.
+        """End the turn; returns None if a new signal opens one more round instead.
 
-        `ready`, a summary that is part of the end's writing, is kept also when the turn goes on.
+        `ready`, a summary that is part of the end's writing, is kept even if the turn continues.
         """
         for _ in range(MAX_TRIES):
             news = await _load_news(turn, end)
@@ -267,7 +268,7 @@ class AgentLoop:
                 return await self._close_once(turn, final, leftover)
             except InboxMoved:
                 if end.writing.signals:
-                    # What ends the turn may have been taken back: read it again.
+                    # The signal that ends the turn may have been withdrawn: read again.
                     if ready.drafts:
                         await turn.commit(ready)
                     return None
@@ -282,8 +283,8 @@ class AgentLoop:
         return final
 
     def _goes_on(self, turn: OpenTurn, end: TurnEnd, news: tuple[Signal, ...]) -> bool:
-        """Whether what came now is heard in another round of this turn rather than in the next turn."""
-        # What a person ended stays ended, and a model that only repeats itself is not asked for ever.
+        """Whether new signals are handled in another round of this turn rather than in the next turn."""
+        # A turn ended by a person stays ended, and a model that only repeats itself is not called again.
         if end.error is not None or end.writing.signals or repeats_deferred(turn.turn_blocks, end):
             return False
         wanted = set(SignalKind) if end.outcome is not Outcome.CAPPED else {SignalKind.STEER}
@@ -291,9 +292,9 @@ class AgentLoop:
         return has_room_for(self._limits, turn.turn_blocks, heard, after=_last_round(turn, end))
 
     def _defer(self, turn: OpenTurn, end: TurnEnd, count: int) -> Writing:
-        """The answer as it was shown, and the verdict on it."""
+        """The answer as it was shown, and the deferral of it."""
         verdict = draft_deferral(self._place(turn, _last_round(turn, end)), count)
-        # An answer of an open turn is told by no event of its own.
+        # An answer of an open turn has no event of its own.
         return replace(end.writing, drafts=(*end.writing.drafts, verdict), rewind=True)
 
     def _place(self, turn: OpenTurn, number: int) -> RoundPlace:

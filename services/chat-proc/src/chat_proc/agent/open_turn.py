@@ -1,4 +1,4 @@
-"""What the loop needs of the turn it works on: its blocks, its wire, its inbox, and the one way to write."""
+"""The loop's interface to its turn: its blocks, its wire, its inbox, and the only way to write."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,9 +27,9 @@ from everturn.turns.commits import EffectChange, Promotion, SignalChange, UsageE
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What goes into one commit. `after` are events that tell of it and are sent once it is durable.
+    """The content of one commit. `after` are events that report it and are sent once it is durable.
 
-    `rewind` shows clients the committed state first, because it is not just what they were shown so far.
+    `rewind` shows clients the committed state first, because it differs from what they were shown so far.
     """
 
     drafts: tuple[BlockDraft, ...] = ()
@@ -72,8 +72,8 @@ class TurnEnd:
 class TurnActivity:
     """When a turn last made progress, and how many calls of models and tools it has open.
 
-    An open call may take as long as its own limits allow. Anything else that a turn waits for answers within seconds:
-    a turn without progress and without an open call is stuck, and its worker gives it back.
+    An open call can last as long as its own limits allow. All other waits of a turn end within seconds: a turn without
+    progress and without an open call is stuck, and its worker releases it.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -86,7 +86,7 @@ class TurnActivity:
 
     @contextmanager
     def open_call(self) -> Generator[None]:
-        """Around the call itself, not around a wait for a task that was to end it."""
+        """Wrap the call itself, not a wait for a task that should end it."""
         self._open_calls += 1
         try:
             yield
@@ -100,30 +100,30 @@ class TurnActivity:
 
 
 class Manifests(Protocol):
-    """What the turn's requests were made of."""
+    """Stores what the turn's requests consisted of."""
 
     def keep(self, round_number: int, build: Callable[[], bytes]) -> None:
-        """Store what `build` gives, some time; nothing waits for it, and nothing fails with it."""
+        """Store the result of `build` in the background; a failure affects nothing else."""
         ...
 
 
 class TurnInbox(Protocol):
-    """The signals said to this turn."""
+    """The signals sent to this turn."""
 
     async def load_unseen(self) -> tuple[Signal, ...]:
         """Signals that no commit has answered yet, oldest first."""
         ...
 
     async def wait_for_control(self) -> None:
-        """Return once a steer or a cancel is there that no commit has answered."""
+        """Return once a steer or a cancel is pending that no commit has answered."""
         ...
 
 
 class TurnApprovals(Protocol):
-    """Where the questions of turns stand."""
+    """The state of the questions of turns."""
 
     async def load_deadline(self, *, timeout_s: float) -> datetime:
-        """When a question of now expires, by the database's clock."""
+        """When a question asked now expires, by the database's clock."""
         ...
 
     async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
@@ -143,7 +143,7 @@ class TurnState(Protocol):
     def turn_id(self) -> TurnId: ...
     @property
     def time_zone(self) -> str | None:
-        """The person's, an IANA name; None where the client did not say."""
+        """The person's time zone, an IANA name; None if the client sent none."""
         ...
 
     @property
@@ -178,7 +178,7 @@ class TurnState(Protocol):
     def activity(self) -> TurnActivity: ...
     @property
     def handover(self) -> bool:
-        """Whether this worker is going away and the turn is to be handed to another at the next round boundary."""
+        """Whether this worker is draining, so that the turn is to be handed over at the next round boundary."""
         ...
 
 
@@ -204,19 +204,19 @@ class OpenTurn(TurnState, Protocol):
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None: ...
 
     def rewind(self) -> None:
-        """Show clients the committed state instead of what was said since."""
+        """Show clients the committed state instead of what was streamed since."""
         ...
 
     def book(self, usage: UsageEvent) -> None:
-        """A model call that gave nothing to write still cost something; the next commit tells of it."""
+        """Book the cost of a model call that gave nothing to write; the next commit records it."""
         ...
 
     async def commit(self, writing: Writing) -> None:
-        """Raises InboxMoved when a signal it applies was edited or taken back meanwhile; read the signals again."""
+        """Raises InboxMoved if a signal it applies was edited or withdrawn meanwhile; read the signals again."""
         ...
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
-        """Write the end. Raises InboxMoved also when a signal came that `load_unseen` has not told of."""
+        """Write the end. Also raises InboxMoved if a signal arrived that `load_unseen` has not returned."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What the model is sent in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE as things stand."""
+"""The model's request in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE with the current state."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -29,13 +29,13 @@ from everturn.models.port import ModelRequest, ModelTraits
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.manifests import PREAMBLE_ROUND
 
-# The [WORKSPACE] section of one turn: its files as they stand, and the earlier turns that left files, read once.
+# The [WORKSPACE] section of one turn: its current files, and the earlier turns that left files, read once.
 
 _log = structlog.get_logger(__name__)
 
 
 class WorkspaceSection:
-    """Without a history it tells of this turn only."""
+    """Without a history it describes this turn only."""
 
     def __init__(self, history: WorkspaceHistory | None, turn: OpenTurn) -> None:
         self._history = history
@@ -43,7 +43,7 @@ class WorkspaceSection:
         self._turns: Sequence[WorkspaceTurn] | None = None
 
     async def load_lines(self) -> tuple[str, ...]:
-        """The lines as they stand now. When the rows can't be read they say so, and the turn goes on."""
+        """Load the current lines. If the rows can't be read, the lines say so, and the turn continues."""
         turn = self._turn
         folded = fold_workspace(turn.turn_blocks, turn.turn_id)
         if self._history is None:
@@ -62,18 +62,18 @@ class WorkspaceSection:
 
 
 class HotsetSource(Protocol):
-    """Where the few memories come from that a turn begins with."""
+    """Provides the few memories that a turn begins with."""
 
     async def load_hotset(self, principal: Principal) -> tuple[UserMemory, ...] | str:
-        """In words why, where they can't be had."""
+        """Return the memories, or the reason as text if they can't be loaded."""
         ...
 
 
 class PromptBuilder:
-    """Shared by all turns of a worker. `code` says how programs run here, or why they can't; `run` what one may use.
+    """Shared by all turns of a worker. `code` says how programs run here, or why they can't; `run` limits one program.
 
-    `context_tokens` is how long a request may become; what the model takes when it is not given.
-    `history` knows the files of earlier turns; without it ANNOUNCE tells of this turn's only.
+    `context_tokens` is the maximum length of a request; by default the model's context. `history` knows the files of
+    earlier turns; without it ANNOUNCE lists only this turn's.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class TurnPrompts:
         self._taken = 0
         self._preamble_kept = False
         self._hotset: tuple[HotMemory, ...] | str | None = None
-        # First as the turn before this one left it, so that what this turn changes of it counts as a break.
+        # Start from the state before this turn, so that this turn's changes to it count as prompt breaks.
         self._take_up_to(len(turn.blocks) - len(turn.turn_blocks))
 
     @property
@@ -134,11 +134,11 @@ class TurnPrompts:
 
     @property
     def ratio(self) -> CharsPerToken:
-        """What the deciding model's tokens have taught so far."""
+        """The learned ratio of the deciding model."""
         return self._shared.ratios.of(self._shared.traits.name)
 
     async def measure(self, place: RoundPlace) -> int:
-        """Estimated tokens of the request of an ordinary round, all of it."""
+        """Estimated tokens of the whole request of an ordinary round."""
         tail = await self._prepare(place)
         self._renderer.attach(self._turn.media)
         return self._renderer.tokens(self.ratio, tail)
@@ -150,12 +150,12 @@ class TurnPrompts:
         return await self._request(place, max_tokens=min(cap, limits.max_output_tokens))
 
     async def build_closing(self, place: RoundPlace, cap: str) -> ModelRequest:
-        """The request of the closing call; `cap` says in words what was reached."""
+        """The request of the closing call; `cap` names the reached limit in words."""
         order = "\n" + self._shared.closing_prompt.replace("{cap}", cap)
         return await self._request(place, order, max_tokens=self._shared.limits.max_output_tokens)
 
     async def _request(self, place: RoundPlace, order: str = "", *, max_tokens: int) -> ModelRequest:
-        """`order` stands behind everything else."""
+        """`order` is appended at the end."""
         tail = await self._prepare(place, order)
         request = ModelRequest(self._renderer.render(tail, self._turn.media), max_tokens)
         if place.round > 0:
@@ -164,13 +164,13 @@ class TurnPrompts:
         return request
 
     def _keep_preamble(self) -> None:
-        """Once for each worker that runs the turn: what was sent is what this worker's system text was."""
+        """Once for each worker that runs the turn: the sent system text was this worker's."""
         if not self._preamble_kept:
             self._preamble_kept = True
             self._turn.manifests.keep(PREAMBLE_ROUND, partial(build_preamble, self._shared.system_prompt))
 
     async def _prepare(self, place: RoundPlace, order: str = "") -> tuple[str, str]:
-        """SOURCES POOL and ANNOUNCE, with everything loaded that the timeline before them needs."""
+        """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
         turn = self._turn
         self._take_up_to(len(turn.blocks))
         await turn.load_media(self._present.wanted_media)

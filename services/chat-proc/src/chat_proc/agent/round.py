@@ -1,4 +1,4 @@
-"""One round: ask the model, judge what it decided, and write that down before anything is done about it (C1)."""
+"""One round: call the model, check its decision, and commit it before anything is executed (C1)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ PLAN_TOOL = "react.plan"
 
 
 class RoundRunner:
-    """Runs rounds of any turn; holds nothing of them."""
+    """Runs rounds of any turn; keeps no state of them."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RoundRunner:
     async def run(
         self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
     ) -> TurnEnd | None:
-        """The end of the turn if the model gave an answer, or none can be had; None when the turn goes on."""
+        """Return the end of the turn if the model answered or can't answer; None if the turn continues."""
         with ROUND_SECONDS.time():
             return await self._run(turn, prompts, compaction, place)
 
@@ -104,16 +104,17 @@ class RoundRunner:
         return None
 
     def finish(self, turn: OpenTurn, pending: FinishTurn, limit: int) -> TurnEnd:
-        """The end of a turn whose answer waited for the calls beside it."""
+        """The end of a turn whose answer waited for the calls of its reply."""
         place = RoundPlace(turn.turn_id, pending.round, limit, turn.now())
         completion = draft_pending_completion(place, pending, _count(turn, BlockType.COMPLETION) + 1)
         cut_reason = pending.attempt.cut_reason
         return _end_with_answer(cut_reason, Writing(drafts=(completion, *draft_cut_notice(place, cut_reason))))
 
     async def book_lost_calls(self, turn: OpenTurn, prompts: TurnPrompts, takeovers: int) -> None:
-        """Each worker before may have died in a model call of this round: its input is booked as estimated.
+        """Book the estimated input of one model call for each earlier worker, which may have died in a call of this
+        round.
 
-        It goes with the next commit, and only a commit makes the turn's attempts count from 0 again.
+        The next commit writes it, and only a commit resets the turn's attempts to 0.
         """
         place = RoundPlace(turn.turn_id, 0, base_rounds(self._limits, turn.turn_blocks), turn.now())
         lost = self._generator.estimate_lost_call(await prompts.build(place))
@@ -137,7 +138,7 @@ class RoundRunner:
     def _build_refusal(
         self, turn: OpenTurn, place: RoundPlace, generated: Generated, reason: Literal["refusal", "content_filter"]
     ) -> TurnEnd:
-        """The end of a turn whose model declined: with the words in which it did, or with a problem that says so."""
+        """The end of a turn whose model declined: with the model's own text, or with a problem."""
         if said := read_usable_text(generated.decision.outside):
             return self._build_end(turn, place, generated, GiveAnswer(said, said, cut_reason=reason), ())
         writing = write_round(_draft_begin(turn, place, generated), generated.texts, generated.usage)
@@ -200,7 +201,7 @@ class RoundRunner:
         elif begun := find_begun_action(generated.decision.raw):
             drafts.append(draft_interrupted(place, begun))
         writing = write_round(drafts, generated.texts, generated.usage)
-        # An answer of an open turn is told by no event of its own.
+        # An answer of an open turn has no event of its own.
         await turn.commit(replace(writing, rewind=writing.rewind or bool(shown and ends)))
 
     def _mark_plan(self, turn: OpenTurn, place: RoundPlace, notes: str) -> Writing:
@@ -213,7 +214,7 @@ class RoundRunner:
 
 
 def build_refusal_problem(reason: Literal["refusal", "content_filter"]) -> Problem:
-    """What a person is told when the model or its provider declined to answer."""
+    """The problem shown to a person if the model or its provider declined to answer."""
     if reason == "refusal":
         return problem("model-refused", "The model declined to answer", 502, "Change the message and try again.")
     title = "The provider's content filter blocked the answer"
@@ -238,7 +239,7 @@ def _calls_of(drafts: Sequence[BlockDraft]) -> dict[CallId, ToolCallBody]:
 
 
 def _started(drafts: Sequence[BlockDraft]) -> list[ChatStep]:
-    """The calls among these blocks as steps that begin."""
+    """The calls among these blocks as started steps."""
     blocks = chain_blocks(drafts, next_seq=1, last_hash="")
     programs = {block.call_id: block.body.text for block in blocks if isinstance(block.body, ToolCodeBody)}
     return [

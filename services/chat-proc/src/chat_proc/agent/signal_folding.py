@@ -1,5 +1,5 @@
-"""What signals do to a running turn: they are folded in when a round starts, they can defer an answer that was
-written without them, and a steer with text leaves two rounds to finish. Pure, but for the commit."""
+"""The effect of signals on a running turn: they are folded in when a round starts, they can defer an answer that was
+written without them, and a steer with text leaves two rounds to finish. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,20 +25,20 @@ from everturn.timeline.turns import ANSWER_KINDS, ExternalEvent, Signal, SignalK
 from everturn.turns.commits import Promotion, SignalChange
 
 SIMILARITY = 0.9
-"""From which share of common text on two answers say the same."""
+"""Share of common text from which two answers count as the same."""
 MAX_CHARS_BY_LETTER = 200
-"""Up to here answers are compared letter by letter, longer ones word by word: it costs the square of the length. The
-worst texts of this size take about 10 ms."""
+"""Up to this length answers are compared by letter, longer ones by word: the cost is quadratic. The worst texts of this
+size take about 10 ms."""
 MAX_WORDS = 4_000
-"""Of a longer answer, from its beginning. How often each word stands there is compared of all of them."""
+"""Words compared at the start of a longer answer, by how often each occurs."""
 MAX_ORDERED_WORDS = 200
-"""Of these the order is compared as well."""
+"""The first words, whose order is compared as well."""
 REASON = "external_events_arrived"
 STOP_WITHDRAWN = "stop_withdrawn"
 
 
 def draft_deferral(place: RoundPlace, count: int) -> BlockDraft:
-    """Tells the model why its answer is not the last one; `count` messages came before it could be."""
+    """Explains to the model why its answer does not end the turn: `count` messages arrived first."""
     came = "A message" if count == 1 else f"{count} messages"
     body = DeferralBody(
         reason=REASON,
@@ -50,9 +50,9 @@ def draft_deferral(place: RoundPlace, count: int) -> BlockDraft:
 
 
 def try_draft_withdrawn_stop(place: RoundPlace, turn_blocks: Sequence[Block]) -> BlockDraft | None:
-    """The verdict on an answer that a stop cut off in the round at `place`, when that stop did not hold.
+    """The deferral of an answer that a stop interrupted in the round at `place`, if that stop was withdrawn.
 
-    Read from the blocks: whoever goes on with the turn finds it, whichever worker saw the stop edited or taken back.
+    It is derived from the blocks, so any worker that resumes the turn finds it, whichever saw the stop change.
     """
     said = [block for block in turn_blocks if block.round == place.round]
     if not said or not isinstance(said[-1].body, CompletionBody):
@@ -66,20 +66,20 @@ def try_draft_withdrawn_stop(place: RoundPlace, turn_blocks: Sequence[Block]) ->
 
 
 def repeats_deferred(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
-    """Whether this end gives the answer that was deferred last: asking once more would only give it again."""
+    """Whether this end repeats the answer that was deferred last: another call would only repeat it again."""
     deferred, given = _deferred_answer(turn_blocks), _given_answer(end)
     return deferred is not None and given is not None and is_same_answer(deferred.text, given.text)
 
 
 def shows_deferred_again(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
-    """Whether clients that saw both answers must be told that they count as one."""
+    """Whether clients that saw both answers need a rewind, because the answers count as one."""
     deferred, given = _deferred_answer(turn_blocks), _given_answer(end)
     return deferred is not None and given is not None and says_the_same(_as_shown(deferred), _as_shown(given))
 
 
 def is_same_answer(one: str, other: str) -> bool:
-    """Equal but for blanks and case, or to `SIMILARITY` the same characters in the same order. Of longer answers the
-    words are the same to this share, and the first of them in the same order."""
+    """Whether the answers are equal except for whitespace and case, or share at least `SIMILARITY` of their characters
+    in the same order. Longer answers have to share this part of their words, and the first words in the same order."""
     if says_the_same(one, other):
         return True
     one, other = " ".join(one.split()).casefold(), " ".join(other.split()).casefold()
@@ -111,20 +111,21 @@ def _as_shown(body: CompletionBody) -> str:
     return body.text if body.shown is None else body.shown
 
 
-# The last rounds of a turn after a steer with words: what may still be done in them. Pure.
+# The last rounds of a turn after a steer with text: what may still be done in them. Pure.
 
 FINALIZE_TOOLS = ("react.write", "react.patch", "react.plan", "react.hide")
-"""What brings work into order; everything else would begin new work."""
+"""Tools that finish work; all others would begin new work."""
 
 
 def finalize_tools(offered: Iterable[ToolSpec]) -> tuple[str, ...]:
-    """Those of them that this turn has."""
+    """The tools of FINALIZE_TOOLS that this turn has."""
     names = {spec.tool_id for spec in offered}
     return tuple(name for name in FINALIZE_TOOLS if name in names)
 
 
 def check_finalizing(verdict: Verdict, allowed: tuple[str, ...]) -> Verdict:
-    """The verdict on a decision of such a round: a tool that begins new work becomes a notice that names the others."""
+    """The verdict on a decision of such a round: a tool that begins new work becomes a notice that names the allowed
+    ones."""
     if isinstance(verdict, Repair):
         return verdict
     late = [use for use in verdict.calls if use.spec.tool_id not in allowed]
@@ -143,7 +144,7 @@ def _refuse(use: UseTool, allowed: tuple[str, ...]) -> Repair:
     )
 
 
-# Turns signals into blocks and receipts: what a person said meanwhile becomes part of the turn. Pure.
+# Converts signals into blocks and receipts: what a person sends during a turn becomes part of it. Pure.
 
 _log = structlog.get_logger(__name__)
 
@@ -157,7 +158,7 @@ _BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: Blo
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What signals mean for the turn: `stop` ends it with what there is, `cancel` ends it as cancelled."""
+    """The effect of signals on the turn: `stop` ends it with what it has so far, `cancel` ends it as cancelled."""
 
     writing: Writing
     cancel: bool = False
@@ -165,17 +166,17 @@ class Folded:
 
 
 def ends_work(signal: Signal) -> bool:
-    """Whether the signal ends the turn: a cancel, or a steer that says nothing."""
+    """Whether the signal ends the turn: a cancel, or a blank steer."""
     return signal.kind is SignalKind.CANCEL or (signal.kind is SignalKind.STEER and _is_blank(signal))
 
 
 def is_heard(signal: Signal) -> bool:
-    """Whether somebody waits for the agent to take it up, so that an answer without it does not end the turn."""
+    """Whether the agent has to respond to it, so that an answer without it does not end the turn."""
     return not ends_work(signal) and not signal.is_record and signal.kind not in _UNHEARD
 
 
 def through_last_end(signals: Sequence[Signal]) -> tuple[Signal, ...]:
-    """The signals up to the last one that ends the turn; what was said after it is work for the next turn."""
+    """The signals up to the last one that ends the turn; later ones are work for the next turn."""
     ends = [n for n, signal in enumerate(signals, start=1) if ends_work(signal)]
     return tuple(signals[: ends[-1]]) if ends else ()
 
@@ -183,7 +184,7 @@ def through_last_end(signals: Sequence[Signal]) -> tuple[Signal, ...]:
 def fold_signals(
     signals: Sequence[Signal], place: RoundPlace, show_files: ShowFiles, previews: Previews | None = None
 ) -> Folded:
-    """Blocks for what has words, and a receipt `applied` for each; `rejected` for one that no block can be made of."""
+    """Build blocks for signals with text, and a receipt for each: `applied`, or `rejected` if no block can be built."""
     drafts: list[BlockDraft] = []
     changes: list[SignalChange] = []
     after: list[tuple[ChatSignal, int | None]] = []
@@ -192,7 +193,7 @@ def fold_signals(
         try:
             drafts += _draft(signal, place, previews or {})
         except Invalid as error:
-            # Whoever accepted it knew of something that this worker does not; the turn must not die of it.
+            # It was accepted by a version with features that this worker lacks; the turn must not fail because of it.
             _log.error("signal_rejected", signal_id=signal.id, error=str(error))
             state = SignalState.REJECTED
         changes.append(SignalChange(signal.id, state, place.round))
@@ -206,8 +207,8 @@ def fold_signals(
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What becomes of signals that an ended turn has no room for: `promote` names those of the next turn,
-    `writing` has the receipts of all, records the events that ask for nothing, and settles the others as expired."""
+    """Signals that arrived too late for an ended turn: `promote` names those of the next turn; `writing` has the
+    receipts of all, records the events that need no response, and settles the others as expired."""
 
     writing: Writing
     promote: Promotion | None
@@ -216,15 +217,15 @@ class Leftover:
 def settle_leftover(
     signals: Sequence[Signal], place: RoundPlace, next_turn_id: Callable[[], TurnId], show_files: ShowFiles
 ) -> Leftover:
-    """What wants to be taken up becomes one next turn together, in order; cancels and blank steers have nothing to do.
+    """Promote signals that need a response to one next turn, in order; cancels and blank steers expire.
 
-    An event that is only to be recorded stands on the timeline of the turn that ends, where the next one sees it.
+    An event that is only to be recorded is put on the timeline of the ending turn, where the next one sees it.
     """
-    # An unknown signal is rejected, as it is within the turn: its sender learns that nothing came of it.
+    # An unknown signal is rejected, as within the turn, so its sender learns that it had no effect.
     to_fold = [signal for signal in signals if signal.is_record or signal.kind is SignalKind.UNKNOWN]
     recorded = fold_signals(to_fold, place, show_files).writing
     late = [signal for signal in signals if is_heard(signal)]
-    # An answer that nobody waits for any more has nothing left to settle.
+    # An answer to a question that is no longer open expires.
     expired = [signal for signal in signals if ends_work(signal) or signal.kind in ANSWER_KINDS]
     promote = None
     if late:
@@ -257,7 +258,7 @@ def _is_blank(signal: Signal) -> bool:
 
 
 def _draft(signal: Signal, place: RoundPlace, previews: Previews) -> Iterable[BlockDraft]:
-    """Its block, and one for the beginning of each text file it brings. Raises Invalid."""
+    """The signal's block, and one for the beginning of each text file it brings. Raises Invalid."""
     if signal.event is not None:
         ref = external_ref(place.turn_id, signal.event.kind, signal.id)
         body = build_event_body(signal.id, signal.text, signal.event, signal.attachments)

@@ -1,4 +1,4 @@
-"""Composes the system prompt from its topics and from what the offered tools say of themselves."""
+"""Composes the system prompt from its topics and the guides of the offered tools."""
 
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -13,9 +13,9 @@ WEB_TOOLS = "web_tools."
 
 
 def build_system_prompt(tools: Sequence[ToolSpec], max_actions: int = 1) -> str:
-    """The same text for the same tools. It holds nothing of a turn: what changes stands in ANNOUNCE.
+    """Build the same text for the same tools. It contains nothing of a turn: changing data is in ANNOUNCE.
 
-    `max_actions` of a reply: with one, nothing is said of how several go together.
+    `max_actions` is the limit per reply: if it is 1, the prompt does not explain how to combine several.
     """
     topics = (
         load_topic(name).replace("{max_actions}", str(max_actions)) for name in _choose_topics(tools, max_actions)
@@ -29,7 +29,7 @@ def load_topic(name: str) -> str:
 
 
 def _choose_topics(tools: Sequence[ToolSpec], max_actions: int) -> Iterator[str]:
-    """Only what the offered tools and the mode need; in the order in which it is best read."""
+    """Only the topics that the offered tools and the mode need, in reading order."""
     names = {tool.tool_id for tool in tools}
     yield from ("role", "protocol", "one_action" if max_actions == 1 else "several_actions", "actions", "summary")
     yield "timeline"
@@ -56,5 +56,5 @@ def _render_tools(tools: Sequence[ToolSpec], max_actions: int) -> str:
 
 
 def _render_name(tool: ToolSpec, max_actions: int) -> str:
-    """What a tool is for decides what may stand beside it; alone it says nothing."""
+    """A tool's strategy decides what it may be combined with; it is omitted if a reply has one action."""
     return tool.tool_id if max_actions == 1 or tool.strategy == "unknown" else f"{tool.tool_id} ({tool.strategy})"
