@@ -1,4 +1,4 @@
-"""ANNOUNCE, the uncached end of each request: what holds now, and which sources can be cited."""
+"""ANNOUNCE, the uncached end of each request: the current state, and the sources that can be cited."""
 
 import re
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ MAX_MEMORY_CHARS = 220
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the turn has used and what it may use. `round` counts from 1; `bonus_rounds` are part of `round_limit`.
+    """Usage and limits of the turn. `round` counts from 1; `bonus_rounds` are part of `round_limit`.
 
-    `finalize`: the person has steered, and the rounds left are there to bring the work into order.
+    `finalize`: the person has steered, and the remaining rounds serve only to finish the work.
     """
 
     round: int
@@ -40,14 +40,14 @@ class Budget:
     token_limit: int
     cost_usd: float
     cost_limit_usd: float | None
-    """None where the model's price is unknown, so that no limit can hold."""
+    """None if the model's price is unknown, so that no limit can be enforced."""
     bonus_rounds: int = 0
     finalize: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ContextCaps:
-    """How much of the context the last request filled, as an estimate, and what of one text a prompt shows."""
+    """The estimated context use of the last request, and how much of one text a prompt shows."""
 
     tokens: int
     token_limit: int
@@ -57,7 +57,7 @@ class ContextCaps:
 
 @dataclass(frozen=True, slots=True)
 class HotMemory:
-    """One row of the person's durable memory; `ref` is what `memory.read` takes."""
+    """One row of the person's durable memory; `ref` is the argument for `memory.read`."""
 
     ref: str
     text: str
@@ -67,12 +67,12 @@ class HotMemory:
 
 @dataclass(frozen=True, slots=True)
 class AnnounceState:
-    """Everything ANNOUNCE tells. `code` says how programs run here, or why they can't; `now` is ISO 8601 in UTC.
-    `timezone` is the person's, None where the client did not say.
+    """The content of ANNOUNCE. `code` says how programs run here, or why they can't; `now` is ISO 8601 in UTC.
+    `timezone` is the person's, None if the client sent none.
 
-    `run` are the limits of one program where programs run. `hotset` is None where durable memory is off, and the text
-    of a failure where it is on and can't be read. `workspace` are the lines of that section, `limits` says what a turn
-    may write; both are safe in a prompt. `notices` say what of the timeline is shown short.
+    `run` are the limits of one program, if programs run. `hotset` is None if durable memory is off, and an error text
+    if it is on but can't be read. `workspace` are the lines of that section, `limits` says what a turn may write; both
+    are safe in a prompt. `notices` say which parts of the timeline are shown shortened.
     """
 
     turn_id: TurnId
@@ -92,7 +92,7 @@ class AnnounceState:
 
 
 def build_announce(state: AnnounceState) -> str:
-    """The text, sections in their fixed order. It ends with a line break."""
+    """Build the text, with sections in a fixed order. It ends with a line break."""
     budget = state.budget
     sections = [
         f"[ANNOUNCE]\nIteration {min(budget.round, budget.round_limit)}/{budget.round_limit}",
@@ -230,7 +230,7 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
-# SOURCES POOL: what the conversation can cite, bounded, behind everything that a provider caches.
+# SOURCES POOL: the sources that the conversation can cite, bounded, after everything that a provider caches.
 
 SHOWN_RECENT = 15
 SHOWN_USED = 15
@@ -241,7 +241,7 @@ _USUAL = CharsPerToken()
 
 
 def build_source_pool(rows: Sequence[Source]) -> str:
-    """The recent rows and those that were cited, by number, and how many there are besides; empty for an empty pool."""
+    """The recent and the cited rows, by number, and how many others there are; empty for an empty pool."""
     if not rows:
         return ""
     by_sid = sorted(rows, key=lambda row: row.sid)
@@ -270,7 +270,7 @@ def _row_lines(row: Source) -> list[str]:
 
 
 def _address(row: Source) -> str:
-    """The host of a web address, the whole ref of a file."""
+    """The host of a web address, or the whole ref of a file."""
     host = re.split(r"[/?#]", row.url, maxsplit=3)[2] if row.web_url else row.url
     return escape_line(_cut(host, MAX_ADDRESS_CHARS))
 

@@ -20,15 +20,15 @@ from everturn.timeline.bodies import (
 from everturn.timeline.plans import PlanSnapshot, PlanStatus
 
 IMAGE_MIMES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What both providers take as an image."""
+"""The image types that both providers accept."""
 PDF_MIME = "application/pdf"
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_PDF_BYTES = 10 * 1024 * 1024
-"""The largest ones that go to a model."""
+"""The largest images and PDFs that are sent to a model."""
 
 
 class AttachedMedia(BaseModel):
-    """An image or PDF that a tool result wants shown to the model; lives in the result's `data["attached"]`."""
+    """An image or PDF that a tool result shows to the model; stored in the result's `data["attached"]`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,7 +38,7 @@ class AttachedMedia(BaseModel):
     name: str
     size: int
     object_key: str
-    """Where its bytes are; the block that brought it into the conversation may not be loaded any more."""
+    """Where its bytes are stored; the block that brought it into the conversation may no longer be loaded."""
 
 
 class _Attaching(BaseModel):
@@ -48,17 +48,17 @@ class _Attaching(BaseModel):
 
 
 def is_media(mime: str) -> bool:
-    """Whether a model may be able to look at such a file itself."""
+    """Whether a model may be able to read such a file itself."""
     return mime in IMAGE_MIMES or mime == PDF_MIME
 
 
 def max_media_bytes(mime: str) -> int:
-    """How large a file of this type, which `is_media`, may be to go to a model."""
+    """The size limit for sending a file of this type, which `is_media`, to a model."""
     return MAX_PDF_BYTES if mime == PDF_MIME else MAX_IMAGE_BYTES
 
 
 def fold_artifacts(blocks: Iterable[Block]) -> dict[str, Artifact]:
-    """All files by ref, in the order they first came; a file written again counts with its last content."""
+    """All files by ref, in order of first appearance; a rewritten file has its last content."""
     return {artifact.ref: artifact for block in blocks for artifact in block_artifacts(block)}
 
 
@@ -76,7 +76,7 @@ def block_artifacts(block: Block) -> tuple[Artifact, ...]:
 
 
 def block_media(block: Block) -> tuple[AttachedMedia, ...]:
-    """The images and PDFs to show with a block: what a person attached, and what a tool result asks to show."""
+    """The images and PDFs to show with a block: attached by a person, or shown by a tool result."""
     match block.body:
         case AttachmentBody() | SignalBody() | EventBody():
             return tuple(describe_media(artifact) for artifact in block_artifacts(block) if is_media(artifact.mime))
@@ -90,7 +90,7 @@ def block_media(block: Block) -> tuple[AttachedMedia, ...]:
 
 
 def describe_media(artifact: Artifact) -> AttachedMedia:
-    """What a tool result says of a file it wants shown."""
+    """How a tool result describes a file that it shows."""
     return AttachedMedia(
         ref=artifact.ref,
         mime=artifact.mime,
@@ -107,7 +107,8 @@ SHOWN_PLANS = 4
 
 
 class PlanFold:
-    """Takes one block after another. The same whether the blocks that the last history stands for came or not."""
+    """Folds one block after another. The result is the same with or without the blocks that the last history
+    replaces."""
 
     def __init__(self) -> None:
         self._history: tuple[PlanSnapshot, ...] = ()
@@ -151,18 +152,18 @@ def open_plans(latest: Iterable[PlanSnapshot], turn_id: TurnId) -> tuple[PlanSna
     return tuple(plan for plan in plans if plan.current or plan.last_turn_id == turn_id)[-SHOWN_PLANS:]
 
 
-# What holds at the present moment of a conversation, folded block by block: plans, signals, feedback, media.
+# The present state of a conversation, folded block by block: plans, signals, feedback, media.
 
 
 class Present:
-    """Takes one block after another; what it costs to ask does not grow with the blocks."""
+    """Folds one block after another; the cost of a read does not grow with the blocks."""
 
     def __init__(self) -> None:
         self.turn_id = TurnId("")
         self.events: list[Block] = []
-        """Signals and outside events of the newest turn."""
+        """Signals and external events of the newest turn."""
         self.feedback: list[FeedbackBody] = []
-        """Said in the newest turn about earlier ones."""
+        """Feedback in the newest turn about earlier ones."""
         self._plans = PlanFold()
         self._wanted: dict[str, AttachedMedia] = {}
 

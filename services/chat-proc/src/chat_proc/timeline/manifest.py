@@ -1,6 +1,6 @@
-"""The manifest of a request: what each part of it comes from, in which form, how long, cached or not.
+"""The manifest of a request: the origin, form, length and caching of each part.
 
-Of its text only what stands in no block: the tail. The system text is kept once for a turn.
+It contains only the text that is in no block: the tail. The system text is stored once for a turn.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _Origin = Literal["system", "block", "media", "tail"]
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request as it was sent. `items` are those of the view, `starts` the part that each begins with."""
+    """A request as sent. `items` are those of the view, `starts` the index of the first part of each."""
 
     request: ModelRequest
     items: tuple[VisibleBlock, ...]
@@ -32,7 +32,7 @@ class RequestRecord:
 
 
 def build_manifest(record: RequestRecord) -> bytes:
-    """JSON; the same for the same request. Tokens are estimates by the ratio as it was known then."""
+    """Build JSON, equal for equal requests. Tokens are estimates by the ratio known at that time."""
     segments = tuple(_segments(record))
     manifest = Manifest(
         version=1,
@@ -48,7 +48,7 @@ def build_manifest(record: RequestRecord) -> bytes:
 
 
 def build_preamble(system_prompt: str) -> bytes:
-    """JSON of what all requests of a turn begin with."""
+    """JSON of the common beginning of all requests of a turn."""
     return Preamble(system=system_prompt).model_dump_json().encode()
 
 

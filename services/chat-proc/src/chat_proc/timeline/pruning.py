@@ -1,6 +1,6 @@
-"""TTL pruning: when the provider's cache is cold anyway, older turns are shown short. Decided once, as a turn opens.
+"""TTL pruning: when the provider's cache is cold anyway, older turns are shortened. Decided once, when a turn opens.
 
-The decision becomes a block, so that the view needs no clock and shows the same to every later worker.
+The decision becomes a block, so that the view needs no clock and is the same for every later worker.
 """
 
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ from everturn.timeline.bodies import SystemMessageBody
 
 @dataclass(frozen=True, slots=True)
 class PrunePolicy:
-    """When to prune and what to keep. The numbers are those of agent.md section 4; a `ttl_s` of 0 prunes never.
+    """When to prune and what to keep. The numbers are those of agent.md section 4; a `ttl_s` of 0 disables pruning.
 
     `recent_turns` and `intact_turns` count the turns before the one that opens; the intact ones are recent too.
     """
 
     ttl_s: float = 300.0
     margin_s: float = 10.0
-    """A request that comes this little before the cache expires may find it gone; as in the reference system."""
+    """A request sent this shortly before the cache expires may miss it; as in the reference system."""
     recent_turns: int = 6
     intact_turns: int = 1
 
 
 def try_draft_prune(policy: PrunePolicy, blocks: Sequence[Block], opening: Sequence[BlockDraft]) -> BlockDraft | None:
-    """The notice to write behind the header of a turn, which `opening` begins with; `blocks` are all before it.
+    """The notice to write after the header of a turn, the first block of `opening`; `blocks` are all earlier ones.
 
-    None while the cache is warm, or when nothing would be shown otherwise than it is.
+    None while the cache is warm, or if the notice would not change what is shown.
     """
     if not blocks or not opening or not policy.ttl_s:
         return None

@@ -1,4 +1,4 @@
-"""Turns a timeline into provider messages, the same bytes in every request, and places the cache points."""
+"""Renders a timeline to provider messages, with the same bytes in every request, and places the cache points."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,19 @@ from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.forms import UNSEEN, Form
 from everturn.timeline.next_step import DECISION_TYPES
 
-# Where a request asks the provider to cache: after the system text, and at up to three places of the timeline. A
-# point lies on text that stays: never on a block that was hidden or made light, and never on a round that is open.
+# Where a request asks the provider to cache: after the system text, and at up to three places of the timeline. A point
+# lies on stable text: never on a hidden or light block, and never on an open round.
 
 PRE_TAIL_ROUNDS = 4
-"""How far behind the tail the second point lies: a change of the last rounds then still hits the cache before them."""
+"""Rounds between the second point and the tail: after a change of the last rounds, requests still hit the cache before
+them."""
 MIN_ROUNDS = 2
 _STABLE = frozenset({Form.FULL, Form.CARD, Form.ROW})
 
 
 @dataclass(frozen=True, slots=True)
 class CachePoints:
-    """Indexes of items. `tail` ends the last completed round, or before there is one the opening of the turn."""
+    """Indexes of items. `tail` ends the last completed round, or the turn's opening if no round is completed."""
 
     previous_turn: int | None = None
     pre_tail: int | None = None
@@ -34,7 +35,8 @@ class CachePoints:
 
 
 def choose_cache_points(items: Sequence[VisibleBlock], turn_at: int) -> CachePoints:
-    """`turn_at` is the index of the newest turn's first item. Looks at that turn's last rounds only."""
+    """Choose the points. `turn_at` is the index of the newest turn's first item; only its last rounds are
+    considered."""
     previous = next((at for at in range(turn_at - 1, -1, -1) if items[at].form in _STABLE), None)
     ends = _completed_ends(items, turn_at)
     if not ends:
@@ -46,7 +48,7 @@ def choose_cache_points(items: Sequence[VisibleBlock], turn_at: int) -> CachePoi
 
 
 def first_editable_seq(items: Sequence[VisibleBlock], turn_at: int) -> int:
-    """Blocks from this `seq` on may be hidden. What lies before is cached: hiding it would cost more than it saves."""
+    """Blocks from this `seq` on may be hidden. Earlier blocks are cached: hiding them would cost more than it saves."""
     points = choose_cache_points(items, turn_at)
     if points.pre_tail is not None:
         return items[points.pre_tail].block.seq + 1
@@ -54,7 +56,7 @@ def first_editable_seq(items: Sequence[VisibleBlock], turn_at: int) -> int:
 
 
 def _completed_ends(items: Sequence[VisibleBlock], turn_at: int) -> list[int]:
-    """The ends of the last completed rounds, newest first, at most as many as the pre-tail lies behind the tail."""
+    """The ends of the last completed rounds, newest first, at most PRE_TAIL_ROUNDS + 1."""
     ends: dict[int, int] = {}
     completed: list[int] = []
     for at in range(len(items) - 1, turn_at - 1, -1):
@@ -75,14 +77,14 @@ def _is_candidate(item: VisibleBlock) -> bool:
 
 MAX_MEDIA_PARTS = 20
 MAX_MEDIA_BYTES = 20 * 1024 * 1024
-"""Of all images and PDFs in one request; later ones are named only. Anthropic takes 32 MB as base64."""
+"""Total of images and PDFs in one request; later ones are only named. Anthropic accepts 32 MB as base64."""
 
 
 class PromptRenderer:
-    """Renders one conversation for one model, each block once: what a request held the next one holds, up to a break.
+    """Renders one conversation for one model, each block once: each request repeats the previous one up to a break.
 
-    Everything but the system text is one user message with one part for each block: the model reads its own earlier
-    work as a record, not as a way to write, and no provider's rule about alternating roles can shift a part.
+    Everything but the system text is one user message with one part for each block: the model reads its earlier work as
+    a record, not as an example of how to write, and no provider's rule about alternating roles can shift a part.
     """
 
     def __init__(self, *, system_prompt: str, traits: ModelTraits) -> None:
@@ -95,10 +97,10 @@ class PromptRenderer:
         self._breaks_taken = 0
         self._media = _MediaBudget(traits)
         self._missing: dict[int, frozenset[str]] = {}
-        """Of each item the images and PDFs, by sha256, that could not be loaded when it was rendered."""
+        """For each item, the images and PDFs, by sha256, that could not be loaded when it was rendered."""
 
     def take(self, blocks: Sequence[Block]) -> tuple[Break, ...]:
-        """The blocks that came since; the breaks that they declare."""
+        """Add new blocks; returns the breaks that they declare."""
         self.view.extend(blocks)
         breaks = tuple(self.view.breaks[self._breaks_taken :])
         self._breaks_taken = len(self.view.breaks)
@@ -107,8 +109,8 @@ class PromptRenderer:
         return breaks
 
     def render(self, tail: Sequence[str], media: Mapping[str, bytes]) -> tuple[PromptMessage, ...]:
-        """The request's messages. `tail` are the texts behind the timeline, never cached; `media` holds the bytes of
-        the newest turn's images and PDFs by sha256."""
+        """The request's messages. `tail` are the texts after the timeline, never cached; `media` holds the bytes of the
+        newest turn's images and PDFs by sha256."""
         self.attach(media)
         parts = list(self._parts)
         for at in self.cache_points.indexes:
@@ -119,10 +121,10 @@ class PromptRenderer:
         return (self._system, PromptMessage("user", tuple(parts)))
 
     def attach(self, media: Mapping[str, bytes]) -> None:
-        """Render what came since the last request, with its images and PDFs.
+        """Render the new items since the last request, with their images and PDFs.
 
-        From the first item on whose file could not be loaded before and is there now, everything is rendered again: a
-        new prompt prefix costs less than an answer about a picture that the model has not seen.
+        If a file that could not be loaded before is available now, everything from its item on is rendered again: a new
+        prompt prefix costs less than an answer about a picture that the model has not seen.
         """
         arrived = [at for at, missing in self._missing.items() if not missing.isdisjoint(media)]
         if arrived:
@@ -132,12 +134,12 @@ class PromptRenderer:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The part of the user message that each item of the view begins with, as of the last request."""
+        """The index of each view item's first part in the user message, as of the last request."""
         return tuple(self._starts)
 
     @property
     def cache_points(self) -> CachePoints:
-        """Where the next request asks to cache, besides the system text."""
+        """The cache points of the next request, in addition to the system text."""
         return choose_cache_points(self.view.items, self.view.turn_at)
 
     def tokens(self, ratio: CharsPerToken, tail: Sequence[str] = ()) -> int:
@@ -173,7 +175,7 @@ class PromptRenderer:
 
 
 class _MediaBudget:
-    """What one request may still attach. First come, first served: a later file never displaces an earlier one."""
+    """What one request can still attach. First come, first served: a later file never displaces an earlier one."""
 
     def __init__(self, traits: ModelTraits, attached: Sequence[MediaPart] = ()) -> None:
         self._traits = traits

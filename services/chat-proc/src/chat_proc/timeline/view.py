@@ -1,7 +1,7 @@
-"""What the model sees of a conversation: a fold over its blocks alone, one visible item after another.
+"""What the model sees of a conversation: a pure fold over its blocks into visible items.
 
-Turns don't interleave, because at most one of a conversation runs: so a block that is appended changes nothing that
-was visible before, unless it says so itself. Hidden, pruned and summarized items are folded here, too.
+Turns don't interleave, because a conversation runs at most one at a time. So an appended block changes nothing that was
+visible before, unless it says so itself. Hidden, pruned and summarized items are folded here too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,8 +19,8 @@ from everturn.timeline.inert import escape_line
 from everturn.timeline.next_step import PENDING
 from everturn.timeline.rendering import MAX_PROMPT_CHARS, MAX_TEXT_CHARS, block_source, shorten
 
-# Which form each block of a timeline is shown in, as the blocks themselves say it. Only three kinds of block change
-# how earlier ones are shown: a hide, a prune notice, a summary of a range.
+# The form in which each block of a timeline is shown, derived from the blocks. Only three kinds of block change how
+# earlier ones are shown: a hide, a prune notice, and a range summary.
 
 NEVER_SHOWN = frozenset(
     {
@@ -34,8 +34,8 @@ NEVER_SHOWN = frozenset(
         BlockType.EXIT,
     }
 )
-"""What only clients and the runtime need. Plan marks are hidden because the snapshot after them says the same, and
-approvals because the result of the call does."""
+"""Needed only by clients and the runtime. Plan marks are hidden because the snapshot after them has the same content,
+and approvals because the result of the call has."""
 
 NEVER_PRUNED = frozenset(
     {
@@ -50,13 +50,13 @@ NEVER_PRUNED = frozenset(
 _SCAFFOLDING = frozenset(
     {BlockType.THINKING, BlockType.NOTES, BlockType.NOTICE, BlockType.DECISION_RAW, BlockType.DEFERRAL}
 )
-"""What an old turn leaves out altogether; its index still names it."""
+"""Omitted entirely from an old turn; the turn's index still lists these blocks."""
 
 
 def is_never_shown(block: Block) -> bool:
-    """Whether the model doesn't see the block in any form. An answer that waits is seen as the completion after it.
+    """Whether the model doesn't see the block in any form. A pending answer is shown as the completion after it.
 
-    What a program called is told by the result of its run.
+    The calls of a program are reported in the result of its run.
     """
     match block.body:
         case bodies.AttemptBody(reason=reason):
@@ -70,7 +70,7 @@ def is_never_shown(block: Block) -> bool:
 
 
 class BreakReason(StrEnum):
-    """Why bytes that a request held are not in the next one."""
+    """Why bytes of one request are not in the next one."""
 
     HIDE = "hide"
     PRUNE = "prune"
@@ -82,7 +82,7 @@ class BreakReason(StrEnum):
 
 @dataclass(slots=True)
 class _Turn:
-    """What decides about the blocks of one turn."""
+    """The state that decides how the blocks of one turn are shown."""
 
     first_seq: int
     newest: dict[str, int] = field(default_factory=lambda: {})
@@ -95,7 +95,8 @@ class _Turn:
 
 
 class Visibility:
-    """Learns from one block after another. What it says of a block depends on the blocks learnt, not on their order."""
+    """Learns from one block after another. The chosen form of a block depends on the learned blocks, not on their
+    order."""
 
     def __init__(self) -> None:
         self.memory: Block | None = None
@@ -108,7 +109,7 @@ class Visibility:
         self._intact_from = 0
 
     def learn(self, block: Block) -> BreakReason | None:
-        """The reason when the block may change how earlier ones are shown."""
+        """Learn from a block; returns the reason if it may change how earlier ones are shown."""
         turn = self._turns.setdefault(block.turn_id, _Turn(block.seq))
         turn.newest[block.ref] = block.seq
         match block.body:
@@ -120,7 +121,7 @@ class Visibility:
                 turn.checkpoint, turn.covered = block, (body.first_seq, min(body.last_seq, block.seq - 1))
                 return BreakReason.CHECKPOINT
             case bodies.RangeSummaryBody() as body:
-                # The turn that a summary stands in is never summarized away.
+                # The turn that contains a summary is never covered by it.
                 self.memory, self._memory_until = block, min(body.last_seq, turn.first_seq - 1)
                 return BreakReason.COMPACTION
             case bodies.SystemMessageBody() as body:
@@ -135,9 +136,9 @@ class Visibility:
         return None
 
     def choose_form(self, block: Block) -> Form:
-        """LIGHT means at most light: a block without bulk is shown in full there too.
+        """LIGHT means at most light: a block without bulk is still shown in full.
 
-        A block of a turn that was never learnt, read back from before the memory or from elsewhere, is not shown.
+        A block of a turn that was never learned, such as one loaded from before the memory, is not shown.
         """
         turn = self._turns.get(block.turn_id)
         if turn is None or block.seq <= self._memory_until:
@@ -163,7 +164,7 @@ class Visibility:
                 return Form.LIGHT if is_light else Form.FULL
 
     def notices(self, turn_id: TurnId) -> tuple[str, ...]:
-        """What is shown short, and by which block one knows; a line each."""
+        """What is shown shortened, and by which block; one line each."""
         turn = self._turns.get(turn_id)
         lines = [f"older turns are summarized in {self.memory.ref}"] if self.memory else []
         lines += [f"older turns are shown short, as {self._notice.ref} says"] if self._notice else []
@@ -178,7 +179,7 @@ class Visibility:
         return replacement if block.seq <= through else None
 
     def checkpoint_over(self, block: Block) -> Block | None:
-        """The checkpoint that stands for this block, if there is one."""
+        """The checkpoint that covers this block, if any."""
         turn = self._turns[block.turn_id]
         is_covered = (
             turn.covers(block.seq) and block.seq > self._memory_until and block.type is not BlockType.TURN_HEADER
@@ -200,7 +201,7 @@ def _form_in_old_turn(block: Block, turn: _Turn) -> Form:
 
 
 def is_shown_whole(block: Block) -> bool:
-    """Whether its full form holds all of its text, so that reading it again would only repeat it."""
+    """Whether its full form contains all of its text, so that reading it again would only repeat it."""
     if is_never_shown(block):
         return False
     if isinstance(block.body, bodies.ToolCallBody):
@@ -211,7 +212,7 @@ def is_shown_whole(block: Block) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Block `seq` changed what was visible: the items before `index` are as they were."""
+    """Block `seq` changed what was visible: the items before `index` are unchanged."""
 
     reason: BreakReason
     seq: int
@@ -220,7 +221,7 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class VisibleBlock:
-    """One item of the view. `text` is all that the model reads of the block."""
+    """One item of the view. `text` is everything that the model reads of the block."""
 
     block: Block
     form: Form
@@ -234,7 +235,7 @@ class TimelineView:
         self.items: list[VisibleBlock] = []
         self.breaks: list[Break] = []
         self.chars = 0
-        """Of all items."""
+        """The total of all items."""
         self.texts_built = 0
         """Texts rendered so far: a block counts once for each form it was shown in."""
         self.turn_id: TurnId = TurnId("")
@@ -249,16 +250,16 @@ class TimelineView:
 
     @property
     def blocks(self) -> Sequence[Block]:
-        """All blocks taken so far."""
+        """All blocks added so far."""
         return self._blocks
 
     @property
     def visibility(self) -> Visibility:
-        """What was learnt of the blocks; only the view teaches it."""
+        """The state learned from the blocks; only the view updates it."""
         return self._visibility
 
     def extend(self, blocks: Iterable[Block]) -> None:
-        """Take the next blocks. Costs as much as these, unless one of them changes what was visible."""
+        """Add the next blocks. The cost is linear in these, unless one of them changes what was visible."""
         taken = tuple(blocks)
         turn_id, media_at = self.turn_id, self._media_at
         self._blocks.extend(taken)
@@ -274,7 +275,7 @@ class TimelineView:
             self.breaks.append(Break(BreakReason.MEDIA, seq, min(media_at, self.turn_at)))
 
     def tokens(self, ratio: CharsPerToken) -> int:
-        """Estimated tokens of all items; images and PDFs are not among them."""
+        """Estimated tokens of all items, without images and PDFs."""
         return ratio.tokens_for(self.chars)
 
     def form_of(self, block: Block) -> Form:
@@ -283,7 +284,7 @@ class TimelineView:
         return item.form if item else Form.GONE
 
     def _fold_again(self, reasons: Sequence[tuple[BreakReason, int]]) -> None:
-        """Choose every form anew; a text is rendered anew only where the form is another one."""
+        """Choose every form again; a text is rendered again only if its form changes."""
         before, kept = self.items, self._shown
         self.items, self._shown = [], {}
         self.chars = self.turn_at = 0
@@ -306,7 +307,7 @@ class TimelineView:
             self.breaks.extend(Break(reason, seq, same) for reason, seq in reasons)
 
     def _add(self, block: Block, form: Form, kept: dict[int, VisibleBlock]) -> None:
-        """A summary stands where the blocks were that it covers, so it may be there already."""
+        """Add an item. A summary replaces the blocks that it covers, so it may already be present."""
         if block.seq in self._shown:
             return
         item = self._try_reuse(block, form, kept.get(block.seq)) or self._build_item(block, form)
@@ -350,6 +351,6 @@ class TimelineView:
 
 
 def _count_same(before: Sequence[VisibleBlock], after: Sequence[VisibleBlock]) -> int:
-    """How many items both begin with."""
+    """The number of equal items at the start of both."""
     pairs = zip(before, after, strict=False)
     return next((n for n, (old, new) in enumerate(pairs) if old is not new), min(len(before), len(after)))

@@ -1,5 +1,5 @@
-"""What must hold of a summary before it may replace its range, and how a summary that is too large is shortened. A
-condition that fails is named."""
+"""The conditions a summary must meet before it may replace its range, and how an oversized summary is shortened. Failed
+conditions are named."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from everturn.timeline.bodies import AnchorBody, KeptText, RangeSummaryBody
 
 
 def find_failures(before: Snapshot, memory: Memory, after: Snapshot) -> tuple[str, ...]:
-    """The conditions that do not hold, as words for the log; empty when the summary may be used."""
+    """The failed conditions, as text for the log; empty if the summary may be used."""
     return tuple(
         name
         for name, holds in (
@@ -55,7 +55,7 @@ def _lost_anchors(memory: Memory) -> Iterator[str]:
 
 
 def _keeps_preferences(memory: Memory) -> bool:
-    """Old preferences may be outnumbered, but they never vanish altogether."""
+    """Old preferences may be outnumbered, but the section must not vanish."""
     previous = memory.cut.previous
     if previous is None or not isinstance(previous.body, RangeSummaryBody):
         return True
@@ -73,7 +73,7 @@ def _is_parted(before: Snapshot, memory: Memory) -> bool:
 
 
 def _keeps_plans(before: Snapshot, memory: Memory, after: Snapshot) -> bool:
-    """Whether a worker that loads nothing of the range finds the same plans as before."""
+    """Whether a worker that loads no blocks of the range finds the same plans as before."""
     if memory.cut.scope == "turn":
         return True
     carried = {plan.plan_id for plan in carry_plans(before, memory.cut.last_seq)}
@@ -90,15 +90,16 @@ def _is_previous(memory: Memory, ref: str) -> bool:
     return memory.cut.previous is not None and memory.cut.previous.ref == ref
 
 
-# Taking one summary after another until a request fits: what rules can do, and what every summary has to pass.
+# Applies one summary after another until a request fits: summaries by rules, and the check that every summary has to
+# pass.
 
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
-"""Of the room for a summary: it gets less where a request would otherwise not fit."""
+"""Shares of the room for a summary: it shrinks if a request would otherwise not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A conversation with the summaries that were made so far. `drafts` are their blocks, in order."""
+    """A conversation with the summaries made so far. `drafts` are their blocks, in order."""
 
     snapshot: Snapshot
     drafts: tuple[BlockDraft, ...] = ()
@@ -109,7 +110,7 @@ class Shrunk:
 
 
 def shrink_by_rules(snapshot: Snapshot) -> Shrunk:
-    """The first of ever shorter summaries with which a request fits, or the shortest of all."""
+    """Try ever shorter summaries; returns the first with which a request fits, or the shortest."""
     tried: list[Shrunk] = []
     for share in SHARES:
         shrunk = Shrunk(snapshot)
@@ -123,7 +124,7 @@ def shrink_by_rules(snapshot: Snapshot) -> Shrunk:
 
 
 def cover(shrunk: Shrunk, memory: Memory) -> tuple[Shrunk | None, tuple[str, ...]]:
-    """With one summary more; None, and the conditions it fails, when it may not be used."""
+    """Add one summary; returns None and the failed conditions if it may not be used."""
     drafts = draft_memory(shrunk.snapshot, memory)
     after = shrunk.snapshot.plus(drafts)
     failures = find_failures(shrunk.snapshot, memory, after)

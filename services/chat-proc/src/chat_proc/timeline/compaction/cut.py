@@ -1,4 +1,4 @@
-"""When to summarize, and which blocks a summary replaces. A turn or a round is covered whole or not at all."""
+"""When to summarize, and which blocks a summary replaces. A turn or a round is covered entirely or not at all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from everturn.timeline.next_step import DECISION_TYPES
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A block as the model sees it now; an older block may be shown shorter than it is, or not at all."""
+    """A block as the model sees it now; an older block may be shown shortened."""
 
     block: Block
     text: str
@@ -27,9 +27,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What a summary stands for. `blocks` are those that `previous`, the summary before it, does not cover yet.
+    """The range that a summary replaces. `blocks` are those that `previous`, the summary before it, does not cover yet.
 
-    `saved_tokens` is what these blocks take up now, and the previous summary with them.
+    `saved_tokens` are the tokens of these blocks now, plus the previous summary.
     """
 
     scope: Literal["history", "turn"]
@@ -41,20 +41,20 @@ class Cut:
 
 
 class Reach(IntEnum):
-    """How much of the current turn may be covered; what is more is only taken when less is not enough."""
+    """How much of the current turn may be covered; a larger reach is used only if a smaller one is not enough."""
 
     ROUNDS = 1
-    """The older rounds: the last one and the person's prompt stay."""
+    """The older rounds: the last one and the person's prompt remain."""
     PROMPT = 2
     """The prompt too."""
     ALL = 3
-    """Everything but the turn's header: the last round and what was said just now."""
+    """Everything but the turn's header, including the last round and the newest signals."""
 
 
 def find_summary(
     blocks: Sequence[Block], scope: Literal["history", "turn"], turn_id: TurnId | None = None
 ) -> Block | None:
-    """The last summary of a scope; of scope `turn`, that of this turn."""
+    """The last summary of a scope; for scope `turn`, that of this turn."""
     for block in reversed(blocks):
         if isinstance(block.body, RangeSummaryBody) and block.body.scope == scope and turn_id in (None, block.turn_id):
             return block
@@ -64,7 +64,7 @@ def find_summary(
 def choose_history(
     blocks: Sequence[Block], shown: Sequence[Shown], turn_id: TurnId, *, excess_tokens: int
 ) -> Cut | None:
-    """The oldest ended turns, as few as save `excess_tokens`, or all of them; None when all are covered already."""
+    """The fewest oldest ended turns that save `excess_tokens`, or all of them; None if all are already covered."""
     previous, covered = _find_covered(blocks, "history")
     older = [block for block in blocks if block.seq > covered.last_seq and block.turn_id != turn_id]
     turns = [list(turn) for _, turn in groupby(older, key=lambda block: block.turn_id)]
@@ -74,8 +74,8 @@ def choose_history(
 def choose_rounds(
     blocks: Sequence[Block], shown: Sequence[Shown], turn_id: TurnId, reach: Reach, *, excess_tokens: int
 ) -> Cut | None:
-    """The oldest rounds of the turn, as few as save `excess_tokens`, or all that `reach` allows; None when these are
-    covered already."""
+    """The fewest oldest rounds of the turn that save `excess_tokens`, or all that `reach` allows; None if these are
+    already covered."""
     previous, covered = _find_covered(blocks, "turn", turn_id)
     rounds = _coverable_rounds([block for block in blocks if block.turn_id == turn_id], reach)
     return _take(rounds, covered, _Saved(shown, previous), excess_tokens) if rounds else None
@@ -83,7 +83,7 @@ def choose_rounds(
 
 @dataclass(frozen=True, slots=True)
 class _Covered:
-    """The range that a previous summary of the scope stands for; empty without one."""
+    """The range covered by a previous summary of the scope; empty without one."""
 
     scope: Literal["history", "turn"]
     first_seq: int = 1
@@ -103,7 +103,7 @@ def _find_covered(
 
 
 class _Saved:
-    """What the blocks take up that a summary would stand for; the one before it goes in any case."""
+    """The tokens of the blocks that a summary would cover; the previous summary is replaced in any case."""
 
     def __init__(self, shown: Sequence[Shown], previous: Block | None) -> None:
         tokens = {item.block.seq: item.tokens for item in shown if not _is_memory(item.block)}
@@ -116,7 +116,7 @@ class _Saved:
 
 
 def _is_memory(block: Block) -> bool:
-    """A summary of history is shown wherever the turn that it stands in is."""
+    """A history summary is shown whichever turn contains it."""
     return isinstance(block.body, RangeSummaryBody) and block.body.scope == "history"
 
 
@@ -137,7 +137,7 @@ def _take(pieces: Sequence[Sequence[Block]], covered: _Covered, saved: _Saved, e
 
 
 def _coverable_rounds(turn: Sequence[Block], reach: Reach) -> list[list[Block]]:
-    """The pieces that may be covered: the prompt with what came with it, then each round."""
+    """The pieces that may be covered: the prompt with its attachments, then each round."""
     begun = [block for block in turn if block.type is not BlockType.TURN_HEADER]
     rounds = [list(blocks) for _, blocks in groupby(begun, key=lambda block: block.round)]
     if reach is Reach.ALL:
@@ -148,14 +148,14 @@ def _coverable_rounds(turn: Sequence[Block], reach: Reach) -> list[list[Block]]:
     return [piece for piece in rounds if lowest <= piece[0].round < last]
 
 
-# How long a request may be, and how much room a summary of older blocks gets in it. All numbers are tokens.
+# The maximum length of a request, and the room for a summary in it. All numbers are tokens.
 
 SOFT_PERCENT, HARD_PERCENT, TARGET_PERCENT = 75, 95, 60
 TEXT_PERCENT, KEPT_PERCENT = 4, 12
-"""Shares of the whole for a summary's text, and for what it keeps word for word. 3,200 tokens of text are room for all
+"""Shares of the limit for a summary's text, and for what it keeps verbatim. 3,200 tokens of text are enough for all
 sections; the reference system gave eight sections 640 tokens and lost what did not fit."""
 LISTED_TURNS = 40
-"""Turns that one summary names one by one; the earlier ones are found through the summary before it."""
+"""Turns that one summary lists individually; earlier ones are found through the summary before it."""
 MIN_LISTED_TURNS = 4
 TOKENS_PER_LISTED_TURN = 1_000
 
@@ -168,47 +168,47 @@ class ContextLimits:
 
     @property
     def soft(self) -> int:
-        """From here on a summary is made beside the turn."""
+        """From this length on, a summary is made in the background."""
         return self.max_tokens * SOFT_PERCENT // 100
 
     @property
     def hard(self) -> int:
-        """No request is sent that is longer."""
+        """No longer request is sent."""
         return self.max_tokens * HARD_PERCENT // 100
 
     @property
     def target(self) -> int:
-        """What a compaction aims at."""
+        """The target length of a compaction."""
         return self.max_tokens * TARGET_PERCENT // 100
 
     @property
     def text_tokens(self) -> int:
-        """Of a summary's text, and of the model's reply that writes it."""
+        """Limit of a summary's text, and of the model's reply that writes it."""
         return max(1, self.max_tokens * TEXT_PERCENT // 100)
 
     @property
     def kept_tokens(self) -> int:
-        """Of what a summary keeps."""
+        """Limit of the verbatim texts in a summary."""
         return max(1, self.max_tokens * KEPT_PERCENT // 100)
 
     @property
     def listed_turns(self) -> int:
-        """Turns that one summary names one by one."""
+        """Turns that one summary lists individually."""
         return min(LISTED_TURNS, max(MIN_LISTED_TURNS, self.max_tokens // TOKENS_PER_LISTED_TURN))
 
 
 def build_context_limits(max_tokens: int, *, context_tokens: int, max_output_tokens: int) -> ContextLimits:
-    """The set limit, or what the model's context leaves beside its reply where that is less; at least half of it."""
+    """The configured limit, or the model's context without its reply if that is less; at least half of the context."""
     room = max(context_tokens - max_output_tokens, context_tokens // 2)
     return ContextLimits(min(max_tokens, room))
 
 
-# A conversation at a round boundary as compaction sees it: what is shown of each block, and how long a request is.
+# A conversation at a round boundary as input of compaction: the shown text of each block, and the length of a request.
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`fixed_tokens` is the part of a request that is not timeline. `round` is the last one whose results are there."""
+    """`fixed_tokens` is the part of a request that is not timeline. `round` is the last one with results."""
 
     blocks: tuple[Block, ...]
     turn_id: TurnId
@@ -220,7 +220,7 @@ class Snapshot:
 
     @cached_property
     def shown(self) -> tuple[Shown, ...]:
-        """The blocks that the model sees, in the order in which it sees them."""
+        """The blocks that the model sees, in that order."""
         items = TimelineView(self.blocks).items
         return tuple(Shown(item.block, item.text, self.tokens_of(item.text)) for item in items)
 
@@ -231,7 +231,7 @@ class Snapshot:
 
     @cached_property
     def known(self) -> KnownRefs:
-        """Every ref that the model was shown, and those of the blocks behind what it was shown."""
+        """Every ref that the model was shown, and the refs of all blocks."""
         return known_refs(self.blocks, (item.text for item in self.shown))
 
     @cached_property
@@ -245,19 +245,19 @@ class Snapshot:
         return self.ratio.tokens_for(len(text))
 
     def hidden(self, block: Block) -> str | None:
-        """What a hide has put in the block's place."""
+        """The text with which a hide replaced the block."""
         return self._visibility.replacement_of(block)
 
     def plus(self, drafts: Sequence[BlockDraft]) -> "Snapshot":
-        """The same with these blocks appended, as they will be once they are committed."""
+        """The same with these blocks appended, as if they were committed."""
         appended = chain_blocks(drafts, next_seq=self.blocks[-1].seq + 1, last_hash=self.blocks[-1].hash)
         return replace(self, blocks=(*self.blocks, *appended))
 
 
-# The order in which a request is made to fit: older turns, older rounds, then what is hard to give up.
+# The order in which a request is made to fit: older turns, older rounds, then the last resorts.
 
 WORTH_PERCENT = 5
-"""Of the whole: what a summary beside the turn has to save at least, before its own length."""
+"""Percentage of the limit that a background summary has to save at least, before subtracting its own length."""
 
 
 class Step(Enum):
@@ -272,12 +272,12 @@ class Step(Enum):
 SOFT_STEPS = (Step.HISTORY, Step.ROUNDS)
 HARD_STEPS = tuple(Step)
 LAST_RESORTS = (Step.PROMPT, Step.EVERYTHING)
-"""Taken only where a request would otherwise not be sent at all."""
+"""Used only if a request could otherwise not be sent at all."""
 _REACH = {Step.ROUNDS: Reach.ROUNDS, Step.PROMPT: Reach.PROMPT, Step.EVERYTHING: Reach.ALL}
 
 
 def choose_cut(snapshot: Snapshot, step: Step) -> Cut | None:
-    """What the step is to cover; None when it has nothing to do, or the request is short enough without it."""
+    """The cut of this step; None if it has nothing to do, or the request is short enough without it."""
     limits = snapshot.limits
     if snapshot.tokens <= (limits.hard if step in LAST_RESORTS else limits.target):
         return None
@@ -289,12 +289,12 @@ def choose_cut(snapshot: Snapshot, step: Step) -> Cut | None:
 
 
 def is_worth(snapshot: Snapshot, cut: Cut) -> bool:
-    """Whether the cut saves enough to be made beside the turn."""
+    """Whether the cut saves enough to be made in the background."""
     return cut.saved_tokens * 100 >= snapshot.limits.max_tokens * WORTH_PERCENT
 
 
 def find_step(snapshot: Snapshot, steps: Sequence[Step], *, last_resort: bool = False) -> Step | None:
-    """The first step that has something to do, and is worth it unless it is the `last_resort`; None when none has."""
+    """The first step with something to do that is worth it (always, if `last_resort`); None if there is none."""
     for step in steps:
         cut = choose_cut(snapshot, step)
         if cut is not None and (last_resort or is_worth(snapshot, cut)):

@@ -1,5 +1,4 @@
-"""A summary in the making: its text from a model's reply or from rules, what it keeps of its range, and the blocks
-it becomes."""
+"""Builds a summary: its text from a model's reply or from rules, the texts it keeps of its range, and its blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,13 +34,12 @@ from everturn.timeline.bodies import (
 )
 from everturn.timeline.plans import PlanSnapshot, PlanStatus
 
-# What a summary keeps word for word: who asked for what in each turn, and the anchors the model left for later. A
-# summary names its turns one by one up to a number; the earlier ones are found through the summary before it, whose
-# ref is kept as a chapter. So every turn of a long conversation is at most two reads away, and what is kept stays
-# bounded.
+# What a summary keeps verbatim: what was asked in each turn, and the anchors that the model set. A summary lists its
+# turns individually up to a number; earlier ones are found through the previous summary, whose ref is kept as a
+# chapter. So every turn of a long conversation is at most two reads away, and the kept texts stay bounded.
 
 MAX_ANCHORS = 32
-"""The newest ones, as in the reference system; older ones live on in the text and in their turns."""
+"""The newest ones, as in the reference system; older ones remain in the text and in their turns."""
 MAX_CHAPTERS = 64
 SHOWN_FILES = 3
 """Attachments named with a message."""
@@ -49,12 +47,12 @@ CHAPTER = BlockType.RANGE_SUMMARY.value
 ANCHOR = BlockType.ANCHOR.value
 _ASKED = frozenset({BlockType.USER_PROMPT, BlockType.USER_FOLLOWUP, BlockType.USER_STEER, BlockType.EXTERNAL_EVENT})
 ASKED = frozenset(kind.value for kind in _ASKED)
-"""The kinds that say what somebody wanted; none of them is ever lost."""
+"""The kinds that contain a request; none of them is ever lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptSizes:
-    """Characters that may be kept of one text."""
+    """Maximum characters kept of one text."""
 
     asked: int
     anchor: int
@@ -77,16 +75,16 @@ TURN_SIZES = (
     KeptSizes(400, 160),
     *HISTORY_SIZES,
 )
-"""Tried one after another. The current turn's own request is kept longer: the work is still about it."""
+"""Tried in order. The current turn's request gets more room, because it is still being worked on."""
 
 
 def is_intent(block: Block) -> bool:
-    """Whether the block says what somebody wanted."""
+    """Whether the block contains a request."""
     return block.type in _ASKED
 
 
 def gather_kept(cut: Cut, turn_id: TurnId, *, listed_turns: int) -> tuple[KeptText, ...]:
-    """Chapters, then what was asked, then anchors; each oldest first. `turn_id` is that of the new summary."""
+    """Chapters, then requests, then anchors; each oldest first. `turn_id` is that of the new summary."""
     before = cut.previous.body.kept if cut.previous and isinstance(cut.previous.body, RangeSummaryBody) else ()
     chapters = [item for item in before if item.kind == CHAPTER]
     listed = [item for item in before if item.kind in ASKED]
@@ -104,7 +102,7 @@ def gather_kept(cut: Cut, turn_id: TurnId, *, listed_turns: int) -> tuple[KeptTe
 def fit_kept(
     kept: Sequence[KeptText], sizes: Sequence[KeptSizes], max_tokens: int, tokens_of: TokensOf
 ) -> tuple[KeptText, ...]:
-    """The same, each text cut as far as `max_tokens` asks for; the refs stay in any case."""
+    """The same, with texts cut until they fit `max_tokens`; the refs remain in any case."""
     shortened = tuple(kept)
     for size in sizes:
         shortened = tuple(_shorten(item, size) for item in kept)
@@ -137,7 +135,7 @@ def _add_chapter(chapters: Sequence[KeptText], previous: Block, listed: Sequence
 
 
 def _in_order(listed: Sequence[KeptText], cut: Cut) -> list[KeptText]:
-    """A checkpoint that reaches further back puts the prompt before what was said later."""
+    """A checkpoint that reaches further back puts the prompt before later requests."""
     prompts = [item for item in listed if item.kind == BlockType.USER_PROMPT.value]
     return list(listed) if cut.scope == "history" else prompts + [item for item in listed if item not in prompts]
 
@@ -158,16 +156,17 @@ def _cut_asked(text: str, max_chars: int) -> str:
 
 
 MIN_SECTIONS = 2
-"""A reply with fewer headings is no summary but a refusal or small talk."""
+"""A reply with fewer headings is not a summary, but a refusal or small talk."""
 MAX_ENDED_PLANS = 12
-"""Closed, superseded and complete plans that are carried; the open ones all are."""
+"""Closed, superseded and complete plans that are carried over, in addition to all open ones."""
 LEDGER_SHARE = 2
-"""A checkpoint's text may be so many times as long as that of history, because it holds the ledger of calls."""
+"""A checkpoint's text can be this many times as long as a history summary's, because it contains the ledger of
+calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What will stand for the blocks of `cut`."""
+    """The content that will replace the blocks of `cut`."""
 
     cut: Cut
     text: str
@@ -176,13 +175,13 @@ class Memory:
 
 
 def build_memory(snapshot: Snapshot, cut: Cut, *, share: float = 1.0) -> Memory:
-    """By rules alone. `share` of the room that the limits give is used, less when everything else is not enough."""
+    """Build a memory by rules only. `share` is the part of the limits' room to use; it is lowered as a last resort."""
     told = tell_turns(cut.blocks) if cut.scope == "history" else tell_rounds(cut.blocks, snapshot.hidden)
     return _finish(snapshot, cut, merge_sections(_carried(cut, told), told), "rules", share)
 
 
 def try_read_memory(snapshot: Snapshot, cut: Cut, reply: str) -> Memory | None:
-    """From a model's reply; None when it is no summary. Lines with refs that nobody was shown are left out.
+    """Read a model's reply; None if it is not a summary. Lines with refs that the model was not shown are dropped.
 
     Preferences and the ledger of calls are never left to the model alone.
     """
@@ -200,7 +199,7 @@ def try_read_memory(snapshot: Snapshot, cut: Cut, reply: str) -> Memory | None:
 
 
 def draft_memory(snapshot: Snapshot, memory: Memory) -> tuple[BlockDraft, ...]:
-    """The summary with its tokens before and after, and behind it the plans whose blocks are gone with the range."""
+    """The summary with its tokens before and after, followed by the plans whose blocks are in the range."""
     before = snapshot.tokens
     drafts = (_draft_summary(snapshot, memory, before, before), *_draft_plans(snapshot, memory.cut))
     after = snapshot.plus(drafts).tokens
@@ -208,7 +207,7 @@ def draft_memory(snapshot: Snapshot, memory: Memory) -> tuple[BlockDraft, ...]:
 
 
 def restamp(snapshot: Snapshot, drafts: Sequence[BlockDraft]) -> tuple[BlockDraft, ...]:
-    """Blocks that were made from an earlier snapshot, as they are to be appended now; with the tokens of now."""
+    """Update blocks that were made from an earlier snapshot, so that they can be appended now, with current tokens."""
     after = snapshot.plus(drafts).tokens if drafts else snapshot.tokens
     return tuple(
         replace(draft, round=snapshot.round, ts=snapshot.now, body=_retell(draft.body, snapshot.tokens, after))
@@ -217,7 +216,7 @@ def restamp(snapshot: Snapshot, drafts: Sequence[BlockDraft]) -> tuple[BlockDraf
 
 
 def carry_plans(snapshot: Snapshot, last_seq: int) -> tuple[PlanSnapshot, ...]:
-    """The newest snapshots of plans that no block behind `last_seq` tells of: the open ones, and the newest others."""
+    """The newest snapshots of plans without a block after `last_seq`: the open ones, and the newest others."""
     later = {
         block.body.plan.plan_id
         for block in snapshot.blocks
@@ -251,7 +250,7 @@ def _previous_sections(cut: Cut) -> Sections:
 
 
 def _carried(cut: Cut, told: Sections) -> Sections:
-    """What the summary before said, without what the newer blocks say better."""
+    """The sections of the previous summary, without those that newer blocks replace."""
     outdated = {Section.NEXT, Section.ACTIVE} if cut.scope == "history" else {Section.NEXT}
     return {
         section: lines
@@ -285,7 +284,7 @@ def _draft_summary(snapshot: Snapshot, memory: Memory, before: int, after: int) 
 
 
 def _turn_ids(memory: Memory) -> tuple[str, ...]:
-    """Of all turns covered, those that no chapter lists."""
+    """The covered turns that no chapter lists."""
     previous = memory.cut.previous
     before = previous.body.turn_ids if previous and isinstance(previous.body, RangeSummaryBody) else ()
     if previous is not None and any(item.ref == previous.ref for item in memory.kept):
@@ -294,7 +293,7 @@ def _turn_ids(memory: Memory) -> tuple[str, ...]:
 
 
 def _draft_plans(snapshot: Snapshot, cut: Cut) -> Sequence[BlockDraft]:
-    """A checkpoint needs none: the blocks of its turn are loaded as long as the turn runs."""
+    """The plans to carry over. A checkpoint needs none: the blocks of its turn are loaded as long as the turn runs."""
     plans = carry_plans(snapshot, cut.last_seq) if cut.scope == "history" else ()
     if not plans:
         return ()

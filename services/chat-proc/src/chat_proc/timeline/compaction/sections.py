@@ -1,4 +1,5 @@
-"""The text of a summary: headed lists of lines, read from a model's reply, merged, cut to a size, and written again."""
+"""The text of a summary: lists of lines with headings, parsed from a model's reply, merged, cut to a size, and
+rendered."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from everturn.core.refs import turn_index_ref
 from everturn.timeline.blocks import Block
 from everturn.timeline.inert import escape_field
 
-# Refs within texts: finding them, cutting a line without cutting one, and leaving out lines that name unknown ones.
+# Refs in texts: find them, cut a line without cutting one, and drop lines that name unknown ones.
 
 CUT = "…"
 _REF = re.compile(r"\b(?:so:[\w.-]*\[[0-9, -]*\]|(?:ar|tc|fi|so|su|ws|ks|sk):[^\s\"'`<>|,;()\[\]{}…]+)")
@@ -17,10 +18,10 @@ _TRAILING = ".:!?*_"
 
 
 class KnownRefs:
-    """The refs that a text may name. Names of files may hold blanks, which nothing but the whole ref tells."""
+    """The refs that a text may name. File names can contain blanks, which only the known ref reveals."""
 
     def __init__(self, refs: Iterable[str]) -> None:
-        # Headers show some characters of names escaped, and a summary may copy them so.
+        # Headers escape some characters of names, and a summary may copy the escaped form.
         self._refs = frozenset(spelling for ref in refs for spelling in (ref, escape_field(ref)))
         self._odd = tuple(sorted((ref for ref in self._refs if _REF.fullmatch(ref) is None), key=len, reverse=True))
 
@@ -44,7 +45,7 @@ NO_REFS = KnownRefs(())
 
 
 def find_refs(text: str) -> list[str]:
-    """Everything in a text that looks like a ref, in order; one with blanks in it only up to the first."""
+    """Everything in a text that looks like a ref, in order; a ref with blanks only up to the first blank."""
     return [match[0].rstrip(_TRAILING) for match in _REF.finditer(text)]
 
 
@@ -59,7 +60,7 @@ def known_refs(blocks: Iterable[Block], texts: Iterable[str]) -> KnownRefs:
 
 
 def drop_unknown(text: str, known: KnownRefs) -> str:
-    """The text without the lines that name a ref which nobody was shown."""
+    """The text without the lines that name an unknown ref."""
     lines = (line for line in text.splitlines() if all(is_known for _, _, is_known in known.spans(line)))
     return "\n".join(lines)
 
@@ -76,7 +77,7 @@ def cut_line(text: str, max_chars: int, known: KnownRefs = NO_REFS) -> str:
 
 
 def cut_text(text: str, max_chars: int, known: KnownRefs = NO_REFS) -> str:
-    """The text with its line breaks, its end cut off where it is longer than `max_chars`; no ref is cut."""
+    """The text with its line breaks, cut to `max_chars`; no ref is cut."""
     if len(text) <= max_chars:
         return text
     whole, rest = "", text[: max(0, max_chars - len(CUT))]
@@ -116,7 +117,7 @@ _HASHED = re.compile(r"#{1,6}\s")
 _BULLET = re.compile(r"[-*•]\s+")
 _NOTHING = frozenset({"", "-", "none", "none.", "n/a", "(none)", "nothing"})
 _SIZES = ((600, 40), (300, 40), (300, 20), (160, 20), (160, 10), (100, 10), (100, 5), (100, 2), (60, 1))
-"""Characters of a line and lines of a section, tried one after another."""
+"""Characters of a line and lines of a section, tried in order."""
 
 
 def parse_sections(text: str) -> Sections:
@@ -148,7 +149,7 @@ def render_sections(sections: Sections) -> str:
 
 
 def merge_sections(older: Sections, newer: Sections) -> Sections:
-    """Both, the newer lines last. A line that stands in both is written once, at its newer place."""
+    """Both, the newer lines last. A line in both is kept once, at its newer place."""
     return {
         section: _unique((*older.get(section, ()), *newer.get(section, ())))
         for section in Section
@@ -157,7 +158,7 @@ def merge_sections(older: Sections, newer: Sections) -> Sections:
 
 
 def fit_sections(sections: Sections, max_tokens: int, tokens_of: TokensOf, known: KnownRefs = NO_REFS) -> str:
-    """The text, with longer lines cut and then older ones left out until it has at most `max_tokens`."""
+    """The text, with long lines cut and then older ones dropped until it has at most `max_tokens`."""
     text = render_sections(sections)
     for max_chars, max_lines in _SIZES:
         if tokens_of(text) <= max_tokens:
@@ -177,7 +178,7 @@ def _shorten(sections: Sections, max_chars: int, max_lines: int, known: KnownRef
 
 
 def _try_heading(line: str) -> tuple[Section, str] | None:
-    """The section that begins with this line, and what stands behind the heading."""
+    """The section that begins with this line, and the text after the heading."""
     match = _HEADING.fullmatch(line)
     if match is None:
         return None

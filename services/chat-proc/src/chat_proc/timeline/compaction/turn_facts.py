@@ -1,5 +1,5 @@
-"""What rules can say about a turn without a model: how it ended, which calls it made; and the transcript that a
-model summarizes."""
+"""Facts about a turn that need no model: how it ended, which calls it made; and the transcript that a model
+summarizes."""
 
 import json
 import re
@@ -15,20 +15,21 @@ from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.plans import PlanStatus, StepStatus, render_step
 from everturn.timeline.rendering import drop_base64, render_plan, shorten, try_shape
 
-# The range that is to be summarized, as the summarizing model reads it: one labelled piece for each block.
+# The transcript of the range for the summarizing model: one labelled piece for each block.
 
 MAX_RESULT_TOKENS = 3_000
-"""Of a result that is told whole; a longer one is told by its shape and a sample. As in the reference system."""
+"""Limit of a result that is included whole; a longer one is included as its shape and a sample. As in the reference
+system."""
 SAMPLE_CHARS = 8_000
 _CAPS = (SAMPLE_CHARS, 2_000, 500, 160)
-"""Characters of one piece, tried one after another until the transcript fits."""
+"""Characters of one piece, tried in order until the transcript fits."""
 MAX_THINKING_CHARS = 500
 Hidden = Callable[[Block], str | None]
-"""What a hide has put in the place of a block; None for one that is not hidden."""
+"""The text with which a hide replaced a block; None if it is not hidden."""
 
 
 def render_transcript(blocks: Sequence[Block], hidden: Hidden, max_tokens: int, tokens_of: TokensOf) -> str:
-    """All blocks that say something, oldest first, in at most `max_tokens`; the oldest ones give way last of all."""
+    """All blocks with content, oldest first, in at most `max_tokens`; as a last resort, the oldest ones are dropped."""
     pieces: list[str] = []
     for cap in _CAPS:
         pieces = [piece for block in blocks if (piece := _render(block, hidden(block), cap, tokens_of))]
@@ -40,7 +41,7 @@ def render_transcript(blocks: Sequence[Block], hidden: Hidden, max_tokens: int, 
 
 
 def render_working_summaries(blocks: Iterable[Block], max_chars: int = SAMPLE_CHARS) -> str:
-    """What the model noted at the end of the turns of the range; the newest of a turn counts."""
+    """The working summaries of the turns in the range; the newest of each turn counts."""
     newest = {block.turn_id: block for block in blocks if isinstance(block.body, bodies.SummaryBody)}
     texts = [f"{escape_line(block.ref)}\n{_text_of(block)}" for block in newest.values()]
     return make_inert("\n\n".join(texts)[-max_chars:])
@@ -79,7 +80,7 @@ _LABELS: dict[type[bodies.Body], str] = {
     bodies.DeferralBody: "NOT ENDED",
     bodies.FeedbackBody: "FEEDBACK",
 }
-"""Working summaries are told apart; the blocks that are missing here tell nothing that the others don't."""
+"""Working summaries are rendered separately; blocks missing here add nothing to the others."""
 
 
 def _detail(body: bodies.Body) -> str:
@@ -137,7 +138,7 @@ MAX_PARAMS_CHARS = 120
 _FIELD = re.compile(
     r"[#*\-\s]*(goal|outcome|key facts|refs|retrieval anchors)\s*+\**+\s*+:\s*+\**+\s*+(.*)", re.IGNORECASE
 )
-"""Possessive, because a run of blanks would be divided between its parts in every way."""
+"""Possessive quantifiers, because a run of blanks would otherwise backtrack in every split."""
 _FIELD_OF = {
     "key facts": Section.FACTS,
     "refs": Section.REFS,
@@ -148,7 +149,7 @@ _SECTION_OF_TAG = {"P": Section.PREFERENCES, "D": Section.DECISIONS, "S": Sectio
 
 
 def tell_turns(blocks: Sequence[Block]) -> Sections:
-    """Sections about ended turns: how each ended, with the ref that tells more, and what was noted in them."""
+    """Sections about ended turns: how each ended, with a ref for more, and what was noted in them."""
     told: dict[Section, list[str]] = {}
     for _, turn in groupby(blocks, key=lambda block: block.turn_id):
         _tell_turn(list(turn), told)
@@ -158,7 +159,7 @@ def tell_turns(blocks: Sequence[Block]) -> Sections:
 
 
 def tell_rounds(blocks: Sequence[Block], hidden: Hidden) -> Sections:
-    """Sections about rounds of the current turn: what is asked, what was done, and the ledger of calls."""
+    """Sections about rounds of the current turn: the request, what was done, and the ledger of calls."""
     told: dict[Section, list[str]] = {}
     for block in blocks:
         match block.body:
@@ -185,7 +186,7 @@ def tell_calls(blocks: Sequence[Block], hidden: Hidden) -> list[str]:
 
 
 def fold_anchors(blocks: Iterable[Block]) -> Sections:
-    """The lines of anchors that are preferences, decisions or facts; of preferences the newest twelve."""
+    """The lines of anchors that are preferences, decisions or facts; only the newest twelve preferences."""
     found: dict[Section, list[str]] = {}
     for block in blocks:
         if isinstance(block.body, bodies.AnchorBody):
@@ -234,7 +235,7 @@ def _end_words(end: bodies.ExitBody | None) -> str:
 
 
 def _read_summary(text: str, told: dict[Section, list[str]]) -> str:
-    """Put the lines of a working summary where they belong; returns the outcome."""
+    """Add the lines of a working summary to their sections; returns the outcome."""
     outcome: list[str] = []
     present = ""
     for line in text.splitlines():
