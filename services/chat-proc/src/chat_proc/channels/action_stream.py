@@ -1,4 +1,4 @@
-"""Turns one action channel into what can be shown while it is written, and decides how much of several may be shown."""
+"""Converts one action channel to pieces that can be shown while it is written, and gates several actions."""
 
 from dataclasses import dataclass
 from typing import Literal, assert_never
@@ -26,7 +26,7 @@ _MAX_KNOWN_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class NotesText:
-    """More of an action's notes."""
+    """The next piece of an action's notes."""
 
     text: str
     instance: int
@@ -34,7 +34,7 @@ class NotesText:
 
 @dataclass(frozen=True, slots=True)
 class AnswerText:
-    """More of the final answer as it is to be shown: citations are replaced."""
+    """The next piece of the final answer as shown, with citations replaced."""
 
     text: str
     instance: int
@@ -42,7 +42,8 @@ class AnswerText:
 
 @dataclass(frozen=True, slots=True)
 class ContentText:
-    """More of a long text parameter, `param`. The other fields are what the action said before it; None if not yet."""
+    """The next piece of a long text parameter, `param`. The other fields are what the action has stated so far, or
+    None."""
 
     text: str
     instance: int
@@ -55,7 +56,7 @@ class ContentText:
 
 @dataclass(frozen=True, slots=True)
 class FieldClosed:
-    """A streamed field that had text is over; `complete` is false if the action broke off inside it."""
+    """A streamed field with text has ended; `complete` is false if the action broke off inside it."""
 
     field: Literal["notes", "answer", "content"]
     instance: int
@@ -84,7 +85,7 @@ class ActionStream:
 
     @property
     def answer(self) -> StreamedAnswer | None:
-        """The answer as far as it was handed out; None before its first character."""
+        """The streamed part of the answer; None before its first character."""
         if not self._shown_answer or self._cite is None:
             return None
         is_whole = self._answer_end is not None and self._answer_end.complete
@@ -101,13 +102,13 @@ class ActionStream:
         return None
 
     def feed(self, text: str) -> list[ActionPiece]:
-        """What `text` adds."""
+        """Return the pieces that `text` adds."""
         for field in self._reader.feed(text):
             self._read(field)
         return self._take_pieces()
 
     def finish(self) -> tuple[list[ActionPiece], Action | ActionRefusal]:
-        """The channel is over."""
+        """End the channel."""
         fields, action = self._reader.finish()
         for field in fields:
             self._read(field)
@@ -155,7 +156,7 @@ class ActionStream:
             self._end_answer()
 
     def _show_answer(self) -> None:
-        """What was written of the answer before its action was known to be final waits here."""
+        """Show the waiting answer text, once its action is known to be final."""
         if self._cite is None or not self._is_final:
             return
         raw = "".join(self._waiting_answer)
@@ -192,11 +193,11 @@ def _is_content(path: Path) -> bool:
     return len(path) == len(PARAMS_PATH) + 1 and path[-1] in CONTENT_PARAMS
 
 
-# The gate of one action while it is written: its texts are handed out only once the judge has let it pass.
+# The gate of one action while it is written: its texts are shown only once the judge has accepted it.
 
 
 class GatedAction:
-    """Used like an ActionStream. Nothing stands before the first action, so its notes need not wait for its tool."""
+    """Used like an ActionStream. The first action follows no other, so its notes need not wait for its tool."""
 
     def __init__(self, stream: ActionStream, judge: ActionJudge) -> None:
         self._stream = stream
@@ -209,15 +210,15 @@ class GatedAction:
 
     @property
     def answer(self) -> StreamedAnswer | None:
-        """The answer as far as it was handed out."""
+        """The streamed part of the answer."""
         return self._stream.answer if self._is_judged and self._refusal is None else None
 
     def feed(self, text: str) -> list[ActionPiece]:
-        """What `text` adds to what may be shown."""
+        """Return the pieces that may be shown now."""
         return self._let_pass(self._stream.feed(text))
 
     def finish(self) -> tuple[list[ActionPiece], Action | ActionRefusal]:
-        """The channel is over. An action that was not let pass is a refusal, however well it is written."""
+        """End the channel. An action that was not accepted is a refusal, even if it is valid."""
         pieces, reading = self._stream.finish()
         shown = self._let_pass(pieces)
         return shown, reading if self._refusal is None or isinstance(reading, ActionRefusal) else self._refusal

@@ -1,4 +1,4 @@
-"""Reads one action, as text while it is written and as a checked `Action` at its end, and judges which actions may
+"""Parses one action, as text while it is written and as a checked `Action` at its end, and judges which actions may
 share a reply."""
 
 import posixpath
@@ -39,14 +39,14 @@ _JSON_SENTENCES: Mapping[JsonFault, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ActionRefusal:
-    """Why a text is no action; `sentence` is for the model."""
+    """Why a text is not a valid action; `sentence` is for the model."""
 
     kind: ProblemKind
     sentence: str
 
 
 class ActionReader:
-    """Feed it the text of one action channel; `finish` gives the last field pieces and the action.
+    """Feed it the text of one action channel; `finish` returns the last field pieces and the action.
 
     Streams the strings at `STREAMED_PATHS` and all strings directly in `tool_call.params`.
     """
@@ -56,17 +56,17 @@ class ActionReader:
         self._written: list[str] = []
 
     def feed(self, text: str) -> list[FieldPiece]:
-        """What `text` adds to the streamed fields."""
+        """Return what `text` adds to the streamed fields."""
         self._written.append(text)
         return self._fields.feed(text)
 
     def finish(self) -> tuple[list[FieldPiece], Action | ActionRefusal]:
-        """The text is over."""
+        """End the text."""
         return self._fields.finish(), read_action("".join(self._written))
 
 
 def read_action(text: str) -> Action | ActionRefusal:
-    """The action that `text` is, whatever its size and nesting; nothing is raised for what the model wrote."""
+    """Parse an action of any size and nesting; no input raises an exception."""
     read = read_json(text)
     if isinstance(read, JsonRefusal):
         return ActionRefusal(read.fault, _JSON_SENTENCES[read.fault].format(detail=read.detail))
@@ -177,10 +177,10 @@ def _wrong_type(name: str, wanted: str) -> _Refused:
     return _Refused("wrong_type", f'"{name}" must be {wanted}.')
 
 
-# Which actions may share a reply: the ordered matrix of strategies, and what may stand beside a final answer.
+# Which actions may share a reply: the ordered matrix of strategies, and what may accompany a final answer.
 
 MAX_ACTIONS = 4
-"""Of one reply. None may depend on another's result, so more would be guesses."""
+"""Maximum per reply. None can depend on another's result, so more would be guesses."""
 _TURN_FOLDER = re.compile(r"(?:fi:)?(?:turn_[^/.]*[./])?")
 _FOLDERS = ("files/", "outputs/")
 
@@ -196,7 +196,7 @@ class FanoutRules:
 
 @dataclass(frozen=True, slots=True)
 class ActionHead:
-    """What must be known of an action to judge it. `tool_id` is None for a final action."""
+    """The part of an action that is needed to judge it. `tool_id` is None for a final action."""
 
     tool_id: str | None
 
@@ -208,8 +208,8 @@ class ActionHead:
 class ActionJudge:
     """Judges the actions of one reply in the order in which they are written.
 
-    An action that was let pass counts for those after it, also if it turns out later that it can't run: what is shown
-    meanwhile depends on it.
+    An accepted action counts for later ones, even if it turns out that it can't run, because text may already have been
+    shown.
     """
 
     def __init__(self, rules: FanoutRules) -> None:
@@ -219,11 +219,11 @@ class ActionJudge:
 
     @property
     def passed(self) -> int:
-        """How many actions were let pass."""
+        """How many actions were accepted."""
         return len(self._passed)
 
     def judge(self, head: ActionHead) -> ActionRefusal | None:
-        """Why the next action is not to be run; None lets it pass."""
+        """Why the next action must not run; None accepts it."""
         refusal = self._refuse_final() if head.tool_id is None else self._refuse_call(head.tool_id)
         if refusal is None and len(self._passed) >= self._rules.max_actions:
             refusal = ActionRefusal("too_many_actions", f"A reply may hold {self._rules.max_actions} actions.")
@@ -232,7 +232,7 @@ class ActionJudge:
         return refusal
 
     def claim_path(self, tool_id: str | None, path: str) -> ActionRefusal | None:
-        """A tool that makes something writes to this path; two calls of a reply may not write to the same one."""
+        """Claim the path that an exploitation tool writes to; two calls of a reply may not write to the same one."""
         if self._rules.strategies.get(tool_id or "") != "exploitation":
             return None
         return claim(self._paths, path)
@@ -268,14 +268,14 @@ class ActionJudge:
 
 
 def may_follow(first: Strategy, then: Strategy) -> bool:
-    """Whether a call of strategy `then` may stand after one of `first` in the same reply."""
+    """Whether a call of strategy `then` may follow one of `first` in the same reply."""
     if "unknown" in (first, then):
         return False
     return (first, then) != ("exploration", "exploitation")
 
 
 def claim(claimed: set[str], path: str) -> ActionRefusal | None:
-    """Why a call of the reply may not write to `path` too; None takes it for this call."""
+    """Why another call of the reply may not write to `path`; None claims it for this call."""
     canonical = canonical_path(path)
     if canonical in claimed:
         return ActionRefusal("same_path", f"Another action of the reply writes {path[:200]!a}. Write it in one action.")
@@ -284,7 +284,8 @@ def claim(claimed: set[str], path: str) -> ActionRefusal | None:
 
 
 def canonical_path(path: str) -> str:
-    """One spelling for all ways to name a file of this turn: ref or path, with the turn or without, any letter case."""
+    """The canonical form of all names for a file of this turn: ref or path, with or without the turn, in any letter
+    case."""
     inner = _TURN_FOLDER.sub("", path.strip(), count=1)
     inner = posixpath.normpath(inner).casefold()
     return inner if inner.startswith(_FOLDERS) else f"files/{inner}"

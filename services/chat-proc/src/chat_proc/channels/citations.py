@@ -1,4 +1,4 @@
-"""Replaces citation tokens such as `[[S:1,3]]` in text that arrives in pieces; a token is never shown in part."""
+"""Replaces citation tokens such as `[[S:1,3]]` in text that arrives in pieces; a token is never shown partially."""
 
 import html
 import re
@@ -23,12 +23,12 @@ _TOKEN_BEGINNING = re.compile(
 )
 _RANGE = re.compile(r" *(?:(\d+) *(?:[-\u2010-\u2014] *(\d+) *)?)?", re.ASCII)
 _MARKDOWN_ESCAPES = str.maketrans({special: f"\\{special}" for special in "\\`*_[]<>|~!"})
-# What could end the address in Markdown is percent-encoded.
+# Characters that could end the address in Markdown are percent-encoded.
 _URL_UNSAFE = re.compile(r"""[ ()<>\[\]"'`\\|]""")
 
 
 class CitationReplacer:
-    """Show what `feed` and at last `finish` return. Unknown ids and text in code fences stay as written."""
+    """Show what `feed` and finally `finish` return. Unknown ids and text in code fences remain as written."""
 
     def __init__(self, sources: Mapping[int, Source], output: CitationFormat = "markdown") -> None:
         self._sources = sources
@@ -47,7 +47,7 @@ class CitationReplacer:
         return tuple(self._used)
 
     def feed(self, text: str) -> str:
-        """The text that can be shown now; what may still be a token waits."""
+        """Return the text that can be shown now; a possible beginning of a token is held back."""
         if self._held:
             text = self._held + text
             self._held = ""
@@ -81,13 +81,13 @@ class CitationReplacer:
         return text[:settled]
 
     def finish(self) -> str:
-        """A token that never became whole, as it was written."""
+        """Return an incomplete token as written."""
         held = self._held
         self._held = ""
         return held
 
     def _token_outside_fences(self, token: re.Match[str]) -> str:
-        """`_read` is how far the fences have been followed in the text that is being searched."""
+        """`_read` is the position up to which the fences were tracked in the searched text."""
         self._fences.advance(token.string[self._read : token.start()])
         self._read = token.start()
         return token[0] if self._fences.inside else self._rendered_token(token[0])
@@ -112,7 +112,7 @@ class CitationReplacer:
         return f"{shown} [[S:{_format_sids([sid for sid in sids if sid not in links])}]]"
 
     def _link(self, sid: int) -> str:
-        """How one source is shown; empty for an unknown one and for an image, which are not cited."""
+        """How one source is shown; empty for an unknown source or an image, which are not cited."""
         source = self._sources.get(sid)
         if source is None or source.is_image:
             return ""
@@ -130,7 +130,7 @@ class CitationReplacer:
 
 
 class Citer(Protocol):
-    """Text that arrives in pieces, as it is shown."""
+    """Converts text that arrives in pieces to its shown form."""
 
     def feed(self, text: str) -> str: ...
     def finish(self) -> str: ...
@@ -147,7 +147,7 @@ class _Verbatim:
 
 
 def build_citer(sources: Mapping[int, Source], text_format: str) -> Citer:
-    """A replacer for markdown, text and html; other formats, such as json, are shown as they are."""
+    """A replacer for markdown, text and html; other formats, such as json, are shown unchanged."""
     for output in get_args(CitationFormat):
         if output == text_format:
             return CitationReplacer(sources, output)
@@ -155,7 +155,7 @@ def build_citer(sources: Mapping[int, Source], text_format: str) -> Citer:
 
 
 def cite_text(sources: Mapping[int, Source], text: str, text_format: str = "markdown") -> str:
-    """A whole text as it is shown: the same that a citer gives of its pieces."""
+    """The shown form of a whole text: the same as a citer returns for its pieces."""
     citer = build_citer(sources, text_format)
     return citer.feed(text) + citer.finish()
 
@@ -168,12 +168,12 @@ def find_used_sids(sources: Mapping[int, Source], text: str, text_format: str = 
 
 
 def index_sources(sources: Iterable[Source]) -> dict[int, Source]:
-    """Sources by id, as a replacer takes them."""
+    """Sources by id, as a replacer expects them."""
     return {source.sid: source for source in sources}
 
 
 def parse_sids(written: str) -> list[int]:
-    """`1, 3, 7-5` gives 1, 3, 5, 6, 7: each once, at most MAX_SIDS; nothing at all if a part is no id and no range."""
+    """`1, 3, 7-5` gives 1, 3, 5, 6, 7: each once, at most MAX_SIDS; empty if any part is neither an id nor a range."""
     sids: dict[int, None] = {}
     for part in written.replace("\t", " ").split(","):
         found = _RANGE.fullmatch(part)
@@ -221,7 +221,7 @@ def _percent_encode(found: re.Match[str]) -> str:
 
 
 def _settled_chars(text: str) -> int:
-    """How many characters of `text`, which is not empty, no continuation can turn into part of a token."""
+    """How many characters of the non-empty `text` can't become part of a token, whatever follows."""
     if text[-1] == "[":
         return len(text) - (2 if text.endswith("[[") else 1)
     last = text.rfind("[[")

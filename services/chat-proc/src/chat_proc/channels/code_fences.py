@@ -1,4 +1,4 @@
-"""Tells, line by line and while a line is still growing, whether text stands inside a Markdown code fence."""
+"""Tracks whether text is inside a Markdown code fence, line by line and within a growing line."""
 
 import re
 from typing import Literal
@@ -11,11 +11,11 @@ _CLOSER = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t\r]*")
 
 
 _Line = Literal["undecided", "ordinary", "opens"]
-"""What is known of the line that is growing."""
+"""The state of the growing line."""
 
 
 class FenceTracker:
-    """Reads text through `advance`; `inside` is the state at its end. A fence may stand in a list item or a quote."""
+    """Reads text through `advance`; `inside` is the state at its end. A fence can be in a list item or a quote."""
 
     __slots__ = ("_fence", "_head", "_line")
 
@@ -26,13 +26,13 @@ class FenceTracker:
 
     @property
     def inside(self) -> bool:
-        """Whether text at this place is code: between two fence lines, or on the first of them."""
+        """Whether text at this position is code: between two fence lines, or on the first of them."""
         if self._fence or self._line == "opens":
             return True
         return self._line == "undecided" and bool(_opened_fence(self._head))
 
     def try_skip(self, text: str) -> bool:
-        """Read more text if no place in it can be code, which is quick; otherwise read nothing and return False."""
+        """Read more text if no part of it can be code, which is fast; otherwise read nothing and return False."""
         if self._line != "ordinary" or self._fence or "```" in text or "~~~" in text:
             return False
         last_break = text.rfind("\n")
@@ -59,7 +59,7 @@ class FenceTracker:
             self._line = "ordinary"
             return
         self._head += text
-        # Checked before the pattern, which would try every way to divide a long run of blanks.
+        # Checked before the pattern, which would backtrack over a long run of blanks.
         is_long = len(self._head) > _MAX_HEAD_CHARS
         if self._fence:
             if is_long:
@@ -68,7 +68,8 @@ class FenceTracker:
             self._decide_opener()
 
     def _decide_opener(self) -> None:
-        """Only a backtick later in the line can still undo an opening fence, so the info after it need not be kept."""
+        """Only a later backtick in the line can still invalidate an opening fence, so the info string need not be
+        kept."""
         fence = _opened_fence(self._head)
         if fence:
             self._decide("opens", f"{fence} ")

@@ -1,5 +1,5 @@
-"""What can be wrong with a reply as a whole, which of its actions are run, and the sentences that tell the model how
-to repair it."""
+"""The possible problems of a whole reply, which of its actions run, and the sentences that tell the model how to fix
+it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from chat_proc.channels.decisions import Action, Problem, ProblemKind, Program, 
 from everturn.models.port import FinishReason
 
 TOO_LONG_CODES: frozenset[ProblemKind] = frozenset({"cut_by_length", "reply_too_long"})
-"""The reply ended at the provider's limit of tokens or at our limit of characters."""
+"""The reply ended at the provider's token limit or at our character limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionLimits:
-    """Caps of one reply in characters, and the rules of its actions: one, or several by the rules of `fanout`.
+    """Limits of one reply in characters, and the rules of its actions: one, or several by the rules of `fanout`.
 
-    `code_tools` take their program from `code`. `one_thinking` asks for exactly one thinking channel. A reply that can
-    only be refused is read to its end unless it `stops_early`.
+    `code_tools` read their program from `code`. `one_thinking` requires exactly one thinking channel. A reply that can
+    only be refused is read to its end unless `stops_early` is set.
     """
 
     max_reply_chars: int = 400_000
@@ -36,7 +36,7 @@ class DecisionLimits:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFacts:
-    """What was read, as far as the rules of a whole reply need it. `readings` are the action channels in order."""
+    """The parsed facts that the rules of a whole reply need. `readings` are the action channels in order."""
 
     raw: str
     outside: str
@@ -52,7 +52,7 @@ class ReplyFacts:
 
 
 def find_problems(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem, ...]:
-    """All problems of a reply that holds one action, the ones that explain the others first."""
+    """All problems of a reply with one action; causes first."""
     return (
         *problems_around(facts, limits),
         *_problems_of_actions(facts),
@@ -61,7 +61,7 @@ def find_problems(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem, .
 
 
 def problems_around(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem, ...]:
-    """What is wrong with a reply apart from its single actions and programs."""
+    """The problems of a reply except those of single actions and programs."""
     return (
         *_problems_of_the_finish(facts),
         *_problems_of_thinking(facts, limits),
@@ -71,7 +71,7 @@ def problems_around(facts: ReplyFacts, limits: DecisionLimits) -> tuple[Problem,
 
 
 def _problems_of_the_finish(facts: ReplyFacts) -> Iterator[Problem]:
-    """Why the provider ended the reply, where that explains what is missing."""
+    """Why the provider ended the reply, if that explains what is missing."""
     if _actions(facts) and all(program.complete for program in facts.programs):
         return
     if facts.finish == "length":
@@ -116,7 +116,7 @@ def _problems_of_thinking(facts: ReplyFacts, limits: DecisionLimits) -> Iterator
 def _problems_of_actions(facts: ReplyFacts) -> Iterator[Problem]:
     if not facts.readings:
         return
-    # Reading may have stopped at the first refusal, so nothing that follows it is spoken of.
+    # Reading may have stopped at the first refusal, so later actions are not reported.
     if isinstance(first := facts.readings[0], ActionRefusal):
         yield Problem(first.kind, first.sentence, action_instance=0)
     elif len(facts.readings) > 1:
@@ -167,12 +167,12 @@ def _remark(kind: ProblemKind, sentence: str) -> Problem:
     return Problem(kind, sentence, fatal=False)
 
 
-# Sorts out a reply with several actions: which of them run, and what is said about the others. Pure.
+# Sorts the actions of a reply with several: which of them run, and the problems of the others. Pure.
 
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """The actions that run with their programs, in order, and every problem of the reply."""
+    """The actions that run, with their programs, in order, and all problems of the reply."""
 
     actions: tuple[Action, ...]
     programs: tuple[Program, ...]
@@ -189,7 +189,7 @@ class _Item:
 
 
 def sort_actions(facts: ReplyFacts, limits: DecisionLimits, rules: FanoutRules) -> Sorted:
-    """Keep every action that can run by itself; a reply with problems but with one action left is usable."""
+    """Keep every action that can run on its own; a reply with problems is usable if one action is left."""
     kept: list[Action] = []
     programs: list[Program] = []
     problems = list(problems_around(facts, limits))
@@ -239,14 +239,14 @@ def _refuse(item: _Item, rules: FanoutRules, paths: set[str]) -> ActionRefusal |
 
 
 def _refuse_code_alone(item: _Item, facts: ReplyFacts, rules: FanoutRules) -> ActionRefusal | None:
-    """A program with the only call of a reply was meant for it; the call can't be what the model wants."""
+    """A program with the only call of a reply was meant for it, so a call that runs no program is a mistake."""
     if len(facts.readings) > 1 or not item.programs or _takes_code(item.reading, rules):
         return None
     return ActionRefusal("code_without_call", f"Its tool runs no program; {_code_tools(rules)} does.")
 
 
 def _output_paths(call: ToolCall) -> Iterator[str]:
-    """What the call says it will write: `path`, or the `filepath` of each item of `contract`."""
+    """The paths that the call will write: `path`, or the `filepath` of each item of `contract`."""
     if isinstance(path := call.params.get("path"), str):
         yield path
     contract = call.params.get("contract")
@@ -266,7 +266,7 @@ def _code_tools(rules: FanoutRules) -> str:
 
 
 def _follows_refused(facts: ReplyFacts) -> bool:
-    """A program of an action that is refused is not spoken of: it goes with it."""
+    """Whether an action is refused: then its program is not reported separately."""
     return any(isinstance(reading, ActionRefusal) for reading in facts.readings)
 
 
@@ -283,7 +283,7 @@ def _tell_stray_code(instance: int | None, rules: FanoutRules) -> Problem:
 
 
 def _grade(problems: Sequence[Problem], *, fatal: bool) -> Iterator[Problem]:
-    """Problems of single actions ask for another try only when no action is left."""
+    """Problems of single actions require another attempt only if no action is left."""
     for problem in problems:
         single = problem.action_instance is not None or problem.kind == "code_without_call"
         yield Problem(problem.kind, problem.sentence, fatal, problem.action_instance) if single else problem

@@ -1,4 +1,4 @@
-"""Reads one reply of the deciding model: pieces to show while it is written, and the `Decision` when it is over."""
+"""Parses one reply of the deciding model: pieces to show while it is written, and the `Decision` at its end."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ _FENCE_LINE = re.compile(r"```[\w+.-]*\s*")
 
 @dataclass(frozen=True, slots=True)
 class ThinkingText:
-    """More of a thinking channel."""
+    """The next piece of a thinking channel."""
 
     text: str
     instance: int
@@ -45,7 +45,7 @@ class ThinkingText:
 
 @dataclass(frozen=True, slots=True)
 class CodeText:
-    """More of a program, exactly as written."""
+    """The next piece of a program, exactly as written."""
 
     text: str
     instance: int
@@ -57,7 +57,7 @@ DecisionPiece = ThinkingText | CodeText | ActionPiece | ChannelOpened | ChannelC
 class DecisionStream:
     """Feed it the reply, then call `finish` once.
 
-    With several actions a judge looks at each as soon as its tool is known, so what is refused is not shown; without,
+    With several actions, a judge checks each as soon as its tool is known, so refused ones are not shown; otherwise
     only the first action is streamed.
     """
 
@@ -87,15 +87,15 @@ class DecisionStream:
 
     @property
     def is_over(self) -> bool:
-        """Nothing that may follow can change what becomes of the reply, so the generation can be stopped.
+        """Whether no further text can change the result of the reply, so that the generation can be stopped.
 
-        The reply has reached a cap, or it can only be refused. An answer that was shown is kept in any case.
+        The reply has reached a cap, or it can only be refused. A shown answer is kept in any case.
         """
         refused = self._is_refused and self._limits.stops_early
         return self._capped or refused or self._outside_chars_left < 0
 
     def feed(self, text: str) -> list[DecisionPiece]:
-        """What `text` adds; nothing once the reply is over."""
+        """Return the pieces that `text` adds; none once the reply is over."""
         if self.is_over:
             return []
         if len(text) > self._raw_chars_left:
@@ -109,7 +109,7 @@ class DecisionStream:
         return self._read_all(self._parser.feed(text))
 
     def finish(self, reason: FinishReason = "stop") -> tuple[list[DecisionPiece], Decision]:
-        """The reply is over: the last pieces, and the decision."""
+        """End the reply; returns the last pieces, and the decision."""
         pieces = self._read_all(self._parser.finish())
         return pieces, self._build_decision(reason)
 
@@ -154,7 +154,8 @@ class DecisionStream:
     def _open(self, piece: ChannelOpened) -> None:
         self._any_channel = True
         if self._judge is None and self._readings and isinstance(self._readings[0], ActionRefusal):
-            # What is left of a reply that ends with its refused action is not worth losing its usage for.
+            # Only now: stopping a reply that ends with its refused action would save nothing, but lose its usage
+            # report.
             self._is_refused = True
         self._in_thinking = piece.channel == "thinking"
         if self._in_thinking:
@@ -245,7 +246,7 @@ class DecisionStream:
 
 
 def clean_program(text: str) -> str:
-    """A program without the code fence and blank lines that models put around it; empty if nothing else is there."""
+    """A program without the surrounding code fence and blank lines that models write; empty if nothing remains."""
     lines = text.strip().split("\n") if text.lstrip().startswith("```") else []
     if len(lines) > 1 and _FENCE_LINE.fullmatch(lines[0]) and lines[-1].strip() == "```":
         text = "\n".join(lines[1:-1])

@@ -1,4 +1,4 @@
-"""What the model decided in one reply: its actions, its programs, and what is wrong with the reply."""
+"""The model's decision in one reply: its actions, its programs, and the problems of the reply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class ToolCall:
 class Action:
     """One action. `call_tool` has a tool call and no answer; `complete` and `exit` have an answer and no tool call.
 
-    `dropped_answer`: the model wrote one beside its call.
+    `dropped_answer`: the model wrote an answer in addition to its call.
     """
 
     action: ActionKind
@@ -77,9 +77,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Text of one code channel, without a code fence around it, and the index in `Decision.actions` it follows.
+    """Text of one code channel, without a surrounding code fence, and the index in `Decision.actions` that it follows.
 
-    `complete`: the channel had its closer.
+    `complete`: the channel had a closing tag.
     """
 
     text: str
@@ -89,9 +89,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """An answer as far as it was handed out: as the model wrote it, as it was shown, and the sources cited in it.
+    """The streamed part of an answer: as the model wrote it, as it was shown, and the sources cited in it.
 
-    `complete` is false where the reply broke off inside it.
+    `complete` is false if the reply broke off inside it.
     """
 
     raw: str
@@ -102,7 +102,7 @@ class StreamedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a reply. `sentence` tells the model how to repair it; `action_instance` says where.
+    """A problem of a reply. `sentence` tells the model how to fix it; `action_instance` says where.
 
     A problem that is not `fatal` leaves the rest of the decision usable.
     """
@@ -115,7 +115,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One reply, read. `actions` are those that can run, in order; `raw` is the reply as far as it was read."""
+    """One parsed reply. `actions` are those that can run, in order; `raw` is the part of the reply that was read."""
 
     raw: str
     thinking: tuple[str, ...] = ()
@@ -126,16 +126,16 @@ class Decision:
     outside: str = ""
     problems: tuple[Problem, ...] = ()
     stopped_by: CutReason | None = None
-    """What ended the reply before the model had finished it, as far as that is known."""
+    """What ended the reply before the model had finished it, if known."""
 
     @property
     def cut_reason(self) -> CutReason | None:
-        """Why the answer that was handed out stops before its end; None where it is whole, or there is none."""
+        """Why the streamed answer stops before its end; None if it is complete, or there is none."""
         if self.answer is None or self.answer.complete:
             return None
         return self.stopped_by or "incomplete"
 
     @property
     def fatal_problems(self) -> tuple[Problem, ...]:
-        """The problems that ask for another try."""
+        """The problems that require another attempt."""
         return tuple(problem for problem in self.problems if problem.fatal)

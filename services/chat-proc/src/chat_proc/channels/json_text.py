@@ -1,7 +1,6 @@
-"""Reads JSON that a model writes, in pieces and whole.
+"""Reads JSON that a model writes, in pieces and as a whole.
 
-Pieces are followed just far enough to know where a value is complete; whole values are parsed tolerantly and bounded
-in depth.
+Pieces are tracked just enough to find where a value is complete; whole values are parsed leniently, with bounded depth.
 """
 
 import json
@@ -18,7 +17,8 @@ _STRING_RUN = re.compile(r'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
 
 
 class JsonDepth:
-    """Where the text read so far stands. Only `advance` changes it. Quotes count only inside an object or an array."""
+    """The nesting depth at the end of the text read so far. Only `advance` changes it. Quotes count only inside an
+    object or an array."""
 
     __slots__ = ("_after_backslash", "_in_string", "deepest", "depth")
 
@@ -29,7 +29,7 @@ class JsonDepth:
         self._after_backslash = False
 
     def advance(self, text: str) -> int:
-        """Read `text`; returns how many of its characters end the first value that became complete, or -1."""
+        """Read `text`; returns the end index of the first value that became complete, or -1."""
         if self._in_string and not self._after_backslash and '"' not in text and "\\" not in text:
             return -1
         completed_at = -1
@@ -66,7 +66,7 @@ class JsonDepth:
         return stop + 1
 
 
-# Decodes one JSON string that arrives in pieces: escapes and surrogate pairs may be cut anywhere.
+# Decodes one JSON string that arrives in pieces: escapes and surrogate pairs can be split anywhere.
 
 _WHOLE_UNITS = re.compile(r'(?>(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*)', re.DOTALL)
 _ESCAPE_BEGINNING = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
@@ -77,7 +77,8 @@ _STRING_DECODER = json.JSONDecoder(strict=False)
 
 
 class StringRun(NamedTuple):
-    """`text` is decoded; reading goes on at `end`. `closed`: the quote was met; `broken`: an escape is none."""
+    """`text` is decoded; reading continues at `end`. `closed`: the closing quote was read; `broken`: an escape is
+    invalid."""
 
     text: str
     end: int
@@ -86,7 +87,8 @@ class StringRun(NamedTuple):
 
 
 def decode_run(source: str, start: int) -> StringRun:
-    """Decode from `start`, inside a string, as far as `source` allows; what is left belongs before the next piece."""
+    """Decode from `start`, inside a string, as far as `source` allows; the rest is to be prepended to the next
+    piece."""
     found = _WHOLE_UNITS.match(source, start)
     end = found.end() if found else start
     if end < len(source) and source[end] == '"':
@@ -98,14 +100,14 @@ def decode_run(source: str, start: int) -> StringRun:
 
 
 def storable(text: str) -> str:
-    """`text` with what no database and no UTF-8 writer takes (NUL, half surrogate pairs) replaced by U+FFFD."""
+    """`text` with characters that databases and UTF-8 writers reject (NUL, lone surrogates) replaced by U+FFFD."""
     if text.isascii() and "\x00" not in text:
         return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _before_lone_high_surrogate(source: str, start: int, end: int) -> int:
-    """Its other half may still come; an escaped backslash before `u` is no escape, which only counting tells."""
+    """Its other half may still arrive; `u` after an escaped backslash is no escape, which only counting detects."""
     first = max(start, end - _LAST_ESCAPE_CHARS)
     if source.find("\\", first, end) < 0:
         return end
@@ -129,7 +131,7 @@ def _decoded(raw: str, end: int, *, closed: bool) -> StringRun:
     return StringRun(storable(text), end, closed)
 
 
-# Reads one whole JSON value that a model wrote, and says in a word what is wrong when it is none.
+# Parses one whole JSON value that a model wrote, and names the fault if it is invalid.
 
 JsonFault = Literal[
     "not_json", "two_objects", "text_after_object", "duplicate_key", "not_a_number", "number_too_large", "too_deep"
@@ -137,7 +139,7 @@ JsonFault = Literal[
 
 _FENCE_START = re.compile(r"\s*+(?>(?:`{3,}[a-zA-Z]*)?)\s*+")
 _FENCE_END = re.compile(r"\s*+(?>`{3,})?\s*+")
-"""Atomic: blanks that another part could take as well would be divided in every way."""
+"""Atomic groups prevent backtracking over blanks that two parts could match."""
 MAX_DEPTH = 64
 _LARGEST_INTEGER = 2**63 - 1
 _LONGEST_INTEGER_CHARS = 20
@@ -146,21 +148,22 @@ _SHOWN_CHARS = 60
 
 @dataclass(frozen=True, slots=True)
 class JsonValue:
-    """A value of dict, list, str, int, float, bool and None; texts in it are storable."""
+    """A value of dict, list, str, int, float, bool and None; its strings are storable."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
 class JsonRefusal:
-    """Why a text is no single JSON value; `detail` names the place or the key."""
+    """Why a text is not a single JSON value; `detail` names the position or the key."""
 
     fault: JsonFault
     detail: str
 
 
 def read_json(text: str) -> JsonValue | JsonRefusal:
-    """One value, with or without a code fence around it. Strings may hold raw line breaks; objects no key twice."""
+    """Parse one value, with or without a surrounding code fence. Strings may contain raw line breaks; duplicate keys
+    are refused."""
     lead = _FENCE_START.match(text)
     start = lead.end() if lead else 0
     if text.count("{") + text.count("[") > MAX_DEPTH:
@@ -238,9 +241,8 @@ _VALUE_DECODER = json.JSONDecoder(
 )
 
 
-# Reads one JSON object while it is being written and hands out the values of chosen fields as they grow. It checks
-# enough of the grammar to stop handing out text at the first mistake; whether the object is valid is for the whole
-# text to say.
+# Reads one JSON object while it is being written and streams the values of chosen fields. It checks enough of the
+# grammar to stop at the first error; whether the object is valid is decided from the whole text.
 
 MAX_LEAD_CHARS = 64
 
@@ -251,9 +253,9 @@ _SCALAR = re.compile(r"[-+.0-9A-Za-z]++")
 
 
 class FieldText(NamedTuple):
-    """More of the value at `path`: decoded text of a string, or JSON text of anything else. Never empty.
+    """The next piece of the value at `path`: decoded text of a string, otherwise JSON text. Never empty.
 
-    It is built for every chunk; a tuple takes half the time of a dataclass.
+    Built for every chunk; a tuple is twice as fast as a dataclass.
     """
 
     path: Path
@@ -263,7 +265,7 @@ class FieldText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldEnd:
-    """The value at `path` is whole, or (`complete` false) the input ended before it was."""
+    """The value at `path` is complete, or (`complete` false) the input ended before it was."""
 
     path: Path
     complete: bool
@@ -286,9 +288,9 @@ class _State(Enum):
 
 
 class JsonFieldReader:
-    """One object, by `feed` and then `finish`. `watch` chooses paths; a path that occurs twice is handed out once.
+    """Reads one object, by `feed` and then `finish`. `watch` chooses paths; a path that occurs twice is streamed once.
 
-    With `strings_only`, watched values that are no strings are skipped; otherwise they are handed out as JSON text, and
+    With `strings_only`, watched values that are not strings are skipped; otherwise they are streamed as JSON text, and
     nothing inside them is watched.
     """
 
@@ -306,7 +308,7 @@ class JsonFieldReader:
         self._pieces: list[FieldPiece] = []
 
     def feed(self, text: str) -> list[FieldPiece]:
-        """What `text` adds to the watched fields."""
+        """Return what `text` adds to the watched fields."""
         if self._state is _State.OVER:
             return []
         if self._is_plain(text):
@@ -319,13 +321,13 @@ class JsonFieldReader:
         return self._take_pieces()
 
     def finish(self) -> list[FieldPiece]:
-        """Ends a field that is still growing."""
+        """End a field that is still open."""
         self._state = _State.OVER
         self._end_field(complete=False)
         return self._take_pieces()
 
     def _is_plain(self, text: str) -> bool:
-        """Whether `text` only continues the string that is being read, as most chunks of a long text do."""
+        """Whether `text` only continues the current string, as most chunks of a long text do."""
         return (
             self._state is _State.STRING
             and not self._rest
@@ -358,7 +360,7 @@ class JsonFieldReader:
         return self._read_structure(text, after)
 
     def _read_lead(self, text: str, position: int) -> int:
-        """Only blanks and an opening code fence may stand before the object."""
+        """Only blanks and an opening code fence may precede the object."""
         start = text.find("{", position)
         lead = text[position : start if start >= 0 else len(text)]
         if start >= 0 and _LEAD.fullmatch(lead):
@@ -485,6 +487,6 @@ class JsonFieldReader:
             self._pieces.append(FieldText(self._watched, raw, is_json=True))
 
     def _stop(self) -> None:
-        """Something is no JSON: from here on nothing is handed out."""
+        """Stop streaming, because the text is not valid JSON."""
         self._state = _State.OVER
         self._end_field(complete=False)

@@ -1,7 +1,8 @@
-"""The channel parser: the model's text in pieces of any size in, opened / text / closed pieces out. It does no I/O.
+"""The channel parser: reads the model's text in chunks of any size, returns opened / text / closed pieces. It does no
+I/O.
 
-The pieces are the same for every way of cutting the text, once adjacent text is merged, and each character is looked at
-a bounded number of times."""
+The pieces don't depend on how the text is chunked, once adjacent text is merged, and each character is read a bounded
+number of times."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Literal, NamedTuple, assert_never
 
 from chat_proc.channels.json_text import JsonDepth
 
-# The channel tags of one protocol: finding whole ones, and telling whether the end of a text may still become one.
+# The channel tags of one protocol: finds complete ones, and checks whether the end of a text may still become one.
 
 _BEGINNING = re.compile(r"</?(?:[cC]|$)")
 
@@ -20,7 +21,7 @@ Body = Literal["prose", "code", "json"]
 
 @dataclass(frozen=True, slots=True)
 class ChannelSyntax:
-    """How one channel is written. `body` decides which tags inside it count; `aliases` are other names of it."""
+    """The syntax of one channel. `body` decides which tags inside it count; `aliases` are alternative names."""
 
     name: str
     body: Body = "prose"
@@ -29,7 +30,7 @@ class ChannelSyntax:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One whole tag at `start` of the text it was found in; `text` is how the model wrote it."""
+    """One complete tag at `start` of the searched text; `text` is how the model wrote it."""
 
     channel: str
     opens: bool
@@ -42,7 +43,7 @@ class Tag:
 
 
 class TagTable:
-    """Finds `<channel:NAME>` and `</channel:NAME>` of the declared channels; letter case does not matter, blanks do."""
+    """Finds `<channel:NAME>` and `</channel:NAME>` of the declared channels; letter case is ignored, blanks are not."""
 
     def __init__(self, channels: Iterable[ChannelSyntax]) -> None:
         self.bodies: dict[str, Body] = {}
@@ -59,18 +60,18 @@ class TagTable:
         self._longest_beginning = max(map(len, tags)) - 1
 
     def try_find(self, text: str, start: int = 0) -> Tag | None:
-        """The first whole tag of `text` from `start` on."""
+        """The first complete tag of `text` from `start` on."""
         found = self._pattern.search(text, start)
         if found is None:
             return None
         return Tag(self._names[found[2].lower()], not found[1], found[0], found.start())
 
     def may_occur_in(self, text: str) -> bool:
-        """Whether a tag or the beginning of one may be in `text`. False is sure, and quick to find out."""
+        """Whether `text` may contain a tag or the beginning of one. False is certain, and the check is fast."""
         return _BEGINNING.search(text) is not None
 
     def settled_chars(self, text: str) -> int:
-        """How many characters of `text` no continuation can turn into part of a tag that is not whole yet."""
+        """How many characters of `text` can't become part of a still incomplete tag, whatever follows."""
         last = text.rfind("<", max(0, len(text) - self._longest_beginning))
         if last >= 0 and text[last:].lower() in self._beginnings:
             return last
@@ -90,14 +91,14 @@ MAX_HELD_CHARS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ChannelOpened:
-    """A channel begins; `instance` counts from 0 for each name."""
+    """A channel began; `instance` counts from 0 for each name."""
 
     channel: str
     instance: int
 
 
 class ChannelText(NamedTuple):
-    """Text inside a channel, exactly as written. It is built for every chunk; a tuple takes half the time."""
+    """Text inside a channel, exactly as written. Built for every chunk; a tuple is twice as fast."""
 
     channel: str
     instance: int
@@ -106,7 +107,7 @@ class ChannelText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """A channel ended: `complete` by its own closer, otherwise by another opener or the end of the reply."""
+    """A channel ended: `complete` by its own closing tag, otherwise by another opening tag or the end of the reply."""
 
     channel: str
     instance: int
@@ -115,7 +116,7 @@ class ChannelClosed:
 
 @dataclass(frozen=True, slots=True)
 class OutsideText:
-    """Text that stands in no channel, blanks between channels included."""
+    """Text outside of channels, including blanks between them."""
 
     text: str
 
@@ -126,9 +127,9 @@ Piece = ChannelOpened | ChannelText | ChannelClosed | OutsideText
 class ChannelParser:
     """Feed it text, then call `finish` once.
 
-    A tag in `code` counts only at the start of a line; without one the last inline closer does. A tag in `json` counts
-    only outside a value, or at the start of a line if the value never becomes complete. Where what follows a tag
-    decides whether it counts, the text after it waits, at most `max_held_chars` of it.
+    A tag in `code` counts only at the start of a line; without one, the last inline closing tag does. A tag in `json`
+    counts only outside a value, or at the start of a line if the value never becomes complete. If later text decides
+    whether a tag counts, the text after it is held back, at most `max_held_chars` of it.
     """
 
     def __init__(self, channels: Iterable[ChannelSyntax], *, max_held_chars: int = MAX_HELD_CHARS) -> None:
@@ -141,7 +142,7 @@ class ChannelParser:
         self._pieces: list[Piece] = []
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that `text` settles; none if it ends in what may still be a tag."""
+        """Return the pieces that `text` settles; the end is held back if it may still become a tag."""
         if self._tag_beginning:
             text = self._tag_beginning + text
             self._tag_beginning = ""
@@ -156,12 +157,12 @@ class ChannelParser:
         return pieces
 
     def is_plain(self, text: str) -> bool:
-        """Whether `text` is wholly text of the open prose channel. `feed` would hand it back and change nothing."""
+        """Whether all of `text` belongs to the open prose channel. `feed` would return it unchanged."""
         channel = self._open
         return channel is not None and channel.body == "prose" and not self._tag_beginning and "<" not in text
 
     def finish(self) -> list[Piece]:
-        """The rest: what was held back, and the closing of a channel that is still open."""
+        """Return the rest: held-back text, and the closing of a channel that is still open."""
         self._pass_text(self._tag_beginning)
         self._tag_beginning = ""
         while self._open is not None and self._open.possible_end is not None:
@@ -173,7 +174,7 @@ class ChannelParser:
         return pieces
 
     def _scan(self, text: str) -> None:
-        """Read text in which every tag is whole."""
+        """Read text in which every tag is complete."""
         position = 0
         tag = self._tags.try_find(text)
         while tag is not None:
@@ -183,7 +184,7 @@ class ChannelParser:
         self._pass_text(text[position:])
 
     def _takes(self, tag: Tag) -> bool:
-        """Whether the tag was a tag; if not, it is text of what follows."""
+        """Whether the tag counts; otherwise it belongs to the text that follows."""
         while True:
             verdict = _judge(self._open, tag, at_line_start=self._at_line_start)
             match verdict:
@@ -223,7 +224,7 @@ class ChannelParser:
         self._at_line_start = False
 
     def _end_at_possible_end(self, tag: Tag) -> None:
-        """The held-back tag does end the channel: what came after it is read again, now outside that channel."""
+        """The held-back tag ends the channel: the text after it is read again, outside that channel."""
         held = "".join(self._open.held) if self._open else ""
         self._close(complete=not tag.opens)
         self._follow(tag)
@@ -311,7 +312,7 @@ def _judge_in_code(channel: _OpenChannel, tag: Tag, *, at_line_start: bool) -> _
 
 
 def _judge_in_value(channel: _OpenChannel, *, may_end: bool, at_line_start: bool) -> _Verdict:
-    """JSON has no raw line break in a string: a second tag at the start of a line settles that the value is broken."""
+    """JSON strings contain no raw line break: a second tag at the start of a line proves that the value is broken."""
     if not at_line_start:
         return _Verdict.TEXT
     if channel.possible_end is not None:

@@ -1,5 +1,5 @@
-"""Streams one model reply through channels that the caller declares: deltas go to `emit` and to subscribers, and the
-results are returned at the end."""
+"""Streams one model reply through channels that the caller declares: deltas are sent to `emit` and to subscribers, and
+the results are returned at the end."""
 
 import asyncio
 import inspect
@@ -40,7 +40,7 @@ from everturn.models.port import (
 )
 from everturn.timeline.sources import Source, try_source
 
-# What a caller declares for a streamed reply: its channels, who listens to them, and where deltas go.
+# The caller's declarations for a streamed reply: its channels, their subscribers, and the receiver of deltas.
 
 ChannelFormat = Literal["markdown", "text", "html", "json", "code"]
 CHANNEL_FORMATS: frozenset[str] = frozenset(get_args(ChannelFormat))
@@ -52,8 +52,8 @@ _BODIES: dict[str, Body] = {"json": "json", "code": "code"}
 class ChannelSpec:
     """One channel of the reply.
 
-    Citations are replaced in markdown, text and html. `model` checks the JSON of the channel. Without `emit_marker` the
-    channel is read but its deltas are not emitted. Raises ValueError for a format that no client knows.
+    Citations are replaced in markdown, text and html. `model` validates the JSON of the channel. Without `emit_marker`
+    the channel is read but its deltas are not emitted. Raises ValueError for an unknown format.
     """
 
     name: str
@@ -68,17 +68,18 @@ class ChannelSpec:
 
     @property
     def syntax(self) -> ChannelSyntax:
-        """How the parser reads the channel."""
+        """The syntax of the channel for the parser."""
         return ChannelSyntax(self.name, _BODIES.get(self.format, "code" if self.name == "code" else "prose"))
 
     @property
     def cites(self) -> CitationFormat | None:
-        """How citations are written in it; None if they stay as they are."""
+        """The format of citations in it; None if they remain unchanged."""
         return CITED_FORMATS.get(self.format) if self.replace_citations else None
 
 
 class EmitDelta(Protocol):
-    """Takes one delta, the fields of a `chat.delta` event; `index` counts those of an occurrence or an artifact."""
+    """Receives one delta, the fields of a `chat.delta` event; `index` counts the deltas of an occurrence or an
+    artifact."""
 
     async def __call__(
         self,
@@ -98,7 +99,7 @@ Subscriber = Callable[..., Awaitable[None] | None]
 
 
 class ChannelSubscribers:
-    """Functions that get every delta of a channel, with the arguments of `EmitDelta`, whether it is emitted or not."""
+    """Functions that receive every delta of a channel, with the arguments of `EmitDelta`, even if it is not emitted."""
 
     def __init__(self) -> None:
         self._by_channel: dict[str, list[Subscriber]] = {}
@@ -109,7 +110,7 @@ class ChannelSubscribers:
         return self
 
     def of(self, channel: str) -> tuple[Subscriber, ...]:
-        """The subscribers of a channel in the order they came."""
+        """The subscribers of a channel in the order of subscription."""
         return tuple(self._by_channel.get(channel, ()))
 
 
@@ -119,15 +120,15 @@ class ModelService(Protocol):
     def model_for(self, role: str) -> LanguageModel: ...
 
 
-# Streams the top-level fields of a JSON channel as artifacts of their own while the object is written.
+# Streams the top-level fields of a JSON channel as separate artifacts while the object is written.
 
 
 class CompositeJsonArtifactStreamer:
-    """One JSON object, by `feed` and then `finish`; each field goes to `emit` with its name as the artifact.
+    """Reads one JSON object, by `feed` and then `finish`; each field is sent to `emit` with its name as the artifact.
 
-    `artifacts` maps the field names to stream to their formats; None streams every field. A value that is no format
-    (a schema path) means markdown. Strings arrive decoded and with citations replaced, other values as JSON text with
-    the format json. The last delta of a field is empty and completed.
+    `artifacts` maps the field names to stream to their formats; None streams every field. An unknown format (a schema
+    path) means markdown. Strings are sent decoded and with citations replaced, other values as JSON text with the
+    format json. The last delta of a field is empty and completed.
     """
 
     def __init__(
@@ -150,12 +151,12 @@ class CompositeJsonArtifactStreamer:
         self._field: _Field | None = None
 
     async def feed(self, text: str) -> None:
-        """More of the JSON text."""
+        """Read the next piece of the JSON text."""
         for piece in self._reader.feed(text):
             await self._emit_piece(piece)
 
     async def finish(self) -> None:
-        """The channel is over: a field that is still open is completed with what it has."""
+        """End the channel: a field that is still open is completed with its text so far."""
         for piece in self._reader.finish():
             await self._emit_piece(piece)
 
@@ -218,12 +219,12 @@ def _read_format(declared: str | None) -> ChannelFormat:
     return "markdown"
 
 
-# What a streamed reply leaves behind: the text of each channel, its checked value, and what went wrong.
+# The result of a streamed reply: the text of each channel, its validated value, and errors.
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelInstance:
-    """One occurrence of a channel, exactly as written; `complete` if it had its closer."""
+    """One occurrence of a channel, exactly as written; `complete` if it had a closing tag."""
 
     raw: str
     complete: bool
@@ -245,7 +246,7 @@ class ChannelResult:
 
 
 class ServiceError(TypedDict):
-    """Why the model did not finish. What it had written until then is in the results."""
+    """Why the model did not finish. Its text until then is in the results."""
 
     kind: str
     message: str
@@ -254,7 +255,8 @@ class ServiceError(TypedDict):
 
 
 class StreamMeta(TypedDict):
-    """The rest about a reply. `raw` is empty unless asked for; `capped` says the reply was cut at its cap."""
+    """Other facts about a reply. `raw` is empty unless requested; `capped` means that the reply was cut at its
+    limit."""
 
     service_error: ServiceError | None
     raw: str
@@ -293,7 +295,7 @@ def _read_value(spec: ChannelSpec, instances: Sequence[ChannelInstance]) -> tupl
         return None, f"invalid: {place}: {first['msg']}"
 
 
-# Where the text of one channel goes while it streams: to `emit`, to subscribers, to artifacts, into the result.
+# Routes the text of one channel while it streams: to `emit`, to subscribers, to artifacts, and into the result.
 
 SUBSCRIBER_TIMEOUT_S = 10.0
 
@@ -337,7 +339,7 @@ class ChannelOutput:
         self._used_sources: dict[int, None] = {}
 
     def open(self, instance: int) -> None:
-        """A new occurrence begins."""
+        """Begin a new occurrence."""
         self._instance = instance
         self._index = 0
         cited = self.spec.cites
@@ -354,7 +356,8 @@ class ChannelOutput:
             )
 
     def write(self, text: str) -> Awaitable[None]:
-        """More of the open occurrence. It runs for every chunk, so the usual case is one call of `emit`."""
+        """Write the next text of the open occurrence. It runs for every chunk, so the usual case is one call of
+        `emit`."""
         self._written.append(text)
         shown = text if self._cite is None else self._cite.feed(text)
         if not shown or self._composite is not None:
@@ -368,7 +371,7 @@ class ChannelOutput:
             await self._composite.feed(text)
 
     async def close(self, *, complete: bool) -> None:
-        """The open occurrence is over."""
+        """End the open occurrence."""
         if self._cite is not None:
             self._used_sources.update(dict.fromkeys(self._cite.used_sids))
             rest = self._cite.finish()
@@ -381,7 +384,7 @@ class ChannelOutput:
         self._written.clear()
 
     def build_result(self) -> ChannelResult:
-        """What the channel held; call it when the reply is over."""
+        """The content of the channel; call it when the reply is over."""
         return build_result(self.spec, self._instances, tuple(self._used_sources))
 
     def _deliver(self, text: str, *, completed: bool = False) -> Awaitable[None]:
@@ -402,7 +405,7 @@ class ChannelOutput:
         )
 
     async def _deliver_to_all(self, text: str, index: int, *, completed: bool) -> None:
-        """Each subscriber has its own task, so what one raises or how long it takes does not touch the others."""
+        """Each subscriber has its own task, so errors and delays of one do not affect the others."""
         delta = _Delta(
             channel=self.spec.name,
             instance=self._instance,
@@ -439,7 +442,7 @@ async def _call(subscriber: Subscriber, **delta: Unpack[_Delta]) -> None:
             await outcome
 
 
-# Turns the messages a bundle passes into the request of one model call.
+# Builds the request of one model call from the messages that a bundle passes.
 
 MessageLike = PromptMessage | Mapping[str, object]
 
@@ -503,12 +506,12 @@ async def stream_with_channels(
 ) -> tuple[dict[str, ChannelResult], StreamMeta]:
     """Call the model of `role` once and stream its reply.
 
-    Each channel's text goes to `emit` under the channel's marker; an empty completed delta ends each occurrence. The
-    fields of `composite_channel` go to `composite_marker` as artifacts (those in `composite_cfg`, or all).
-    The results have one entry for each declared channel. A model that fails is no exception: what it wrote is in the
-    results and `service_error` says why it stopped. What `emit` raises ends the call; a subscriber that raises is
-    logged. Rows of `sources_list` without a usable `sid` are passed over. Channels that are declared twice, and a
-    `composite_channel` that is not declared, are ValueErrors.
+    Each channel's text is sent to `emit` under the channel's marker; an empty completed delta ends each occurrence. The
+    fields of `composite_channel` are sent to `composite_marker` as artifacts (those in `composite_cfg`, or all). The
+    results have one entry for each declared channel. A model failure raises no exception: the text so far is in the
+    results and `service_error` says why it stopped. An exception from `emit` ends the call; one from a subscriber is
+    logged. Rows of `sources_list` without a usable `sid` are skipped. Channels that are declared twice, and an
+    undeclared `composite_channel`, raise ValueError.
     """
     if composite_channel is not None and composite_channel not in {spec.name for spec in channels}:
         raise ValueError(f"composite_channel {composite_channel!r} is not among the channels")
@@ -534,7 +537,7 @@ async def stream_with_channels(
 
 
 class _Reply:
-    """One reply on its way through the parser to the outputs."""
+    """Passes one reply through the parser to the outputs."""
 
     def __init__(self, parser: ChannelParser, outputs: Mapping[str, ChannelOutput], max_chars: int) -> None:
         self._parser = parser
@@ -568,7 +571,7 @@ class _Reply:
         await self._pass_on(self._parser.finish())
 
     def build_meta(self, *, model_name: str, agent: str, with_raw: bool) -> StreamMeta:
-        """What is known about the reply besides its channels."""
+        """Facts about the reply in addition to its channels."""
         return StreamMeta(
             service_error=self._error,
             raw="".join(self._raw) if with_raw else "",

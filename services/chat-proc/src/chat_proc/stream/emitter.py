@@ -1,8 +1,7 @@
-"""The live end of one leased turn: numbers its events, and a task publishes what gathered meanwhile.
+"""The live event stream of one leased turn: numbers its events, and a task publishes them in batches.
 
-Publishing never fails or stalls a turn. An entry whose answer was lost is sent again as it is, and the stream accepts
-it once. When events were lost on the way, clients get the committed state again (a rewind) and then what was written
-since.
+Publishing never fails or stalls a turn. An entry whose reply was lost is sent again unchanged, and the stream accepts
+it once. If events were lost, clients get the committed state again (a rewind) and then what was written since.
 """
 
 import asyncio
@@ -21,11 +20,11 @@ from everturn.events.model import AnyEvent, ChatDelta, ChatPhase, ChatRewind, Ch
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.events.views import TurnView
 
-# Ids of the events that are told of one turn under one lease.
+# Ids of the events of one turn under one lease.
 
 
 class EventNumbering:
-    """Gives each event the id after the last one, and never an id twice. `after` may be of an older fence."""
+    """Gives each event the next id, and never an id twice. `after` may have an older fence."""
 
     def __init__(
         self, clock: Clock, *, conversation_id: ConversationId, turn_id: TurnId, fence: int, after: EventCursor
@@ -36,18 +35,18 @@ class EventNumbering:
         self._fence = fence
         self._cursor = after
         self.last_at_s = clock.monotonic()
-        """When the turn last had anything to say, in seconds of the monotonic clock; that it waits is nothing."""
+        """When the turn last sent an event, in seconds of the monotonic clock; notices of waiting don't count."""
 
     @property
     def cursor(self) -> EventCursor:
-        """The last id given out."""
+        """The last id issued."""
         return self._cursor
 
     def encode(self, data: AnyEvent, round_number: int | None = None) -> EncodedEvent:
-        """The event as clients get it."""
+        """Encode the event as it is sent to clients."""
         if not isinstance(data, ChatPhase) or data.phase == "model_replying":
             self.last_at_s = self._clock.monotonic()
-        # Another numbering before this one may have given out ids under the same fence.
+        # An earlier numbering may have issued ids under the same fence.
         n = self._cursor.n if self._cursor.fence == self._fence else 0
         self._cursor = EventCursor(self._fence, n + 1)
         envelope = Envelope(
@@ -62,19 +61,20 @@ class EventNumbering:
         return EncodedEvent(self._cursor, data.type, encode_envelope(envelope))
 
 
-# The events of a turn that no commit covers yet, text merged, so that they can be said again after a rewind.
+# The uncommitted events of a turn, with text merged, so that they can be sent again after a rewind.
 
 
 @dataclass(frozen=True, slots=True)
 class SaidEvent:
-    """An event with the round it belongs to."""
+    """An event and its round."""
 
     data: AnyEvent
     round: int | None
 
 
 class UncommittedEvents:
-    """Owned by one emitter. Text pieces of the same channel instance become one piece with the first one's index."""
+    """Owned by one emitter. Text pieces of the same channel instance are merged into one with the index of the
+    first."""
 
     def __init__(self) -> None:
         self._said: list[SaidEvent] = []
@@ -82,7 +82,7 @@ class UncommittedEvents:
 
     def add(self, data: AnyEvent, round_number: int | None) -> None:
         if isinstance(data, ChatTool | ChatPhase):
-            # Progress is for the moment only; a step, or the next phase, is sent again.
+            # Progress is transient; a step, or the next phase, is sent again.
             return
         if not isinstance(data, ChatDelta):
             self._said.append(SaidEvent(data, round_number))
@@ -94,12 +94,12 @@ class UncommittedEvents:
         self._texts[key].append(data)
 
     def clear(self) -> None:
-        """A commit covers everything said so far."""
+        """Forget all events so far, because a commit covers them."""
         self._said.clear()
         self._texts.clear()
 
     def merged(self) -> tuple[SaidEvent, ...]:
-        """What to say again, in the order in which each began."""
+        """The events to send again, in the order in which each began."""
         return tuple(self._merge(said) for said in self._said)
 
     def _merge(self, said: SaidEvent) -> SaidEvent:
@@ -113,14 +113,14 @@ class UncommittedEvents:
 _log = structlog.get_logger(__name__)
 
 MAX_PENDING_EVENTS = 10_000
-"""More than this unsent and the buffer is given up for a rewind: a client gains nothing from older pieces."""
+"""Above this number of unsent events a rewind replaces the buffer: older pieces are useless to a client."""
 MAX_ENTRY_BYTES = 256 * 1024
-"""One entry on the wire; a larger single event still goes alone."""
+"""Size of one entry on the wire; a larger single event is sent in an entry of its own."""
 MAX_BACKOFF_S = 2.0
 
 
 class Emitter:
-    """Owned by one turn runner. `emit` may be called from its task only; `run` is the publishing task."""
+    """Owned by one turn runner. `emit` must be called from the runner's task; `run` is the publishing task."""
 
     def __init__(self, writer: EventWriter, numbering: EventNumbering, owner: Principal | None = None) -> None:
         self._writer = writer
@@ -139,15 +139,15 @@ class Emitter:
         self._drained = asyncio.Event()
         self._drained.set()
         self.stale = asyncio.Event()
-        """Set when a newer fence has written to the stream: this worker has lost the conversation."""
+        """Set if a newer fence has written to the stream: this worker has lost the conversation."""
 
     @property
     def cursor(self) -> EventCursor:
-        """The last id given out; a commit stores it, because all that was emitted before is in what it commits."""
+        """The last id issued; a commit stores it, because it covers everything emitted before."""
         return self._numbering.cursor
 
     def show_committed(self, view: Callable[[], TurnView]) -> None:
-        """Say how to build the committed state of the turn, which a rewind shows."""
+        """Set the function that builds the committed state of the turn, which a rewind shows."""
         self._view = view
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
@@ -156,22 +156,22 @@ class Emitter:
         self._enqueue(data, round_number)
 
     def shown_answer(self) -> str:
-        """What clients have seen of an answer since the last commit."""
+        """The answer text that clients have seen since the last commit."""
         said = (each.data for each in self._uncommitted.merged())
         return "".join(data.text for data in said if isinstance(data, ChatDelta) and data.channel == "answer")
 
     def seal(self) -> None:
-        """A commit covers all that was emitted so far."""
+        """Mark all events so far as covered by a commit."""
         self._uncommitted.clear()
 
     def rewind(self) -> None:
-        """Replace what clients have of the turn by its committed state; what was said since the last commit is void."""
+        """Replace the clients' view of the turn with its committed state; events since the last commit are void."""
         self._uncommitted.clear()
         self._needs_rewind = True
         self._notify()
 
     async def flush(self, timeout_s: float) -> bool:
-        """Wait until all is published; False when the time is up or the lease is lost."""
+        """Wait until all events are published; returns False on a timeout or if the lease is lost."""
         if self.stale.is_set():
             return False
         try:
@@ -182,17 +182,17 @@ class Emitter:
         return not self.stale.is_set()
 
     def close(self) -> None:
-        """Nothing more will be emitted; `run` returns when what is pending is sent or given up."""
+        """Emit nothing more; `run` returns when pending events are sent or given up."""
         self._closed = True
         self._notify()
 
     def abandon(self) -> None:
-        """The lease is lost: nothing more is published."""
+        """Publish nothing more, because the lease is lost."""
         self.stale.set()
         self._notify()
 
     async def run(self) -> None:
-        """Publish until closed. What gathers while one entry is on its way makes the next."""
+        """Publish until closed. Events that arrive while one entry is being sent form the next."""
         backoff_s = 0.05
         while not self.stale.is_set():
             await self._wake.wait()
@@ -260,7 +260,7 @@ class Emitter:
         return taken
 
     def _lose(self, why: str) -> None:
-        # An entry may have arrived although nobody heard so: the rewind asks the stream for its end first.
+        # An unacknowledged entry may have arrived: the rewind first loads the end of the stream.
         _log.warning("events_lost", conversation_id=self._conversation_id, why=why)
         self._needs_rewind = True
         self._pending.clear()

@@ -1,4 +1,4 @@
-"""The texts of one round as clients see them grow; what was said here is exactly what the round's blocks must hold."""
+"""The texts of one round as streamed to clients; the round's blocks must contain exactly these texts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class _Growing:
 
 
 class RoundTexts:
-    """Owned by one round. A text is known by its channel and instance."""
+    """Owned by one round. A text is identified by its channel and instance."""
 
     def __init__(self, emit: Emit, round_number: int, now: Callable[[], str]) -> None:
         self._emit = emit
@@ -42,9 +42,9 @@ class RoundTexts:
         trim_start: bool = False,
         raw: str | None = None,
     ) -> None:
-        """Send one more piece; an empty one is nothing. `trim_start` leaves out blanks before the first character.
+        """Send one more piece; an empty one is ignored. `trim_start` drops blanks before the first character.
 
-        `raw` is the piece as it was written, where that differs.
+        `raw` is the piece as written, if that differs.
         """
         if trim_start and (channel, instance) not in self._texts:
             text = text.lstrip()
@@ -57,19 +57,19 @@ class RoundTexts:
             growing.pieces.append(text)
 
     def complete(self) -> None:
-        """All texts have ended."""
+        """Mark all texts as completed."""
         for (channel, instance), growing in self._texts.items():
             if not growing.completed:
                 growing.completed = True
                 self._send(channel, instance, growing, "", completed=True)
 
     def text(self, channel: str, instance: int = 0) -> str:
-        """What was said so far."""
+        """The text sent so far."""
         growing = self._texts.get((channel, instance))
         return "".join(growing.pieces) if growing else ""
 
     def first_ts(self, channel: str, instance: int = 0) -> str | None:
-        """When it was first seen, ISO 8601."""
+        """When its first piece was sent, ISO 8601."""
         growing = self._texts.get((channel, instance))
         return growing.first_ts if growing else None
 
@@ -79,7 +79,7 @@ class RoundTexts:
 
     @property
     def raw(self) -> dict[tuple[str, int], str]:
-        """Everything said so far as it was written, by channel and instance."""
+        """All texts so far as written, by channel and instance."""
         return {key: "".join(growing.raw) for key, growing in self._texts.items()}
 
     def _send(self, channel: str, instance: int, growing: _Growing, text: str, *, completed: bool) -> None:

@@ -14,7 +14,7 @@ TRIM_EVERY_S = 10.0
 
 
 class StreamTrimmer:
-    """Every worker has one; they share the work, as each end is handled once."""
+    """Runs in every worker; they share the work, since each end is handled once."""
 
     def __init__(self, memory: WireMemory, *, every_s: float = TRIM_EVERY_S) -> None:
         self._memory = memory
@@ -27,7 +27,7 @@ class StreamTrimmer:
             await asyncio.sleep(self._every_s)
 
     async def trim(self) -> None:
-        """One pass; a wire that is away is logged."""
+        """One pass; logs a warning if the wire is unavailable."""
         try:
             STREAMS_TRIMMED.inc(await self._memory.trim_ended())
             use = await self._memory.load_use()
