@@ -38,16 +38,16 @@ from everturn.models.port import (
     TextPart,
 )
 
-# The rule that all providers share: at most four cache points a request.
+# A rule that all providers share: at most four cache points per request.
 
 MAX_CACHE_POINTS = 4
 """The limit of both providers."""
 
 
 def keep_last_cache_points(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """The messages with the first of their cache points and the last ones, at most four.
+    """The messages with their first and last cache points, at most four.
 
-    The first (after the system text) is what a changed conversation can still hit; the last ones grow with the turn.
+    A changed conversation can still hit the first (after the system text); the last ones grow with the turn.
     """
     marked = _places(messages)
     kept = set(marked if len(marked) <= MAX_CACHE_POINTS else [marked[0], *marked[1 - MAX_CACHE_POINTS :]])
@@ -81,7 +81,7 @@ def build_model(name: str) -> "AnthropicModel":
 
 
 class AnthropicModel:
-    """One model behind one client. Retries are the caller's: the SDK's own are switched off by `build_model`."""
+    """One model of one client. The caller retries: `build_model` disables the SDK's own retries."""
 
     def __init__(
         self, client: AsyncAnthropic, traits: ModelTraits, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -122,7 +122,7 @@ class AnthropicModel:
             max_tokens=request.max_output_tokens,
             system=render_system(request) or omit,
             messages=render_messages(request),
-            # Without it the newer models think silently, and a long silence looks like a stall.
+            # Without it newer models think silently, and a long silence looks like a stall.
             thinking={"type": "adaptive", "display": "summarized"} if card and card.adaptive_thinking else omit,
             stream=True,
         )
@@ -141,7 +141,7 @@ class AnthropicModel:
 class ReplyReader:
     """Folds the events of one reply into pieces; holds the usage and the stop reason until the end.
 
-    The SDK does not validate what a server sends, so events are matched by shape and everything else is passed over.
+    The SDK does not validate what a server sends, so events are matched by shape and all others are skipped.
     """
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class ReplyReader:
             case sdk.RawMessageDeltaEvent() as closing:
                 counts = getattr(closing, "usage", None)
                 self.usage = _read_usage(counts, self.usage)
-                # What the beginning says of the output counts no more than its first token.
+                # The output count at the beginning covers no more than the first token.
                 self.is_output_counted |= bool(try_read_count(getattr(counts, "output_tokens", None)))
                 delta = getattr(closing, "delta", None)
                 self.stop_reason = try_read_word(getattr(delta, "stop_reason", None)) or self.stop_reason
@@ -179,7 +179,7 @@ class ReplyReader:
         return None
 
     def complete_usage(self, request: ModelRequest) -> ModelUsage:
-        """The provider's counts, or our estimate where one of them is missing or can't be a count."""
+        """The provider's counts, or our estimate if one of them is missing or invalid."""
         is_counted = self.usage.input_tokens and (self.is_output_counted or not self.chars)
         return self.usage if is_counted else estimate_usage(request, self.chars)
 
@@ -192,7 +192,7 @@ def render_system(request: ModelRequest) -> list[sdk.TextBlockParam]:
 
 
 def render_messages(request: ModelRequest) -> list[sdk.MessageParam]:
-    """The other messages. Empty texts are left out: the API refuses them."""
+    """The other messages, without empty texts, which the API rejects."""
     messages = keep_last_cache_points(request.messages)
     return [_render_message(message) for message in messages if message.role != "system"]
 
@@ -233,7 +233,7 @@ def _render_media(part: MediaPart) -> sdk.ImageBlockParam | sdk.DocumentBlockPar
 
 
 def _read_usage(usage: object, before: ModelUsage) -> ModelUsage:
-    """The counts of the stream are cumulative; a count that is absent or none keeps its earlier value."""
+    """Counts in the stream are cumulative; an absent or invalid count keeps its earlier value."""
     cache_read = _count(usage, "cache_read_input_tokens", before.cache_read_tokens)
     cache_write = _count(usage, "cache_creation_input_tokens", before.cache_write_tokens)
     uncached = before.input_tokens - before.cache_read_tokens - before.cache_write_tokens

@@ -1,8 +1,8 @@
-"""Bounds what an HTTP reply of a provider may hold, below the SDKs, which read whole events and errors into memory.
+"""Bounds the size of a provider's HTTP replies, below the SDKs, which read whole events and errors into memory.
 
-An SDK copies an event that does not end again with every chunk or every line of it, and decodes it on the event loop:
-80 MB without an end, or a small gzip stream that unpacks to them, once stopped a worker for so long that it lost the
-leases of all its turns.
+An SDK copies an unfinished event again with every chunk or line of it, and decodes it on the event loop: 80 MB without
+an end, or a small gzip stream that unpacks to them, once blocked a worker for so long that it lost the leases of all
+its turns.
 """
 
 import re
@@ -16,20 +16,20 @@ from everturn.core.bounded_bodies import EventHooks, Pieces, UnreadableBody
 from everturn.models.port import ModelFailed
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
-"""Of one event of a stream, or of another successful reply: four times what a whole reply of ASCII may hold."""
+"""Limit of one event of a stream, or of another successful reply: four times the limit of a whole ASCII reply."""
 MAX_COPIED_BYTES = 256 * 1024 * 1024
-"""The size of one event times its lines: the SDK of Anthropic copies what it has of an event once for each line. That
-takes some 50 ms. An event of a provider has two or three lines."""
+"""Limit of the size of one event times its lines: Anthropic's SDK copies the event read so far once for each line. At
+this limit that takes about 50 ms. An event of a provider has two or three lines."""
 
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _LONGEST_END = 4
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
-"""Also of two different line ends, which no provider writes."""
+"""Also matches mixed line ends, which no provider writes."""
 _HAS_DATA = re.compile(rb"(?:\A|[\r\n])data:[ \t]*[^ \t\r\n]")
 
 
 def build_event_hooks() -> EventHooks:
-    """For the HTTP client of an SDK."""
+    """Hooks for the HTTP client of an SDK."""
     return bounded_bodies.build_event_hooks(_check_reply, _translate)
 
 
@@ -44,7 +44,7 @@ def _translate(error: UnreadableBody) -> ModelFailed:
 
 
 async def _check_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
-    """All pieces. Raises ModelFailed for an event that is too long or has too many lines."""
+    """Yield all pieces. Raises ModelFailed for an event that is too long or has too many lines."""
     size, lines, before = 0, 0, b""
     async with aclosing(pieces):
         async for piece in pieces:

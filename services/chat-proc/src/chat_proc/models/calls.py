@@ -1,5 +1,5 @@
-"""A model call as operators see it, whatever its purpose: a span by OpenTelemetry's conventions for generative AI,
-its duration, its usage and its failure. It holds no text of the conversation."""
+"""Telemetry of every model call: a span by OpenTelemetry's conventions for generative AI, its duration, its usage and
+its failure. It contains no text of the conversation."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from everturn.models.port import FinishReason, ModelFailed, ModelRequest, ModelT
 from everturn.turns.commits import UsageEvent
 
 ModelRole = Literal["decision", "summary", "title"]
-"""What a call is for, as the usage ledger names it."""
+"""The purpose of a call, as named in the usage ledger."""
 
 
 @contextmanager
@@ -20,8 +20,8 @@ def open_call(
 ) -> Generator[Span]:
     """The span of one call, from its request to the end of its reply; `turn` is from `describe_turn`.
 
-    A ModelFailed or TimeoutError that leaves the block is a call that failed. One that is cancelled is none: it was
-    we who wanted no more of it.
+    A ModelFailed or TimeoutError that leaves the block counts as a failed call. A cancelled call does not: we ended it
+    ourselves.
     """
     with (
         MODEL_CALL_SECONDS.labels(traits.name, role).time(),
@@ -36,12 +36,12 @@ def open_call(
 
 
 def describe_turn(conversation_id: str, turn_id: str) -> Attributes:
-    """Whose work it is."""
+    """Attributes that identify the turn."""
     return {"gen_ai.conversation.id": conversation_id, "everturn.turn.id": turn_id}
 
 
 def describe_reply(reason: FinishReason, model: str | None, response_id: str | None) -> Attributes:
-    """How a reply ended, and what its provider calls the model and the reply."""
+    """How a reply ended, and the provider's names of the model and the reply."""
     told: dict[str, str | Sequence[str]] = {"gen_ai.response.finish_reasons": [reason]}
     if model is not None:
         told["gen_ai.response.model"] = model
@@ -51,7 +51,7 @@ def describe_reply(reason: FinishReason, model: str | None, response_id: str | N
 
 
 def describe_usage(usage: UsageEvent) -> Attributes:
-    """What a call used."""
+    """The usage of a call as attributes."""
     told: dict[str, str | int | float | bool] = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -75,11 +75,11 @@ def _describe(traits: ModelTraits, request: ModelRequest, role: ModelRole, turn:
     }
 
 
-# What a model call cost, as the ledger keeps it.
+# The cost of a model call as an entry of the usage ledger.
 
 
 def build_usage_event(model: str, role: str, usage: ModelUsage) -> UsageEvent:
-    """`role` says what the call was for."""
+    """Build the entry; `role` is the purpose of the call."""
     return UsageEvent(
         model=model,
         role=role,

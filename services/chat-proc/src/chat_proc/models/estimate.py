@@ -1,5 +1,5 @@
-"""How many tokens a request and its reply have, where no provider has counted them; the characters per token are
-learnt from what providers report."""
+"""Estimates the tokens of a request and its reply, if no provider has counted them; the characters per token are
+learned from the counts of providers."""
 
 from everturn.models.port import MediaPart, ModelRequest, ModelUsage, TextPart
 from everturn.models.tokens import CharsPerToken, estimate_media_tokens
@@ -17,7 +17,7 @@ def estimate_usage(request: ModelRequest, reply_chars: int) -> ModelUsage:
 
 
 def count_media_tokens(request: ModelRequest) -> int:
-    """Rough tokens of all images and PDFs."""
+    """Estimated tokens of all images and PDFs."""
     parts = (part for message in request.messages for part in message.parts)
     return sum(estimate_media_tokens(part.mime, len(part.data)) for part in parts if isinstance(part, MediaPart))
 
@@ -27,7 +27,7 @@ def count_chars(request: ModelRequest) -> int:
     return sum(len(part.text) for message in request.messages for part in message.parts if isinstance(part, TextPart))
 
 
-# What each model's tokens have taught: shared by whoever estimates, updated by whoever calls models.
+# The learned ratio of each model: read for estimates, updated after model calls.
 
 
 class LearnedRatios:
@@ -37,11 +37,11 @@ class LearnedRatios:
         self._by_model: dict[str, CharsPerToken] = {}
 
     def of(self, model: str) -> CharsPerToken:
-        """The ratio learnt so far; the usual one for a model that never answered."""
+        """The ratio learned so far; the default for a model that has not answered yet."""
         return self._by_model.get(model, CharsPerToken())
 
     def learn(self, model: str, request: ModelRequest, usage: ModelUsage) -> None:
-        """After a call that the provider counted; what we estimated ourselves teaches nothing."""
+        """Learn from a call that the provider counted; our own estimates are ignored."""
         if not usage.estimated:
             text_tokens = usage.input_tokens - count_media_tokens(request)
             self._by_model[model] = self.of(model).learned(count_chars(request), text_tokens)

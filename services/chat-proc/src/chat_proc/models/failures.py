@@ -1,8 +1,7 @@
-"""Errors and odd data of providers, made ours: what kind an error is, whether and when to try again, what may be
-shown.
+"""Normalizes errors and unusual data of providers: the kind of an error, whether and when to retry, what may be shown.
 
-People read a short neutral sentence. What the provider said is kept apart in `provider_text`, for the log alone: it
-may hold keys, addresses and markup.
+People see a short neutral sentence. The provider's text is kept separately in `provider_text`, only for the log: it can
+contain keys, addresses and markup.
 """
 
 import json
@@ -23,17 +22,17 @@ from everturn.models.port import (
     TextDelta,
 )
 
-# What a provider sends, made safe at the adapter's edge: the SDKs check nothing, so a value may have any JSON shape.
-# Everything behind this module may rely on counts that fit the ledger and on texts that can be encoded and stored.
+# Validates provider data at the adapter's edge: the SDKs check nothing, so a value can have any JSON shape. Callers of
+# this module can rely on counts that fit the ledger and on texts that can be encoded and stored.
 
 MAX_COUNT = 1_000_000_000
-"""Tokens of one call; a larger count is a defect of the provider and is not booked."""
+"""Maximum tokens of one call; a larger count is a provider's defect and is not booked."""
 MAX_WORD_CHARS = 100
 MAX_MESSAGE_CHARS = 500
 
 
 def try_read_count(value: object) -> int | None:
-    """A number of tokens; None where the value cannot be one."""
+    """A number of tokens; None if the value is not a valid count."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -54,7 +53,7 @@ def read_text(value: object, *, max_chars: int = MAX_MESSAGE_CHARS) -> str:
 
 
 def try_read_word(value: object) -> str | None:
-    """A short name, such as an error's type or a model's name; None where the value is none."""
+    """A short name, such as an error's type or a model's name; None if the value is not one."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     word = " ".join(read_text(str(value), max_chars=MAX_WORD_CHARS).split())
@@ -62,7 +61,7 @@ def try_read_word(value: object) -> str | None:
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with pairs of surrogates joined, and U+FFFD for each half that stands alone."""
+    """The text with surrogate pairs joined, and U+FFFD for each lone surrogate."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -75,7 +74,7 @@ class SurrogateJoiner:
         self._half = ""
 
     def feed(self, text: str) -> str:
-        """What can be handed on; a first half at the end waits for its second one."""
+        """Return the joined text; a first half at the end waits for its second one."""
         text = self._half + text
         self._half = ""
         if text and "\ud800" <= text[-1] <= "\udbff":
@@ -83,7 +82,7 @@ class SurrogateJoiner:
         return replace_surrogates(text)
 
     def finish(self) -> str:
-        """What still waited."""
+        """Return what is still held back."""
         half, self._half = self._half, ""
         return replace_surrogates(half)
 
@@ -111,9 +110,9 @@ async def normalize_pieces(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGen
 
 
 TRANSPORT = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError)
-"""What a broken exchange raises below the SDKs."""
+"""Errors raised below the SDKs if an exchange breaks."""
 MALFORMED = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError, RecursionError)
-"""What an SDK raises when a provider's JSON has a shape that the SDK does not expect."""
+"""Errors raised by an SDK if a provider's JSON has an unexpected shape."""
 
 _RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
 _RETRYABLE_KINDS = frozenset(
@@ -165,9 +164,10 @@ _KIND_OF_WORD: Mapping[str, FailureKind] = {
 def build_failure(
     *, status: int, kind: object, message: object, headers: Mapping[str, str], now: datetime
 ) -> ModelFailed:
-    """The failure for an error answer: `status` 200 for one inside a stream, `kind` the provider's type or code.
+    """The failure for an error response: `status` is 200 for one inside a stream, `kind` is the provider's type or
+    code.
 
-    `kind` and `message` may be any JSON value.
+    `kind` and `message` can be any JSON value.
     """
     word, said = try_read_word(kind), read_text(message)
     if status == 200 and word is not None and word.isdecimal() and 400 <= int(word) <= 599:
@@ -187,7 +187,7 @@ def build_failure(
 
 
 def build_transport_failure(error: BaseException) -> ModelFailed:
-    """The failure for an exchange that broke: no connection, a cut one, or bytes that are neither UTF-8 nor JSON."""
+    """The failure for a broken exchange: no connection, a lost one, or bytes that are not UTF-8 or not JSON."""
     provider_text = read_text(f"{type(error).__name__}: {error}")
     match error:
         case UnicodeEncodeError():
@@ -211,7 +211,7 @@ def build_transport_failure(error: BaseException) -> ModelFailed:
 
 
 def build_cut_failure(content_type: str, *, has_events: bool) -> ModelFailed:
-    """The failure for a stream that ended without its end. One that was no stream at all points to a wrong address."""
+    """The failure for a stream without a final event. A response that is no stream indicates a wrong address."""
     if has_events or content_type.partition(";")[0].strip().lower() == "text/event-stream":
         return ModelFailed("The reply was cut before its end.", kind="cut_reply", retryable=True)
     return ModelFailed(

@@ -65,7 +65,7 @@ def build_model(name: str) -> "OpenAIModel":
 
 
 class OpenAIModel:
-    """One model behind one client. Retries are the caller's: the SDK's own are switched off by `build_model`."""
+    """One model of one client. The caller retries: `build_model` disables the SDK's own retries."""
 
     def __init__(
         self, client: AsyncOpenAI, traits: ModelTraits, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -109,7 +109,7 @@ class OpenAIModel:
         yield ReplyFinished(_finish_reason(reply.finish_reason), usage, reply.response_model, reply.response_id)
 
     async def _open_stream(self, request: ModelRequest) -> AsyncStream[ChatCompletionChunk]:
-        # OpenAI's newer models refuse `max_tokens`; many compatible servers know nothing else.
+        # OpenAI's newer models reject `max_tokens`; many compatible servers accept nothing else.
         official = self._client.base_url.host == _OFFICIAL_HOST
         return await self._client.chat.completions.create(
             model=self._traits.name,
@@ -128,7 +128,7 @@ class OpenAIModel:
 class ReplyReader:
     """Folds the chunks of one reply into pieces; holds the usage and the finish reason until the end.
 
-    The SDK does not validate what a server sends, so chunks are matched by shape and everything else is passed over.
+    The SDK does not validate what a server sends, so chunks are matched by shape and all others are skipped.
     """
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class ReplyReader:
 
 
 def _render_message(message: PromptMessage) -> ChatCompletionMessageParam:
-    """System and assistant messages are text; the API caches prefixes by itself, so cache points are not sent."""
+    """System and assistant messages are text; the API caches prefixes automatically, so cache points are not sent."""
     match message.role:
         case "system":
             return {"role": "system", "content": _render_texts(message)}
@@ -211,7 +211,7 @@ def _finish_reason(reason: str) -> FinishReason:
 
 
 def _try_read_usage(usage: object) -> ModelUsage | None:
-    """None where the provider counted nothing that can be a count; then we estimate."""
+    """The provider's usage; None if its counts are missing or invalid, then we estimate."""
     sent = try_read_count(getattr(usage, "prompt_tokens", None))
     received = try_read_count(getattr(usage, "completion_tokens", None))
     if sent is None or received is None:

@@ -1,4 +1,4 @@
-"""What we know of models by name: their limits and list prices, from the dated table `models.toml`."""
+"""Limits and list prices of models by name, from the dated table `models.toml`."""
 
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from everturn.models.port import ModelTraits, ModelUsage
 
 UNKNOWN_CONTEXT_TOKENS = 128_000
-"""Assumed for a model outside the table: the smallest context among models that are still sold for chat."""
+"""Assumed for a model outside the table: the smallest context among chat models that are still sold."""
 
 
 class Price(BaseModel):
@@ -54,12 +54,12 @@ def price_usage(usage: ModelUsage, name: str) -> ModelUsage:
 
 
 def has_price(traits: ModelTraits) -> bool:
-    """Whether calls of the model can be counted in money. Stand-ins, which no provider bills, cost nothing."""
+    """Whether the cost of the model's calls is known. Stand-ins, which no provider bills, cost nothing."""
     return traits.provider not in ("anthropic", "openai") or find_card(traits.name) is not None
 
 
 def find_card(name: str) -> ModelCard | None:
-    """The row of a model; a dated name (`claude-haiku-4-5-20251001`) has the row of the plain one."""
+    """The row of a model; a dated name (`claude-haiku-4-5-20251001`) uses the row of the undated one."""
     cards = load_cards()
     if name in cards:
         return cards[name]
@@ -67,7 +67,7 @@ def find_card(name: str) -> ModelCard | None:
 
 
 def build_traits(name: str, *, provider: str, unknown_reads_media: bool) -> ModelTraits:
-    """What the model of this name can take. One outside the table may be a small local one or a newer one."""
+    """The capabilities of the model of this name. One outside the table may be a small local or a newer model."""
     card = find_card(name)
     if card is None:
         reads = unknown_reads_media

@@ -25,17 +25,17 @@ from everturn.models.port import (
 _log = structlog.get_logger(__name__)
 
 MAX_PIECE_CHARS = 2_048
-"""A longer piece is handed on in parts: whoever reads a part takes at most about 4 ms for it, whatever stands in it."""
+"""A longer piece is split: processing one part takes at most about 4 ms, whatever its content."""
 MAX_HELD_S = 0.005
-"""How long pieces that are there already are handed on before the other turns of the worker and its heartbeat go on."""
+"""How long available pieces are yielded before the event loop runs other turns of the worker and its heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLimits:
-    """How long one call may take and how long failed ones are repeated. Times in seconds.
+    """How long one call may take and how long failed calls are retried. Times in seconds.
 
-    `window_s` counts from the first failure: a restart of a gateway or a rate limit of a minute is outlived. `budget_s`
-    counts from the first attempt; no attempt starts after it, whatever the provider asks for.
+    `window_s` counts from the first failure: long enough for a gateway restart or a rate limit per minute. `budget_s`
+    counts from the first attempt; no attempt starts after it, whatever the provider requests.
     """
 
     first_piece_timeout_s: float = 60.0
@@ -44,22 +44,22 @@ class RetryLimits:
     max_reply_chars: int = 1_000_000
     max_attempts: int = 12
     max_timeouts: int = 2
-    """Attempts that may end in silence: each takes `first_piece_timeout_s`."""
+    """Attempts that may time out in silence: each costs `first_piece_timeout_s`."""
     window_s: float = 60.0
     budget_s: float = 180.0
     first_backoff_s: float = 0.5
     max_backoff_s: float = 15.0
     max_retry_after_s: float = 60.0
-    """A provider that asks for more is not waited for."""
+    """If a provider requests a longer wait, the call fails instead."""
 
     def before_fallback(self) -> "RetryLimits":
-        """Where another model can answer, the first one is not waited for as long."""
+        """Shorter limits for a model with a fallback."""
         return replace(self, window_s=self.window_s / 4, max_timeouts=1)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryTiming:
-    """Time and chance, injected: monotonic seconds, a sleep in seconds, a random number in [0, 1)."""
+    """Injected time and randomness: monotonic seconds, a sleep in seconds, a random number in [0, 1)."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -68,7 +68,7 @@ class RetryTiming:
 
 @dataclass(slots=True)
 class _Reply:
-    """What has been handed to the caller of one attempt."""
+    """What one attempt has yielded to the caller."""
 
     deadline_s: float
     pieces: int = 0
@@ -78,8 +78,8 @@ class _Reply:
 class RetryingModel:
     """`model` with limits and retries.
 
-    Nothing is retried once a piece has been handed on: the caller may have shown it. Such a failure is raised with
-    `partial=True` and the caller decides.
+    Nothing is retried once a piece has been yielded, because the caller may have shown it. Such a failure is raised
+    with `partial=True` and the caller decides.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RetryingModel:
         return self._model.traits
 
     def before_fallback(self) -> "RetryingModel":
-        """The same model, given up earlier because another one can answer instead."""
+        """The same model with shorter limits, because another one can answer instead."""
         return RetryingModel(self._model, limits=self._limits.before_fallback(), timing=self._timing)
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
@@ -108,7 +108,7 @@ class RetryingModel:
                 async with aclosing(self._generate_once(request)) as pieces:
                     while (piece := await _next_of(pieces)) is not None:
                         for part in _cut(piece):
-                            # A provider that is faster than this worker would never let the event loop go.
+                            # Otherwise a provider that is faster than this worker would block the event loop.
                             if self._timing.clock() - paused_at_s > MAX_HELD_S:
                                 await asyncio.sleep(0)
                                 paused_at_s = self._timing.clock()
@@ -136,7 +136,7 @@ class RetryingModel:
     def _try_wait_before(
         self, attempt: int, failure: ModelFailed, *, began_s: float, failed_at_s: float
     ) -> float | None:
-        """Seconds to wait before this attempt, or None when it must not be made."""
+        """Seconds to wait before this attempt, or None if it must not be made."""
         limits, now_s = self._limits, self._timing.clock()
         if failure.partial or not failure.retryable or attempt > limits.max_attempts:
             return None
@@ -151,7 +151,7 @@ class RetryingModel:
         return wait_s if now_s + wait_s < began_s + limits.budget_s else None
 
     async def _generate_once(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """One attempt under the time and size limits; every failure says whether pieces were handed on."""
+        """One attempt under the time and size limits; every failure states whether pieces were yielded."""
         reply = _Reply(self._timing.clock() + self._limits.reply_timeout_s)
         async with aclosing(self._model.generate(request)) as pieces:
             try:
@@ -196,6 +196,6 @@ def _cut(piece: ModelPiece) -> Iterator[ModelPiece]:
 
 
 async def _next_of(pieces: AsyncGenerator[ModelPiece, None]) -> ModelPiece | None:
-    """The next piece, None at the end. An adapter's error in place of a cancellation is no failure to retry."""
+    """The next piece, None at the end. An adapter's error in place of a cancellation is not retried."""
     with keep_cancellation():
         return await anext(pieces, None)

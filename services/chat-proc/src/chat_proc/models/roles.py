@@ -1,4 +1,4 @@
-"""Which model plays which role, and which providers and models the environment offers."""
+"""Which model serves which role, and which providers and models the environment offers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelTraits
 
-# Which model runs: `EVERTURN_MODEL`, else by which key is there, else the offline model.
+# Which model runs: `EVERTURN_MODEL`, otherwise by the API key that is set, otherwise the offline model.
 
 DEFAULT_ANTHROPIC_MODEL = "claude-sonnet-5-5"
 DEFAULT_OPENAI_MODEL = "gpt-6.1-terra"
@@ -24,7 +24,7 @@ _FORMS = "'anthropic:<name>', 'openai:<name>' or 'offline'"
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The chosen model and the sentence that says why. `name` is the file's path when the provider is `scripted`."""
+    """The chosen model and the reason as a sentence. `name` is a file path if the provider is `scripted`."""
 
     provider: Provider
     name: str
@@ -93,9 +93,9 @@ _PLAYED = frozenset({"offline", "scripted"})
 
 
 class ModelRoles:
-    """Built when first asked for; roles with the same choice share one model.
+    """Builds models on first use; roles with the same choice share one model.
 
-    `by_role` has the roles the operator gave a model of their own.
+    `by_role` has the roles for which the operator configured a model.
     """
 
     def __init__(
@@ -113,17 +113,17 @@ class ModelRoles:
         self._built: dict[tuple[str, str], LanguageModel] = {}
 
     def choice(self, role: str) -> ModelChoice:
-        """What is configured for the role, else the default."""
+        """The configured model for the role, otherwise the default."""
         return self._by_role.get(role, self._default)
 
     def model(self, role: str) -> LanguageModel:
-        """The model of a role that can't do without one."""
+        """The model of a required role."""
         return self._model(self.choice(role))
 
     def try_model(self, role: str) -> LanguageModel | None:
-        """The model of a role that can be left out; None where only a stand-in is there, which has no words of its own.
+        """The model of an optional role; None if only a stand-in is available, which writes no text of its own.
 
-        A scripted model plays such a role only when it is named for it.
+        A scripted model serves such a role only if it is configured for it.
         """
         choice = self.choice(role)
         if choice.provider == "offline" or (choice.provider in _PLAYED and role not in self._by_role):
@@ -132,7 +132,7 @@ class ModelRoles:
 
     @property
     def fallback(self) -> LanguageModel | None:
-        """What decides when the deciding model has failed."""
+        """The model that decides if the deciding model has failed."""
         return None if self._fallback is None else self._model(self._fallback)
 
     def _model(self, choice: ModelChoice) -> LanguageModel:
@@ -159,7 +159,7 @@ def choose_roles(
 
 
 def narrow_traits(model: LanguageModel, fallback: LanguageModel | None) -> ModelTraits:
-    """Those of the model, narrowed to what its fallback can take too: a request must suit both."""
+    """The model's traits, narrowed to what its fallback also supports: a request must suit both."""
     first, second = model.traits, (fallback or model).traits
     return ModelTraits(
         name=first.name,

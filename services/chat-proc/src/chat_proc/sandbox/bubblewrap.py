@@ -1,6 +1,6 @@
 """The launcher for machines without a container engine: a supervisor process for each run, which starts bubblewrap.
 
-It finds the interpreter that programs run with, and names what is missing on a machine where they can't run.
+It finds the interpreter for programs, and explains what is missing on a machine that can't run them.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from everturn.execution.messages import (
 from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile
 from everturn.execution.records import BadMessage, build_message, parse_message
 
-# What of this machine a Python of a virtual environment needs to be shown to run inside a sandbox.
+# The paths of this machine that a Python of a virtual environment needs inside a sandbox.
 
 _ASK_TIMEOUT_S: Final = 20.0
 _QUESTION: Final = """
@@ -45,12 +45,12 @@ print(json.dumps([sys.prefix, sys.base_prefix, "python%d.%d" % sys.version_info[
 _LIBRARIES: Final = ("lib", "lib64", "lib32")
 _PACKAGES: Final = ("site-packages", "dist-packages")
 _MAX_SHARED: Final = 300
-"""Shared libraries beside the standard library. Where there are more, as with conda, their whole folder is shown."""
+"""Maximum shared libraries to show individually. If there are more, as with conda, their whole folder is shown."""
 
 
 async def load_interpreter(python: Path) -> Interpreter:
     """Ask the interpreter where its own files are. Raises SandboxUnavailable if it does not run or has no executor."""
-    place = Path.cwd() / python  # not resolved: a virtual environment is known by the path of its link
+    place = Path.cwd() / python  # not resolved: a virtual environment is identified by the path of its link
     try:
         prefix, base_prefix, name, has_executor = await _ask(place)
     except OSError as error:
@@ -61,9 +61,9 @@ async def load_interpreter(python: Path) -> Interpreter:
 
 
 def find_parts(python: Path, prefix: str, base_prefix: str, name: str) -> Interpreter:
-    """The environment's folder, and of the interpreter it was made from the program, standard and shared libraries.
+    """The environment's folder, and the program, standard library and shared libraries of its base interpreter.
 
-    Packages that were installed for that interpreter are hidden: they are other projects'. `name` is `python3.11`.
+    Packages installed for the base interpreter are hidden: they belong to other projects. `name` is `python3.11`.
     """
     programs = [str(python), str(python.resolve())]
     bases = {base_prefix, os.path.realpath(base_prefix)}
@@ -96,11 +96,11 @@ async def _ask(python: Path) -> tuple[str, str, str, bool]:
     return cast("tuple[str, str, str, bool]", tuple(json.loads(answer)))
 
 
-# A supervisor as a process of this machine: started, booted, and ended with everything it had.
+# A supervisor as a local process: started, booted, and ended with everything it started.
 
 END_WITHIN_S: Final = 2.0
 BOOT_TIMEOUT_S: Final = 40.0
-"""The supervisor gives its executor 30 s; its own start and the walls come on top."""
+"""The supervisor gives its executor 30 s; its own start and the setup of the walls are extra."""
 
 _DRAIN_BYTES: Final = 1 << 16
 _MAX_ERROR_BYTES: Final = 4096
@@ -108,9 +108,9 @@ _MAX_ERROR_BYTES: Final = 4096
 
 @contextlib.asynccontextmanager
 async def open_supervisor(command: Sequence[str], boot: Boot) -> AsyncGenerator[BootedSupervisor]:
-    """Start and boot one. Raises SupervisorFailed with what it said, OSError.
+    """Start and boot a supervisor. Raises SupervisorFailed with its error output, or OSError.
 
-    When the block is left the supervisor has ended: closing its stdin makes it kill the run.
+    When the block exits, the supervisor has ended: closing its stdin makes it kill the run.
     """
     async with _start(command) as process:
         if process.stdin is None or process.stdout is None or process.stderr is None:
@@ -129,7 +129,7 @@ async def open_supervisor(command: Sequence[str], boot: Boot) -> AsyncGenerator[
 
 
 async def boot_over(stream: FrameStream, boot: Boot, errors: asyncio.StreamReader) -> Posture:
-    """Have a fresh supervisor boot; what it says of its walls. Raises SupervisorFailed."""
+    """Boot a new supervisor; returns its posture. Raises SupervisorFailed."""
     try:
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -145,7 +145,7 @@ async def boot_over(stream: FrameStream, boot: Boot, errors: asyncio.StreamReade
 
 
 def read_ready(frame: dict[str, object]) -> Posture:
-    """What a supervisor's first frame tells. Raises SupervisorFailed where it could not boot, BadMessage."""
+    """The posture in a supervisor's first frame. Raises SupervisorFailed if it could not boot, or BadMessage."""
     match parse_message(frame, Ready, Finished):
         case Ready(posture=posture):
             return posture
@@ -154,7 +154,7 @@ def read_ready(frame: dict[str, object]) -> Posture:
 
 
 async def read_tail(errors: asyncio.StreamReader) -> str:
-    """The last 4 KiB of a stream, at its end."""
+    """The last 4 KiB of a stream, read to its end."""
     kept = b""
     while chunk := await errors.read(_MAX_ERROR_BYTES):
         kept = (kept + chunk)[-_MAX_ERROR_BYTES:]
@@ -162,7 +162,7 @@ async def read_tail(errors: asyncio.StreamReader) -> str:
 
 
 async def _see_no_hits(finished: Finished) -> tuple[LimitName, ...]:
-    """Such a supervisor makes the control group itself and tells what it saw there."""
+    """No hits: a local supervisor creates the control group itself and reports its hits in `Finished`."""
     return ()
 
 
@@ -170,7 +170,7 @@ async def _see_no_hits(finished: Finished) -> tuple[LimitName, ...]:
 async def _start(command: Sequence[str]) -> AsyncGenerator[asyncio.subprocess.Process]:
     starting = asyncio.create_task(_start_process(command))
     try:
-        # Shielded: cancelled halfway through, asyncio forgets a process that is already there.
+        # Shielded: if cancelled midway, asyncio forgets a process that is already running.
         process = await asyncio.shield(starting)
     except asyncio.CancelledError:
         await _end(await starting)
@@ -182,7 +182,7 @@ async def _start(command: Sequence[str]) -> AsyncGenerator[asyncio.subprocess.Pr
 
 
 async def _start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
-    # A session of its own: a Ctrl-C for the worker must not reach the run before the worker has decided what to do.
+    # A session of its own: a Ctrl-C for the worker must not reach the run before the worker handles it.
     return await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -195,7 +195,7 @@ async def _start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Cut the lifeline and wait; a supervisor that is still there after 2 s is killed, and bubblewrap dies with it."""
+    """Cut the lifeline and wait; a supervisor that still runs after 2 s is killed, and bubblewrap dies with it."""
     if process.stdin is not None:
         process.stdin.close()
     try:
@@ -208,14 +208,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _drain(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end and throw away what is still in the pipes: asyncio sees no end while they hold unread bytes."""
+    """Wait for the end and discard what is still in the pipes: asyncio reports no exit while they hold unread bytes."""
     for pipe in (process.stdout, process.stderr):
         while pipe is not None and await pipe.read(_DRAIN_BYTES):
             pass
     await process.wait()
 
 
-# Why bubblewrap does not work on a machine, said in one sentence, and the one command that would change it.
+# Why bubblewrap does not work on a machine, as one sentence, and the command that would fix it.
 
 MIN_VERSION: Final = (0, 8)
 """The first bubblewrap with `--disable-userns`."""
@@ -228,7 +228,7 @@ _SETTINGS: Final = (_CLONE_SWITCH, _APPARMOR_SWITCH, _MAX_NAMESPACES)
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """The kernel's settings that decide on user namespaces; None where the kernel doesn't know one."""
+    """The kernel settings for user namespaces; None if the kernel lacks one."""
 
     unprivileged_clone: int | None
     apparmor_restricts: int | None
@@ -241,7 +241,7 @@ def load_host_settings(sys_dir: Path = Path("/proc/sys")) -> HostSettings:
 
 
 def check_version(text: str) -> None:
-    """Raise SandboxUnavailable when `bwrap --version` says less than we need."""
+    """Raise SandboxUnavailable if `bwrap --version` is older than required."""
     found = re.search(r"(\d+)\.(\d+)", text)
     if found is None or (int(found[1]), int(found[2])) < MIN_VERSION:
         needed = ".".join(map(str, MIN_VERSION))
@@ -249,12 +249,12 @@ def check_version(text: str) -> None:
 
 
 def build_missing() -> SandboxUnavailable:
-    """There is no `bwrap` on the path."""
+    """The error if `bwrap` is not on the path."""
     return SandboxUnavailable("Bubblewrap is not installed.", "apt-get install -y bubblewrap")
 
 
 def explain_failure(detail: str, settings: HostSettings) -> SandboxUnavailable:
-    """What stands behind a trial run that did not start; `detail` is what the supervisor and bubblewrap said."""
+    """Explain why a trial run did not start; `detail` is the error output of the supervisor and bubblewrap."""
     if "libseccomp" in detail:
         return SandboxUnavailable("The library libseccomp is not installed.", "apt-get install -y libseccomp2")
     if settings.max_user_namespaces == 0:
@@ -295,7 +295,7 @@ def _try_load_number(file: Path) -> int | None:
 SANDBOX_UIDS: Final = UidRange(20_000, 20_999)
 _SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")
 _VERSION_TIMEOUT_S: Final = 10.0
-# The run's folder must be one that the dropped user can reach; the first that fits is taken.
+# The dropped user must be able to reach the run's folder; the first suitable parent is used.
 _RUN_PARENTS: Final = ("/run", "/tmp")  # noqa: S108 - a folder of its own with a random name is made below
 
 
@@ -306,10 +306,10 @@ async def open_bubblewrap_sandbox(
     uids: UidRange = SANDBOX_UIDS,
     supervisor: Sequence[str] = _SUPERVISOR,
 ) -> SupervisedSandbox:
-    """A launcher that a boot has shown to work. Raises SandboxUnavailable with the reason and a remedy.
+    """Open a launcher, verified by a trial boot. Raises SandboxUnavailable with the reason and a remedy.
 
-    `python` belongs to an environment that has the executor and the scientific libraries. `supervisor` is the command
-    of a supervisor process. As root, each run has one of `uids`; otherwise all run as the user that we are.
+    `python` belongs to an environment with the executor and the scientific libraries. `supervisor` is the command of a
+    supervisor process. As root, each run gets one of `uids`; otherwise all run as the current user.
     """
     bwrap = await _load_bwrap()
     interpreter = await load_interpreter(python)
@@ -363,9 +363,9 @@ class BubblewrapLauncher:
 
 @contextlib.contextmanager
 def _run_dir() -> Generator[str]:
-    """Where the supervisor makes the run's folder. It also removes it; if it was killed, what it left is removed here.
+    """The path of the run's folder. The supervisor creates and removes it; if it was killed, the rest is removed here.
 
-    A folder made here would stay if we were killed before the supervisor knew of it.
+    A folder created here would remain if we were killed before the supervisor knew of it.
     """
     run_dir = os.path.join(_choose_parent(), f"everturn-run-{secrets.token_hex(8)}")
     try:

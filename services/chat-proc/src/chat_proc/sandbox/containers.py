@@ -1,4 +1,4 @@
-"""The launcher for machines with a container engine: a pair of containers per run, asked of the broker.
+"""The launcher for machines with a container engine: a pair of containers per run, requested from the broker.
 
 The worker has no engine address. The connection to the broker is the pair's lifeline: when it closes, the pair ends.
 """
@@ -38,7 +38,7 @@ from everturn.execution.messages import PIPE_FRAME_BYTES, Finished, LimitName, P
 from everturn.execution.profiles import DEFAULT_PROFILE
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 
-# The worker's line to the broker: where it is, who may speak to it, one request and its answer at a time.
+# The worker's connection to the broker: its address, its credentials, one request and reply at a time.
 
 CONNECT_TIMEOUT_S: Final = 5.0
 _LENGTH: Final = struct.Struct(">I")
@@ -66,7 +66,7 @@ class BrokerRefused(SupervisorFailed):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """A Unix socket (`path`), or a host with mutual TLS. `url` is what the operator wrote."""
+    """A Unix socket (`path`), or a host with mutual TLS. `url` is the operator's setting."""
 
     url: str
     path: str = ""
@@ -77,7 +77,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """Files that a TCP line needs: the authority that vouches for the broker, our certificate and its key."""
+    """Files for a TCP connection: the broker's certificate authority, our certificate and its key."""
 
     authority: Path | None = None
     certificate: Path | None = None
@@ -102,14 +102,14 @@ def parse_address(url: str, certificate: ClientCertificate) -> BrokerAddress:
 
 
 class BrokerLine:
-    """One connection. Only one task may use it."""
+    """One connection, for use by one task only."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def ask(self, request: MessageClass, expected: type[AnswerT], *, timeout_s: float) -> AnswerT:
-        """The answer. Raises BrokerRefused, BrokerSilent."""
+        """Send a request and return the reply. Raises BrokerRefused, BrokerSilent."""
         try:
             async with asyncio.timeout(timeout_s):
                 self._writer.write(encode_frame(build_message(request), BROKER_FRAME_BYTES))
@@ -124,15 +124,15 @@ class BrokerLine:
         return answer
 
     def become_stream(self) -> FrameStream:
-        """The supervisor's line, once the broker has attached it. Nothing is lost: `ask` reads no byte too many."""
+        """The supervisor's stream, once the broker has attached it. Nothing is lost: `ask` reads no extra bytes."""
         return FrameStream(self._reader, self._writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
 
     def is_quiet(self) -> bool:
-        """Whether the other end is still there."""
+        """Whether the peer is still connected."""
         return not self._reader.at_eof() and not self._writer.is_closing()
 
     async def _read_body(self) -> bytes:
-        """Reads exactly one frame: what comes after it may be the supervisor's. Raises EOFError, FrameError."""
+        """Read exactly one frame: later bytes may be the supervisor's. Raises EOFError, FrameError."""
         size: int = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))[0]
         if size > BROKER_FRAME_BYTES:
             raise FrameError("too_large", f"{size} bytes, the limit is {BROKER_FRAME_BYTES}")
@@ -152,7 +152,7 @@ async def open_broker_line(address: BrokerAddress) -> AsyncGenerator[BrokerLine]
     try:
         yield BrokerLine(reader, writer)
     finally:
-        # Not closed in good order: what a run did not read any more must not keep its pair alive.
+        # Aborted rather than closed: data that a run no longer reads must not keep its pair alive.
         writer.transport.abort()
 
 
@@ -163,12 +163,12 @@ async def _connect(address: BrokerAddress) -> tuple[asyncio.StreamReader, asynci
 
 
 START_TIMEOUT_S: Final = 60.0
-"""A cold pair takes about 2 s; on a busy machine the engine and the supervisor's 30 s for its executor come on top."""
+"""A cold pair takes about 2 s; on a busy machine the engine and the supervisor's 30 s for its executor add to that."""
 
 ATTACH_TIMEOUT_S: Final = 10.0
 REMOVE_TIMEOUT_S: Final = 10.0
 BUSY_PATIENCE_S: Final = 120.0
-"""How long a run waits for its turn at a broker that has no room for another pair."""
+"""How long a run waits for a broker that has no room for another pair."""
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
@@ -178,9 +178,9 @@ _log = structlog.get_logger(__name__)
 
 
 async def open_container_sandbox(address: BrokerAddress) -> SupervisedSandbox:
-    """A launcher that a pair of the default profile has shown to work. Raises BrokerSilent, SandboxUnavailable.
+    """Open a launcher, verified with a trial pair of the default profile. Raises BrokerSilent, SandboxUnavailable.
 
-    A broker whose engine is down counts as silent: both may be there later.
+    A broker whose engine is down counts as silent: both may become available later.
     """
     launcher = ContainersLauncher(address)
     try:
@@ -203,14 +203,14 @@ def build_unseen_sandbox(address: BrokerAddress) -> SupervisedSandbox:
 
 
 def explain_refusal(code: RefusalCode, detail: str) -> SandboxUnavailable:
-    """What stands behind a trial pair that was not started."""
+    """Explain why a trial pair was not started."""
     if code == "image_missing":
         return SandboxUnavailable(f"The images of container runs are missing ({_shorten(detail)}).", "make images")
     return SandboxUnavailable(f"A trial pair of containers did not start: {_shorten(detail)}.")
 
 
 class ContainersLauncher:
-    """Asks the broker for a pair for each run. It holds no state between runs, so a broker that was away may return."""
+    """Requests a pair from the broker for each run. It keeps no state between runs, so the broker can restart."""
 
     def __init__(self, address: BrokerAddress, *, busy_patience_s: float = BUSY_PATIENCE_S) -> None:
         self._address = address
@@ -232,7 +232,7 @@ class ContainersLauncher:
             )
 
     async def _start(self, line: BrokerLine, request: StartPair) -> PairStarted:
-        """A booted pair; waits for its turn while the broker is busy. Raises SupervisorFailed."""
+        """Start a booted pair; waits while the broker is busy. Raises SupervisorFailed."""
         deadline, pause_s = time.monotonic() + self._busy_patience_s, _FIRST_PAUSE_S
         while True:
             try:
@@ -246,7 +246,8 @@ class ContainersLauncher:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _load_hits(self, pair_id: str, finished: Finished) -> tuple[LimitName, ...]:
-        """What the engine saw, asked only where the end looks like the kernel's work: it costs a round trip."""
+        """The limits that the engine saw enforced; queried only if the kernel may have killed the run: it costs a round
+        trip."""
         if not suggests_kill(finished):
             return ()
         try:
@@ -259,7 +260,7 @@ class ContainersLauncher:
 
 
 def suggests_kill(finished: Finished) -> bool:
-    """Whether a run ended as one does that the kernel killed for its memory, and nobody inside has told so."""
+    """Whether the kernel may have killed the run for its memory without a report from inside."""
     report = finished.report
     if finished.verdict == "died" or report is None:
         return True
@@ -267,7 +268,7 @@ def suggests_kill(finished: Finished) -> bool:
 
 
 async def _hear_nothing() -> str:
-    """What containers say on stderr stays with the broker, which logs it."""
+    """No error output: the broker logs the stderr of containers."""
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What all ways to start a supervisor share: a booted one for each run, and one `Sandbox` over them."""
+"""Common parts of all launchers: a booted supervisor for each run, and one `Sandbox` on top."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from everturn.core.metrics import SANDBOX_BOOT_SECONDS, SANDBOX_RUN_SECONDS
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.execution.messages import MIB, Launch, Posture, RunLimits, Verdict, check_relative_path
 
-# What a run request must be before anything is started for it.
+# Checks of a run request before anything is started for it.
 
 MAX_PROGRAM_BYTES: Final = MIB
 MAX_INPUT_BYTES: Final = 64 * MIB
@@ -37,7 +37,7 @@ _EXECUTION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 
 
 def find_problem(request: RunRequest) -> RunError | None:
-    """Why a request can't be run under any profile, or None."""
+    """Why a request can't run under any profile, or None."""
     if not _EXECUTION_ID.fullmatch(request.execution_id):
         return _bad("the execution id has other characters than letters, digits, '-' and '_'")
     if len(request.program.encode("utf-8", "surrogatepass")) > MAX_PROGRAM_BYTES:
@@ -59,7 +59,7 @@ def find_problem(request: RunRequest) -> RunError | None:
 
 
 def find_excess(request: RunRequest, limits: RunLimits) -> RunError | None:
-    """What of a request is more than its profile allows, or None. Raises OSError where an input file is gone."""
+    """Which part of a request exceeds its profile, or None. Raises OSError if an input file is missing."""
     if len(request.contract) > limits.output_files:
         return _bad(f"the contract has more than {limits.output_files} files")
     allowed = min(MAX_INPUT_BYTES, limits.work_dir_bytes)
@@ -86,10 +86,10 @@ def _bad(message: str) -> RunError:
 
 
 MAX_UNPACKED_ON_LOOP_BYTES: Final = 256 << 10
-"""Outputs up to this size are unpacked and hashed at once, within a millisecond; larger ones in a thread."""
+"""Outputs up to this size are unpacked and hashed on the event loop, within a millisecond; larger ones in a thread."""
 
 TRIAL: Final = "trial"
-"""The name of a run that only shows that a launcher works."""
+"""The name of a run that only verifies that a launcher works."""
 
 
 class UnknownProfile(SupervisorFailed):
@@ -100,7 +100,7 @@ class Launcher(Protocol):
     """A way to start supervisors."""
 
     def take(self, profile: str, run_name: str) -> AbstractAsyncContextManager[BootedSupervisor]:
-        """A booted supervisor, ended with all it has when the block is left. Raises SupervisorFailed, OSError.
+        """A booted supervisor, ended with all its processes when the block exits. Raises SupervisorFailed, OSError.
 
         `run_name` is for labels and logs only.
         """
@@ -108,9 +108,9 @@ class Launcher(Protocol):
 
 
 class SupervisedSandbox:
-    """A `Sandbox` over any launcher. `posture`, `limits` and `image` are the default profile's, as a trial found them.
+    """A `Sandbox` over any launcher. `posture`, `limits` and `image` are the default profile's, as found by a trial.
 
-    `image` is the executor's, as an engine names it; empty where there is none.
+    `image` is the engine's name of the executor's image; empty if there is none.
     """
 
     def __init__(
@@ -141,11 +141,11 @@ class SupervisedSandbox:
         return self._launcher
 
     def with_launcher(self, launcher: Launcher) -> "SupervisedSandbox":
-        """The same sandbox over a launcher that takes its supervisors from this one's."""
+        """The same sandbox over a launcher that wraps this one's."""
         return SupervisedSandbox(launcher, self._posture, self._limits, self.image, tracing=self._tracing)
 
     def with_tracing(self, tracing: Tracing) -> "SupervisedSandbox":
-        """The same sandbox, which tells of its runs."""
+        """The same sandbox with spans for its runs."""
         return SupervisedSandbox(self._launcher, self._posture, self._limits, self.image, tracing=tracing)
 
     async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
@@ -177,7 +177,7 @@ class SupervisedSandbox:
         try:
             with self._tracing.span("sandbox.run", about) as span:
                 done = await _run_on(supervisor, request, call_tool, stop)
-                # The supervisor has no way out by design, so what it found is told for it.
+                # The supervisor has no network by design, so its findings are reported here.
                 found = {"everturn.run.verdict": done.verdict, "everturn.run.calls": done.calls}
                 self._tracing.tell("supervisor.run", found, lasted_s=done.result.duration_ms / 1000)
                 outcome = "ok" if done.result.ok else "failed"
@@ -190,7 +190,7 @@ class SupervisedSandbox:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """A result, and what the supervisor found about the run."""
+    """A result, and the supervisor's findings about the run."""
 
     result: RunResult
     verdict: Verdict
@@ -221,19 +221,19 @@ def _build_result(
 
 
 async def _load_inputs(inputs: Mapping[str, bytes | Path]) -> tuple[tuple[FileHash, ...], Sequence[bytes]]:
-    """Hashes and tar. Most programs have no files: those don't wait for a thread."""
+    """Hashes and tar. Most programs have no files and need no thread."""
     if not inputs:
         return (), (EMPTY_TAR,)
     return await asyncio.to_thread(hash_inputs, inputs), await asyncio.to_thread(list, pack_inputs(inputs))
 
 
 def name_run(request: RunRequest) -> str:
-    """What an operator finds a run by, among the containers of an engine and in the broker's log."""
+    """The name of a run for operators, in the engine's containers and in the broker's log."""
     return f"{request.turn_id}/{request.execution_id}"
 
 
 def build_launch(request: RunRequest, limits: RunLimits) -> Launch:
-    """What the supervisor is told of a run. The nonce names it towards its program."""
+    """The launch message for the supervisor. The nonce identifies it to its program."""
     return Launch(
         execution_id=request.execution_id,
         program=request.program,

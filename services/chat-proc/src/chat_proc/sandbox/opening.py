@@ -1,6 +1,6 @@
-"""Which launcher runs programs here, and why: containers where a broker answers, else bubblewrap, else none.
+"""Chooses the launcher, with a reason: containers if a broker answers, otherwise bubblewrap, otherwise none.
 
-Nothing falls back to running unconfined, and a launcher that was asked for by name is not replaced by another.
+There is no fallback to unconfined runs, and an explicitly configured launcher is never replaced by another.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from everturn.queue.ports import BatteryOutcome
 ExecutionMode = Literal["auto", "containers", "bubblewrap", "off"]
 
 BROKER_PATIENCE_S: Final = 10.0
-"""What a broker that starts beside the worker gets to answer for the first time."""
+"""How long a broker that starts together with the worker has for its first reply."""
 
 _PAUSE_S: Final = 0.25
 _log = structlog.get_logger(__name__)
@@ -39,9 +39,9 @@ def _build_default() -> Profiles:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionChoice:
-    """What the operator says about running programs. `broker` is None where no address is set.
+    """The operator's settings for running programs. `broker` is None if no address is set.
 
-    `offered` are those of the `profiles` that the code tool may use, first the one of calls that name none.
+    `offered` are the `profiles` that the code tool may use; the first is the default of calls that name none.
     """
 
     mode: ExecutionMode
@@ -55,10 +55,10 @@ class ExecutionChoice:
 
 @dataclass(frozen=True, slots=True)
 class OpenedSandbox:
-    """A launcher, and in one sentence why it is this one. `battery` is None where it was not tried.
+    """A launcher, and the reason for this choice as one sentence. `battery` is None if it was not run.
 
-    `profiles` are the offered ones that work here, with the limits they have. `seen` is false as long as nothing has
-    shown that the launcher works.
+    `profiles` are the offered ones that work here, with their limits. `seen` is false until the launcher was shown to
+    work.
     """
 
     sandbox: SupervisedSandbox
@@ -70,7 +70,7 @@ class OpenedSandbox:
 
 @contextlib.asynccontextmanager
 async def open_sandbox(choice: ExecutionChoice) -> AsyncGenerator[OpenedSandbox | SandboxUnavailable]:
-    """The launcher that works on this machine, or why there is none. What it keeps booted ends with the block."""
+    """The launcher that works on this machine, or why there is none. Warm supervisors end with the block."""
     try:
         opened = await _try_profiles(await _open(choice), choice.offered)
     except SandboxUnavailable as unavailable:
@@ -111,7 +111,8 @@ async def _open_best(choice: ExecutionChoice) -> OpenedSandbox:
 
 
 async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
-    """Asked for by name: a broker that is away now may be there later, and a run before that fails with the reason."""
+    """Open the explicitly configured containers: a broker that is unavailable now may start later; until then runs fail
+    with the reason."""
     if choice.broker is None:
         raise SandboxUnavailable(
             "EXECUTION_MODE=containers needs a broker, but BROKER_URL is not set."
@@ -126,7 +127,7 @@ async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
 
 
 async def _wait_for_broker(broker: BrokerAddress, patience_s: float) -> SupervisedSandbox:
-    """A trial pair, as soon as the broker can be reached. Raises BrokerSilent, SandboxUnavailable."""
+    """Start a trial pair as soon as the broker is reachable. Raises BrokerSilent, SandboxUnavailable."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s
     while True:
@@ -145,7 +146,7 @@ async def _open_bubblewrap(choice: ExecutionChoice, why: str) -> OpenedSandbox:
 
 
 async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandbox:
-    """Boot each offered profile once. One that does not boot is not offered; the first one has to.
+    """Boot each offered profile once. One that does not boot is not offered; the first one must boot.
 
     Raises SandboxUnavailable.
     """
@@ -171,7 +172,7 @@ async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandb
 
 @contextlib.asynccontextmanager
 async def _keep_warm(opened: OpenedSandbox, profiles: Profiles) -> AsyncGenerator[OpenedSandbox]:
-    """Hold supervisors ahead as the profiles say. The broker does that itself for pairs of containers."""
+    """Keep supervisors booted as the profiles configure. For containers the broker does this itself."""
     sizes = {name: profile.warm for name, profile in profiles.items() if profile.warm}
     if not sizes or opened.sandbox.posture.launcher != "bubblewrap":
         yield opened

@@ -1,4 +1,4 @@
-"""Supervisors booted ahead of their run, by profile: a run takes one that waits, and another is booted in its place."""
+"""A pool of pre-booted supervisors by profile: a run takes one, and another is booted in its place."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.core.metrics import SANDBOX_BOOTS_FAILED, SANDBOXES_DISCARDED, SANDBOXES_TAKEN
 
 MAX_AGE_S: Final = 900.0
-"""One that has waited for a quarter of an hour is replaced: what cleans up folders may have been at its own by then."""
+"""A supervisor that has waited this long is replaced: a cleaner of temporary folders may have removed its files."""
 
 LOOK_EVERY_S: Final = 5.0
 _NOBODYS: Final = "warm"
@@ -33,9 +33,9 @@ class _Waiting:
 
 
 class WarmPool:
-    """A launcher that keeps some supervisors of another one booted. Single use: none comes back.
+    """A launcher that keeps supervisors of another one booted. Each is used once and never returned.
 
-    `sizes` says how many of which profile. Nothing waits unless `run` runs; without it every take is a cold one.
+    `sizes` is the number per profile. The pool is filled only while `run` runs; otherwise every take is a cold boot.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class WarmPool:
         return len(self._waiting.get(profile, ()))
 
     async def wait_until_full(self) -> None:
-        """Returns when the pool has been full since the last take."""
+        """Return once the pool is full again after the last take."""
         await self._filled.wait()
 
     @contextlib.asynccontextmanager
@@ -74,7 +74,7 @@ class WarmPool:
             yield waiting.supervisor
 
     async def run(self) -> None:
-        """Keep the pool filled until cancelled; what still waits then is ended."""
+        """Keep the pool filled until cancelled; waiting supervisors are ended then."""
         pause_s = _FIRST_PAUSE_S
         try:
             while True:
@@ -91,7 +91,7 @@ class WarmPool:
             await self._end_all()
 
     async def _try_take(self, profile: str) -> _Waiting | None:
-        """One that is fit to run, else None. Those that died while they waited are ended on the way."""
+        """A usable supervisor, or None. Those that died while waiting are discarded."""
         queue = self._waiting.get(profile, deque[_Waiting]())
         while queue:
             waiting = queue.popleft()
@@ -102,7 +102,7 @@ class WarmPool:
         return None
 
     async def _try_fill(self) -> bool:
-        """Boot what is missing, one after the other; false when one did not boot."""
+        """Boot missing supervisors, one after the other; returns False if one did not boot."""
         for profile, size in self._sizes.items():
             while len(self._waiting[profile]) < size:
                 try:
@@ -122,7 +122,7 @@ class WarmPool:
         for profile, queue in self._waiting.items():
             for waiting in tuple(queue):
                 reason = self._find_fault(waiting)
-                # Ending one takes time, in which a run may have taken the next.
+                # Ending one takes time, and a run may have taken the next one meanwhile.
                 if reason and waiting in queue:
                     queue.remove(waiting)
                     await self._discard(profile, waiting, reason)
@@ -151,7 +151,7 @@ class WarmPool:
         self._changed.set()
 
     async def _end_all(self) -> None:
-        """All at once: each may take the two seconds that a supervisor has to end."""
+        """End all concurrently: each can take the 2 s that a supervisor has to end."""
         left = [waiting for queue in self._waiting.values() for waiting in queue]
         for queue in self._waiting.values():
             queue.clear()

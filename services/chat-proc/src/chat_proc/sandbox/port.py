@@ -1,4 +1,4 @@
-"""What the code tool needs from a sandbox: one program in, one result envelope out, whatever happens in between."""
+"""The code tool's interface to a sandbox: one program in, one result envelope out, even on failure."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from everturn.execution.profiles import DEFAULT_PROFILE
 
 @dataclass(frozen=True, slots=True)
 class ContractItem:
-    """A file the program promises to write, relative to its `OUTPUT_DIR`."""
+    """A file that the program declares to write, relative to its `OUTPUT_DIR`."""
 
     filepath: str
     description: str = ""
@@ -33,9 +33,9 @@ class ContractItem:
 class RunRequest:
     """One program to run. `execution_id` is unique and has only letters, digits, `-` and `_`.
 
-    `inputs` are bytes, or a file of this machine, by path relative to the program's `WORKDIR`, which is also its
-    current folder: `turn_<id>/attachments/<name>`. `timeout_s` counts from the program's first line.
-    `profile` names what the operator allows; nothing in a request can widen it.
+    `inputs` are bytes, or a local file, by path relative to the program's `WORKDIR`, which is also its current folder:
+    `turn_<id>/attachments/<name>`. `timeout_s` counts from the program's first line. `profile` names the operator's
+    limits; nothing in a request can extend them.
     """
 
     execution_id: str
@@ -75,7 +75,7 @@ class RunError:
 
 @dataclass(frozen=True, slots=True)
 class FileHash:
-    """A file that went in or came out."""
+    """An input or output file."""
 
     path: str
     size: int
@@ -84,9 +84,9 @@ class FileHash:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was run, on what, inside which walls, and what it asked for. `posture` is None when nothing was started.
+    """The program, its inputs, its walls and its requests. `posture` is None if nothing was started.
 
-    `image` is the digest of the executor's image, empty where it is no container.
+    `image` is the digest of the executor's image, empty if it is not a container.
     """
 
     program_sha256: str
@@ -105,7 +105,7 @@ class ProgramExit:
     """What ended the program: itself (`exit`, with its `code`), a `signal`, a `limit` of the run, a person who
     `cancelled` it, or a `sandbox` that failed; `not_run` is a program that never began.
 
-    `signal` is a name such as SIGSEGV. It is there too where the kernel enforces a limit by a signal.
+    `signal` is a name such as SIGSEGV. It is also set if the kernel enforces a limit by a signal.
     """
 
     by: Literal["exit", "signal", "limit", "cancelled", "sandbox", "not_run"]
@@ -115,11 +115,11 @@ class ProgramExit:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The envelope, equal for every launcher and every failure.
+    """The envelope, the same for every launcher and every failure.
 
-    `artifacts` has what succeeded even when `ok` is false. `report_text` tells the model all of it in plain text, files
-    outside the contract by name only. `limits_hit` may name limits that the program survived. All texts are free of
-    NUL and of lone surrogates.
+    `artifacts` has the written files even if `ok` is false. `report_text` describes everything in plain text for the
+    model; files outside the contract are only named. `limits_hit` can name limits that the program survived. All texts
+    are free of NUL and of lone surrogates.
     """
 
     ok: bool
@@ -145,17 +145,17 @@ class SandboxUnavailable(Unavailable):
 
 
 class ToolCaller(Protocol):
-    """Runs a tool for a program; an EverturnError it raises becomes an error reply. Grant and quota are checked."""
+    """Runs a tool for a program; an EverturnError becomes an error reply. Grant and quota are already checked."""
 
     async def __call__(self, call: GatewayCall, /) -> ToolReply: ...
 
 
 class Sandbox(Protocol):
-    """A launcher. It holds no state between runs; each run has its own processes and folders."""
+    """A launcher. It keeps no state between runs; each run has its own processes and folders."""
 
     @property
     def posture(self) -> Posture:
-        """Which walls hold and by what means, as a trial found them."""
+        """Which walls hold and by what means, as found by a trial."""
         ...
 
     @property
@@ -166,7 +166,7 @@ class Sandbox(Protocol):
     async def run(self, request: RunRequest, call_tool: ToolCaller, *, stop: asyncio.Event | None = None) -> RunResult:
         """Run one program to its end; a failed run is a result, not an exception.
 
-        Setting `stop` ends the program and gives a result of what it wrote until then, within 2 s. Cancelling the
-        awaiting task kills the run within 2 s and gives none.
+        Setting `stop` ends the program and returns a result with what it wrote until then, within 2 s. Cancelling the
+        awaiting task kills the run within 2 s without a result.
         """
         ...

@@ -1,5 +1,5 @@
-"""The result of a run, from what the supervisor found, what the executor claims and which files came out; and the
-tar streams that carry files in and out."""
+"""The result of a run, from the supervisor's findings, the executor's claims and the output files; and the tar streams
+that carry files in and out."""
 
 import hashlib
 import io
@@ -13,13 +13,13 @@ from typing import IO, Final, cast
 from chat_proc.sandbox.port import FileHash, ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult
 from everturn.execution.messages import PROGRAM_NAME, Finished, LimitName, Report, RunLimits
 
-# Files of a run as tar: inputs into a stream, outputs out of one in which a hostile program may have written.
+# Files of a run as tar: packs inputs, and unpacks outputs from a stream that a hostile program may have written.
 
 _BLOCK: Final = 512
 _NAME, _SIZE, _CHECKSUM, _MAGIC = slice(0, 100), slice(124, 136), slice(148, 156), slice(257, 262)
 _TYPE: Final = 156
 EMPTY_TAR: Final = bytes(2 * _BLOCK)
-"""A tar stream without members is its end alone."""
+"""A tar stream without members consists of its end marker."""
 
 
 def pack_inputs(inputs: Mapping[str, bytes | Path]) -> Iterator[bytes]:
@@ -41,7 +41,7 @@ def measure_input(content: bytes | Path) -> int:
 
 
 class _Sink:
-    """Where `tarfile` writes; it hands over whole pieces."""
+    """The output of `tarfile`, taken in whole pieces."""
 
     _PIECE_BYTES: Final = 64 << 10
 
@@ -60,16 +60,16 @@ class _Sink:
 
 @dataclass(frozen=True, slots=True)
 class UnpackedOutputs:
-    """Contents by contract path, and what was wrong with the stream (empty: nothing)."""
+    """Contents by contract path, and the problem of the stream (empty if none)."""
 
     files: Mapping[str, bytes]
     problem: str = ""
 
 
 def unpack_outputs(data: bytes | bytearray, outputs: tuple[str, ...]) -> UnpackedOutputs:
-    """The files of an executor's tar: plain ustar, regular files only, each named by its place in the contract.
+    """The files of an executor's tar: plain ustar, regular files only, each named by its index in the contract.
 
-    Nothing in the stream chooses a path. What comes before the first wrong byte is kept.
+    Nothing in the stream chooses a path. Files before the first invalid byte are kept.
     """
     files: dict[str, bytes] = {}
     view = memoryview(data)
@@ -124,7 +124,7 @@ _LIMIT_TEXT: Final[dict[LimitName, str]] = {
 MAX_REPORT_CHARS: Final = 64_000
 MAX_MESSAGE_CHARS: Final = 4_000
 MAX_TAIL_CHARS: Final = 64_000
-"""What of an executor's own words is kept: it shares its user with the program, so they may be forged and endless."""
+"""Limits of the executor's texts: it shares its user with the program, so they can be forged and endless."""
 
 
 def build_result(
@@ -134,7 +134,7 @@ def build_result(
     outputs: UnpackedOutputs = _NO_OUTPUTS,
     input_hashes: tuple[FileHash, ...] = (),
 ) -> RunResult:
-    """The envelope. It is ok when the program ended by itself without an error and wrote all of its contract."""
+    """The envelope. It is ok if the program ended by itself without an error and wrote all files of its contract."""
     artifacts = build_artifacts(request, outputs)
     missing = _find_missing(request, finished.report, artifacts)
     report = finished.report
@@ -164,13 +164,13 @@ def build_result(
 
 
 def build_refused(request: RunRequest, run_limits: RunLimits, error: RunError) -> RunResult:
-    """The envelope of a request that is not run at all."""
+    """The envelope of a request that is not run."""
     text = f"The program was not run ({error.code}): {error.message}"
     return _build_empty(request, run_limits, error, ProgramExit("not_run"), text)
 
 
 def build_broken(request: RunRequest, run_limits: RunLimits, error: RunError) -> RunResult:
-    """The envelope of a run whose sandbox went away under it."""
+    """The envelope of a run whose sandbox was lost."""
     return _build_empty(request, run_limits, error, ProgramExit("sandbox"), f"{_error_line(error)}\n{_HOW_FAR}")
 
 
@@ -197,7 +197,7 @@ def _build_empty(
 
 
 def build_artifacts(request: RunRequest, outputs: UnpackedOutputs) -> tuple[RunArtifact, ...]:
-    """The contract's files that came out, in its order."""
+    """The contract's files that were written, in contract order."""
     return tuple(
         RunArtifact(item.filepath, item.description, item.visibility, len(body), hash_bytes(body), body)
         for item in request.contract
@@ -208,7 +208,8 @@ def build_artifacts(request: RunRequest, outputs: UnpackedOutputs) -> tuple[RunA
 def find_error(
     request: RunRequest, run_limits: RunLimits, finished: Finished, limits: tuple[LimitName, ...]
 ) -> RunError | None:
-    """Why the program failed, leaving its outputs aside; the supervisor's findings go before the executor's word."""
+    """Why the program failed, apart from its outputs; the supervisor's findings take precedence over the executor's
+    claims."""
     match finished.verdict:
         case "not_started":
             return RunError("sandbox_failed", clean_text(finished.detail) or "the sandbox did not start", "sandbox")
@@ -227,7 +228,7 @@ def find_error(
 
 
 def find_exit(finished: Finished, limits: tuple[LimitName, ...]) -> ProgramExit:
-    """What ended the program; the supervisor's findings go before the executor's word."""
+    """What ended the program; the supervisor's findings take precedence over the executor's claims."""
     match finished.verdict:
         case "not_started":
             return ProgramExit("not_run")
@@ -267,7 +268,7 @@ def find_program_error(run_limits: RunLimits, report: Report, limits: tuple[Limi
 
 
 def clean_text(text: str) -> str:
-    """Text that every store and every wire takes: no NUL, no lone surrogates."""
+    """Text that every store and every wire accepts: no NUL, no lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -308,7 +309,7 @@ def _signal_name(number: int) -> str:
 def _find_missing(
     request: RunRequest, report: Report | None, artifacts: tuple[RunArtifact, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Contract paths without a file, each with the reason as far as the executor gave one."""
+    """Contract paths without a file, each with the executor's reason if it gave one."""
     reasons = dict(report.refused) if report else {}
     present = {artifact.filepath for artifact in artifacts}
     return tuple(

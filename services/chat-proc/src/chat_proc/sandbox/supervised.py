@@ -1,4 +1,4 @@
-"""The worker's end of one booted supervisor: launch and inputs down, tool calls and outputs up."""
+"""The worker's side of one booted supervisor: sends launch and inputs, receives tool calls and outputs."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from everturn.execution.messages import (
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 
 ALLOWANCE_S: Final = 150.0
-"""What inputs and outputs may take on top of the program's time before the supervisor counts as stuck."""
+"""How long inputs and outputs may take in addition to the program's time before the supervisor counts as stuck."""
 
 _MAX_MESSAGE_CHARS: Final = 500
 _TAR_ALLOWANCE_BYTES: Final = MIB
@@ -38,7 +38,7 @@ class SupervisorFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SupervisedRun:
-    """What came back: the last frame and the output tar as it was sent, up to 64 MiB and therefore never copied."""
+    """The last frame and the output tar as received, up to 64 MiB and therefore never copied."""
 
     finished: Finished
     tar: bytearray
@@ -46,11 +46,11 @@ class SupervisedRun:
 
 @dataclass(frozen=True, slots=True)
 class BootedSupervisor:
-    """A supervisor whose executor stands behind its walls and waits for its one run.
+    """A supervisor whose executor is confined and waits for its one run.
 
-    `read_errors` returns the end of what it said on stderr, when it has ended. `load_hits` are the limits that whoever
-    started it has seen the kernel enforce; asked after the last frame, with it. `is_waiting` tells whether it is still
-    there and has said nothing since it booted. `image` is what the executor was made from, as an engine names it.
+    `read_errors` returns the end of its stderr, once it has ended. `load_hits` returns the limits that its starter saw
+    the kernel enforce; it is called with the last frame. `is_waiting` returns whether it still runs and has sent
+    nothing since it booted. `image` is the engine's name of the executor's image.
     """
 
     stream: FrameStream
@@ -69,7 +69,7 @@ async def run_supervised(
     call_tool: ToolCaller,
     stop: asyncio.Event,
 ) -> SupervisedRun:
-    """See one run through. Raises SupervisorFailed. However this ends, who took the supervisor has to end it."""
+    """Execute one run. Raises SupervisorFailed. In any case the caller has to end the supervisor."""
     line = _Line(supervisor, launch.limits.output_bytes + _TAR_ALLOWANCE_BYTES)
     try:
         async with asyncio.timeout(launch.timeout_s + ALLOWANCE_S):
@@ -121,7 +121,7 @@ class _Line:
     async def _receive_until_finished(
         self, group: asyncio.TaskGroup, call_tool: ToolCaller
     ) -> tuple[Finished | None, str]:
-        """The last frame, or what was wrong with the line. Calls run as tasks and are cancelled with the run."""
+        """The last frame, or the problem with the line. Calls run as tasks and are cancelled with the run."""
         calls: set[asyncio.Task[None]] = set()
         try:
             while (frame := await self._stream.receive()) is not None:

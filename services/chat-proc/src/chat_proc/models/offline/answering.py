@@ -1,4 +1,4 @@
-"""Answers what needs no program: courtesies, arithmetic, the date, what was said before, what can be done."""
+"""Answers questions that need no program: courtesies, arithmetic, the date, earlier messages, capabilities."""
 
 from chat_proc.models.offline.answers import render_capabilities
 from chat_proc.models.offline.reading import Conversation
@@ -12,7 +12,7 @@ _NOT_FOUND = "I find nothing about that earlier in this conversation."
 
 
 def try_answer(text: str, conversation: Conversation) -> str | None:
-    """The answer, or None when no rule fits."""
+    """The answer, or None if no rule matches."""
     question = drop_greeting(text)
     direct = try_tell_time(question, conversation.now_utc, conversation.timezone) or try_compute(question)
     direct = direct or try_reply(question) or recall(question, conversation)
@@ -26,5 +26,5 @@ def try_answer(text: str, conversation: Conversation) -> str | None:
 
 
 def is_understood(text: str, conversation: Conversation) -> bool:
-    """Whether some rule fits."""
+    """Whether any rule matches."""
     return try_answer(text, conversation) is not None

@@ -1,4 +1,4 @@
-"""Puts what was found into plain language: figures of a table, output of a program, and what can be done at all."""
+"""Renders findings in plain language: figures of a table, output of a program, and the model's capabilities."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -12,7 +12,7 @@ _MAX_OUTPUT_CHARS = 3_000
 _MAX_ERROR_CHARS = 800
 _MAX_MEASURES = 3
 _ENDED_WELL, _PRINTED = "The program ended well", "--- printed ---\n"
-"""What a model reads of a run: how it ended, notes, and behind this line what the program printed."""
+"""The parts of a run's report: how it ended, notes, and the program's output after this line."""
 
 
 def render_table_answer(result: TableResult, outputs: Sequence[str]) -> str:
@@ -39,13 +39,13 @@ def render_table_answer(result: TableResult, outputs: Sequence[str]) -> str:
 
 
 def render_failure(what: str, report: str) -> str:
-    """An honest sentence and the end of what the tool said."""
+    """A sentence and the end of the tool's report."""
     tail = report.strip()[-_MAX_ERROR_CHARS:]
     return f"{what}\n\n```\n{tail}\n```" if tail else what
 
 
 def render_program_output(report: str, *, ok: bool) -> str:
-    """What the user's program printed, and what else the tool told of it. `report` is the tool's."""
+    """The output of the user's program, and the notes from the tool's `report`."""
     if not ok:
         return render_failure("Your program ran into an error:", report)
     told, _, printed = report.partition(_PRINTED)
@@ -75,7 +75,7 @@ def suggest_questions(result: TableResult) -> tuple[str, ...]:
 
 
 def describe_preview(table: Attachment, columns: Sequence[str]) -> str:
-    """What can be said about a table without running anything."""
+    """Describes a table without running a program."""
     known = f" Its first line names the columns {', '.join(columns)}." if columns else ""
     return f"I can see {table.name}.{known}"
 
@@ -90,7 +90,7 @@ def format_number(value: float | None) -> str:
 
 
 def choose_figure(figures: Sequence[str]) -> str:
-    """The figure that groups are compared by: the first one asked for, else the total."""
+    """The figure by which groups are compared: the first one requested, otherwise the total."""
     return next((figure for figure in figures if figure in LABELS), "total")
 
 

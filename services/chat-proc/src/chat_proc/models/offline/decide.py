@@ -1,4 +1,4 @@
-"""The rules of the offline model: from the conversation to the next reply, without state and without chance."""
+"""The rules of the offline model: from the conversation to the next reply, stateless and deterministic."""
 
 from typing import assert_never
 
@@ -23,11 +23,11 @@ from chat_proc.models.phrases.named_steps import read_steps
 
 _NOTHING_ASKED = "I can't see what you asked, it was too much at once. Please ask again in fewer words."
 _MAX_NOTICES = 2
-"""After two refusals in a turn no further call is tried."""
+"""After two refusals in a turn no further call is made."""
 
 
 def decide(conversation: Conversation) -> Reply:
-    """The next reply: a plan first if one is wanted, then a round for each task that needs one, then the answer."""
+    """The next reply: a plan first if requested, then a round for each task that needs one, then the answer."""
     tasks = read_tasks(conversation)
     if _may_call(conversation):
         reply = _try_plan(tasks, conversation) or _try_next_call(tasks, conversation)
@@ -74,7 +74,7 @@ def _usual_steps(task: Task) -> tuple[str, ...]:
 
 
 def _try_next_call(tasks: list[Task], conversation: Conversation) -> Reply | None:
-    """The first task that still needs a round of its own gets it; the notes tick off what is done before it."""
+    """A round for the first task that still needs one; the notes mark the steps completed before it."""
     for at, task in enumerate(tasks):
         program = try_program(task, conversation)
         if program is not None:
@@ -92,7 +92,7 @@ def _try_next_call(tasks: list[Task], conversation: Conversation) -> Reply | Non
 
 
 def _needs_note(task: Task, conversation: Conversation) -> bool:
-    """Whether this step of the plan is done by words alone and not yet ticked off."""
+    """Whether this step of the plan needs only text and is not marked yet."""
     by_words = isinstance(task, TalkTask | KnownTask) and WRITE_FILE in conversation.tools
     return by_words and task.step in _open_steps(conversation) and report(task, conversation, alone=False).ok
 
@@ -126,7 +126,7 @@ def _open_steps(conversation: Conversation) -> set[int]:
 
 
 def _mark_steps(tasks: list[Task], conversation: Conversation) -> list[str]:
-    """A mark for each of these tasks that is a step without one; a step that failed says why."""
+    """A mark for each of these tasks that is an unmarked step; a failed step states the reason."""
     still_open = _open_steps(conversation)
     marks: list[str] = []
     for task in tasks:
@@ -138,7 +138,7 @@ def _mark_steps(tasks: list[Task], conversation: Conversation) -> list[str]:
 
 
 def _mark_usual(conversation: Conversation) -> list[str]:
-    """The first step of a plan of ours is done when the first program is run."""
+    """The mark of our own plan's first step, which is done when the first program runs."""
     todo = sorted(_open_steps(conversation))
     first = not any(call.tool_id == RUN_PROGRAM for call in conversation.now.calls)
     listed = find_plan_ask(conversation)

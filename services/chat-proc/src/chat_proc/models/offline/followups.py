@@ -1,4 +1,4 @@
-"""Understands questions that lean on the analysis before: answers them from its result, or says what they leave out."""
+"""Handles questions that refer to the previous analysis: answers them from its result, or fills in what they omit."""
 
 import re
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ _SMALL_WORDS = (
 
 
 def read_known(question: str, last: TableResult) -> str | None:
-    """The answer if the last result holds it: the best or worst group, one or two groups by name, or one figure."""
+    """The answer if the last result contains it: the best or worst group, one or two groups by name, or one figure."""
     if _NEEDS_PROGRAM.search(question) or not is_only_about(question, _names(last)):
         return None
     columns = list(last.columns)
@@ -69,7 +69,7 @@ def read_known(question: str, last: TableResult) -> str | None:
 
 
 def build_base(question: str, last: TableResult) -> Base:
-    """What the question leaves out: all of the last analysis when it leans on it, else only column and figure."""
+    """What the question omits: all of the last analysis if it refers to it, otherwise only column and figure."""
     if is_overview(question):
         return Base()
     measures = tuple(last.measures or last.totals)
@@ -84,12 +84,12 @@ def build_base(question: str, last: TableResult) -> Base:
 
 
 def leans(question: str) -> bool:
-    """Whether the question reads like the continuation of another."""
+    """Whether the question reads like a continuation of another."""
     return _LEANS.search(question) is not None or read_about(question) is not None
 
 
 def read_about(question: str) -> str | None:
-    """What "what about X?" or "and for X?" names."""
+    """The X of "what about X?" or "and for X?"."""
     found = _ABOUT.match(question) or _BARE.match(question)
     what = re.sub(r"\s+(?:only|instead|now|then|too|please)$", "", found["what"].strip()) if found else ""
     is_value = 0 < len(what.split()) <= 4 and not match_period(f"per {what}") and not is_only_about(what, ())
@@ -97,13 +97,13 @@ def read_about(question: str) -> str | None:
 
 
 def is_only_about(question: str, names: Iterable[str]) -> bool:
-    """Whether every word that carries meaning is one of these names or belongs to the language of figures."""
+    """Whether every significant word is one of these names or belongs to the vocabulary of figures."""
     known = set(plain(" ".join((*names, _SMALL_WORDS))).split())
     return all(word in known or word.isdigit() for word in significant_words(question))
 
 
 def fits(question: str, last: TableResult) -> bool:
-    """Whether a question that names no column may still be about the last analysis."""
+    """Whether a question without a column name may still refer to the last analysis."""
     if read_about(question) is not None:
         return True
     return leans(question) and is_only_about(_NEEDS_PROGRAM.sub("", question), _names(last))

@@ -15,7 +15,7 @@ _CHUNK_CHARS = 6
 
 
 def build_model(name: str = "offline", *, piece_delay_s: float = 0.0) -> "OfflineModel":
-    """The offline model; `piece_delay_s` paces its stream. The name is taken so that all factories look alike."""
+    """The offline model; `piece_delay_s` paces its stream. It has a name parameter so that all factories are alike."""
     if name != _TRAITS.name:
         raise ValueError(f"there is only one offline model, not {name!r}")
     return OfflineModel(piece_delay_s=piece_delay_s)
@@ -40,7 +40,7 @@ class OfflineModel:
         return _TRAITS
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:
-        """Stream the reply in pieces of a few characters; between two pieces others get their turn."""
+        """Stream the reply in pieces of a few characters; other tasks run between two pieces."""
         text = await asyncio.to_thread(_decide, request)
         for piece in split_pieces(text, self._chunk_chars):
             yield TextDelta(piece)

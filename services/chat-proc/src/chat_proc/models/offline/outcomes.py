@@ -1,4 +1,4 @@
-"""What became of a task: its text for the answer, and the program it still needs."""
+"""The outcome of a task: its text for the answer, and the program it still needs."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -37,7 +37,7 @@ _HOW_TO_BEGIN = "Attach a CSV file and ask about it, or ask â€œWhat can you do?â
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`text` is what to tell; an introduction says itself which model speaks."""
+    """`text` is part of the answer; an introduction names the model itself."""
 
     text: str
     ok: bool = True
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def try_program(task: Task, conversation: Conversation) -> Program | None:
-    """The program that this task still needs; a table gets a second, simpler one when the first failed."""
+    """The program that this task still needs; a table gets a second, simpler one if the first failed."""
     if RUN_PROGRAM not in conversation.tools:
         return None
     match task:
@@ -62,7 +62,7 @@ def try_program(task: Task, conversation: Conversation) -> Program | None:
 
 
 def report(task: Task, conversation: Conversation, *, alone: bool) -> Outcome:
-    """What to tell of a task. One that is not `alone` is told briefly when no rule fits."""
+    """The outcome of a task. One that is not `alone` gets a brief text if no rule matches."""
     match task:
         case ProgramTask(number=number):
             return _report_program(_find_call(_user_program_name(number), conversation), conversation)
@@ -77,7 +77,7 @@ def report(task: Task, conversation: Conversation, *, alone: bool) -> Outcome:
 
 
 def is_second_try(program: Program) -> bool:
-    """Whether this program is tried because another one failed."""
+    """Whether this program is a second attempt after a failed one."""
     return program.name.endswith(_AGAIN)
 
 
@@ -157,7 +157,7 @@ def _report_talk(task: TalkTask, conversation: Conversation, *, alone: bool) -> 
 
 
 def _name_problem(text: str, conversation: Conversation) -> str | None:
-    """Why a question about a file has no answer; None when it is not about one."""
+    """Why a question about a file has no answer; None if it is not about one."""
     names = ", ".join(file.name for file in conversation.now.attachments if not is_table(file))
     if names:
         return f"I can't read {names}. I can read only CSV and TSV files."

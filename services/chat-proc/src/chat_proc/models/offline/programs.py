@@ -1,4 +1,4 @@
-"""Builds the programs that the offline model runs, from templates in data files and parameters as a JSON literal."""
+"""Builds the offline model's programs from templates in data files and parameters as a JSON literal."""
 
 import json
 import re
@@ -32,7 +32,7 @@ _MAX_HEAD_ROWS = 10
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program with the files it promises: (filepath, description) each."""
+    """A program with its declared files: (filepath, description) each."""
 
     name: str
     code: str
@@ -41,7 +41,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a question leaves out because the analysis before it said so. `by` are columns with a period or None."""
+    """What a question omits because the previous analysis defined it. `by` are columns with a period or None."""
 
     by: tuple[tuple[str, str | None], ...] = ()
     measures: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A question about a table. `about` is what it names as if it were a value of the table ("what about X?")."""
+    """A question about a table. `about` is a name that may be a value in the table ("what about X?")."""
 
     table: Attachment
     question: str
@@ -79,7 +79,7 @@ def build_analysis(analysis: Analysis, *, name: str, with_chart: bool) -> Progra
 
 
 def build_user_program(code: str, *, name: str) -> Program:
-    """The user's own program, as given; it promises no files."""
+    """The user's own program, unchanged; it declares no files."""
     return Program(name, re.sub(r"^(</?channel:)", r" \1", code, flags=re.MULTILINE | re.IGNORECASE), ())
 
 

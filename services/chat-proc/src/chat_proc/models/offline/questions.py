@@ -1,4 +1,4 @@
-"""Understands by rules what the user wants: a program run, a table analysed, a known figure, or talk."""
+"""Classifies by rules what the user wants: a program run, a table analysed, a known figure, or talk."""
 
 import csv
 import re
@@ -27,7 +27,7 @@ _RUN_IT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ProgramTask:
-    """Run the program that the user gave. `step` is the number of the plan's step this task is, 0 for none."""
+    """Run the user's program. `step` is the number of the task's step in the plan, 0 for none."""
 
     ask: Ask
     number: int
@@ -37,7 +37,7 @@ class ProgramTask:
 
 @dataclass(frozen=True, slots=True)
 class TableTask:
-    """Answer a question about a table; `columns` are those the preview shows, maybe none."""
+    """Answer a question about a table; `columns` are those in the preview, possibly none."""
 
     ask: Ask
     number: int
@@ -52,7 +52,7 @@ class TableTask:
 
 @dataclass(frozen=True, slots=True)
 class KnownTask:
-    """The last result holds the answer."""
+    """The last result contains the answer."""
 
     ask: Ask
     number: int
@@ -63,7 +63,7 @@ class KnownTask:
 
 @dataclass(frozen=True, slots=True)
 class TalkTask:
-    """Nothing to run: courtesy, arithmetic, the time, recall, or say what can be done."""
+    """Nothing to run: courtesy, arithmetic, the time, recall, or the capabilities."""
 
     ask: Ask
     number: int
@@ -74,9 +74,9 @@ Task = ProgramTask | TableTask | KnownTask | TalkTask
 
 
 def read_task(ask: Ask, conversation: Conversation, number: int, *, step: int = 0, alone: bool = True) -> Task:
-    """What one thing asks for. `number` counts the tasks of this turn from 1, 0 is before all of them.
+    """The task of one question. `number` counts the tasks of this turn from 1, 0 is before all of them.
 
-    What is not `alone` in its message is only about a file when it says so.
+    A question that is not `alone` in its message refers to a file only if it says so.
     """
     program, _ = split_program(ask.text)
     if program is not None:
@@ -97,12 +97,12 @@ def read_task(ask: Ask, conversation: Conversation, number: int, *, step: int = 
 
 
 def read_program_step(label: str, program: str | None) -> str | None:
-    """The program of the message, when this step of its plan is to run it."""
+    """The program of the message, if this step of its plan runs it."""
     return program if program is not None and _RUN_IT.search(label) else None
 
 
 def split_program(text: str) -> tuple[str | None, str]:
-    """The first fenced Python program, if there is a whole one, and the text around it."""
+    """The first complete fenced Python program, if any, and the text around it."""
     fence = _FENCE.search(text)
     end = text.find("```", fence.end()) if fence is not None else -1
     if fence is None or end < 0:
@@ -120,18 +120,18 @@ def read_columns(preview: str) -> list[str]:
 
 
 def is_table(file: Attachment) -> bool:
-    """Whether a file is one that the analysis program reads."""
+    """Whether the analysis program can read the file."""
     kind = file.mime.partition(";")[0]
     return file.name.lower().endswith((".csv", ".tsv")) or kind in ("text/csv", "text/tab-separated-values")
 
 
 def asks_for_table(question: str) -> bool:
-    """Whether the question speaks of a table or of what is done with one."""
+    """Whether the question mentions a table or an operation on one."""
     return _TABLE_WORDS.search(question) is not None or is_overview(question)
 
 
 def find_last_result(conversation: Conversation, number: int) -> TableResult | None:
-    """The newest analysis before task `number` of this turn that found something."""
+    """The newest successful analysis before task `number` of this turn."""
     tables = _known_tables(conversation)
     names = {build_name(table, at) + again for table in tables for at in range(1, number) for again in ("", "_again")}
     calls = [call for turn in conversation.turns[:-1] for call in turn.calls]
@@ -150,7 +150,7 @@ def _is_talk(text: str, conversation: Conversation, *, alone: bool) -> bool:
 
 
 def _is_recalled(text: str, conversation: Conversation) -> bool:
-    """Whether the answer was already given; a file that is new in this turn is always looked at."""
+    """Whether the answer was already given; a file that is new in this turn is always analysed."""
     return not any(map(is_table, conversation.now.attachments)) and recall(text, conversation) is not None
 
 
@@ -159,7 +159,7 @@ def _known_tables(conversation: Conversation) -> list[Attachment]:
 
 
 def _choose_table(text: str, conversation: Conversation, last: TableResult | None, *, alone: bool) -> Attachment | None:
-    """The table that is named, else a new one, else the one of the last analysis; not for talk about other things."""
+    """The named table, otherwise a new one, otherwise the one of the last analysis; None for unrelated talk."""
     known = _known_tables(conversation)
     named = [file for file in known if file.name.casefold() in text.casefold()]
     if named:

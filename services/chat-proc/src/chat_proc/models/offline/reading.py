@@ -1,7 +1,7 @@
-"""Reads the conversation back out of a rendered prompt: the one place that knows how the renderer writes it.
+"""Parses the conversation from a rendered prompt: the only place that depends on the renderer's format.
 
-A block begins with a header line, `[<type> <ref> ...]` and for calls and results a word after it; its body is every
-line up to the next header. The last user part is ANNOUNCE. The system message lists tools as `- <tool id> ...`.
+A block begins with a header line, `[<type> <ref> ...]`, followed by a word for calls and results; its body is all lines
+up to the next header. The last user part is ANNOUNCE. The system message lists tools as `- <tool id> ...`.
 """
 
 import json
@@ -28,13 +28,13 @@ _ZONE = re.compile(r"^user timezone: (\S+)", re.MULTILINE)
 _CODE_STATE = re.compile(r"^code: (.+)", re.MULTILINE)
 _CHECKPOINT = "MID-TURN CHECKPOINT"
 _ACTIVE = re.compile(r"^## Active request\n- (?P<text>.+?)(?: \(ar:[^ ()]+\))?$", re.MULTILINE)
-"""Where a checkpoint of the running turn keeps the prompt that it stands for."""
+"""Matches the prompt that a checkpoint of the running turn contains."""
 _PROG_NAME = re.compile(r'"prog_name"\s*:\s*"([^"\\]+)"')
 
 _LONG_BLANK = re.compile(r"(\s{40})\s+")
 _MAX_ASK_CHARS = 8000
-"""What is read of a message. The rules look at each sentence again and again, and their patterns take time with the
-square of a run of blanks: 12,000 line breaks took 14 s of one processor."""
+"""Limit of the text read of a message. The rules match each sentence many times, and their patterns are quadratic in a
+run of blanks: 12,000 line breaks took 14 s of CPU time."""
 
 StepMark = Literal["pending", "in_progress", "done", "failed"]
 _MARKS: dict[str, StepMark] = {"□": "pending", "…": "in_progress", "✓": "done", "✗": "failed"}
@@ -42,7 +42,7 @@ _MARKS: dict[str, StepMark] = {"□": "pending", "…": "in_progress", "✓": "d
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One rendered block: its type, what follows the type in the header, the word after the header, its body."""
+    """One rendered block: its type, the rest of the header, the word after the header, its body."""
 
     kind: str
     rest: str
@@ -52,7 +52,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file of the user. `mime` may name an encoding, as in `text/csv; charset=windows-1252`; `path` is relative to
+    """A file of the user. `mime` can name an encoding, as in `text/csv; charset=windows-1252`; `path` is relative to
     WORKDIR, `preview` its first lines ("" when none are shown)."""
 
     name: str
@@ -63,7 +63,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Something the user said in a turn."""
+    """A message of the user in a turn."""
 
     kind: Literal["prompt", "followup", "steer"]
     text: str
@@ -86,7 +86,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn as far as the prompt still shows it."""
+    """The parts of one turn that the prompt still shows."""
 
     turn_id: str
     asks: tuple[Ask, ...]
@@ -106,9 +106,9 @@ class OpenPlan:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What the prompt tells. `turns[-1]` is the current one; `rounds_left` are those after this round.
+    """The content of the prompt. `turns[-1]` is the current one; `rounds_left` are those after this round.
 
-    `now_utc` is ISO 8601, `code_state` says how programs run or why they can't; all three are "" when not told.
+    `now_utc` is ISO 8601, `code_state` says how programs run or why they can't; all three are "" if not stated.
     """
 
     turns: tuple[Turn, ...]
@@ -126,7 +126,7 @@ class Conversation:
 
 
 def read_conversation(request: ModelRequest) -> Conversation:
-    """The conversation of this request; text that fits no block becomes one prompt, so there is always a turn."""
+    """The conversation of this request; text without blocks becomes one prompt, so there is always a turn."""
     blocks = list(read_blocks(_texts(request, system=False)))
     turns = _read_turns(blocks) or (_unmarked_turn(request),)
     announced = [f"{block.after}\n{block.body}" for block in blocks if block.kind == "ANNOUNCE"]
@@ -161,7 +161,7 @@ def read_blocks(texts: Iterable[str]) -> Iterator[Block]:
 
 
 def _read_memories(blocks: list[Block]) -> Iterator[str]:
-    """What stands for blocks that are no longer shown: summaries of ranges, and cards of pruned turns."""
+    """The replacements of blocks that are no longer shown: range summaries, and cards of pruned turns."""
     for block in blocks:
         match block.kind:
             case "COMPACTED PRIOR CONVERSATION MEMORY" | "MID-TURN CHECKPOINT":

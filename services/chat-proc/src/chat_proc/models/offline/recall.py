@@ -1,4 +1,4 @@
-"""Answers questions about the conversation itself from what the prompt still shows of it."""
+"""Answers questions about the conversation itself from the parts that the prompt still shows."""
 
 import re
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ _SAYS_NOTHING = re.compile(
     r"|^(?:From|Files|Noted|Earlier|Before this|You (?:first )?asked)\b"
 )
 INTRODUCTION = "I am Everturn's offline model"
-"""An answer that introduces the model tells nothing of the conversation."""
+"""An answer that introduces the model contains nothing of the conversation."""
 _MAX_QUOTE_CHARS = 300
 
 
 def recall(question: str, conversation: Conversation) -> str | None:
-    """An answer from earlier turns, or None when the question is not about them or nothing fits."""
+    """An answer from earlier turns, or None if the question is not about them or nothing matches."""
     earlier = conversation.turns[:-1]
     if is_about_prompts(question):
         return _recall_prompts(question, earlier)
@@ -44,22 +44,22 @@ def recall(question: str, conversation: Conversation) -> str | None:
 
 
 def is_about_prompts(question: str) -> bool:
-    """Whether the question is which messages the user sent."""
+    """Whether the question asks which messages the user sent."""
     return _ASKED.search(question) is not None and " about " not in question.casefold()
 
 
 def is_about_memory(question: str) -> bool:
-    """Whether the question is about what was said, found or not."""
+    """Whether the question is about earlier messages, whether or not they are found."""
     return _MEMORY.search(question) is not None
 
 
 def is_note(text: str) -> bool:
-    """Whether the user tells something to be remembered rather than asks."""
+    """Whether the user states something to remember rather than asks."""
     return _NOTED.search(text) is not None and "?" not in text
 
 
 def recall_note(question: str, conversation: Conversation) -> str | None:
-    """What the user told to be remembered, when it shares a word with the question."""
+    """The user's notes that share a word with the question."""
     notes = [ask.text for turn in conversation.turns[:-1] for ask in turn.asks if is_note(ask.text)]
     words = significant_words(question)
     return _quote([note for note in notes if words & significant_words(note)][-3:])
@@ -77,7 +77,7 @@ def _recall_prompts(question: str, earlier: tuple[Turn, ...]) -> str | None:
 
 
 def _find_lines(question: str, conversation: Conversation, *, every_word: bool) -> list[str]:
-    """The lines said earlier that share the most words with the question, newest first, at most three."""
+    """The earlier lines that share the most words with the question, newest first, at most three."""
     words = significant_words(question)
     scored = [(len(words & set(plain(line).split())), line) for line in _earlier_lines(conversation)]
     best = max((score for score, _ in scored), default=0)
@@ -88,7 +88,7 @@ def _find_lines(question: str, conversation: Conversation, *, every_word: bool) 
 
 
 def _earlier_lines(conversation: Conversation) -> Iterator[str]:
-    """What was told, by either side. Questions tell nothing, nor do we quote our own quotes, tables and summaries."""
+    """Statements by either side. Questions are skipped, as are our own quotes, tables and summaries."""
     texts = list(conversation.memories)
     for turn in conversation.turns[:-1]:
         if INTRODUCTION in turn.completion:

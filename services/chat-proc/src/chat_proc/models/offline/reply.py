@@ -35,7 +35,7 @@ class NewPlan:
 
 @dataclass(frozen=True, slots=True)
 class WriteNote:
-    """Write down what became of a step that words alone can do; the user sees the notes, not the file."""
+    """Record the result of a step that needs only text; the user sees the notes, not the file."""
 
     thinking: str
     notes: str
@@ -90,7 +90,7 @@ def render_reply(reply: Reply) -> str:
 
 
 def split_pieces(text: str, chunk_chars: int) -> Iterator[str]:
-    """The text in pieces of `chunk_chars`, but a program some lines at a time, so that pacing stays quick."""
+    """The text in pieces of `chunk_chars`, but programs several lines at a time, so that pacing stays fast."""
     for section in _CODE.split(text):
         if section.startswith("<channel:code>"):
             lines = section.splitlines(keepends=True)
@@ -100,7 +100,7 @@ def split_pieces(text: str, chunk_chars: int) -> Iterator[str]:
 
 
 def _make_inert(text: str) -> str:
-    """Names of files and columns may look like our tags."""
+    """Escape names of files and columns that look like our tags."""
     return re.sub(r"<(/?channel:)", r"< \1", text, flags=re.IGNORECASE)
 
 

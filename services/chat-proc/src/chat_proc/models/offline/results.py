@@ -1,4 +1,4 @@
-"""What the analysis program prints, as data."""
+"""The output of the analysis program, as data."""
 
 import re
 from typing import Literal
@@ -22,7 +22,7 @@ class Figures(BaseModel):
     missing: int = 0
 
     def figure(self, name: str) -> float | None:
-        """The figure of this name, total when it is not one."""
+        """The figure of this name; the total for an unknown name."""
         match name:
             case "mean":
                 return self.mean
@@ -90,12 +90,12 @@ class TableResult(BaseModel):
 
     @property
     def measures(self) -> list[str]:
-        """The columns that the groups have figures of."""
+        """The columns for which the groups have figures."""
         return [name for name in self.totals if any(name in row.values for row in self.groups)]
 
 
 def try_read_result(report: str) -> TableResult | None:
-    """The result in a tool's report, or None when it is not there or was cut."""
+    """The result in a tool's report, or None if it is missing or was cut."""
     found = _RESULT.findall(report)
     try:
         return TableResult.model_validate_json(found[-1]) if found else None

@@ -1,4 +1,4 @@
-"""Takes what was said in a turn apart into tasks: the steps of a plan, or questions that stand side by side."""
+"""Splits the messages of a turn into tasks: the steps of a plan, or independent questions."""
 
 import re
 
@@ -25,7 +25,7 @@ _MAX_TASKS = 12
 
 
 def read_tasks(conversation: Conversation) -> list[Task]:
-    """The tasks of this turn in order, numbered from 1; what a steer interrupted is left out."""
+    """The tasks of this turn in order, numbered from 1, without those that a steer interrupted."""
     tasks: list[Task] = []
     start = 0
     for ask in conversation.now.asks:
@@ -36,7 +36,7 @@ def read_tasks(conversation: Conversation) -> list[Task]:
 
 
 def find_plan_ask(conversation: Conversation) -> Ask | None:
-    """The message of this turn that wants a plan."""
+    """The message of this turn that asks for a plan."""
     return next((ask for ask in conversation.now.asks if wants_plan(split_program(ask.text)[1])), None)
 
 
@@ -65,9 +65,9 @@ def _read_step(label: Ask, conversation: Conversation, number: int, *, step: int
 
 
 def split_questions(ask: Ask, conversation: Conversation) -> list[str]:
-    """The sentences that ask for something of their own; what belongs to one analysis stays together.
+    """The independent questions; sentences of one analysis stay together.
 
-    Depends on earlier turns only, so that it stays the same from round to round.
+    Depends on earlier turns only, so that the result is the same in every round.
     """
     pieces: list[tuple[str, str]] = []
     for sentence in _split_sentences(ask.text):

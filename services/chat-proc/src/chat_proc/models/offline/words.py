@@ -1,4 +1,4 @@
-"""The words that carry meaning: those of a text without the small ones that every question has."""
+"""The significant words of a text, without stop words."""
 
 from functools import cache
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""Arithmetic that a person writes into a message: read by a small grammar and computed exactly, without eval."""
+"""Arithmetic in a person's message: parsed by a small grammar and computed exactly, without eval."""
 
 import math
 import re
@@ -48,7 +48,7 @@ class _Unsolvable(Exception):
 
 
 def try_compute(text: str) -> str | None:
-    """`17 * 23 = 391`, or why there is no result; None when the text is not arithmetic alone."""
+    """`17 * 23 = 391`, or why there is no result; None if the text is not only arithmetic."""
     asked = _TAIL.sub("", _LEAD.sub("", " ".join(text[: _MAX_CHARS + 1].split())))
     if not asked or len(asked) > _MAX_CHARS:
         return None
@@ -187,7 +187,7 @@ def _bounded(value: Fraction) -> Fraction:
 
 
 def _format(value: Fraction) -> str:
-    """Exact up to ten decimals; rounded with a `~` before it otherwise."""
+    """Exact up to ten decimals; otherwise rounded, with a leading `~`."""
     if value.denominator == 1:
         if len(str(abs(value.numerator))) > _MAX_SHOWN_DIGITS:
             raise _Unsolvable(f"the result has more than {_MAX_SHOWN_DIGITS} digits.")

@@ -1,4 +1,4 @@
-"""Questions about the date and the time, answered from the clock that ANNOUNCE tells."""
+"""Answers questions about the date and the time from the clock in ANNOUNCE."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ _MAX_CHARS = 120
 
 
 def try_tell_time(text: str, now_utc: str, timezone: str) -> str | None:
-    """The date and the time of the user; None when the text does not ask for them. `now_utc` is ISO 8601."""
+    """The user's date and time; None if the text does not ask for them. `now_utc` is ISO 8601."""
     wants_time, wants_day = _TIME.search(text) is not None, _DAY.search(text) is not None
     if len(text) > _MAX_CHARS or not (wants_time or wants_day):
         return None
@@ -39,7 +39,7 @@ def try_tell_time(text: str, now_utc: str, timezone: str) -> str | None:
 
 
 def _choose_zone(timezone: str) -> tuple[ZoneInfo, str]:
-    """An unknown zone is told as UTC."""
+    """The time zone and its name; UTC if unknown."""
     try:
         return ZoneInfo(timezone), timezone
     except (ValueError, OSError, KeyError):

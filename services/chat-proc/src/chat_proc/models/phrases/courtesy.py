@@ -1,4 +1,4 @@
-"""Greetings, thanks and goodbyes, and what is said back."""
+"""Greetings, thanks and goodbyes, and the replies to them."""
 
 import re
 
@@ -31,7 +31,7 @@ _MAX_CHARS = 80
 
 
 def try_reply(text: str) -> str | None:
-    """What a polite person says back; None when the text is more than a courtesy."""
+    """A polite reply; None if the text is more than a courtesy."""
     if len(text) > _MAX_CHARS:
         return None
     for words, reply in _REPLIES:
@@ -41,7 +41,7 @@ def try_reply(text: str) -> str | None:
 
 
 def drop_greeting(text: str) -> str:
-    """The text without a greeting in front of what is really asked."""
+    """The text without a leading greeting."""
     return _OPENING.sub("", text, count=1)
 
 

@@ -1,4 +1,4 @@
-"""The steps that a message names: a list, after a colon, or "first..., then..."; and whether a plan is wanted."""
+"""The steps in a message: a list, after a colon, or "first..., then..."; and whether it asks for a plan."""
 
 import re
 
@@ -25,12 +25,12 @@ _MAX_STEP_CHARS = 200
 
 
 def wants_plan(text: str) -> bool:
-    """Whether the user asks for a plan, or names what to do first and what then."""
+    """Whether the user asks for a plan, or orders steps as "first" and "then"."""
     return _PLAN.search(text) is not None or bool(_read_ordered(text))
 
 
 def read_steps(text: str) -> tuple[str, ...]:
-    """The steps that the user names, when there are at least two: a list, after a colon, or "first..., then..."."""
+    """The user's steps, if there are at least two: a list, after a colon, or "first..., then..."."""
     colon = _COLON.search(text)
     listed = list(_LISTED.findall(text))
     for steps in (listed, _INLINE.findall(text), _read_ordered(text), _split(colon["steps"]) if colon else []):
@@ -42,7 +42,7 @@ def read_steps(text: str) -> tuple[str, ...]:
 
 
 def _read_ordered(text: str) -> list[str]:
-    """What follows "first", "then", "finally"; it must begin with "first" and go on."""
+    """The steps after "first", "then", "finally"; there must be a "first" and another one."""
     begin = _BEGIN.search(text)
     if begin is None:
         return []
@@ -51,7 +51,7 @@ def _read_ordered(text: str) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """By the strongest separator that the text has: semicolons, then commas, then "and"."""
+    """Split at the strongest separator in the text: semicolons, then commas, then "and"."""
     line = text.strip().split("\n\n")[0].rstrip(" .!")
     for between in (_STRONG, _COMMA, _AND):
         steps = [step for step in between.split(line) if step.strip()]
