@@ -1,7 +1,7 @@
-"""Decides whether a call may be made at once, only after a person said yes, or not at all.
+"""Decides whether a call is allowed at once, only after a person's approval, or not at all.
 
-The rules look at the call and at the timeline, never at what a text says about itself: words of strangers can make a
-model ask for a call, and can't make the call free.
+The rules check the call and the timeline, never what a text claims about itself: untrusted text can make a model
+request a call, but can't exempt the call from approval.
 """
 
 import asyncio
@@ -24,19 +24,19 @@ from everturn.timeline.seen_addresses import READ_BLOCKS, find_seen_addresses, h
 _log = structlog.get_logger(__name__)
 
 AddressPolicy = Literal["ask", "seen", "open"]
-"""Which addresses are requested without asking a person: none, those that the conversation has seen, or all."""
+"""Which addresses need no approval: none, those that the conversation has seen, or all."""
 MAX_ADDRESSES = 100
-"""Of one call, in all of its parameters."""
+"""Maximum per call, in all of its parameters."""
 MAX_ASKED_ADDRESSES = 20
-"""About which a person is asked at once; nobody reads more of them."""
+"""Maximum per approval; people don't read longer lists."""
 MAX_EARLIER_BYTES = 16 * 1024 * 1024
-"""Of older blocks that are read to find an address. What stands before them counts as not seen."""
+"""Size of older blocks that are searched for an address. Earlier ones count as not seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """What the operator says about addresses. A host is a name, or `*.name` for all names below it. A denied host is
-    never requested; an allowed one without asking, whatever the rest of the address is."""
+    """The operator's rules for addresses. A host is a name, or `*.name` for all names below it. A denied host is never
+    requested; an allowed one needs no approval, whatever the rest of the address is."""
 
     policy: AddressPolicy = "seen"
     allowed_hosts: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class AddressRules:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a call is made. `blocks` are those at hand, the last of the conversation."""
+    """Where a call is made. `blocks` are the loaded ones, the last of the conversation."""
 
     principal: Principal
     conversation_id: ConversationId
@@ -60,7 +60,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A person has to agree first. `explanation` is for that person, `addresses` are what the answer is about."""
+    """A person has to approve first. `explanation` is for that person, `addresses` are the addresses to approve."""
 
     explanation: str
     addresses: tuple[str, ...] = ()
@@ -68,20 +68,20 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The call is not made, whoever agrees; `why` is for the model."""
+    """The call is not made, even with approval; `why` is for the model."""
 
     why: str
 
 
 class CallPolicy:
-    """Holds the operator's rules; everything else is read from the timeline."""
+    """Holds the operator's rules; all other facts are read from the timeline."""
 
     def __init__(self, rules: AddressRules, reader: ConversationReader) -> None:
         self._rules = rules
         self._reader = reader
 
     async def review(self, spec: ToolSpec, params: Mapping[str, object], place: Place) -> Ask | Refuse | None:
-        """None lets the call be made. Raises Unavailable when the older part of the timeline can't be read."""
+        """Return None if the call is allowed. Raises Unavailable if the older part of the timeline can't be read."""
         explanations: list[str] = []
         addresses: tuple[str, ...] = ()
         if spec.addresses:
@@ -99,7 +99,7 @@ class CallPolicy:
         return None
 
     def _read_addresses(self, spec: ToolSpec, params: Mapping[str, object]) -> tuple[str, ...] | Refuse:
-        """The canonical addresses of a call that need a look: those of allowed hosts don't."""
+        """The canonical addresses of a call that need a check: those of allowed hosts don't."""
         texts = [text for name in spec.addresses for text in _texts_of(params.get(name))]
         if len(texts) > MAX_ADDRESSES:
             return Refuse(f"A call names at most {MAX_ADDRESSES} addresses.")
@@ -141,18 +141,18 @@ class CallPolicy:
 
 
 def report_refusal(spec: ToolSpec, place: Place, why: str) -> None:
-    """A call was not made because of the policy: the operator finds it in the log and among the metrics."""
+    """Log and count a call that was not made because of the policy."""
     CALLS_REVIEWED.labels(spec.tool_id, "refused").inc()
     _log.info("call_refused", tool_id=spec.tool_id, conversation_id=place.conversation_id, why=why)
 
 
 def _is_cut(place: Place) -> bool:
-    """Whether the blocks at hand begin with a summary of older ones."""
+    """Whether the loaded blocks begin with a summary of older ones."""
     return bool(place.blocks) and place.blocks[0].seq > 1
 
 
 async def _leave_out_seen(addresses: tuple[str, ...], blocks: Sequence[Block]) -> tuple[str, ...]:
-    # In a thread: the texts of a long conversation take longer to look through than a loop may be kept.
+    # In a thread: searching the texts of a long conversation would block the event loop.
     seen = await asyncio.to_thread(find_seen_addresses, tuple(blocks), addresses)
     return tuple(address for address in addresses if address not in seen)
 

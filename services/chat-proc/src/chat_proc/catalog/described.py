@@ -73,7 +73,7 @@ class ToolModule(BaseModel):
         return self
 
 
-# A Python function as a tool: its signature gives the parameters, its docstring what the model is told.
+# A Python function as a tool: its signature gives the parameters, its docstring the guide for the model.
 
 ASKS_FIRST = (
     "A person is asked before each call of this tool, which may take long; the call may be denied."
@@ -83,14 +83,14 @@ _JSON: TypeAdapter[object] = TypeAdapter(object)
 
 
 class FunctionTool:
-    """Calls the function with checked arguments; what it raises becomes a typed error at the edge that called us.
+    """Calls the function with checked arguments; its exceptions become typed errors at the tool-call edge.
 
-    A parameter annotated with ToolEvents is no argument of the tool: it gets the events of the call. A function that
-    is not async runs in a thread, which goes on when the call is given up.
+    A parameter annotated with ToolEvents is not an argument of the tool: it receives the events of the call. A function
+    that is not async runs in a thread, which keeps running if the call is given up.
     """
 
     def __init__(self, tool_id: str, function: Callable[..., Any], told: DescribedTool, threads: Executor) -> None:
-        """Raises Invalid when the signature can't be one of a tool."""
+        """Raises Invalid if the signature is unsuitable for a tool."""
         self._function = function
         self._threads = threads
         hints = _read_hints(tool_id, function)
@@ -165,10 +165,10 @@ def _tell_type(hint: Any) -> str:
     return "any value" if hint is Any else str(getattr(hint, "__name__", hint)) if hint is not type(None) else "None"
 
 
-# Loads the modules that an operator names and makes tools of their functions, once, at the start of a worker.
+# Loads the operator's modules and creates tools from their functions, once, at the start of a worker.
 
 TOOL_THREADS = 8
-"""Functions that are not async and work at a time; more of them wait."""
+"""Concurrent functions that are not async; more of them wait."""
 
 
 class BadToolModule(Invalid):
@@ -177,7 +177,8 @@ class BadToolModule(Invalid):
 
 @contextmanager
 def open_tool_threads() -> Generator[ThreadPoolExecutor]:
-    """Threads for tools that are plain functions; one that never ends keeps its thread, and nobody waits for it."""
+    """Threads for tools that are plain functions; one that never ends keeps its thread, and shutdown does not wait for
+    it."""
     threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tool")
     try:
         yield threads
@@ -188,7 +189,7 @@ def open_tool_threads() -> Generator[ThreadPoolExecutor]:
 def load_tools(described: Iterable[ToolModule], threads: Executor) -> tuple[Tool, ...]:
     """The tools in the order of the descriptors. `threads` run functions that are not async. Raises BadToolModule.
 
-    The code is the operator's own: it runs in this process with all of its rights.
+    The code is the operator's own: it runs in this process with all its privileges.
     """
     return tuple(tool for entry in described for tool in _load_entry(entry, threads))
 

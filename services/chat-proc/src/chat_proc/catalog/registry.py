@@ -1,4 +1,4 @@
-"""The tools of a worker: which there are, whether arguments fit one, and how to call it."""
+"""The tools of a worker: lists them, validates arguments, and calls them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ MAX_NAME_CHARS = 80
 
 
 class ToolRegistry:
-    """Built once from the tools a worker offers; their order is the order in the prompt."""
+    """Built once from the tools that a worker offers; their order is the order in the prompt."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.spec.tool_id: tool for tool in tools}
@@ -26,13 +26,13 @@ class ToolRegistry:
         return tuple(tool.spec for tool in self._tools.values())
 
     def spec(self, tool_id: str) -> ToolSpec:
-        """Raises Invalid with a sentence for the model when there is no such tool."""
+        """Raises Invalid with a sentence for the model if there is no such tool."""
         return self._find(tool_id).spec
 
     def check_params(self, tool_id: str, params: Mapping[str, object], *, strict: bool = False) -> BaseModel:
-        """Raises Invalid with a sentence for the model when the arguments don't fit.
+        """Raises Invalid with a sentence for the model if the arguments are invalid.
 
-        A model that writes "5" means 5. A program that passes it has an error, which is told to it (`strict`).
+        A model that writes "5" means 5. In a program this is an error, which is reported (`strict`).
         """
         spec = self.spec(tool_id)
         try:
@@ -41,7 +41,7 @@ class ToolRegistry:
             raise Invalid(_complaint(spec, error)) from error
 
     async def run(self, tool_id: str, call: ToolCall) -> ToolOutcome:
-        """Call a tool with parameters that `check_params` has returned."""
+        """Call a tool with parameters returned by `check_params`."""
         return await self._find(tool_id).run(call)
 
     def _find(self, tool_id: str) -> Tool:
@@ -62,8 +62,8 @@ class ToolRegistry:
 def validate_strictly(model: type[BaseModel], params: Mapping[str, object]) -> BaseModel:
     """No value is converted to another type. Raises pydantic.ValidationError.
 
-    Arguments travel as JSON, which has no dates, sets or enums: texts and lists are read as these. Bytes travel beside
-    JSON, so where there are some the values themselves are checked.
+    Arguments are sent as JSON, which has no dates, sets or enums: strings and lists are converted to these. Bytes are
+    sent separately, so arguments with bytes are validated directly.
     """
     try:
         sent = json.dumps(dict(params))

@@ -1,4 +1,4 @@
-"""What a tool is: its name, its parameters, what repeating a call would do, and how one call runs."""
+"""The definition of a tool: its name, its parameters, the effect of repeating a call, and how one call runs."""
 
 import asyncio
 import json
@@ -20,28 +20,29 @@ from everturn.timeline.sources import PoolFull, Source, SourceDraft
 from everturn.turns.commits import Effect, UsageEvent
 
 PREVIEW_CHARS = 12_000
-"""Of a tool's result, unless the tool bounds its result itself to something else."""
+"""Preview length of a tool's result, unless the tool sets another limit."""
 
 Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
-"""What a call is for: finding out, making something of what is known, or neither. It decides what may share a round."""
+"""The purpose of a call: finding information, producing something from it, or neither. It decides what may share a
+round."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """`tool_id` is `alias.name`. `params` checks the arguments, in the order in which a model should write them.
+    """`tool_id` is `alias.name`. `params` validates the arguments, in the order in which a model should write them.
 
     `summary` is one line for the prompt's list; `guide` the Markdown that teaches its use. `takes_code` tools get the
-    code channel. `cancellable` tools are ended by a steer; those that `keep_work` are asked to end and still give what
-    they have. `timeout_s` bounds one call. A result text of more than `result_chars` characters is stored whole, and
-    the timeline shows a preview of it.
+    code channel. `cancellable` tools are ended by a steer; those that `keep_work` are asked to end and still return
+    what they have. `timeout_s` bounds one call. A result text of more than `result_chars` characters is stored whole,
+    and the timeline shows a preview of it.
 
-    Programs of the sandbox may call a tool only where `in_programs` says so, the loop only where `in_loop` does.
-    `returns` says what a program gets from it. What an `untrusted` tool gives was written by strangers.
-    A person is asked before each call of the loop to one that `requires_approval`; programs can't call such a tool.
+    Programs in the sandbox may call a tool only if `in_programs` is set, the loop only if `in_loop` is. `returns`
+    describes the value for programs. The output of an `untrusted` tool was written by third parties. A person approves
+    each call of the loop to one that `requires_approval`; programs can't call such a tool.
 
-    `addresses` names the parameters that hold web addresses which the tool requests, each a text or a list of texts:
-    the operator's rules for addresses apply to them, in programs too. A tool that `asks_after_untrusted` asks a person
-    once the conversation has read words of strangers, because it keeps or sends what those may have asked for.
+    `addresses` names the parameters with web addresses that the tool requests, each a string or a list of strings: the
+    operator's rules for addresses apply to them, in programs too. A tool that `asks_after_untrusted` needs approval
+    once the conversation has read untrusted text, because it stores or sends what that text may have asked for.
     """
 
     tool_id: str
@@ -65,7 +66,7 @@ class ToolSpec:
 
 
 class SourcePool(Protocol):
-    """The sources of a conversation. What is claimed is stored in the commit that holds the result of the call."""
+    """The sources of a conversation. Claimed sources are stored in the commit with the result of the call."""
 
     @property
     def rows(self) -> Sequence[Source]:
@@ -75,7 +76,7 @@ class SourcePool(Protocol):
     def claim(self, drafts: Sequence[SourceDraft]) -> tuple[Source, ...]:
         """The rows of these sources, one for each; new ones get the next numbers.
 
-        It never waits, so several tools may claim at once. Raises Invalid, and claims nothing, when a draft has no
+        It never waits, so several tools can claim concurrently. Raises Invalid, and claims nothing, if a draft has no
         usable address or the pool is full.
         """
         ...
@@ -86,7 +87,7 @@ class SourcePool(Protocol):
 
 
 class NoSourcePool:
-    """Where there is no conversation that could keep sources."""
+    """For calls without a conversation that could store sources."""
 
     rows: Sequence[Source] = ()
 
@@ -101,7 +102,7 @@ NO_SOURCE_POOL: SourcePool = NoSourcePool()
 
 
 class LiveTurn(Protocol):
-    """The turn while a call runs: what the call may do besides giving its outcome."""
+    """The turn of a running call: what the call can do in addition to returning its outcome."""
 
     @property
     def lease(self) -> Lease: ...
@@ -111,16 +112,16 @@ class LiveTurn(Protocol):
         ...
 
     def emit(self, data: AnyEvent) -> None:
-        """Tell clients at once. What no commit repeats is lost with the worker."""
+        """Send an event to clients at once. Events that no commit repeats are lost with the worker."""
         ...
 
     def book(self, usage: UsageEvent) -> None:
-        """Something cost money; the next commit tells of it."""
+        """Book the cost of something; the next commit records it."""
         ...
 
 
 class NoLiveTurn:
-    """Where no turn runs: nobody could be told."""
+    """For calls without a running turn: events are dropped."""
 
     @property
     def lease(self) -> Lease:
@@ -141,7 +142,7 @@ NO_LIVE_TURN: LiveTurn = NoLiveTurn()
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Where a call happens. `blocks` are all of the conversation's blocks up to and with the call."""
+    """The context of a call. `blocks` are the conversation's blocks up to and including the call."""
 
     principal: Principal
     conversation_id: ConversationId
@@ -157,7 +158,7 @@ class ToolContext:
 class ToolCall:
     """One call with checked parameters; `code` is the program from the code channel.
 
-    When `stop` is set, a tool that keeps its work ends and gives what it has; others are cancelled.
+    If `stop` is set, a tool that keeps its work ends and returns what it has; others are cancelled.
     """
 
     call_id: CallId
@@ -169,7 +170,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A block the tool wants on the timeline after its result. `call_id` names another call than the tool's own."""
+    """A block that the tool adds to the timeline after its result. `call_id` names a call other than the tool's own."""
 
     type: BlockType
     ref: str
@@ -179,11 +180,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a call gave. `text` is for the model, whole; the caller stores a long one and shows a preview.
+    """The result of a call. `text` is the whole text for the model; the caller stores a long one and shows a preview.
 
     The bytes of `artifacts` are in the object store before it is returned. An error is an outcome, not an exception.
-    `value` is what a program gets, plain JSON values and bytes, where that is not the text. `untrusted` marks an
-    outcome with words of strangers in it, whatever the tool is otherwise.
+    `value` is the value for a program, plain JSON values and bytes, if it is not the text. `untrusted` marks an outcome
+    with text of third parties, even if the tool is trusted.
     """
 
     status: Literal["ok", "error"]
@@ -196,17 +197,17 @@ class ToolOutcome:
 
 
 class Tool(Protocol):
-    """One tool; it holds no state between calls."""
+    """One tool; it keeps no state between calls."""
 
     @property
     def spec(self) -> ToolSpec: ...
 
     async def run(self, call: ToolCall) -> ToolOutcome:
-        """Do it. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome."""
+        """Run the call. Cancelling the awaiting task stops it within 2 s. An exception becomes an error outcome."""
         ...
 
 
-# Reading the source pool of any of the person's conversations.
+# Reads the source pool of any of the person's conversations.
 
 
 class ConversationSources(Protocol):
@@ -217,21 +218,21 @@ class ConversationSources(Protocol):
         ...
 
     async def load_source_text(self, principal: Principal, conversation_id: ConversationId, sid: int) -> str:
-        """The whole text of one source; empty if none was fetched. Raises NotFound when there is no such row."""
+        """The whole text of one source; empty if none was fetched. Raises NotFound if there is no such row."""
         ...
 
 
-# What a tool tells clients while it works, within caps: a running tool must not flood a person, nor the stream.
+# Events that a running tool sends to clients, with limits: a tool must not flood a person or the stream.
 
 MAX_EVENTS = 100
-"""Of one call."""
+"""Maximum per call."""
 MAX_TEXT_CHARS = 2_000
 MAX_DATA_BYTES = 8_192
-"""Of one event, as JSON."""
+"""Size limit of one event, as JSON."""
 
 
 class ToolEvents:
-    """The events of one call. They go out through the worker, which alone numbers events; nothing stores them."""
+    """The events of one call. They are sent by the worker, because only it numbers events; they are not stored."""
 
     def __init__(self, call: ToolCall, tool_id: str) -> None:
         self._live = call.context.live
@@ -241,15 +242,16 @@ class ToolEvents:
         self._closed = False
 
     def progress(self, text: str) -> None:
-        """Say what goes on now; a long text is cut. Raises Conflict after the call, and after too many events."""
+        """Report progress; a long text is cut. Raises Conflict after the call, and after too many events."""
         self._emit("progress", text[:MAX_TEXT_CHARS])
 
     def message(self, text: str) -> None:
-        """Say something to the person; otherwise as `progress`."""
+        """Send a message to the person; otherwise like `progress`."""
         self._emit("message", text[:MAX_TEXT_CHARS])
 
     def data(self, data: Mapping[str, Any]) -> None:
-        """Tell a client that knows this tool. Raises Invalid when it is no JSON or too large; or as `progress`."""
+        """Send data to a client that supports this tool. Raises Invalid if it is not JSON or too large; otherwise like
+        `progress`."""
         try:
             encoded = json.dumps(dict(data), allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -259,7 +261,7 @@ class ToolEvents:
         self._emit("data", "", json.loads(encoded))
 
     def close(self) -> None:
-        """The call is over: what a task that was left behind still says reaches nobody."""
+        """End the call: later events of a task that was left behind are rejected."""
         self._closed = True
 
     def _emit(

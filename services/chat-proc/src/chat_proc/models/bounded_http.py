@@ -77,8 +77,8 @@ def _check_event(size: int, lines: int) -> None:
 
 
 async def _keep_events_with_data(pieces: Pieces) -> AsyncGenerator[bytes, None]:
-    """Whole events, and what is left at the end. An event of only `retry`, `id`, `event` or comments is left out, as
-    the standard says; the SDK of OpenAI reads the data of each as JSON, and of each empty line after any `id`."""
+    """Yield whole events, and the rest at the end. An event with only `retry`, `id`, `event` or comments is dropped, as
+    the standard requires: OpenAI's SDK would parse its empty data as JSON, also at each empty line after an `id`."""
     held = bytearray()
     async with aclosing(pieces):
         async for piece in pieces:
@@ -90,7 +90,7 @@ async def _keep_events_with_data(pieces: Pieces) -> AsyncGenerator[bytes, None]:
                 event = bytes(held[begin : offset + end.start()])
                 begin = offset + end.end()
                 if _HAS_DATA.search(event):
-                    # Empty lines between events would be events to the SDK.
+                    # The SDK would treat empty lines between events as events.
                     whole += event.strip(b"\r\n") + b"\n\n"
             if begin:
                 del held[:begin]

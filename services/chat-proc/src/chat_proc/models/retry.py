@@ -1,4 +1,4 @@
-"""A LanguageModel that does not hang and does not give up at once: time limits, size limit, retries."""
+"""Wraps a LanguageModel with time limits, a size limit and retries."""
 
 import asyncio
 import random

@@ -54,10 +54,10 @@ class ListFilesTool:
         return ToolOutcome("ok", f"{len(rows)} files", value=rows)
 
 
-# `io_tools.read_file`: the bytes of a stored file that was not given to the program, a part at a time.
+# `io_tools.read_file`: the bytes of a stored file that is not among the program's inputs, one part at a time.
 
 MAX_BYTES: Final = 512 * 1024
-"""Of one call: as base64 it must fit into a frame of 1 MiB."""
+"""Limit of one call: as base64 it must fit into a frame of 1 MiB."""
 
 
 class ReadFileParams(BaseModel):
@@ -71,7 +71,7 @@ class ReadFileParams(BaseModel):
 
 
 class ReadFileTool:
-    """Finds files as `react.read` does: of this person only, also of their other conversations."""
+    """Finds files as `react.read` does: only this person's, but also in their other conversations."""
 
     def __init__(self, objects: Objects, ports: ReadPorts) -> None:
         self._objects = objects
@@ -113,7 +113,7 @@ class ReadFileTool:
         return b"".join([chunk async for chunk in self._objects.load_range(key, start=start, end=end)])
 
 
-# `io_tools.show_progress`: a program says to the person what it is at.
+# `io_tools.show_progress`: a program reports its progress to the person.
 
 
 class ShowProgressParams(BaseModel):
@@ -125,7 +125,7 @@ class ShowProgressParams(BaseModel):
 
 
 class ShowProgressTool:
-    """Tells clients; nothing keeps it."""
+    """Sends an event to clients, which is not stored."""
 
     spec = ToolSpec(
         tool_id="io_tools.show_progress",

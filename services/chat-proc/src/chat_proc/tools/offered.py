@@ -1,4 +1,4 @@
-"""Which tools this worker offers, and what it says about running programs; a tool that can't work is not offered."""
+"""Chooses the tools that this worker offers, and describes how programs run; a tool that can't work is not offered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,9 +28,10 @@ from everturn.memory.search import ConversationReader
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """`posture` tells the model how programs run, or why they can't; `sandbox` is the launcher's name, or `none`.
+    """`posture` describes for the model how programs run, or why they can't; `sandbox` is the launcher's name, or
+    `none`.
 
-    `history` is where the tools find the files of earlier turns.
+    `history` provides the files of earlier turns.
     """
 
     registry: ToolRegistry
@@ -42,7 +43,7 @@ class OfferedTools:
 
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
-    """What the tools reach the world with."""
+    """The external dependencies of the tools."""
 
     objects: Objects
     artifacts: Artifacts
@@ -58,9 +59,9 @@ def offer_tools(
     more: Sequence[Tool] = (),
     profiles: Profiles | None = None,
 ) -> OfferedTools:
-    """All tools that can work here, in the order in which the prompt lists them; `more` are not ours.
+    """All tools that can work here, in prompt order; `more` are the operator's.
 
-    `profiles` are those that programs may have, first the one of calls that name none; None is the default one alone.
+    `profiles` are those that programs may use, with the default first; None means only the default one.
     """
     history = ArtifactHistory(ports.artifacts)
     reading = ReadPorts(ports.artifacts, ports.reader, ports.sources)

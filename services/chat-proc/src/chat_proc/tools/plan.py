@@ -1,4 +1,4 @@
-"""`react.plan`: begins, replaces, activates or closes a plan. Progress is not told here but by marks in notes."""
+"""`react.plan`: begins, replaces, activates or closes a plan. Progress is reported by marks in notes, not here."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -44,7 +44,7 @@ class PlanParams(BaseModel):
 
 
 class PlanTool:
-    """Pure but for the records it returns; the plan of a repeated call has the same id."""
+    """Pure except for the records that it returns; the plan of a repeated call has the same id."""
 
     def __init__(self) -> None:
         self.spec = ToolSpec(

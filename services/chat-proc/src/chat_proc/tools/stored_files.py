@@ -1,5 +1,5 @@
-"""Stores files that tools produce, knows their types, and describes them; the same call gives the same artifact
-however often it runs."""
+"""Stores files that tools produce, detects their types, and describes them; a repeated call returns the same
+artifact."""
 
 import asyncio
 import hashlib
@@ -17,7 +17,7 @@ from everturn.core.refs import FileRef, OutputRef, check_path, file_ref, log_ref
 from everturn.files.model import Artifact, ArtifactKind, Rn, object_key
 from everturn.files.objects import Objects
 
-# What kind of file something is, from its name and its first bytes.
+# The type of a file, from its name and its first bytes.
 
 BINARY = "application/octet-stream"
 TEXT = "text/plain"
@@ -58,7 +58,7 @@ _BY_SUFFIX = MappingProxyType(
         ".zip": "application/zip",
     }
 )
-"""A fixed table: what the machine's own mime files say would differ from worker to worker."""
+"""A fixed table: the machine's own mime files would differ between workers."""
 _ZIP_SUFFIXES = (".docx", ".pptx", ".xlsx", ".zip")
 _TEXT_APPLICATION = frozenset({"application/json", "application/xml", "application/yaml", "application/csv"})
 _SNIFFED_BYTES = 4096
@@ -70,7 +70,8 @@ def is_text(mime: str) -> bool:
 
 
 def sniff_mime(name: str, data: bytes) -> str:
-    """The type of a produced file. Bytes decide what is binary; the name only tells texts and zip containers apart."""
+    """The type of a produced file. Bytes decide what is binary; the name only distinguishes texts and zip
+    containers."""
     for signature, mime in _SIGNATURES:
         if data.startswith(signature):
             return mime
@@ -92,7 +93,7 @@ def _looks_like_text(data: bytes) -> bool:
     try:
         head.decode()
     except UnicodeDecodeError as error:
-        # A character that the cut has split is no sign of binary data.
+        # A character that was split by the cut does not indicate binary data.
         return len(data) > _SNIFFED_BYTES and error.start >= len(head) - 3
     return True
 
@@ -103,7 +104,8 @@ _REF_SCHEMES = ("fi:", "ar:", "tc:", "so:", "su:", "ws:", "ks:", "sk:")
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a file of the current turn goes: `files/` is the workspace, `outputs/` is for other produced files."""
+    """The destination of a file of the current turn: `files/` is the workspace, `outputs/` is for other produced
+    files."""
 
     kind: Literal[ArtifactKind.FILE, ArtifactKind.OUTPUT]
     inner_path: str
@@ -116,9 +118,9 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class ProducedFile:
-    """A file to store. `stage` says who made it: the agent itself or a sandboxed program.
+    """A file to store. `stage` says what created it: the agent itself or a sandboxed program.
 
-    `sha256` in hex where it is known already, empty where it has to be computed.
+    `sha256` is in hex, if already known; empty if it has to be computed.
     """
 
     destination: Destination
@@ -130,9 +132,9 @@ class ProducedFile:
 
 
 def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) -> Destination:
-    """Read where a tool call wants to write. Raises Invalid, with a sentence for the model, unless it is in this turn.
+    """Parse the destination of a tool call. Raises Invalid, with a sentence for the model, unless it is in this turn.
 
-    Takes `files/a.md`, `outputs/a.png`, both below the turn's id, a `fi:` ref, or a bare path, which goes to `default`.
+    Accepts `files/a.md`, `outputs/a.png`, both also below the turn's id, a `fi:` ref, or a bare path below `default`.
     """
     relative = _path_of_ref(path, context) if path.startswith(_REF_SCHEMES) else path
     check_path(relative)
@@ -153,14 +155,14 @@ def read_destination(path: str, context: ToolContext, *, default: ArtifactKind) 
 
 
 async def save_file(objects: Objects, call: ToolCall, produced: ProducedFile) -> Artifact:
-    """Put the bytes into the object store and describe them. Raises Unavailable when the store can't be written."""
+    """Save the bytes in the object store and describe them. Raises Unavailable if the store can't be written."""
     artifact = _build_artifact(call.call_id, call.context, produced)
     await objects.save(artifact.object_key, produced.data)
     return artifact
 
 
 async def save_log(objects: Objects, call: ToolCall, text: str) -> Artifact:
-    """Keep what a program printed, for whoever wants more of it than its result shows. Raises Unavailable."""
+    """Save a program's output, for reading more than its result shows. Raises Unavailable."""
     context, name = call.context, f"{call.call_id}.txt"
     data = text.encode("utf-8", "replace")
     sha256 = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
@@ -185,8 +187,8 @@ async def save_log(objects: Objects, call: ToolCall, text: str) -> Artifact:
 
 
 async def save_copy(objects: Objects, call: ToolCall, source: Artifact, inner_path: str) -> Artifact:
-    """Describe a stored file as a file of this turn's `files/`. The bytes of another conversation's are copied, because
-    they go when it is erased. Raises NotFound or Unavailable."""
+    """Describe a stored file as a file of this turn's `files/`. Bytes of another conversation are copied, because its
+    erasure deletes them. Raises NotFound or Unavailable."""
     context = call.context
     destination = Destination(ArtifactKind.FILE, inner_path)
     key = source.object_key
@@ -209,7 +211,7 @@ async def save_copy(objects: Objects, call: ToolCall, source: Artifact, inner_pa
 
 
 def build_removal(call: ToolCall, artifact: Artifact) -> Artifact:
-    """The row that says that a file of this turn is no longer in its workspace."""
+    """The row that marks a file of this turn as removed from its workspace."""
     path = f"{artifact.path} removed"
     return artifact.model_copy(update={"id": derive_artifact_id(call.call_id, path, call.context.now), "removed": True})
 
@@ -262,7 +264,7 @@ def _build_rn(context: ToolContext, kind: ArtifactKind, path: str, stage: Litera
 
 
 def derive_artifact_id(call_id: CallId, path: str, now: str) -> ArtifactId:
-    """The id of the file that a call writes to `path`: a repeated call gives the same one."""
+    """The id of the file that a call writes to `path`, the same for a repeated call."""
     entropy = hashlib.sha256(f"{call_id}\n{path}".encode()).digest()[:10]
     return ArtifactId(make_id("art", _birth_ms(call_id, now), entropy))
 

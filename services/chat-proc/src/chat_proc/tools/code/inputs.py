@@ -1,5 +1,5 @@
-"""Which files a program gets, within the sandbox's limits, and their bytes: what is local in its turn, and what of
-other turns it names by its path."""
+"""Selects and loads a program's input files within the sandbox's limits: those local to its turn, and files of other
+turns that it names by path."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,24 @@ from everturn.files.objects import Objects
 from everturn.timeline.inert import escape_line
 
 MAX_INPUT_BYTES = 48 * 1024 * 1024
-"""Leaves the program a quarter of the 64 MB that the sandbox takes for its own files of the work folder."""
+"""Leaves the program a quarter of the sandbox's 64 MB work folder for its own files."""
 MAX_INPUT_FILES = 200
 MAX_LOOKED_AT = 1_000
-"""Files of one other turn among which the named ones are looked for."""
+"""Files of one other turn that are searched for the named ones."""
 SHOWN_LEFT_OUT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The files a program gets, by path. `left_out` pairs path and reason; `unknown` are lines about wrong names."""
+    """The input files of a program, by path. `left_out` pairs path and reason; `unknown` are lines about wrong
+    names."""
 
     files: Mapping[str, bytes]
     left_out: tuple[tuple[str, str], ...]
     unknown: tuple[str, ...] = ()
 
     def describe_left_out(self) -> str:
-        """A line for each file that the program did not get, at most ten; empty when it got all."""
+        """A line for each file that the program did not get, at most ten; empty if it got all."""
         lines = [
             f"Not given to the program: {escape_line(path)} ({why})." for path, why in self.left_out[:SHOWN_LEFT_OUT]
         ]
@@ -41,7 +42,7 @@ class Inputs:
         return "\n".join(lines)
 
     def describe_unknown(self) -> str:
-        """A line for each path that the program names and that is not there, at most ten."""
+        """A line for each missing path that the program names, at most ten."""
         return "\n".join(self.unknown)
 
 
@@ -53,7 +54,7 @@ class InputLoader:
         self._objects = objects
 
     async def load(self, context: ToolContext, workspace: Workspace, texts: Sequence[str]) -> Inputs:
-        """`texts` are the program and what its contract says. What is named comes first, then the newest."""
+        """`texts` are the program and its contract. Named files come first, then the newest."""
         names = await asyncio.to_thread(find_names, texts)
         elsewhere = await self._load_elsewhere(context, names)
         local = list(workspace.files.values())
@@ -64,7 +65,7 @@ class InputLoader:
         return Inputs(files, left_out, unknown)
 
     async def _load_elsewhere(self, context: ToolContext, names: Names) -> list[LocalFile]:
-        """The files of the other turns that are named at all."""
+        """The files of the other turns that the program mentions."""
         found: list[LocalFile] = []
         for conversation_id, turn_id in names.places:
             if turn_id == context.turn_id:
@@ -102,7 +103,7 @@ class InputLoader:
 
 
 async def load_local(history: WorkspaceHistory, context: ToolContext) -> Workspace:
-    """All that is local where a tool is called. Raises Unavailable."""
+    """The local files of the tool call's turn. Raises Unavailable."""
     owner = Owner(context.principal, context.conversation_id)
     return await load_workspace(history, owner, context.blocks, context.turn_id)
 
@@ -120,7 +121,7 @@ def _refusal(file: LocalFile, bytes_left: int, count: int) -> str:
 
 
 def _describe_unknown(matched: Matched, turn_id: str, elsewhere: Sequence[LocalFile]) -> tuple[str, ...]:
-    """A line for each path of another turn that is not there, at most as many as are shown."""
+    """A line for each missing path of another turn, at most SHOWN_LEFT_OUT."""
     unknown = [path for path in matched.unknown if not path.startswith(f"{turn_id}/")]
     return tuple(_tell_unknown(path, elsewhere) for path in unknown[:SHOWN_LEFT_OUT])
 

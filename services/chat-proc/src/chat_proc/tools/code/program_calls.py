@@ -1,4 +1,4 @@
-"""What a program may call: the tools it is offered, how each call is checked, run once and answered within its caps."""
+"""Tool calls of programs: the offered tools, and how each call is checked, run once and answered within its limits."""
 
 import asyncio
 import json
@@ -47,9 +47,9 @@ from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, Effe
 MAX_CALLS: Final = 100
 MAX_BYTES: Final = 32 * MIB
 ANSWER_ALLOWANCE_S: Final = 5.0
-"""What a grant lasts longer than its tool may: the worker ends a slow tool itself, and can say more about it."""
+"""How much longer a grant lasts than its tool's limit: the worker ends a slow tool itself, with a better error."""
 INPUTS_ALLOWANCE_S: Final = 60.0
-"""What the files of a run may take before the program's own time begins."""
+"""How long the files of a run may take before the program's own time begins."""
 _TYPES: Final = {
     "string": "str",
     "integer": "int",
@@ -62,7 +62,7 @@ _TYPES: Final = {
 
 
 def build_capability(specs: Sequence[ToolSpec], timeout_s: float) -> Capability:
-    """A grant for each tool; calls may begin as long as the program may run."""
+    """A grant for each tool; calls can begin while the program can run."""
     return Capability(
         grants=tuple(
             ToolGrant(spec.tool_id, build_rules(spec.params), None, spec.timeout_s + ANSWER_ALLOWANCE_S)
@@ -75,12 +75,12 @@ def build_capability(specs: Sequence[ToolSpec], timeout_s: float) -> Capability:
 
 
 def build_rules(params: type[BaseModel]) -> tuple[ArgumentRule, ...]:
-    """The parameters' names in their order, and as much of what they may be as the gateway can check."""
+    """The parameters' names in order, with the constraints that the gateway can check."""
     return tuple(_build_rule(name, schema) for name, schema in _properties(params).items())
 
 
 def describe_tools(specs: Iterable[ToolSpec]) -> str:
-    """Markdown lines: the call of each tool with its parameters, what it gives, and what it is for."""
+    """Markdown lines: the call of each tool with its parameters, its result, and its purpose."""
     return "\n".join(f"- `await {_signature(spec)}` gives {spec.returns}. {spec.summary}" for spec in specs)
 
 
@@ -117,25 +117,26 @@ def _properties(params: type[BaseModel]) -> Mapping[str, Mapping[str, Any]]:
     return params.model_json_schema().get("properties", {})
 
 
-# Lets a call of a program happen once: its row is there before it begins, and a repeated run gets what it gave.
+# Makes a call of a program happen once: its row is written before it begins, and a repeated run gets its recorded
+# reply.
 
 _log = structlog.get_logger(__name__)
 
 LEASE_UNSURE: Final = "lease_unsure"
-"""The code of a call that was not begun because another worker may hold the turn."""
+"""Error code of a call that was not begun because another worker may hold the turn."""
 _LENGTH_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A reply, and whether it says what became of the call; a tool that hung or broke says nothing."""
+    """A reply, and whether it reports the outcome of the call; a tool that hung or crashed reports none."""
 
     reply: ToolReply
     told: bool = True
 
 
 class EffectGuard:
-    """Stands before the calls of one turn that are not pure."""
+    """Guards the calls of one turn that are not pure."""
 
     def __init__(self, ledger: EffectLedger, live: LiveTurn, *, lease: LeaseTiming | None = None) -> None:
         self._ledger = ledger
@@ -145,7 +146,7 @@ class EffectGuard:
     async def run(
         self, key: EffectKey, effect: Effect, call_id: int, work: Callable[[], Awaitable[Answered]]
     ) -> ToolReply:
-        """Run `work` unless this call was carried through, or may have been, when the run went on elsewhere."""
+        """Run `work` unless this call was completed, or may have been, by an earlier run on another worker."""
         if effect is Effect.PURE:
             return (await work()).reply
         try:
@@ -174,7 +175,7 @@ class EffectGuard:
         try:
             await self._ledger.settle(self._live.lease, key, state, encode_reply(reply))
         except (StaleFence, Unavailable) as error:
-            # The row says that the call was begun: a repeated run is told that nobody knows.
+            # The row marks the call as begun: a repeated run reports its outcome as unknown.
             _log.warning("effect_not_settled", tool_id=key.tool_id, run_call_id=key.run_call_id, error=str(error))
 
 
@@ -186,7 +187,7 @@ _NOBODY_KNOWS: Final = "It is unknown whether it took effect, and it is not repe
 
 
 def encode_reply(reply: ToolReply) -> str:
-    """A reply for the ledger; empty when it is too long to keep."""
+    """A reply for the ledger; empty if it is too long to keep."""
     try:
         return encode_frame(build_message(reply), MAX_RESULT_CHARS)[_LENGTH_BYTES:].decode("ascii")
     except FrameError:
@@ -194,7 +195,7 @@ def encode_reply(reply: ToolReply) -> str:
 
 
 def try_decode_reply(kept: str, call_id: int) -> ToolReply | None:
-    """The kept reply with the number of the call that asks now; None where none can be read."""
+    """The kept reply with the number of the current call; None if it can't be read."""
     try:
         return replace(parse_message(decode_message(kept.encode()), ToolReply), id=call_id)
     except (FrameError, BadMessage):
@@ -202,7 +203,7 @@ def try_decode_reply(kept: str, call_id: int) -> ToolReply | None:
 
 
 def _try_repeat(known: EffectRecord, effect: Effect, call_id: int) -> ToolReply | None:
-    """What a call that was begun before is answered with; None when it may be made again."""
+    """The reply to a call that was begun before; None if it may be made again."""
     kept = try_decode_reply(known.reply, call_id) if known.reply else None
     if kept is not None:
         return kept
@@ -219,10 +220,10 @@ def _state_of(effect: Effect, answered: Answered) -> EffectState:
     return EffectState.FAILED if answered.told or effect is Effect.IDEMPOTENT else EffectState.AMBIGUOUS
 
 
-# Calls of programs in few words: arguments and values as a block holds them, whatever a program put into them.
+# Short forms of program calls: arguments and values bounded for a block, whatever a program passed.
 
 MAX_SHOWN_CHARS: Final = 4_000
-"""Of what a call gave, on the timeline. The program has all of it, and prints or keeps what matters."""
+"""Limit of a call's value on the timeline. The program gets the whole value, and prints or stores what matters."""
 MAX_MESSAGE_CHARS: Final = 2_000
 _MAX_STRING_CHARS: Final = 500
 _MAX_ITEMS: Final = 50
@@ -231,12 +232,12 @@ _ELLIPSIS: Final = "…"
 
 
 def bound_arguments(arguments: Mapping[str, object]) -> dict[str, Any]:
-    """The arguments as JSON that a block may hold: long texts, lists and depths cut, bytes counted."""
+    """The arguments as JSON for a block: long strings, lists and deep values cut, bytes replaced by their count."""
     return cast("dict[str, Any]", _bound(arguments, _MAX_DEPTH))
 
 
 def describe_value(value: object) -> str:
-    """What a call gave, as text of at most MAX_SHOWN_CHARS."""
+    """A call's value as text of at most MAX_SHOWN_CHARS."""
     text = value if isinstance(value, str) else json.dumps(_bound(value, _MAX_DEPTH), ensure_ascii=False)
     clean = clean_text(text[: MAX_SHOWN_CHARS + 1])
     return clean if len(text) <= MAX_SHOWN_CHARS else clean[:MAX_SHOWN_CHARS] + _ELLIPSIS
@@ -258,7 +259,7 @@ def _unsendable(reply: ToolReply, why: str) -> ToolReply:
 
 
 def _count(value: object, enough: int) -> int:
-    """Characters and bytes in a value, counted no further than to more than `enough`."""
+    """Characters and bytes in a value; counting stops above `enough`."""
     total, waiting = 0, [value]
     while waiting and total <= enough:
         part = waiting.pop()
@@ -297,15 +298,15 @@ def _bound(value: object, depth: int) -> object:
             return clean_text(str(value)[:_MAX_STRING_CHARS])
 
 
-# Answers a program's call: checks the arguments, runs the tool within its time, and makes a reply of what comes.
+# Answers a program's call: validates the arguments, runs the tool within its time limit, and builds the reply.
 
 MAX_SIDE_BY_SIDE: Final = 8
-"""Calls of one run that work at a time; the others wait, and their time runs."""
+"""Concurrent calls of one run; the others wait, and their time limit already runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramParts:
-    """What answering calls needs, shared by all runs of a worker."""
+    """The dependencies for answering calls, shared by all runs of a worker."""
 
     ledger: EffectLedger
     policy: CallPolicy
@@ -316,7 +317,7 @@ class ProgramParts:
 
 
 class ProgramTools:
-    """The tools that programs may call: a program can't wait for a person."""
+    """The tools that programs may call, none of which needs approval: a program can't wait for a person."""
 
     def __init__(self, tools: Sequence[Tool], parts: ProgramParts) -> None:
         callable_tools = [tool for tool in tools if tool.spec.in_programs and not _always_asks(tool.spec)]
@@ -329,13 +330,13 @@ class ProgramTools:
         return self.registry.specs
 
     def allowed_by(self, profile: ExecutionProfile) -> "ProgramTools":
-        """Those that programs of an execution profile may call."""
+        """The tools that programs of an execution profile may call."""
         return ProgramTools([tool for tool in self._tools if profile.may_call(tool.spec.tool_id)], self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A reply, with what the tool gave if it gave something."""
+    """A reply, with the tool's outcome if there is one."""
 
     reply: ToolReply
     outcome: ToolOutcome | None = None
@@ -364,7 +365,7 @@ class RunAnswerer:
         self._side_by_side = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 
     async def answer(self, asked: GatewayCall, key: EffectKey, call_id: CallId) -> Given:
-        """`call_id` is what the tool and the timeline know the call by. Whatever happens becomes a reply."""
+        """`call_id` identifies the call for the tool and the timeline. Every outcome becomes a reply."""
         outcomes: list[ToolOutcome] = []
         try:
             spec = self._registry.spec(asked.tool_id)
@@ -410,7 +411,7 @@ class RunAnswerer:
             return await self._registry.run(spec.tool_id, call)
 
     def _tell_error(self, spec: ToolSpec, asked: GatewayCall, error: BaseException) -> Answered:
-        """The tool-call edge: whatever a tool raises becomes an error of the program."""
+        """The tool-call edge: any exception of a tool becomes an error of the program."""
         match error:
             case NotFound():
                 return Answered(self._refuse(asked, "not_found", str(error)))
@@ -437,17 +438,17 @@ class RunAnswerer:
         return ToolReply(asked.id, False, None, code, told.encode("utf-8", "replace").decode())
 
 
-# The calls that one program makes: each is answered, shown to clients as a step, and written down for the timeline.
+# The calls of one program: each is answered, shown to clients as a step, and recorded for the timeline.
 
 MAX_TOLD: Final = 20
-"""Calls of a program that the result of its run names one by one."""
+"""Calls of a program that the result of its run lists individually."""
 _CANCELLED: Final = "The run ended before this call did."
 _AMBIGUOUS: Final = "The run ended during this call; it is unknown whether it took effect."
 
 
 @dataclass(slots=True)
 class _Made:
-    """One call on its way."""
+    """One call in progress."""
 
     call_id: CallId
     body: ToolCallBody
@@ -458,7 +459,7 @@ class _Made:
 
 
 class ProgramCalls:
-    """Implements ToolCaller for one run. Ask for `records` when the run is over."""
+    """Implements ToolCaller for one run. Read `records` when the run is over."""
 
     def __init__(self, tools: ProgramTools, run: ToolCall) -> None:
         self._run = run
@@ -470,7 +471,7 @@ class ProgramCalls:
         self._unbegun: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         self._monotonic = asyncio.get_running_loop().time
         self.untrusted = False
-        """Whether the program got words of strangers."""
+        """Whether the program got untrusted text."""
 
     async def __call__(self, call: GatewayCall) -> ToolReply:
         made = self._begin(call)
@@ -478,7 +479,7 @@ class ProgramCalls:
         try:
             given = await self._answerer.answer(call, key, made.call_id)
             if given.reply.error_code == LEASE_UNSURE:
-                # Not begun, so its place in the ledger is for the next try: a repeated run counts the tries anew.
+                # Not begun, so the next attempt reuses its place in the ledger: a repeated run counts attempts from 0.
                 self._unbegun[(key.tool_id, key.args_hash)].append(key.occurrence)
             made.result = self._build_result(made, given)
             return given.reply
@@ -497,17 +498,17 @@ class ProgramCalls:
         )
 
     def describe(self) -> str:
-        """A line for each call with the ref of its result, at most MAX_TOLD; empty when there were none."""
+        """A line for each call with the ref of its result, at most MAX_TOLD; empty if there were none."""
         made = list(self._made.values())
         lines = [f"- {each.body.tool_id} {each.result.status}: {self._result_ref(each)}" for each in made[:MAX_TOLD]]
         more = [f"- and {len(made) - MAX_TOLD} more"] if len(made) > MAX_TOLD else []
         return "\n".join(["--- tools the program called ---", *lines, *more]) if made else ""
 
     def find_unmatched(self, audited: Sequence[CallRecord]) -> list[int]:
-        """Numbers of calls that the supervisor's audit and this worker tell differently of; none is the rule."""
+        """Numbers of calls on which the supervisor's audit and this worker disagree; normally none."""
         ours = {number: (made.body.tool_id, made.args_hash) for number, made in self._made.items()}
         theirs = {record.id: (record.tool_id, record.arguments_sha256) for record in audited}
-        # A call that was on its way when the run ended is on no audit yet.
+        # A call in progress when the run ended is not in the audit yet.
         ended = {number for number, made in self._made.items() if made.result.status in ("ok", "error")}
         wrong = [number for number, told in theirs.items() if ours.get(number) != told]
         return sorted({*wrong, *(ended - theirs.keys())})
@@ -528,7 +529,7 @@ class ProgramCalls:
         return made
 
     def _end(self, made: _Made) -> None:
-        """With what stands there already when the run cuts the call off."""
+        """Finish a call; if the run cut it off, its preset result remains."""
         self.untrusted = self.untrusted or made.result.untrusted
         TOOL_CALLS.labels(made.body.tool_id, made.result.status).inc()
         self._run.context.live.emit(build_step_event(build_ended_step(made.step, made.result)))
@@ -549,7 +550,7 @@ class ProgramCalls:
         )
 
     def _build_unended(self, tool_id: str) -> ToolResultBody:
-        """What stands there for a call that its run cuts off."""
+        """The preset result of a call, used if its run cuts it off."""
         irreversible = self._effects.get(tool_id) is Effect.IRREVERSIBLE
         return ToolResultBody(
             tool_id=tool_id,
@@ -583,6 +584,6 @@ class ProgramCalls:
 
 
 def _address_data(given: Given) -> dict[str, Any] | None:
-    """The addresses that the call found count as seen, as those that a call of the loop found."""
+    """Addresses found by the call count as seen, as for a call of the loop."""
     data = given.outcome.data if given.outcome and given.outcome.data else {}
     return {ADDRESSES: data[ADDRESSES]} if ADDRESSES in data else None

@@ -1,4 +1,4 @@
-"""`exec_tools.execute_code_python`: runs the program of the code channel and keeps the promised files."""
+"""`exec_tools.execute_code_python`: runs the program of the code channel and stores the declared files."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -32,7 +32,7 @@ REPORT_CHARS = 8_000
 OUT_CHARS = 8_000
 ERR_CHARS = 4_000
 _LABEL_CHARS = 4_000
-"""Together they stay below what the prompt shows of a result."""
+"""Together they are below the prompt's limit of a result."""
 _STARTING_AND_STORING_S = 180.0
 
 
@@ -64,14 +64,15 @@ class ProfiledRunCodeParams(RunCodeParams):
 
 @dataclass(frozen=True, slots=True)
 class _Promise:
-    """A contract file as the sandbox takes it, and where it goes on the timeline."""
+    """A contract file for the sandbox, and its destination on the timeline."""
 
     item: ContractItem
     destination: Destination
 
 
 class RunCodeTool:
-    """One run per call. A repeated call runs the program again; what its tools do outside is done once all the same."""
+    """One run per call. A repeated call runs the program again, but the external effects of its tools happen only
+    once."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class RunCodeTool:
     async def _store(
         self, call: ToolCall, promises: Sequence[_Promise], result: RunResult, workspace: Workspace
     ) -> tuple[tuple[Artifact, ...], list[str]]:
-        """The kept files, and a line for each that the workspace has no room for."""
+        """The stored files, and a line for each for which the workspace has no room."""
         destinations = {promise.item.filepath: promise.destination for promise in promises}
         stored: list[Artifact] = []
         refused: list[str] = []
@@ -175,7 +176,7 @@ def _read_promise(file: ContractFile, context: ToolContext) -> _Promise:
 
 
 def _build_params(profiles: Profiles) -> type[RunCodeParams]:
-    """With a choice of profile where there is one, so that another name is refused before the program is run."""
+    """Parameters with a choice of profile, if there are several, so that unknown names are refused before the run."""
     if len(profiles) == 1:
         return RunCodeParams
     names = tuple(profiles)
@@ -184,7 +185,7 @@ def _build_params(profiles: Profiles) -> type[RunCodeParams]:
 
 
 def _build_guide(tools: ProgramTools, profiles: Profiles) -> str:
-    """What the tool is, with the profiles and the tools that programs have here."""
+    """The tool's guide, with the profiles and tools available to programs here."""
     package = files("chat_proc.tools.code")
     guide = package.joinpath("run_code.md").read_text(encoding="utf-8")
     if len(profiles) > 1:
@@ -243,7 +244,7 @@ def _build_text(result: RunResult, inputs: Inputs, refused: Sequence[str]) -> st
 
 
 def _build_log(result: RunResult) -> str | None:
-    """The ends of both streams as far as they are kept, where the result shows less of them."""
+    """The kept ends of both streams, if the result shows less of them."""
     out, errors = result.user_out_tail, result.runtime_err_tail
     if len(out) <= OUT_CHARS and len(errors) <= ERR_CHARS:
         return None
@@ -260,7 +261,7 @@ def _cut_middle(text: str, cap: int) -> str:
 
 
 def _build_data(result: RunResult) -> dict[str, Any]:
-    """The envelope without the texts and bytes that the result holds elsewhere."""
+    """The envelope without the texts and bytes that the result stores elsewhere."""
     receipt = asdict(result.receipt) | {"refusals": dict(result.receipt.refusals)}
     return {
         "run": {

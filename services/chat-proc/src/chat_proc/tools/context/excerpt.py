@@ -1,6 +1,6 @@
-"""Cuts the part out of a text that a read asks for, and says exactly which part it is.
+"""Extracts the part of a text that a read requests, and labels it exactly.
 
-The text may come in pieces of any size: no more of it is held than the part that is wanted.
+The text can arrive in pieces of any size: only the requested part is held in memory.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from everturn.files.objects import Objects
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What to show: from a line (counted from 1), or else from a character (counted from 0). None is no wish."""
+    """What to show: from a line (counted from 1), otherwise from a character (counted from 0). None means
+    unspecified."""
 
     line_start: int | None = None
     line_count: int | None = None
@@ -30,7 +31,7 @@ class Range:
 class Excerpt:
     """A part of a text of `chars` characters and `lines` lines.
 
-    `label` says which part, such as `lines [1-20]/80`; `next_offset` is where it goes on, if at all.
+    `label` names the part, such as `lines [1-20]/80`; `next_offset` is where the rest begins, if any.
     """
 
     text: str
@@ -45,21 +46,22 @@ class Excerpt:
 
 
 def cut_excerpt(text: str, wanted: Range, max_chars: int) -> Excerpt:
-    """The wanted part, at most `max_chars` characters of it. Lines asked for by number get their number before them."""
+    """The requested part, at most `max_chars` characters of it. Lines requested by number are prefixed with their
+    number."""
     cutter = start_cutter(wanted, max_chars)
     cutter.feed(text)
     return cutter.finish()
 
 
 def start_cutter(wanted: Range, max_chars: int) -> "LineCutter | CharCutter":
-    """A cutter to feed the text to, piece by piece."""
+    """A cutter that is fed the text piece by piece."""
     if wanted.by_lines:
         return LineCutter(wanted.line_start or 1, wanted.line_count, max_chars)
     return CharCutter(wanted.offset or 0, max_chars)
 
 
 class _Counter:
-    """Counts what has come by."""
+    """Counts the text fed so far."""
 
     def __init__(self) -> None:
         self.chars = 0
@@ -77,7 +79,7 @@ class _Counter:
 
 
 class CharCutter:
-    """Cuts by characters. Ends at a line break when the second half has one, so that what is shown are whole lines."""
+    """Cuts by characters. Ends at a line break if the second half has one, so that whole lines are shown."""
 
     def __init__(self, start: int, max_chars: int) -> None:
         self._start = start
@@ -113,7 +115,7 @@ class CharCutter:
 
 
 class LineCutter:
-    """Cuts by lines, each with its number before it."""
+    """Cuts by lines, each prefixed with its number."""
 
     def __init__(self, first: int, count: int | None, max_chars: int) -> None:
         self._first = first
@@ -149,7 +151,7 @@ class LineCutter:
         return self._end is not None and self._number >= self._end
 
     def _skip(self, text: str) -> int:
-        """Where the first wanted line begins or goes on; the length of the text if it has none."""
+        """Where the first requested line begins or continues; the length of the text if it is not in it."""
         breaks = self._first - self._number
         if breaks <= 0:
             return 0
@@ -164,7 +166,7 @@ class LineCutter:
         return position
 
     def _keep(self, text: str, start: int, end: int) -> None:
-        """What has no room is not kept, however long the line is."""
+        """Keep the part for which there is room, however long the line is."""
         room = self._left - self._line_chars
         if room > 0 and end > start:
             self._line.append(text[start : min(end, start + room)])
@@ -184,16 +186,16 @@ class LineCutter:
         self._line, self._line_chars = [], 0
 
 
-# Cuts excerpts out of stored texts, a chunk at a time: what is held is the part that is wanted and one chunk.
+# Extracts excerpts from stored texts, chunk by chunk: only the requested part and one chunk are in memory.
 
 
 async def load_excerpt(
     objects: Objects, key: str, *, size: int, wanted: Range, max_chars: int, mime: str = "text/plain"
 ) -> Excerpt:
-    """The wanted part of an object of `size` bytes, in the encoding that its type names. Bytes that are no text become
-    U+FFFD. Raises NotFound, Unavailable.
+    """The requested part of an object of `size` bytes, in the encoding of its type. Invalid bytes become U+FFFD. Raises
+    NotFound, Unavailable.
 
-    The whole object passes by, because only so its lines can be counted.
+    The whole object is read, because its lines have to be counted.
     """
     cutter = start_cutter(wanted, max_chars)
     decoder = TextDecoder(mime)

@@ -1,4 +1,4 @@
-"""`ctx_tools.fetch_ctx`: a program reads what a ref names, as `react.read` finds it, but whole and as values."""
+"""`ctx_tools.fetch_ctx`: a program reads the target of a ref, found as by `react.read`, but whole and as values."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from everturn.timeline.sources import Source
 from everturn.turns.commits import Effect
 
 MAX_CHARS: Final = 200_000
-"""Of one call. A text of characters that take more than five bytes in JSON may be refused as too large."""
+"""Limit of one call. A text of characters with more than five bytes in JSON can be refused as too large."""
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
 MAX_ROWS: Final = 20
 
@@ -37,7 +37,7 @@ class FetchCtxParams(BaseModel):
 
 
 class FetchCtxTool:
-    """Reads prompts, answers, notes, calls, results, text files and sources; of this person only."""
+    """Reads prompts, answers, notes, calls, results, text files and sources; only this person's."""
 
     def __init__(self, objects: Objects, ports: ReadPorts) -> None:
         self._objects = objects
@@ -83,7 +83,7 @@ def _give(ref: str, excerpt: Excerpt, *, untrusted: bool = False) -> ToolOutcome
 
 
 async def _give_rows(found: FoundSources, params: FetchCtxParams) -> ToolOutcome:
-    """Whole texts as far as the characters reach; a source that is only named has what its search said of it."""
+    """Whole texts within the character limit; a source that was not fetched has the text from its search result."""
     left = params.max_chars
     rows: list[dict[str, Any]] = []
     for row in found.rows[:MAX_ROWS]:

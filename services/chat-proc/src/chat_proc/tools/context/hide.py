@@ -1,4 +1,4 @@
-"""`react.hide`: puts a short text in the place of blocks that the model needs no longer, near the end of its prompt."""
+"""`react.hide`: replaces blocks near the end of the prompt that the model no longer needs with a short text."""
 
 import json
 from collections.abc import Container, Sequence
@@ -24,11 +24,11 @@ from everturn.timeline.inert import escape_name
 from everturn.timeline.next_step import DECISION_TYPES
 from everturn.turns.commits import Effect
 
-# Which blocks show what a name means: its own, or results of reads that showed nothing else. Pure.
+# Finds the blocks that show the target of a name: its own, or results of reads that showed nothing else. Pure.
 
 
 def find_refs(named: Named, blocks: Sequence[Block]) -> set[str]:
-    """The refs of the blocks that show just this."""
+    """The refs of the blocks that show only this."""
     reads = {block.ref for block in blocks if {text.ref for text in shown_texts(block)} == {named.shown}}
     if named.conversation_id is not None:
         return reads
@@ -43,7 +43,7 @@ def find_refs(named: Named, blocks: Sequence[Block]) -> set[str]:
 
 
 def find_shared(named: Named, blocks: Sequence[Block], visible: Container[str]) -> str | None:
-    """The ref of the newest visible result that shows this together with something else."""
+    """The ref of the newest visible result that shows this together with other content."""
     for block in reversed(blocks):
         if block.ref in visible and any(text.ref == named.shown for text in shown_texts(block)):
             return block.ref
@@ -70,7 +70,7 @@ class HideParams(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came of one path; `body` is there when something is hidden."""
+    """The result of one path; `body` is set if something is hidden."""
 
     status: str
     body: HideBody | None = None
@@ -79,7 +79,7 @@ class _Answer:
 
 
 class HideTool:
-    """Pure but for the records it returns. The blocks stay on the timeline, and can be read by their refs."""
+    """Pure except for the records that it returns. The blocks stay on the timeline, and can be read by their refs."""
 
     def __init__(self) -> None:
         self.spec = ToolSpec(
@@ -156,7 +156,7 @@ class _Hiding:
 
 
 def _blocks_before_decision(context: ToolContext) -> list[Block]:
-    """What the request held that this call answers: not the round's own decision, nor calls beside this one."""
+    """The blocks in the request that led to this call: without the round's own decision and its other calls."""
     own = DECISION_TYPES | {BlockType.TOOL_CODE, BlockType.TOOL_RESULT, BlockType.PLAN, BlockType.PLAN_ACK}
     return [
         block
@@ -170,7 +170,7 @@ def _is_hidable(item: VisibleBlock) -> bool:
 
 
 def _with_hint(replacement: str, ref: str) -> str:
-    """The replacement with the way back, unless it tells one itself."""
+    """The replacement with a hint how to read the original, unless it contains one."""
     if ref in replacement or "react.read" in replacement:
         return replacement
     return f"{replacement} To read it: react.read paths={json.dumps([ref], ensure_ascii=False)}"

@@ -1,4 +1,4 @@
-"""`react.read`: reopens what refs name, in bounded parts, and says for each path first what happened."""
+"""`react.read`: shows the targets of refs again, in bounded parts, with a status line for each path first."""
 
 import hashlib
 import json
@@ -29,13 +29,13 @@ from everturn.timeline.inert import escape_name
 from everturn.timeline.sources import Source
 from everturn.turns.commits import Effect
 
-# What `react.read` takes. Numbers are read here and not by the schema: a bad one spoils its own path only.
+# The parameters of `react.read`. Numbers are validated here and not by the schema, so a bad one fails only its path.
 
 MAX_PATHS = 20
 MAX_CHARS = 20_000
-"""Of all texts of one call together."""
+"""Limit of all texts of one call together."""
 DEFAULT_CHARS = 12_000
-"""Of one path."""
+"""Default limit of one path."""
 
 Path = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 Number = int | float | str | bool | None
@@ -53,7 +53,7 @@ class ReadItem(BaseModel):
     max_text_symbols: Number = None
 
     def read_range(self) -> Range:
-        """The wanted part. Raises Invalid with a sentence for the model."""
+        """The requested part. Raises Invalid with a sentence for the model."""
         return Range(
             _read_number("line_start", self.line_start, 1),
             _read_number("line_count", self.line_count, 1),
@@ -81,7 +81,7 @@ class ReadParams(BaseModel):
         return self
 
     def wanted(self) -> list[ReadItem]:
-        """All that is to be read, each path with the same range once."""
+        """All items to read, without duplicates."""
         items = (item if isinstance(item, ReadItem) else ReadItem(path=item) for item in (*self.paths, *self.items))
         return list(dict.fromkeys(items))
 
@@ -94,17 +94,17 @@ def _read_number(name: str, value: Number, least: int) -> int | None:
     return value
 
 
-# Writes rows of the source pool as a JSON array whose texts share one budget of characters. Pure.
+# Renders rows of the source pool as a JSON array whose texts share one character limit. Pure.
 
 MAX_URL_CHARS = 500
 _MIN_TEXT_CHARS = 80
-"""Less of a text says nothing."""
+"""A shorter part of a text is useless."""
 
 
 def render_rows(rows: Sequence[tuple[Source, str]], max_chars: int) -> tuple[str, bool]:
-    """The array, and whether all texts are in it whole. It is valid JSON of at most `max_chars` characters.
+    """The array, and whether it contains all texts whole. It is valid JSON of at most `max_chars` characters.
 
-    Each row comes with its whole text. A cut text has `text_shown`; rows without room are left out from the end.
+    Each row is given with its whole text. A cut text has `text_shown`; rows without room are dropped from the end.
     """
     widest = [_row(source, "", f"[0-{len(text)}]/{len(text)}") for source, text in rows]
     kept = _count_fitting(widest, max_chars)
@@ -143,7 +143,7 @@ def _row(source: Source, part: str, shown: str) -> dict[str, Any]:
 
 
 def _fitting(text: str, room: int) -> str:
-    """The longest beginning whose JSON needs at most `room` characters more than an empty text."""
+    """The longest prefix whose JSON needs at most `room` characters more than an empty text."""
     if len(_quoted(text)) - 2 <= room:
         return text
     low, high = 0, min(len(text), max(0, room))
@@ -165,15 +165,15 @@ def _dump(value: object) -> str:
 
 
 MAX_RESULT_CHARS = 2 * MAX_CHARS
-"""With the status lines of the most paths."""
+"""Including the status lines of MAX_PATHS paths."""
 MAX_TEXT_BYTES = 10 * 1024 * 1024
 MAX_SOURCE_ROWS = 100
-"""Of one path: each row costs a read of its whole text."""
+"""Limit of one path: each row costs a read of its whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What of one path is to be shown: at most `cap` characters; with `stats_only` nothing, and no file is attached."""
+    """What to show of one path: at most `cap` characters; with `stats_only` nothing, and no file is attached."""
 
     range: Range
     cap: int
@@ -182,7 +182,7 @@ class _Wish:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came of one path: a status line, perhaps a text, perhaps a file for the model to look at."""
+    """The result of one path: a status line, and possibly a text or a file for the model to view."""
 
     status: str
     text: str = ""
@@ -222,7 +222,7 @@ class ReadTool:
 
 
 class _Reading:
-    """One call."""
+    """The state of one call."""
 
     def __init__(self, objects: Objects, resolver: Resolver, seen: Seen) -> None:
         self._objects = objects
@@ -230,7 +230,7 @@ class _Reading:
         self._seen = seen
 
     async def answer(self, item: ReadItem, left: int, *, stats_only: bool) -> _Answer:
-        """What came of one path; `left` characters may be shown."""
+        """Read one path; at most `left` characters may be shown."""
         try:
             cap = 0 if stats_only else min(item.read_cap(), max(0, left))
             wish = _Wish(item.read_range(), cap, stats_only)
@@ -303,7 +303,7 @@ class _Reading:
         return _Answer(f"{described}{more}", text, shown=ShownText(ref=found.ref, digest=digest, part=not whole))
 
     def _repeated(self, ref: str, digest: str, wish: _Wish) -> _Answer | None:
-        """A pointer to where an earlier read shows the same; a part that is asked for by range is always given."""
+        """A pointer to an earlier read that shows the same; a part requested by range is always shown."""
         if not wish.range.is_whole or wish.cap <= 0:
             return None
         where = self._seen.find_read(ref, digest)
@@ -328,7 +328,7 @@ class _Reading:
 
 
 async def _load_text(found: FoundSources, row: Source) -> str:
-    """The whole text; a row that has none was not fetched."""
+    """The whole text; a row without one was not fetched, and its snippet is used."""
     return await found.load_text(row.sid) if row.text_chars else row.text
 
 

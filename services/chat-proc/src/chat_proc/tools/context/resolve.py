@@ -1,4 +1,4 @@
-"""Finds what a ref names: in the blocks at hand, else in what is stored, also of the person's other conversations."""
+"""Finds the target of a ref: in the loaded blocks, otherwise in storage, including the person's other conversations."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from everturn.timeline.rendering import block_source
 from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import build_turn_index, render_turn_index
 
-# Reads the names by which a model calls things: refs, and paths of files as programs see them. Pure.
+# Parses the names that a model uses: refs, and paths of files as programs see them. Pure.
 
 _PATH = re.compile(
     r"(?:(?P<conversation>conv_[A-Za-z0-9_-]{1,75})/)?(?:(?P<turn>turn_[A-Za-z0-9_-]{1,75})/)?"
@@ -31,19 +31,19 @@ FileName = refs.FileRef | refs.OutputRef | refs.AttachmentRef | refs.ExternalAtt
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a name means: the ref as it is spelled inside its conversation. `conversation_id` is None for our own."""
+    """A parsed name: the ref as spelled inside its conversation. `conversation_id` is None for our own."""
 
     ref: Ref
     conversation_id: ConversationId | None = None
 
     @property
     def shown(self) -> str:
-        """The one spelling that is told to the model."""
+        """The canonical spelling for the model."""
         return str(self.ref if self.conversation_id is None else qualify_ref(self.ref, self.conversation_id))
 
 
 def read_name(text: str, conversation_id: ConversationId, turn_id: TurnId) -> Named:
-    """Read a ref in any spelling, or a path. A path without a turn is one of `turn_id`. Raises Invalid."""
+    """Parse a ref in any spelling, or a path. A path without a turn belongs to `turn_id`. Raises Invalid."""
     match = _PATH.fullmatch(text)
     ref = localize_ref(_read_path(match, turn_id) if match else parse_ref(text), conversation_id)
     owner = owner_of(ref)
@@ -68,13 +68,13 @@ def _read_path(match: re.Match[str], turn_id: TurnId) -> FileName:
 
 
 MAX_INDEX_PAGES = 8
-"""Of the blocks of a turn that is not in memory; its index is built from so many."""
+"""Pages of blocks from which the index of a turn that is not in memory is built."""
 _FILE_BLOCKS = (BlockType.ATTACHMENT_META, BlockType.ATTACHMENT_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundText:
-    """A text of a timeline. `block` is where it stands, if that is among the blocks at hand."""
+    """A text of a timeline. `block` is its block, if that is loaded."""
 
     ref: str
     text: str
@@ -83,7 +83,7 @@ class FoundText:
 
 @dataclass(frozen=True, slots=True)
 class FoundStored:
-    """A result that is in the object store because it is long."""
+    """A long result in the object store."""
 
     ref: str
     whole: StoredText
@@ -99,7 +99,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundSources:
-    """Rows of a source pool; `load_text` gives the whole text of one. `absent` are numbers that no row has."""
+    """Rows of a source pool; `load_text` loads the whole text of one. `absent` are numbers without a row."""
 
     ref: str
     rows: tuple[Source, ...]
@@ -109,7 +109,7 @@ class FoundSources:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Nothing is there, and why."""
+    """Nothing was found, and why."""
 
     reason: str
 
@@ -122,7 +122,7 @@ _NO_FILE = "there is no such file"
 
 @dataclass(frozen=True, slots=True)
 class ReadPorts:
-    """Where the resolver looks for what is not at hand."""
+    """The resolver's access to what is not loaded."""
 
     artifacts: Artifacts
     reader: ConversationReader
@@ -130,7 +130,7 @@ class ReadPorts:
 
 
 class Resolver:
-    """Answers for one conversation as it stands at one call. What another person has is as if it was not there."""
+    """Resolves names in one conversation at one call. Another person's data counts as missing."""
 
     def __init__(self, context: ToolContext, ports: ReadPorts) -> None:
         self._context = context
@@ -138,7 +138,8 @@ class Resolver:
         self._at_hand = _AtHand(context)
 
     async def find(self, text: str) -> Found:
-        """What `text` names: a ref in any spelling, or the path of a file as programs see it. Raises Unavailable."""
+        """Find the target of `text`: a ref in any spelling, or the path of a file as programs see it. Raises
+        Unavailable."""
         try:
             named = read_name(text, self._context.conversation_id, self._context.turn_id)
         except Invalid as invalid:
@@ -208,7 +209,7 @@ class Resolver:
         return blocks, True
 
     async def _find_block(self, named: Named) -> Block | None:
-        """Blocks at hand are the newest, so one that is among them is the last of its ref."""
+        """Loaded blocks are the newest, so a loaded block is the last of its ref."""
         ref = named.ref
         if named.conversation_id is None and (block := self._at_hand.try_find(ref)) is not None:
             return block
@@ -241,7 +242,7 @@ class Resolver:
 
 
 class _AtHand:
-    """The blocks of our own conversation that are in memory: all from the last summary on."""
+    """The loaded blocks of our own conversation: all from the last summary on."""
 
     def __init__(self, context: ToolContext) -> None:
         self._blocks = context.blocks
@@ -249,11 +250,11 @@ class _AtHand:
         self._turns = {block.turn_id for block in context.blocks if block.type is BlockType.TURN_HEADER}
 
     def has_turn(self, turn_id: TurnId) -> bool:
-        """Whether all blocks of the turn are here."""
+        """Whether all blocks of the turn are loaded."""
         return turn_id in self._turns
 
     def try_find(self, ref: refs.Ref) -> Block | None:
-        """The newest block that a ref names."""
+        """The newest block of a ref."""
         match ref:
             case refs.PlanLatestRef(plan=plan):
                 snapshots = (snapshot for snapshot in latest_plans(self._blocks) if snapshot.plan_id == plan)
@@ -268,7 +269,7 @@ class _AtHand:
                 return next((b for b in reversed(self._blocks) if b.ref == text and b.type not in _FILE_BLOCKS), None)
 
     def hint_at_older(self, ref: FileName) -> str:
-        """Where an earlier turn has a file of this path, for a name that leaves the turn out or has a wrong one."""
+        """A hint that an earlier turn has a file of this path, for a name with a missing or wrong turn."""
         if not isinstance(ref, refs.FileRef | refs.OutputRef):
             return ""
         tail = str(ref).partition(".")[2]

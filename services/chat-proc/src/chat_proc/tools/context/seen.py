@@ -1,4 +1,4 @@
-"""What the model has before it at a call: which blocks whole, and which texts and files through earlier reads."""
+"""What the model sees at a call: which blocks in full, and which texts and files through earlier reads."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ class _Showing(BaseModel):
 
 
 class Seen:
-    """Made once for a call."""
+    """Created once for a call."""
 
     def __init__(self, blocks: Sequence[Block], turn_id: TurnId) -> None:
         self._visibility = Visibility()
@@ -47,7 +47,7 @@ class Seen:
         return self._visibility.choose_form(block)
 
     def holds_whole(self, block: Block) -> bool:
-        """Whether all of a block's text is in the prompt."""
+        """Whether the prompt contains all of a block's text."""
         if isinstance(block.body, ToolResultBody) and block.body.whole is not None:
             return False
         form = self.form_of(block)
@@ -56,7 +56,7 @@ class Seen:
         return uncut and is_shown_whole(block)
 
     def find_read(self, ref: str, digest: str) -> str | None:
-        """The ref of the newest visible result in which a read showed just this content whole."""
+        """The ref of the newest visible result in which a read showed exactly this content in full."""
         wanted = ShownText(ref=ref, digest=digest)
         for block in reversed(self._blocks):
             if wanted in shown_texts(block) and self.holds_whole(block):
@@ -64,7 +64,7 @@ class Seen:
         return None
 
     def find_media(self, sha256: str) -> str | None:
-        """The ref of the visible block of this turn with which an image or a document goes to the model already."""
+        """The ref of the visible block of this turn that already attaches this image or document."""
         for block in reversed(self._blocks):
             if block.turn_id != self._turn_id:
                 return None
@@ -74,13 +74,13 @@ class Seen:
 
 
 def shown_texts(block: Block) -> tuple[ShownText, ...]:
-    """What a read's result showed; nothing for other blocks."""
+    """The texts that a read's result showed; empty for other blocks."""
     data = block.body.data if isinstance(block.body, ToolResultBody) else None
     return _read_shown(data) if data and "shown" in data else ()
 
 
 def build_shown_data(shown: Iterable[ShownText]) -> list[dict[str, Any]]:
-    """What goes into `data["shown"]`."""
+    """The content of `data["shown"]`."""
     return [text.model_dump(exclude_defaults=True) for text in shown]
 
 

@@ -1,4 +1,4 @@
-"""`react.memsearch`: finds what was said earlier, by meaning and words, or by a turn's place or time."""
+"""`react.memsearch`: finds earlier texts, by meaning and words, or by a turn's position or time."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ from everturn.timeline.bodies import (
 )
 from everturn.turns.commits import Effect
 
-# What `react.memsearch` takes, and which of its four ways of searching a call means.
+# The parameters of `react.memsearch`, and which of its four search modes a call means.
 
 MAX_QUERY_CHARS = 2_000
 DEFAULT_HITS = 5
@@ -55,7 +55,7 @@ _LAST = datetime(9998, 1, 1, tzinfo=UTC)
 
 
 class Mode(StrEnum):
-    """By meaning and words; all turns in order; one turn by its place; the turns of a time."""
+    """By meaning and words; all turns in order; one turn by its position; the turns of a period."""
 
     SEMANTIC = "semantic"
     TIMELINE = "timeline"
@@ -92,7 +92,7 @@ class MemsearchParams(BaseModel):
 
 
 def infer_mode(params: MemsearchParams) -> Mode:
-    """What is meant, where the mode is not named. Raises Invalid when a named one lacks what it needs."""
+    """The mode, inferred if not given. Raises Invalid if a given mode lacks a required parameter."""
     if params.mode is None:
         if params.ordinal is not None:
             return Mode.ORDINAL
@@ -108,12 +108,12 @@ def infer_mode(params: MemsearchParams) -> Mode:
 
 
 def choose_targets(params: MemsearchParams, mode: Mode) -> frozenset[SnippetTarget]:
-    """The named ones, or those that suit the mode."""
+    """The given targets, or the defaults of the mode."""
     return frozenset(params.targets) or _TARGETS[mode]
 
 
 def choose_times(params: MemsearchParams, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """From when on, and before when; None where nothing limits it. A time without a zone is UTC."""
+    """The start and the exclusive end; None if unlimited. A time without a zone is UTC."""
     since, until = _in_utc(params.since), _in_utc(params.to)
     if since is None and params.days is not None:
         since = now - timedelta(days=params.days)
@@ -121,7 +121,7 @@ def choose_times(params: MemsearchParams, now: datetime) -> tuple[datetime | Non
 
 
 def _in_utc(moment: datetime | None) -> datetime | None:
-    """Brought into the years in which every zone and the database can tell it; no turn is older or newer."""
+    """Clamp a time to the years that every zone and the database support; no turn is older or newer."""
     if moment is None:
         return None
     if moment.tzinfo is None:
@@ -131,17 +131,17 @@ def _in_utc(moment: datetime | None) -> datetime | None:
     return _LAST if moment.year > _LAST.year else moment
 
 
-# Hits of `react.memsearch`: where each stands, what it says in short, and how the whole is read again.
+# Hits of `react.memsearch`: the place of each, a short text, and how to read the whole again.
 
 MAX_HIT_CHARS = 500
 MAX_HITS_CHARS = 10_000
-"""Of all hits of one call together, so that a result is shown whole."""
+"""Limit of all hits of one call together, so that a result is shown in full."""
 MAX_HITS_OF_TURN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One text that was found. `score` orders hits by fit; turns that are listed have none, but a place."""
+    """One found text. `score` ranks hits by relevance; listed turns have a position instead."""
 
     turn_id: TurnId
     ref: str
@@ -153,7 +153,7 @@ class Hit:
     ordinal: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Without what it does not have."""
+        """The fields that are set."""
         fields: dict[str, Any] = {
             "turn_id": self.turn_id,
             "ref": self.ref,
@@ -168,7 +168,7 @@ class Hit:
 
 
 def build_found_hit(found: FoundSnippet, here: ConversationId) -> Hit:
-    """A snippet as it is seen from the conversation `here`."""
+    """A snippet as seen from the conversation `here`."""
     owner = None if found.conversation_id == here else found.conversation_id
     return Hit(
         turn_id=found.turn_id,
@@ -182,7 +182,7 @@ def build_found_hit(found: FoundSnippet, here: ConversationId) -> Hit:
 
 
 def build_turn_hits(turn: CatalogTurn, targets: frozenset[SnippetTarget], here: ConversationId) -> list[Hit]:
-    """What of a turn was asked for; its prompt where it has nothing of that, so that no turn is passed over."""
+    """The requested parts of a turn; its prompt if it has none of them, so that no turn is skipped."""
     owner = None if turn.conversation_id == here else turn.conversation_id
     wanted = list(_pick(turn.blocks, targets)) or list(_pick(turn.blocks, frozenset({SnippetTarget.USER})))[:1]
     return [
@@ -200,7 +200,7 @@ def build_turn_hits(turn: CatalogTurn, targets: frozenset[SnippetTarget], here: 
 
 
 def tell_ref(ref: str, owner: ConversationId | None) -> str:
-    """A stored ref as the model can follow it: one of another conversation names that conversation."""
+    """A stored ref in a form that the model can use: a ref of another conversation includes that conversation."""
     if owner is None:
         return ref
     try:
@@ -210,7 +210,7 @@ def tell_ref(ref: str, owner: ConversationId | None) -> str:
 
 
 def render_hits(hits: Sequence[Hit]) -> tuple[str, int]:
-    """One line of JSON for each hit, and how many found room."""
+    """One line of JSON for each hit, and how many fit."""
     lines: list[str] = []
     chars = 0
     for hit in hits:
@@ -223,7 +223,7 @@ def render_hits(hits: Sequence[Hit]) -> tuple[str, int]:
 
 
 def _pick(blocks: Sequence[Block], targets: frozenset[SnippetTarget]) -> Iterator[tuple[SnippetTarget, Block, str]]:
-    """The last summary and the last answer, and all else, in the order of the turn."""
+    """The last summary, the last answer, and all other texts, in the order of the turn."""
     read = [(_read(block.body), block) for block in blocks]
     last = {said[0]: block for said, block in read if said is not None}
     for said, block in read:
@@ -257,13 +257,13 @@ def _shorten(text: str) -> str:
 
 MEMSEARCH_TOOL = "react.memsearch"
 HITS_OF_CONVERSATION = 2
-"""Of each, where all of a person's conversations are searched: one long talk must not hide the others."""
+"""Limit per conversation if all of a person's conversations are searched: a long one must not hide the others."""
 NOTHING = "Nothing was found. Try other words, scope user, or no parameters at all for an overview."
 
 
 @dataclass(slots=True)
 class _Answer:
-    """What a search gave, and what the model should know of how it was done."""
+    """The result of a search, and notes for the model on how it was done."""
 
     mode: Mode
     hits: list[Hit] = field(default_factory=list[Hit])
@@ -272,7 +272,7 @@ class _Answer:
 
 
 class MemsearchTool:
-    """Looks at ended turns only: the current one stands in the prompt."""
+    """Searches ended turns only: the current one is in the prompt."""
 
     def __init__(self, search: MemorySearch, embedder: Embedder) -> None:
         self._search = search

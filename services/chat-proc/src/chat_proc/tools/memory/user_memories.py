@@ -1,4 +1,4 @@
-"""The tools `memory.search`, `memory.read` and `memory.write`: what the agent remembers about a person for good."""
+"""The tools `memory.search`, `memory.read` and `memory.write`: the agent's durable memories of a person."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from everturn.memory.user_memories import (
 )
 from everturn.turns.commits import Effect
 
-# `memory.write`: keeps, changes or forgets one thing the person wants remembered for good.
+# `memory.write`: keeps, changes or forgets one durable memory of the person.
 
 
 class MemoryWriteParams(BaseModel):
@@ -52,7 +52,7 @@ class MemoryWriteParams(BaseModel):
 
 
 class MemoryWriteTool:
-    """The id follows from the text, so the same call twice writes one row."""
+    """The id is derived from the text, so the same call twice writes one row."""
 
     def __init__(self, memories: UserMemories, embedder: Embedder) -> None:
         self._memories = memories
@@ -99,12 +99,12 @@ class MemoryWriteTool:
         vector = await self._embed(text)
         await self._memories.save(who, memory, vector, turn_id=context.turn_id, instead_of=params.memory_id)
         if params.memory_id and params.memory_id != memory_id:
-            # Last, so that a crash between the two leaves one too many and not one too few.
+            # Last, so that a crash between the two leaves an extra memory rather than none.
             await self._memories.forget(who, params.memory_id)
         return ToolOutcome("ok", f"Kept as {memory_id}.", data={"memory_id": memory_id})
 
     async def _embed(self, text: str) -> QueryVector | None:
-        """Without the encoder the memory is found by its words."""
+        """None if the encoder is unavailable: then the memory is found by its words."""
         try:
             (vector,) = await self._embedder.embed([text])
         except EmbedderUnavailable:
@@ -113,7 +113,7 @@ class MemoryWriteTool:
 
 
 def _change(memory: UserMemory, params: MemoryWriteParams) -> UserMemory:
-    """What is not given stays as it was."""
+    """Parameters that are not given stay unchanged."""
     labels = memory.labels if params.labels is None else tuple(dict.fromkeys(label.strip() for label in params.labels))
     return replace(
         memory,
@@ -124,7 +124,7 @@ def _change(memory: UserMemory, params: MemoryWriteParams) -> UserMemory:
     )
 
 
-# How memories of a person are shown to the model.
+# Renders memories of a person for the model.
 
 
 def render_memories(memories: Sequence[UserMemory]) -> str:
@@ -156,7 +156,7 @@ class MemoryReadParams(BaseModel):
 
 
 class MemoryReadTool:
-    """Says which of the ids there are not."""
+    """Reports which of the ids don't exist."""
 
     def __init__(self, memories: UserMemories) -> None:
         self._memories = memories
@@ -181,7 +181,7 @@ class MemoryReadTool:
         return ToolOutcome("ok" if found else "error", "\n".join(lines))
 
 
-# `memory.search`: finds what the person wants remembered for good.
+# `memory.search`: finds durable memories of the person.
 
 DEFAULT_LIMIT = 8
 MAX_LIMIT = 20
@@ -198,7 +198,7 @@ class MemorySearchParams(BaseModel):
 
 
 class MemorySearchTool:
-    """Compares all of a person's memories; there are few."""
+    """Compares all of a person's memories, since there are few."""
 
     def __init__(self, memories: UserMemories, embedder: Embedder) -> None:
         self._memories = memories
@@ -231,7 +231,7 @@ class MemorySearchTool:
         return ToolOutcome("ok", render_memories(found), data={"memory_ids": [memory.id for memory in found]})
 
     async def _embed(self, query: str) -> QueryVector | None:
-        """Words alone will do when the encoder is out of reach."""
+        """None if the encoder is unavailable: then words alone are compared."""
         if not query.strip():
             return None
         try:
