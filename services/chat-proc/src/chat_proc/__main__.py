@@ -1,4 +1,4 @@
-"""`python -m chat_proc` runs one worker until SIGTERM; with `battery` it tries the walls of its launchers."""
+"""`python -m chat_proc` runs one worker until SIGTERM; with `battery` it tests the walls of its launchers."""
 
 import argparse
 import asyncio
@@ -18,7 +18,7 @@ from everturn.core.settings import explain_errors, load_secrets
 
 
 async def run(settings: WorkerSettings) -> None:
-    """Until drained."""
+    """Run one worker until drained."""
 
     def tell_ready() -> None:
         if settings.ready_fd is not None:
@@ -30,7 +30,7 @@ async def run(settings: WorkerSettings) -> None:
 
 
 def parse_battery_arguments(arguments: list[str]) -> argparse.Namespace:
-    """Of `python -m chat_proc battery`."""
+    """Parse the arguments of `python -m chat_proc battery`."""
     parser = argparse.ArgumentParser(prog="chat_proc battery", description="Try to escape from the sandboxes.")
     parser.add_argument("--json", action="store_true", help="one line of JSON for each group")
     parser.add_argument("--table", type=Path, help="file for the page of the documents")
@@ -38,7 +38,7 @@ def parse_battery_arguments(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 2 says that a setting is wrong."""
+    """Return the exit status; 2 means that a setting is invalid."""
     try:
         load_secrets()
         if arguments[:1] == ["battery"]:
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
             return asyncio.run(run_command(choice, as_json=given.json, table=given.table))
         settings = WorkerSettings()  # pyright: ignore[reportCallIssue] the environment gives the arguments
         configure_logging(settings.log_level, settings.log_format, Redactor(settings.secrets))
-        # Pages are read by processes of our own user: they and programs must not find our passwords in /proc.
+        # Pages are read by processes of our own user: neither they nor programs may find our passwords in /proc.
         hide_process()
         asyncio.run(run(settings))
     except ValidationError as error:

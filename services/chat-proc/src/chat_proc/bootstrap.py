@@ -1,4 +1,4 @@
-"""Puts a worker together: the only module that chooses drivers, models, tools and sandbox, and says why."""
+"""Assembles a worker: the only module that chooses drivers, models, tools and sandbox, and logs the reasons."""
 
 import importlib
 import os
@@ -97,17 +97,17 @@ MODEL_MODULES = {
     "offline": "chat_proc.models.offline.model",
     "scripted": "everturn_testing.models.scripted_file",
 }
-"""Loaded when chosen: importing every provider's SDK costs 2 s and 166 MB."""
+"""Imported only if chosen: importing every provider's SDK costs 2 s and 166 MB."""
 PROGRAM_GRACE_S = 0.5
-"""What a tool that a program called may take to wind up: the run is to end within 2 s of its stop."""
+"""How long a tool called by a program has to wind up: the run has to end within 2 s of its stop."""
 WORKER_ID_BYTES = 8
 STRAGGLERS_S = 2.0
-"""What tool calls that ignored their cancellation get at the worker's end."""
+"""How long the exiting worker waits for tool calls that ignored their cancellation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drivers:
-    """What the worker reaches the world with."""
+    """The drivers of the worker's external dependencies."""
 
     database: Database
     wire: Wire
@@ -122,9 +122,9 @@ class Drivers:
 async def open_worker(
     settings: WorkerSettings, *, models: ModelRoles | None = None, tools: Sequence[Tool] = ()
 ) -> AsyncGenerator[tuple[Worker, Readiness]]:
-    """A worker ready to run; its connections close with it. Raises Invalid when a setting can't be used.
+    """A worker ready to run; its connections close with it. Raises Invalid if a setting can't be used.
 
-    Who embeds a worker may bring `models` in place of those that the settings name, and more `tools`.
+    An application that embeds a worker can pass `models` that replace those of the settings, and more `tools`.
     """
     config = load_config(settings.config)
     models = models or choose_models(settings, config)
@@ -184,7 +184,7 @@ async def open_worker(
 
 
 def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable) -> dict[str, Part]:
-    """What readiness looks at. Without a sandbox turns run, and programs don't."""
+    """The parts that readiness checks. Without a sandbox turns still run, but programs don't."""
 
     async def check_sandbox() -> None:
         if isinstance(opened, SandboxUnavailable):
@@ -206,7 +206,7 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
 def build_program_parts(
     settings: WorkerSettings, database: Database, policy: CallPolicy, leftovers: Stragglers
 ) -> ProgramParts:
-    """What answering the calls of programs needs."""
+    """The dependencies for answering calls of programs."""
     redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
     return ProgramParts(
         PostgresEffects(database), policy, leftovers, redactor, failpoints, LeaseTiming(settings.lease_s)
@@ -214,7 +214,7 @@ def build_program_parts(
 
 
 def choose_web_tools(settings: WorkerSettings, reader: PageReader) -> tuple[Tool, ...]:
-    """The tools that reach the web, as far as the operator lets them."""
+    """The web tools that the operator allows."""
     access = WebAccess(
         fetch=settings.web_fetch != "off",
         brave_key=settings.brave_api_key.get_secret_value(),
@@ -225,14 +225,14 @@ def choose_web_tools(settings: WorkerSettings, reader: PageReader) -> tuple[Tool
 
 
 def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
-    """What the tools read conversations and files with."""
+    """The ports through which the tools read conversations and files."""
     return ToolPorts(
         objects, PostgresArtifacts(database), PostgresConversationReader(database), PostgresTimelines(database)
     )
 
 
 def build_embedder(settings: WorkerSettings, config: OperatorConfig) -> tuple[Embedder, str]:
-    """The encoder of memory search, and why it is this one. Raises BadEmbedderSetting."""
+    """The encoder of memory search, and the reason for the choice. Raises BadEmbedderSetting."""
     setting = config.models.roles.get(EMBEDDING, settings.embedder)
     choice = choose_embedder(setting, settings.model_environment, minilm_installed=is_minilm_installed())
     embedder = open_embedder(choice)
@@ -242,7 +242,7 @@ def build_embedder(settings: WorkerSettings, config: OperatorConfig) -> tuple[Em
 
 
 def build_memory_tools(database: Database, embedder: Embedder, memories: UserMemories | None) -> tuple[Tool, ...]:
-    """The tools that find what was said earlier; `memories` is None where durable memory is switched off."""
+    """The tools that search earlier conversations; `memories` is None if durable memory is switched off."""
     memsearch = MemsearchTool(PostgresMemorySearch(database), embedder)
     if memories is None:
         return (memsearch,)
@@ -251,7 +251,7 @@ def build_memory_tools(database: Database, embedder: Embedder, memories: UserMem
 
 
 def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
-    """What the settings say about running programs. Raises BadBrokerAddress, Invalid."""
+    """The settings for running programs. Raises BadBrokerAddress, Invalid."""
     profiles = load_profiles(settings.execution_profiles)
     certificate = ClientCertificate(settings.broker_ca, settings.broker_client_cert, settings.broker_client_key)
     return ExecutionChoice(
@@ -265,7 +265,7 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
 
 
 def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
-    """The models by role; each is loaded when it is first asked for. Raises BadModelSetting."""
+    """The models by role; each is loaded on first use. Raises BadModelSetting."""
     build = partial(build_model, settings=settings)
     return choose_roles(
         settings.model_environment, dict[str, str](config.models.roles.items()), settings.fallback_model, build
@@ -273,7 +273,7 @@ def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRole
 
 
 def build_model(choice: ModelChoice, settings: WorkerSettings) -> LanguageModel:
-    """The chosen model behind limits and retries."""
+    """The chosen model with limits and retries."""
     factory = importlib.import_module(MODEL_MODULES[choice.provider]).build_model
     if choice.provider == "offline":
         factory = partial(factory, piece_delay_s=settings.offline_delay_ms / 1000)
@@ -292,7 +292,7 @@ def build_loop(
     memories: UserMemories | None = None,
     tracing: Tracing = NO_TRACING,
 ) -> AgentLoop:
-    """The agent loop over its models and tools; `stragglers` owns the calls that don't end when they should."""
+    """The agent loop over its models and tools; `stragglers` owns the calls that ignore their cancellation."""
     failpoints = Failpoints(settings.failpoint)
     ids, redactor = RandomIds(partial(now_ms, open_clock(settings.clock_steps))), Redactor(settings.secrets)
     limits = build_limits(settings, config)
@@ -342,7 +342,7 @@ def build_tool_runner(
     objects: Objects,
     tracing: Tracing,
 ) -> ToolRunner:
-    """What runs the tools that are offered."""
+    """The runner of the offered tools."""
     failpoints, keeper, redactor = Failpoints(settings.failpoint), ResultKeeper(objects), Redactor(settings.secrets)
     return ToolRunner(
         tools.registry, failpoints, keeper, policy, stragglers=stragglers, redactor=redactor, tracing=tracing
@@ -352,13 +352,13 @@ def build_tool_runner(
 def build_compactor(
     settings: WorkerSettings, models: ModelRoles, failpoints: Failpoints, tracing: Tracing
 ) -> Compactor:
-    """What keeps requests within the context of the models that decide."""
+    """The compactor that keeps requests within the context of the deciding models."""
     traits = narrow_traits(models.model(DECISION), models.fallback)
     limits = build_context_limits(
         settings.context_max_tokens, context_tokens=traits.context_tokens, max_output_tokens=settings.max_output_tokens
     )
     if limits.max_tokens < MIN_CONTEXT_TOKENS:
-        # Refused as a setting; a model is what the operator has, so it is only told what to expect of it.
+        # A setting this small is rejected; a model this small may be all the operator has, so it is only logged.
         _log.warning("context_is_small", model=traits.name, tokens=limits.max_tokens, enough=MIN_CONTEXT_TOKENS)
     return Compactor(limits, models.try_model(SUMMARY_ROLE), failpoints, tracing=tracing)
 
@@ -420,7 +420,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
 
 
 def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
-    """What makes ended turns searchable."""
+    """The indexer that makes ended turns searchable."""
     return Indexer(
         index=PostgresSnippetIndex(drivers.database),
         embedder=drivers.embedder,

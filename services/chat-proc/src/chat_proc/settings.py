@@ -1,4 +1,4 @@
-"""Settings of a worker: from the environment, and from the operator's configuration file that EVERTURN_CONFIG names."""
+"""Settings of a worker: from the environment, and from the operator's configuration file (EVERTURN_CONFIG)."""
 
 import os
 import re
@@ -21,10 +21,11 @@ from everturn.execution.messages import parse_uid_range
 MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024
 MIN_ORPHANS_AFTER_S = 300
-"""Two minutes from the beginning of an upload to its commit (UPLOAD_LIMIT), and three for the commit itself."""
+"""Two minutes from the start of an upload to its commit (UPLOAD_LIMIT), and three for the commit itself."""
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 MIN_CONTEXT_TOKENS = 24_000
-"""The system text with all tools and ANNOUNCE take about 8,000, one round with its program and result as much again."""
+"""The system text with all tools and ANNOUNCE takes about 8,000, one round with its program and result as many
+again."""
 
 
 class ExecutionSettings(BaseSettings):
@@ -96,7 +97,7 @@ class ExecutionSettings(BaseSettings):
     @field_validator("sandbox_uids")
     @classmethod
     def check_uids(cls, value: str) -> str:
-        """Refuse what is no range of users."""
+        """Reject an invalid range of users."""
         parse_uid_range(value)
         return value
 
@@ -298,19 +299,20 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no result of a tool and no log may show."""
+        """The values that no tool result and no log may show."""
         keys = [key.get_secret_value() for key in (self.brave_api_key, self.tavily_api_key)]
         urls = find_url_secrets((self.database_url, self.redis_url, self.objects_url))
         return tuple(dict.fromkeys((*keys, *urls, *find_named_secrets(os.environ))))
 
     @property
     def model_environment(self) -> Mapping[str, str]:
-        """The variables that decide about the model; the providers' own SDKs read their keys by themselves."""
+        """The variables that decide on the model; the providers' SDKs read their keys themselves."""
         return {**os.environ, "EVERTURN_MODEL": self.model, "EVERTURN_MODE": self.mode}
 
     @property
     def address_rules(self) -> AddressRules:
-        """What may be requested of the web. Without web_fetch, tools of the operator's own ask about every address."""
+        """Which web addresses may be requested. Without web_fetch, the operator's own tools need approval for every
+        address."""
         return AddressRules(
             policy="ask" if self.web_fetch == "off" else self.web_fetch,
             allowed_hosts=_read_hosts(self.web_fetch_allowed_hosts),
@@ -320,7 +322,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     @field_validator("web_fetch", mode="before")
     @classmethod
     def _read_switch(cls, value: object) -> object:
-        """Earlier versions knew on and off only; on is what is usual now."""
+        """Earlier versions had only on and off; on is the current default."""
         words = {"true": "seen", "on": "seen", "yes": "seen", "1": "seen", "false": "off", "no": "off", "0": "off"}
         return words.get(str(value).strip().lower(), value)
 
@@ -348,7 +350,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
 
 
 def _read_hosts(listed: str) -> tuple[str, ...]:
-    """Names in ASCII. Raises ValueError for what is no name of a host."""
+    """Host names in ASCII. Raises ValueError for an invalid host name."""
     hosts: list[str] = []
     for name in filter(None, (part.strip().lower().rstrip(".") for part in listed.split(","))):
         bare = name.removeprefix("*.")
@@ -400,7 +402,7 @@ class OperatorConfig(_Section):
     models: ModelsConfig = ModelsConfig()
 
     def max_iterations(self, bundle_id: str | None, from_environment: int) -> int:
-        """The first that is set of the bundle's `config.react`, its `react`, `ai.react`, and the environment."""
+        """The first value set in the bundle's `config.react`, its `react`, `ai.react`, and the environment."""
         props = self.bundles.get(bundle_id or "", BundleProps())
         for section in (props.config.react, props.react, self.ai.react):
             if section.max_iterations is not None:
@@ -413,7 +415,7 @@ class BadConfig(Invalid):
 
 
 def load_config(path: Path | None) -> OperatorConfig:
-    """The operator's choices; raises BadConfig with the key that is wrong."""
+    """The operator's configuration; raises BadConfig with the invalid key."""
     if path is None:
         return OperatorConfig()
     try:

@@ -12,18 +12,18 @@ _log = structlog.get_logger(__name__)
 
 HOTSET_ROWS = 8
 TIMEOUT_S = 2.0
-"""A turn does without them rather than wait longer."""
+"""After this time a turn continues without them."""
 
 
 class Hotset:
-    """Reads the hotset for a turn; a failure is told to the model and to the operator, and ends no turn."""
+    """Loads the hotset for a turn; a failure is reported to the model and logged, but ends no turn."""
 
     def __init__(self, memories: UserMemories, *, timeout_s: float = TIMEOUT_S) -> None:
         self._memories = memories
         self._timeout_s = timeout_s
 
     async def load_hotset(self, principal: Principal) -> tuple[UserMemory, ...] | str:
-        """The hottest memories, or in words why they can't be had."""
+        """The hottest memories, or the reason as text if they can't be loaded."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._memories.load_hotset(principal, HOTSET_ROWS)

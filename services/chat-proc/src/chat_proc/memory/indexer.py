@@ -1,6 +1,6 @@
-"""Makes turns findable after they have ended: beside the turns of the worker, never in their way.
+"""Makes ended turns searchable, concurrently with the worker's turns and without blocking them.
 
-A turn is taken from a queue in the database, so a worker that dies on the way only delays it.
+Turns are claimed from a queue in the database, so a worker that dies meanwhile only delays them.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from everturn.timeline.blocks import Block
 _log = structlog.get_logger(__name__)
 
 MAX_TRIES = 5
-"""After so many a turn is given up; from the last one on, vectors are done without."""
+"""After this many attempts a turn is given up; the last attempt works without vectors."""
 SWEEP_EVERY_S = 5.0
-"""How long a turn may wait that another worker, or none that still lives, has ended."""
+"""How long a turn can wait if it was ended by another worker, or by one that died."""
 RETRY_S = 2.0
 JOB_TIMEOUT_S = 120.0
 MAX_FILE_BYTES = 64 * 1024
-"""Of an attached file; about what its snippets can hold."""
+"""Bytes read of an attached file; about as much as its snippets can hold."""
 MAX_FILES = 20
 
 
 class Indexer:
-    """One of the worker's tasks. It works on one turn at a time."""
+    """One of the worker's tasks. It indexes one turn at a time."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Indexer:
         self._rung.set()
 
     def drain(self) -> None:
-        """Take no more turns. What is being indexed may still be saved; if not, another worker does it."""
+        """Claim no more turns. The current one may still be saved; if not, another worker indexes it."""
         self._draining = True
         self._rung.set()
 
     async def run(self) -> None:
-        """Until drained or cancelled."""
+        """Run until drained or cancelled."""
         while not self._draining:
             self._rung.clear()
             worked = False
@@ -91,7 +91,7 @@ class Indexer:
             return
 
     async def _index_next(self) -> bool:
-        """Take one turn and index it; False when none waits."""
+        """Claim one turn and index it; returns False if none waits."""
         self._failpoints.hit("index.before_claim")
         jobs = await self._index.claim_turns(1)
         for job in jobs:
@@ -99,7 +99,7 @@ class Indexer:
         return bool(jobs)
 
     async def _index_one(self, job: IndexJob) -> None:
-        """A turn that can't be indexed comes again later, and is given up in the end."""
+        """Index one turn. If that fails it is retried later, and finally given up."""
         try:
             with guarded("indexer_turn", passing=(Unavailable, TimeoutError), turn_id=job.turn_id, tries=job.tries):
                 async with asyncio.timeout(JOB_TIMEOUT_S):
@@ -125,7 +125,7 @@ class Indexer:
         return {artifact.ref: await self._load_file(artifact) for artifact in texts[:MAX_FILES]}
 
     async def _load_file(self, artifact: Artifact) -> str:
-        """The beginning of a text; nothing of one that was removed meanwhile."""
+        """The beginning of a text; empty if it was removed meanwhile."""
         end = min(artifact.size, MAX_FILE_BYTES)
         try:
             data = b"".join([chunk async for chunk in self._objects.load_range(artifact.object_key, start=0, end=end)])
@@ -135,7 +135,7 @@ class Indexer:
         return decode_text(data, artifact.mime, whole=end == artifact.size)
 
     async def _embed(self, snippets: Sequence[Snippet], *, without: bool) -> list[EmbeddedSnippet]:
-        """`without`: words alone will do when the encoder is still out of reach."""
+        """`without`: index words only if the encoder is still unavailable."""
         texts = [f"{snippet.anchors}\n{snippet.text}".strip() for snippet in snippets]
         vectors: Sequence[Vector | None]
         try:

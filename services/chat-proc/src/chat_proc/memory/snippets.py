@@ -1,4 +1,4 @@
-"""What of a turn is to be found later: its blocks, and the texts of its attached files, as snippets."""
+"""The searchable parts of a turn: its blocks, and the texts of its attached files, as snippets."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
@@ -17,7 +17,7 @@ from everturn.timeline.bodies import (
     SummaryBody,
 )
 
-# Cuts a long text into parts that a snippet can hold, at paragraphs, lines, sentences or words where there are any.
+# Cuts a long text into parts of a snippet's size, at paragraphs, lines, sentences or words if possible.
 
 _BORDERS = ("\n\n", "\n", ". ", " ")
 MIN_SHARE = 0.4
@@ -25,7 +25,7 @@ MIN_SHARE = 0.4
 
 
 def cut_chunks(text: str, *, limit: int, max_chars: int = MAX_SNIPPET_CHARS) -> list[str]:
-    """At most `limit` parts of at most `max_chars` characters, in order, without blanks around them."""
+    """At most `limit` parts of at most `max_chars` characters, in order, without surrounding blanks."""
     found: list[str] = []
     for chunk in _walk(text, max_chars):
         if len(found) >= limit:
@@ -56,11 +56,11 @@ def _find_end(text: str, start: int, max_chars: int) -> int:
 
 
 MAX_SNIPPETS = 128
-"""Of one turn, the most telling first: summaries and anchors, then what was said, then files."""
+"""Limit of one turn, the most useful first: summaries and anchors, then messages, then files."""
 MAX_TEXT_CHUNKS = 16
-"""Of one prompt or answer."""
+"""Limit of one prompt or answer."""
 MAX_FILE_CHUNKS = 48
-"""Of one attached file."""
+"""Limit of one attached file."""
 MAX_ANCHOR_CHARS = 1_000
 _ANCHORS_LABELS = ("retrieval anchors", "retrieval-anchors", "anchors", "phrases", "entities")
 _RANKS = (
@@ -73,13 +73,13 @@ _RANKS = (
 
 
 def build_snippets(blocks: Sequence[Block], texts: Mapping[str, str]) -> list[Snippet]:
-    """The snippets of one turn. `texts` holds what could be read of attached files, by ref."""
+    """The snippets of one turn. `texts` contains the readable texts of attached files, by ref."""
     found = [snippet for block in _leave_out_repeated(blocks) for snippet in _build_of_block(block, texts)]
     return list(islice(sorted(found, key=lambda snippet: _RANKS.index(snippet.target)), MAX_SNIPPETS))
 
 
 def find_attachments(blocks: Iterable[Block]) -> list[Artifact]:
-    """The files that came with the turn and with what was said to it, each once."""
+    """The files attached to the turn and to its signals, each once."""
     found: dict[str, Artifact] = {}
     for block in blocks:
         for artifact in _attached(block):
@@ -88,7 +88,7 @@ def find_attachments(blocks: Iterable[Block]) -> list[Artifact]:
 
 
 def read_anchors(summary: str) -> str:
-    """What stands on the lines of a working summary that name what it should be found by."""
+    """The values of the lines of a working summary that list its search terms."""
     lines = (line.strip(" -*") for line in summary.splitlines())
     found = [value.strip() for label, colon, value in (line.partition(":") for line in lines)
              if colon and label.strip(" *").lower() in _ANCHORS_LABELS]  # fmt: skip
@@ -96,7 +96,7 @@ def read_anchors(summary: str) -> str:
 
 
 def _leave_out_repeated(blocks: Sequence[Block]) -> Iterator[Block]:
-    """All blocks but answers that were deferred and then given again: clients show equal answers once, the last one."""
+    """All blocks except deferred answers that were repeated: clients show equal answers once, the last one."""
     answers = [(block.ref, block.body.text) for block in blocks if isinstance(block.body, CompletionBody)]
     repeated = {ref for (ref, text), (_, later) in pairwise(answers) if says_the_same(text, later)}
     return (block for block in blocks if block.ref not in repeated)
@@ -113,7 +113,7 @@ def _build_of_block(block: Block, texts: Mapping[str, str]) -> Iterator[Snippet]
         case SummaryBody(text=text):
             yield from _cut(block, SnippetTarget.SUMMARY, text, anchors=read_anchors(text))
         case AnchorBody(text=text):
-            # An anchor is nothing but a cue: all of it is what it should be found by.
+            # An anchor is only a cue: all of it consists of search terms.
             yield from _cut(block, SnippetTarget.NOTES, text, anchors=text[:MAX_ANCHOR_CHARS])
         case _:
             pass
@@ -127,7 +127,7 @@ def _cut(block: Block, target: SnippetTarget, text: str, *, anchors: str = "") -
 
 
 def _build_of_file(block: Block, artifact: Artifact, text: str) -> Iterator[Snippet]:
-    """A file without a text is found by its name alone."""
+    """Snippets of a file; one without a text is found only by its name."""
     named = f"{artifact.filename} ({artifact.mime})"
     yield Snippet(SnippetTarget.ATTACHMENT, artifact.ref, named, block.ts, artifact.filename)
     for chunk in cut_chunks(text, limit=MAX_FILE_CHUNKS):

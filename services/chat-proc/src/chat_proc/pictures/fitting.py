@@ -1,4 +1,4 @@
-"""Pictures for models: large ones are made smaller in a process of their own, and the original stays as it is."""
+"""Pictures for models: large ones are shrunk in a process of their own, and the original stays unchanged."""
 
 import asyncio
 import struct
@@ -9,14 +9,14 @@ from everturn.core.errors import Unavailable
 
 SHRINKER = (sys.executable, "-I", "-m", "chat_proc.pictures.shrinker")
 TIMEOUT_S = 30.0
-"""Its processor time is bounded by itself; a busy machine keeps it waiting."""
+"""Wall time limit; the process limits its own CPU time, but waits on a busy machine."""
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 _JPEG_SIZES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""Markers of the segments that hold a JPEG's size."""
+"""Markers of the segments that contain a JPEG's size."""
 
 
 class PictureFitter:
-    """One picture at a time is decoded in a worker, because each may take half a gigabyte."""
+    """Decodes one picture at a time in a worker, because each can take half a gigabyte."""
 
     def __init__(self, *, command: tuple[str, ...] = SHRINKER, timeout_s: float = TIMEOUT_S) -> None:
         self._command = command
@@ -24,7 +24,7 @@ class PictureFitter:
         self._one = asyncio.Semaphore(1)
 
     async def fit(self, data: bytes) -> bytes:
-        """The picture as a model takes it: the same bytes unless a side is too long. Raises Unavailable."""
+        """The picture in a size for models: the same bytes unless a side is too long. Raises Unavailable."""
         size = try_read_size(data)
         if size is None or max(size) <= MAX_SIDE_PX:
             return data
@@ -57,7 +57,7 @@ class PictureFitter:
 
 
 def try_read_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height as the header says; None for what is no picture, or none whose header is whole."""
+    """Width and height from the header; None if it is not a picture, or its header is incomplete."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n"):
             return struct.unpack_from(">II", data, 16)

@@ -1,7 +1,7 @@
 """A program of its own that reads one picture from standard input and writes a smaller one of the same format.
 
-It decodes what anybody may have sent, so it runs apart: without our environment, as nobody where root started it,
-without a way to open files, sockets or processes, and within bounds of memory and time.
+It decodes untrusted data, so it runs isolated: without our environment, as user nobody if started by root, unable to
+open files, sockets or processes, and with limited memory and time.
 """
 
 import ctypes
@@ -14,9 +14,9 @@ from PIL import Image, ImageOps
 
 CPU_S = 10
 MEMORY_BYTES = 512 * 2**20
-"""Beside what the program takes itself: a hundred million pixels at four bytes each, and what is made of them."""
+"""In addition to the program's own memory: a hundred million pixels at four bytes each, and the shrunk copy."""
 MAX_SIDE_PX = 2000
-"""Of a picture that goes to a model. Providers make larger ones smaller themselves, and refuse some above 2,000."""
+"""Maximum side of a picture for a model. Providers shrink larger ones themselves, and reject some above 2,000."""
 MAX_SHRUNK_BYTES = 4 * 2**20
 QUALITY = 85
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
@@ -26,15 +26,15 @@ _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 
 
 def shrink_picture(data: bytes, side_px: int = MAX_SIDE_PX) -> bytes:
-    """The first frame, upright, with sides of at most so many pixels, in the format that it has.
+    """The first frame, upright, with sides of at most `side_px`, in the original format.
 
-    Raises what the decoder raises for content that it can't decode.
+    Raises the decoder's exceptions for content that it can't decode.
     """
     with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
         form = opened.format
         opened.draft(None, (side_px, side_px))
         if opened.mode in ("1", "P", "I", "F") or opened.mode.startswith("I;"):
-            # What is averaged below has to be colours; so many pixels of them are never needed at once.
+            # Averaging below needs colours; this many pixels are enough to convert.
             opened.thumbnail((2 * side_px, 2 * side_px), Image.Resampling.NEAREST)
         image = opened.convert(_choose_mode(opened)) if opened.mode not in ("L", "RGB", "RGBA") else opened
         image.thumbnail((side_px, side_px), Image.Resampling.BOX)
@@ -55,7 +55,7 @@ def _choose_mode(image: Image.Image) -> str:
 
 
 def load_codecs() -> None:
-    """Readers and writers load parts of themselves when they first work, which a confined program can't."""
+    """Load codecs in advance: they load parts on first use, which a confined program can't."""
     Image.init()
     for form in _FORMATS:
         out = io.BytesIO()
@@ -64,7 +64,7 @@ def load_codecs() -> None:
 
 
 def confine() -> None:
-    """From now on nothing more can be opened, started or read of other processes, and memory and time are bounded."""
+    """Forbid opening files, starting processes and reading other processes, and limit memory and time."""
     with open("/proc/self/statm", encoding="ascii") as numbers:
         size = int(numbers.read().split()[0]) * resource.getpagesize()
     libc = ctypes.CDLL(None)
@@ -86,10 +86,10 @@ def confine() -> None:
 
 
 def main() -> None:
-    """The picture is read before anything is confined, and decoded after it."""
+    """Read the picture, confine the process, then decode it."""
     data = sys.stdin.buffer.read()
     load_codecs()
-    Image.MAX_IMAGE_PIXELS = None  # the limits of memory and time are what bounds it
+    Image.MAX_IMAGE_PIXELS = None  # the limits of memory and time bound it
     confine()
     sys.stdout.buffer.write(shrink_picture(data))
     sys.stdout.buffer.flush()

@@ -1,6 +1,6 @@
-"""Whether programs may run on a launcher: only where every attempt of the escape battery was denied.
+"""Decides whether programs may run on a launcher: only if every attempt of the escape battery was denied.
 
-A result is kept for a day, as long as launcher, walls, image, kernel and code are the same. `python -m chat_proc
+A result is cached for a day, as long as launcher, walls, image, kernel and code are the same. `python -m chat_proc
 battery` runs the battery for an operator.
 """
 
@@ -35,7 +35,7 @@ from everturn.queue.ports import BatteryOutcome, WorkerPresence
 MAX_AGE_S: Final = 24 * 3600.0
 _MAX_REPORT_BYTES: Final = 1 << 20
 _OURS: Final = ("chat_proc.sandbox", "chat_proc.selftest", "everturn.execution", "exec_supervisor", "executor")
-"""Packages whose code decides on the walls; those that are not installed here are in the images."""
+"""Packages whose code defines the walls; those that are not installed here are in the images."""
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ class HolesFound(SandboxUnavailable):
 async def pass_gate(
     opened: OpenedSandbox | SandboxUnavailable, cache: Path | None, *, now: Callable[[], float] = time.time
 ) -> OpenedSandbox | SandboxUnavailable:
-    """The same launcher with the result in its reason, or why it is not offered."""
+    """The same launcher with the result added to its reason, or why it is not offered."""
     if isinstance(opened, SandboxUnavailable):
         return opened
     report = await load_or_run(opened.sandbox, cache, now=now)
@@ -87,9 +87,10 @@ def build_presence(
 async def load_or_run(
     sandbox: SupervisedSandbox, cache: Path | None, *, now: Callable[[], float] = time.time
 ) -> BatteryReport:
-    """The kept result where it is of these walls and young enough, else a new one, which is kept when it holds.
+    """The cached result if it is for these walls and recent enough, otherwise a new one, which is cached if all
+    attempts were denied.
 
-    Containers whose image was not seen are tried every time: a result could be of another one.
+    Containers with an unknown image are tested every time: a cached result could be for another image.
     """
     unseen = sandbox.posture.launcher == "containers" and not sandbox.image
     if unseen or cache == Path():  # what an empty setting becomes
@@ -104,9 +105,9 @@ async def load_or_run(
 
 
 def build_key(sandbox: SupervisedSandbox) -> str:
-    """What the result depends on, as a hash: posture (launcher, user...), limits, image, kernel, attempts, our code."""
+    """A hash of what the result depends on: posture (launcher, user...), limits, image, kernel, attempts, our code."""
     digest = hashlib.sha256()
-    # Each run has another user, so which one the trial had says nothing.
+    # Each run has another user, so the trial's user is irrelevant.
     facts = [
         asdict(replace(sandbox.posture, outer_uid=0)),
         asdict(sandbox.limits),
@@ -138,7 +139,7 @@ def _try_load(cache: Path, key: str, now: float) -> BatteryReport | None:
 
 
 def _save(cache: Path, key: str, report: BatteryReport) -> None:
-    """Whole or not at all; where it can't be kept the next start tries again."""
+    """Save atomically; if that fails, the next start runs the battery again."""
     draft = cache.with_name(f".{cache.name}.{os.getpid()}")
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
@@ -148,15 +149,15 @@ def _save(cache: Path, key: str, report: BatteryReport) -> None:
         _log.warning("battery_report_not_kept", error=str(error))
 
 
-# `python -m chat_proc battery`: the escape battery on each launcher that the settings name, told on stdout.
+# `python -m chat_proc battery`: runs the escape battery on each configured launcher, and reports on stdout.
 
 NOT_HELD: Final = 1
 
 
 async def run_command(choice: ExecutionChoice, *, as_json: bool, table: Path | None = None) -> int:
-    """Exit status 1 says that an attempt got through. A launcher that is not to be had is told of, and no failure.
+    """Return exit status 1 if an attempt got through. An unavailable launcher is reported, but is no failure.
 
-    `table` is a file for the page of the documents.
+    `table` is the file for the documentation page.
     """
     reports: list[BatteryReport] = []
     for mode in list_modes(choice):
@@ -173,7 +174,7 @@ async def run_command(choice: ExecutionChoice, *, as_json: bool, table: Path | N
 
 
 def list_modes(choice: ExecutionChoice) -> tuple[ExecutionMode, ...]:
-    """The launchers to try: all that can be meant, or the one that is named."""
+    """The launchers to test: all possible ones, or the configured one."""
     match choice.mode:
         case "off":
             return ()

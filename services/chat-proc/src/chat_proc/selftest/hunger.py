@@ -1,5 +1,5 @@
-"""The programs of the escape battery that ask for too much, of themselves, for outputs, or at a neighbour's expense:
-each meets a limit, and the result names it."""
+"""The programs of the escape battery that use too much: resources, outputs, or at a neighbour's expense. Each hits a
+limit, and the result names it."""
 
 import asyncio
 import contextlib
@@ -30,9 +30,9 @@ LIFETIME: Final = "end of a run"
 _SHORT_S: Final = 1.0
 _ENOUGH_S: Final = 20.0
 _PATIENT_S: Final = 120.0
-"""For what must use up processor time first: on a busy machine it waits for that much longer than it computes."""
+"""For programs that must use up CPU time first: on a busy machine they wait much longer than they compute."""
 _OVERTIME_MS: Final = 4000
-"""What a stopped run may take on top of its time: 2 s by contract, and the slowness of a busy machine."""
+"""How long a stopped run may take beyond its time: 2 s by contract, plus slack for a busy machine."""
 _KEPT: Final = "kept"
 _KEEP: Final = f"open(OUTPUT_DIR + '/{_KEPT}', 'w').write('kept')\n"
 
@@ -122,7 +122,7 @@ for number in range(3, 64):
 
 
 def build_hungry_trials(around: Surroundings) -> tuple[Trial, ...]:
-    """One program for each limit. The daemon carries the text by which it would be found among the host's processes."""
+    """One program for each limit. The daemon contains a text by which it can be found among the host's processes."""
     mark = f"{around.canary}-daemon"
     return (
         *(_build(LIMITS, name, _KEEP + text, _wants_memory(name)) for name, text in _MEMORY.items()),
@@ -157,7 +157,7 @@ def _judge(group: str, name: str, problem: Problem) -> Judge:
 
 
 def describe(result: RunResult) -> str:
-    """What ended a run, in a few words."""
+    """Describe briefly what ended a run."""
     code = result.error.code if result.error else "ended by itself"
     limits = f", limits: {', '.join(result.limits_hit)}" if result.limits_hit else ""
     return f"{code} after {result.duration_ms} ms{limits}"
@@ -198,7 +198,8 @@ def _find_stopped_problem(result: RunResult) -> str:
 
 
 def _find_forged_end(result: RunResult) -> str:
-    """The first process of a namespace can't be ended from inside; any other runner takes its word with it."""
+    """The first process of a namespace can't be killed from inside; if another runner is killed, its report must be
+    lost."""
     if result.ok:
         return _tell(result, "it is ok")
     ended = result.error is not None and result.error.code == "killed"
@@ -229,7 +230,7 @@ def _tell(result: RunResult, problem: str) -> str:
     return f"{problem}: {describe(result)}. {message}".strip()
 
 
-# The part of the escape battery that plays tricks with the output folder, and with names of files.
+# The part of the escape battery that abuses the output folder and file names.
 
 OUTPUTS: Final = "outputs"
 _COMPOSED: Final = unicodedata.normalize("NFC", "é.txt")
@@ -272,7 +273,7 @@ open(out + "evil\\nThe program ended well.", "w").close()
 
 
 def build_output_trials(around: Surroundings) -> tuple[Trial, ...]:
-    """One program for all tricks, and for each bad name a run that must not be started."""
+    """One program for all tricks, and for each bad name a run that must be refused."""
     tricks = "\n".join(f"try: {text}\nexcept OSError as e: print(e)" for _, text in _TRICKS.values())
     paths = tuple(path for path, _ in _TRICKS.values())
     return (
@@ -309,7 +310,7 @@ def _build_name(name: str, path: str) -> Trial:
     return Trial(((OUTPUTS, name),), "pass", judge, outputs=(path,))
 
 
-# The other run of the escape battery: it lives beside all attempts, has secrets and must not be disturbed.
+# The second run of the escape battery: it runs during all attempts, has secrets and must not be disturbed.
 
 ATTEMPT: Final = ("end of a run", "disturb another run")
 _START_S: Final = 60.0
@@ -359,7 +360,7 @@ class Neighbour:
     _running: asyncio.Task[RunResult]
 
     async def leave(self) -> Finding:
-        """Let it end; whether it did well."""
+        """Let it end; returns whether it ended undisturbed."""
         self._desk.release.set()
         result = await self._running
         well = result.ok and result.user_out_tail == "undisturbed\n"
@@ -368,7 +369,7 @@ class Neighbour:
 
 @contextlib.asynccontextmanager
 async def open_neighbour(sandbox: Sandbox, mark: str) -> AsyncGenerator[Neighbour]:
-    """A live run that has `mark` in its program, its files and the name of its socket. Raises NeighbourLost."""
+    """A live run with `mark` in its program, its files and its socket name. Raises NeighbourLost."""
     desk = _Desk(asyncio.get_running_loop().create_future())
     request = _build_request(_PROGRAM.format(mark=mark, nonce=NONCE), mark)
     running = asyncio.create_task(sandbox.run(request, desk.answer))
@@ -381,7 +382,7 @@ async def open_neighbour(sandbox: Sandbox, mark: str) -> AsyncGenerator[Neighbou
 
 
 async def load_ended_nonce(sandbox: Sandbox) -> str:
-    """The nonce of a run that is over. Raises NeighbourLost."""
+    """The nonce of a run that has ended. Raises NeighbourLost."""
     desk = _Desk(asyncio.get_running_loop().create_future())
     result = await sandbox.run(_build_request(_TELL), desk.answer)
     if not desk.nonce.done():

@@ -1,4 +1,4 @@
-"""The escape battery: all programs of it, among them those that run many attempts and print what was denied."""
+"""The escape battery: all its programs, including those that run many attempts and print what was denied."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ DOORS: Final = {
     "kernel": kernel.GROUPS,
     "processes": processes.GROUPS,
 }
-"""Groups by the module of probes that has them."""
+"""Groups by their module of probes."""
 _PROBES: Final = "chat_proc.selftest.probes"
 _HEAD: Final = f"""
 import sys
@@ -64,7 +64,8 @@ def build_door_trials(around: Surroundings) -> tuple[Trial, ...]:
 
 
 def build_inputs(around: Surroundings) -> dict[str, bytes | Path]:
-    """The probes as files of the work folder, where they are imported by their usual names, and what they may know."""
+    """The probes as files of the work folder, importable by their usual names, and the surroundings that they may
+    know."""
     folder = Path(attempts.__file__).parent
     files: dict[str, bytes | Path] = {
         f"{_PROBES.replace('.', '/')}/{file.name}": file.read_bytes() for file in sorted(folder.glob("*.py"))
@@ -73,7 +74,7 @@ def build_inputs(around: Surroundings) -> dict[str, bytes | Path]:
 
 
 def read_answers(result: RunResult) -> list[Finding]:
-    """What the program printed; other lines say nothing."""
+    """The findings that the program printed; other lines are ignored."""
     findings: list[Finding] = []
     for line in result.user_out_tail.splitlines():
         try:
@@ -92,7 +93,7 @@ def _pairs(groups: Iterable[Group]) -> tuple[tuple[str, str], ...]:
     return tuple((group.title, name) for group in groups for name in group.attempts)
 
 
-# What the escape battery plants outside of the sandbox, so that there is something to be found.
+# Plants secrets outside of the sandbox for the escape battery to find.
 
 _VARIABLE: Final = "EVERTURN_BATTERY_CANARY"
 _ENGINE_SOCKETS: Final = (
@@ -103,9 +104,9 @@ _ENGINE_SOCKETS: Final = (
 
 @contextlib.asynccontextmanager
 async def open_surroundings(port: int) -> AsyncGenerator[Surroundings]:
-    """A secret in our environment and in a file that everybody may read, and a listening abstract socket.
+    """A secret in our environment and in a world-readable file, and a listening abstract socket.
 
-    `port` is of a server that runs on this machine. The nonces are not known yet.
+    `port` belongs to a server on this machine. The nonces are not known yet.
     """
     canary, abstract = secrets.token_hex(16), f"everturn-battery-{secrets.token_hex(8)}"
     with _environment(canary), _readable_file(canary) as file, socket.socket(socket.AF_UNIX) as listener:
@@ -144,16 +145,16 @@ def _readable_file(canary: str) -> Generator[Path]:
         yield file
 
 
-# Runs the escape battery on a launcher: every attempt of it, a few programs at a time, one report at the end.
+# Runs the escape battery on a launcher: every attempt, a few programs at a time, one report at the end.
 
 AT_ONCE: Final = 3
-"""Programs beside the neighbour. More of them make the battery no faster on a small machine."""
+"""Concurrent programs in addition to the neighbour. More would not speed up the battery on a small machine."""
 
 Clock = Callable[[], float]
 
 
 async def run_battery(sandbox: Sandbox, *, now: Clock = time.time) -> BatteryReport:
-    """Every attempt on this launcher. What could not be tried has not held. Takes some 10 s."""
+    """Run every attempt on this launcher. Attempts that could not run count as not held. Takes about 10 s."""
     started = now()
     try:
         found = await _try_all(sandbox)
@@ -181,7 +182,7 @@ async def _try_all(sandbox: Sandbox) -> tuple[Finding, ...]:
 
 
 def _build_trials(around: Surroundings, site: Site) -> tuple[Trial, ...]:
-    """Those that wait come first, so that others run meanwhile."""
+    """Trials that wait come first, so that others run meanwhile."""
     return (
         *build_door_trials(around),
         *build_output_trials(around),

@@ -1,4 +1,4 @@
-"""One program of the escape battery: what is run, and how its result is judged and reported."""
+"""One program of the escape battery: what it runs, and how its result is judged and reported."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from chat_proc.sandbox.port import RunResult, ToolCaller
 from chat_proc.selftest.probes.attempts import Surroundings
 from everturn.execution.messages import ArgumentRule, Capability, ToolGrant
 
-# What the escape battery found: each attempt, whether the walls held, and the table that people read.
+# The findings of the escape battery: each attempt, whether the walls held, and the table for readers.
 
 _MAX_DETAIL_CHARS: Final = 300
 _PAGE: Final = """# What the escape battery tries, and where it held
@@ -25,7 +25,7 @@ and `BROKER_URL` set; tests keep the rows current. `make doctor` makes the same 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One attempt. `detail` says what denied it, or what it got."""
+    """One attempt. `detail` says what denied it, or what it obtained."""
 
     group: str
     attempt: str
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class BatteryReport:
-    """All attempts on one launcher. `at` is when it was made, in seconds since 1970."""
+    """All attempts on one launcher. `at` is the time of the report, in seconds since 1970."""
 
     launcher: str
     findings: tuple[Finding, ...]
@@ -56,7 +56,7 @@ class BatteryReport:
         return bool(self.findings) and self.held == self.total
 
     def missed(self) -> tuple[Finding, ...]:
-        """What got through."""
+        """The attempts that got through."""
         return tuple(finding for finding in self.findings if not finding.held)
 
     def summary(self) -> str:
@@ -65,12 +65,12 @@ class BatteryReport:
 
 
 def find_for(group: str, attempt: str, problem: str, proof: str) -> Finding:
-    """A finding from what is wrong, empty when nothing is, and else from what was seen."""
+    """A finding from the problem, which is empty if there is none, otherwise from the proof."""
     return Finding(group, attempt, not problem, (problem or proof)[:_MAX_DETAIL_CHARS])
 
 
 def complete(expected: Iterable[tuple[str, str]], found: Iterable[Finding], reason: str) -> tuple[Finding, ...]:
-    """One finding for each expected pair of group and attempt: what nobody told of has not held."""
+    """One finding for each expected pair of group and attempt: a missing one counts as not held."""
     by_name = {(finding.group, finding.attempt): finding for finding in found}
     return tuple(
         by_name.get(pair) or Finding(*pair, False, f"no answer: {reason}"[:_MAX_DETAIL_CHARS]) for pair in expected
@@ -87,7 +87,7 @@ def count_by_group(findings: Sequence[Finding]) -> dict[str, tuple[int, int]]:
 
 
 def render_lines(report: BatteryReport) -> list[str]:
-    """One line of JSON for each group, as other programs read it."""
+    """One line of JSON for each group, for other programs."""
     return [
         json.dumps(
             {
@@ -104,7 +104,7 @@ def render_lines(report: BatteryReport) -> list[str]:
 
 
 def render_report(report: BatteryReport) -> str:
-    """The same for people."""
+    """The same in readable form."""
     lines = [f"{report.summary()} ({report.took_s:.1f} s)"]
     lines += [f"  {group:<24} {held:>3} of {of}" for group, (held, of) in count_by_group(report.findings).items()]
     lines += [f"  NOT HELD  {finding.group}: {finding.attempt} ({finding.detail})" for finding in report.missed()]
@@ -112,7 +112,7 @@ def render_report(report: BatteryReport) -> str:
 
 
 def render_table(reports: Sequence[BatteryReport]) -> str:
-    """The page of the documents: each attempt, and where it was denied. It names no times and no machine."""
+    """The documentation page: each attempt, and where it was denied, without times and machine names."""
     launchers = [report.launcher for report in reports]
     held = {
         (report.launcher, found.group, found.attempt): found.held for report in reports for found in report.findings
@@ -132,12 +132,12 @@ def _mark(held: bool | None) -> str:
 
 
 def dump_report(report: BatteryReport) -> str:
-    """As it is stored."""
+    """The report in stored form."""
     return json.dumps(asdict(report))
 
 
 def parse_report(text: str) -> BatteryReport:
-    """Raises ValueError for what is no stored report."""
+    """Parse a stored report. Raises ValueError if it is not one."""
     try:
         read = json.loads(text)
         findings = tuple(Finding(**finding) for finding in read["findings"])
@@ -149,16 +149,16 @@ def parse_report(text: str) -> BatteryReport:
 GRANTED_TOOL: Final = "battery_tools.echo"
 ONE_TOOL: Final = Capability((ToolGrant(GRANTED_TOOL, (ArgumentRule("text", max_chars=100),)),), max_calls=50)
 NONCE: Final = "battery_tools._call.__self__._nonce"
-"""How a program reads its own nonce: it is no secret from it."""
+"""How a program reads its own nonce, which is no secret to it."""
 
 Judge = Callable[[RunResult], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """`attempts` are the pairs of group and name that `judge` is to tell of; what it leaves out counts as not held.
+    """`attempts` are the pairs of group and name that `judge` has to report; omitted ones count as not held.
 
-    With `call_tool` None tool calls are answered by an echo.
+    If `call_tool` is None, tool calls are answered by an echo.
     """
 
     attempts: tuple[tuple[str, str], ...]

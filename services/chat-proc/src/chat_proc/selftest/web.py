@@ -1,4 +1,4 @@
-"""The part of the escape battery that asks the web tools for addresses of this machine and its network."""
+"""The part of the escape battery that requests addresses of this machine and its network through the web tools."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from everturn.execution.messages import Capability, GatewayCall, ToolGrant, Tool
 WEB: Final = "web tools"
 _TOOL: Final = "web_tools.web_fetch"
 _SITE: Final = "127.0.0.77"
-"""Stands for a server of the open internet: the guard lets it through, and it sends on to where it must not."""
+"""Simulates a server of the public internet: the guard accepts it, and it redirects to a forbidden address."""
 _FETCH_S: Final = 5.0
 
 _URLS: Final = {
@@ -50,7 +50,7 @@ for name, url in {urls!r}:
 
 
 class Site:
-    """Two servers on this machine: one must never be reached, the other sends on to it."""
+    """Two servers on this machine: one must never be reached, the other redirects to it."""
 
     def __init__(self) -> None:
         self.reached = 0
@@ -59,12 +59,12 @@ class Site:
         self._asked = 0
 
     async def serve_host(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Counts whoever comes."""
+        """Count connections."""
         self.reached += 1
         writer.close()
 
     async def serve_site(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Sends on to the other server, at once or by way of itself."""
+        """Redirect to the other server, directly or through itself."""
         with contextlib.closing(writer):
             head = await reader.readline()
             inner = b"to-host" if b"to-self" in head else b""
@@ -73,7 +73,7 @@ class Site:
             await writer.drain()
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """The resolver of the machine, with two names of the battery's own."""
+        """The machine's resolver, with two extra names for the battery."""
         if host == "site.test":
             return [_SITE]
         if host == "changing.test":
@@ -83,7 +83,7 @@ class Site:
         return [str(answer[4][0]) for answer in answers]
 
     def build_client(self) -> WebClient:
-        """The platform's own client and guard; what is special is only that one address counts as public."""
+        """The platform's own client and guard, except that one address counts as public."""
         guard = AddressGuard(self.resolve, is_allowed=_is_allowed, ports={*WEB_PORTS, self.port, self.site_port})
         return WebClient(guard, timeout_s=_FETCH_S)
 
@@ -105,7 +105,7 @@ def list_urls(site: Site) -> list[tuple[str, str]]:
 
 
 def build_web_trial(site: Site) -> Trial:
-    """All addresses in one program; the worker's side of a call is the tool's real client."""
+    """All addresses in one program; calls are answered by the tool's real client."""
     client = site.build_client()
 
     async def fetch(call: GatewayCall) -> ToolReply:

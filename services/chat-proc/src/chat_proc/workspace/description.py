@@ -1,4 +1,4 @@
-"""What ANNOUNCE says of the workspace: where this turn writes, what is local, which turns left files to go on with."""
+"""The workspace in ANNOUNCE: where this turn writes, which files are local, which turns left files to continue with."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ SHOWN_TURNS = 5
 
 
 def describe_workspace(workspace: Workspace, turns: Sequence[WorkspaceTurn] | None) -> tuple[str, ...]:
-    """Lines in a fixed order, safe in a prompt. `turns` are the last ones with files, None when they can't be had."""
+    """Lines in a fixed order, safe in a prompt. `turns` are the last ones with files, None if they can't be loaded."""
     own = workspace.own
     return (
         f"this turn writes to {workspace.turn_id}/files/ and {workspace.turn_id}/outputs/",
@@ -44,7 +44,7 @@ def _own_lines(workspace: Workspace, own: Sequence[LocalFile]) -> list[str]:
         f"local, editable: {count} of {MAX_WORKSPACE_FILES} files in files/, {len(own) - count} in outputs/, "
         f"{size} bytes; written in this turn {workspace.written_bytes} of {MAX_DELTA_BYTES // MIB} MB"
     )
-    # What was written last stands at the end of the list, and is what the model works on.
+    # The last written files are at the end of the list, and are what the model works on.
     shown = sorted(own, key=lambda file: file.taken_from is None or file.changed)[-SHOWN_FILES:]
     return [head, *map(_own_line, shown), *_more(len(own) - len(shown), "react.search_files lists them")]
 

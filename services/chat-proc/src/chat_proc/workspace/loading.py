@@ -1,4 +1,4 @@
-"""Completes a turn's workspace from history: the files below pulled roots, and what its blocks no longer tell."""
+"""Completes a turn's workspace from history: the files below pulled roots, and files that its blocks no longer show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from everturn.files.model import Artifact
 from everturn.files.ports import MAX_PAGE, Artifacts, WorkspaceTurn
 from everturn.timeline.blocks import Block, BlockType
 
-# The files of all turns, behind one port: artifact rows today, another store of history behind the same calls.
+# The files of all turns behind one port: artifact rows today, possibly another store later.
 
 
 class WorkspaceHistory(Protocol):
-    """Sees the principal's own conversations only; what is not there is left out."""
+    """Reads the principal's own conversations only; missing files are omitted."""
 
     async def load_files(
         self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
@@ -82,12 +82,12 @@ class ArtifactHistory:
 
 
 MAX_OWN_FILES = 2_000
-"""Read from rows when the turn's blocks do not begin with its header."""
+"""Limit of rows to load if the turn's blocks do not begin with its header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose history it is and which conversation is meant where a ref names none."""
+    """The owner of the history, and the conversation of refs that name none."""
 
     principal: Principal
     conversation_id: ConversationId
@@ -96,7 +96,7 @@ class Owner:
 async def load_workspace(
     history: WorkspaceHistory, owner: Owner, blocks: Sequence[Block], turn_id: TurnId
 ) -> Workspace:
-    """All that is local in this turn. Raises Unavailable."""
+    """All local files of this turn. Raises Unavailable."""
     workspace = await load_own(history, owner, blocks, turn_id)
     for root in workspace.pulled:
         workspace = workspace.plus(await _load_root(history, owner, root))
@@ -108,7 +108,7 @@ async def load_own(history: WorkspaceHistory, owner: Owner, blocks: Sequence[Blo
     workspace = fold_workspace(blocks, turn_id)
     if any(block.turn_id == turn_id and block.type is BlockType.TURN_HEADER for block in blocks):
         return workspace
-    # A summary has taken the place of the turn's first blocks; the rows still know its files.
+    # A summary has replaced the turn's first blocks; the rows still list its files.
     rows = await history.load_folder(
         owner.principal, owner.conversation_id, all_files_of(turn_id), max_files=MAX_OWN_FILES
     )
@@ -118,7 +118,7 @@ async def load_own(history: WorkspaceHistory, owner: Owner, blocks: Sequence[Blo
 async def load_wish(
     history: WorkspaceHistory, owner: Owner, wish: Wish, *, max_files: int
 ) -> tuple[Artifact, ...] | None:
-    """The files of a wish, or None when there are none; the exact file comes before a folder of that name."""
+    """The files of a wish, or None if there are none; an exact file takes precedence over a folder of that name."""
     conversation_id = wish.conversation_id or owner.conversation_id
     if wish.exact is not None:
         found = await history.load_files(owner.principal, conversation_id, [wish.exact])
@@ -136,5 +136,5 @@ async def _load_root(history: WorkspaceHistory, owner: Owner, root: PulledRoot) 
 
 
 def pulled_file(wish: Wish, artifact: Artifact) -> LocalFile:
-    """A file of another turn or conversation as this turn sees it."""
+    """A file of another turn or conversation, as seen from this turn."""
     return LocalFile(wish.place(artifact.path), wish.spell(artifact.ref), artifact, "pulled")

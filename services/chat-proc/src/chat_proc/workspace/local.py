@@ -1,6 +1,6 @@
-"""What a turn has locally: its own files, what came with its messages, and what it pulled. Folded from its blocks.
+"""The local files of a turn: its own, its attachments, and those it pulled. Folded from its blocks.
 
-The paths and roots that calls name, and the limits of a workspace, are here, too.
+The module also parses the paths and roots in calls, and defines the limits of a workspace.
 """
 
 import re
@@ -27,7 +27,7 @@ _WRITABLE = (ArtifactKind.FILE, ArtifactKind.OUTPUT)
 class LocalFile:
     """A file that programs and searches of this turn see. `path` is below a program's WORKDIR.
 
-    `ref` is the address that tools take. `taken_from` is the ref it was checked out from; `changed` says that it was
+    `ref` is its address for tools. `taken_from` is the ref from which it was checked out; `changed` means that it was
     written since. Only `own` files can be changed.
     """
 
@@ -56,7 +56,7 @@ class PulledRoot(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A turn's files by path, and the roots of what it pulled. `written_bytes` counts every version it wrote."""
+    """A turn's files by path, and the roots that it pulled. `written_bytes` counts every written version."""
 
     turn_id: TurnId
     files: Mapping[str, LocalFile] = field(default_factory=dict[str, LocalFile])
@@ -65,7 +65,7 @@ class Workspace:
 
     @property
     def own(self) -> tuple[LocalFile, ...]:
-        """What the turn may change, in the order it came."""
+        """The files that the turn may change, in order of arrival."""
         return tuple(file for file in self.files.values() if file.origin == "own")
 
     @property
@@ -82,12 +82,12 @@ class Workspace:
         return replace(self, files=dict(self.files) | {file.path: file}, written_bytes=written)
 
     def plus(self, files: Iterable[LocalFile]) -> "Workspace":
-        """The same with more files; what is there already stays."""
+        """The same with more files; present ones are not replaced."""
         return replace(self, files={file.path: file for file in files} | dict(self.files))
 
 
 def fold_workspace(blocks: Sequence[Block], turn_id: TurnId) -> Workspace:
-    """The workspace after these blocks; blocks of other turns mean nothing to it."""
+    """The workspace after these blocks; blocks of other turns are ignored."""
     folding = _Folding()
     for block in blocks:
         if block.turn_id == turn_id:
@@ -96,7 +96,7 @@ def fold_workspace(blocks: Sequence[Block], turn_id: TurnId) -> Workspace:
 
 
 def own_file(artifact: Artifact, *, taken_from: str | None = None, changed: bool = False) -> LocalFile:
-    """A file of this turn, or one that came with its messages."""
+    """A file of this turn, or one of its attachments."""
     origin = "own" if artifact.kind in _WRITABLE else "attached"
     return LocalFile(artifact.path, artifact.ref, artifact, origin, taken_from, changed)
 
@@ -145,12 +145,12 @@ class _Folding:
 
 
 def is_workspace_file(file: LocalFile) -> bool:
-    """Whether the file lies in `files/` of this turn."""
+    """Whether the file is in `files/` of this turn."""
     return file.origin == "own" and file.artifact.kind is ArtifactKind.FILE
 
 
 def read_pulled(data: Mapping[str, object]) -> tuple[PulledRoot, ...]:
-    """The roots that a pull's result tells of; none when the data are of another kind."""
+    """The roots in a pull's result; none if the data is of another kind."""
     try:
         return _Pulling.model_validate(data).pulled
     except ValidationError:
@@ -163,23 +163,23 @@ class _Pulling(BaseModel):
     pulled: tuple[PulledRoot, ...] = ()
 
 
-# How much a turn may have and add in its workspace. ANNOUNCE shows these numbers, the tools keep them.
+# Limits of a turn's workspace. ANNOUNCE shows these numbers, the tools enforce them.
 
 MIB = 1024 * 1024
 
 MAX_TEXT_BYTES = 2 * MIB
-"""Of a text that is written or patched: far above what one reply of a model can hold."""
+"""Limit of a text that is written or patched: far above the length of one model reply."""
 MAX_FILE_BYTES = RunLimits().file_bytes
-"""Of one produced file: what the sandbox lets a program write."""
+"""Limit of one produced file: the same as for a program in the sandbox."""
 MAX_DELTA_BYTES = 250 * MIB
-"""Of all files that one turn writes together."""
+"""Total of all files that one turn writes."""
 MAX_WORKSPACE_FILES = 500
-"""In `files/` of one turn. A checkout names each of them in its block."""
+"""Files in `files/` of one turn. A checkout names each of them in its block."""
 MAX_PULL_FILES = 500
 MAX_PULL_BYTES = 256 * MIB
-"""Of all that one turn pulls: as much as the sandbox's work folder holds."""
+"""Total of all that one turn pulls: the size of the sandbox's work folder."""
 MAX_PATHS = 50
-"""In one call of pull or checkout."""
+"""Paths in one call of pull or checkout."""
 
 
 def describe_limits() -> str:
@@ -191,15 +191,15 @@ def describe_limits() -> str:
     )
 
 
-# What a `fi:` ref given to pull or checkout asks for: one file, or a folder of a turn's `files/`. Pure.
+# The target of a `fi:` ref in a pull or checkout: one file, or a folder of a turn's `files/`. Pure.
 
 _FilesRef = refs.FileRef | refs.OutputRef | refs.AttachmentRef | refs.ExternalAttachmentRef | refs.LogRef
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """`exact` is the ref of a file and `folder` the beginning of the refs in a folder, both as their conversation
-    spells them; one of them may be None. `conversation_id` is None for this conversation."""
+    """`exact` is the ref of a file and `folder` the prefix of the refs in a folder, both as spelled in their
+    conversation; one of them may be None. `conversation_id` is None for this conversation."""
 
     ref: str
     turn_id: TurnId
@@ -208,32 +208,32 @@ class Wish:
     conversation_id: ConversationId | None = None
 
     def spell(self, ref: str) -> str:
-        """A ref of the wished conversation as this conversation has to write it."""
+        """A ref of the wished conversation, as spelled in this conversation."""
         if self.conversation_id is None:
             return ref
         return str(replace(_parse(ref), conversation=self.conversation_id))
 
     def spell_folder(self) -> str:
-        """The ref of the wished folder as this conversation has to write it, with a slash at its end."""
+        """The ref of the wished folder, as spelled in this conversation, with a slash at its end."""
         return self.spell(f"{self.folder}x").removesuffix("x")
 
     @property
     def tree(self) -> str:
-        """The ref of all that the wished turn left in `files/`."""
+        """The ref of all files that the wished turn left in `files/`."""
         return whole_tree(self.turn_id, self.conversation_id)
 
     def place(self, path: str) -> str:
-        """Where a file of the wished conversation lies for a program of this one."""
+        """The path of a file of the wished conversation for a program of this one."""
         return path if self.conversation_id is None else f"{self.conversation_id}/{path}"
 
     @property
     def folder_path(self) -> str:
-        """Where the wished folder lies, with a slash at its end."""
+        """The path of the wished folder, with a slash at its end."""
         return self.place(f"{self.turn_id}/files/{(self.folder or '').partition('.files/')[2]}")
 
 
 def read_wish(text: str, conversation_id: ConversationId) -> Wish:
-    """Read what is asked for. Raises Invalid with a sentence for the model."""
+    """Parse the requested ref. Raises Invalid with a sentence for the model."""
     if not text.startswith("fi:"):
         raise Invalid(f"only fi: refs are taken{_guess(text)}")
     is_folder = text.endswith("/") or ("/" not in text and text.endswith(".files"))
@@ -257,12 +257,12 @@ def root_wish(ref: str, conversation_id: ConversationId, *, is_folder: bool) -> 
 
 
 def whole_tree(turn_id: str, conversation_id: str | None = None) -> str:
-    """The ref of all files that a turn left. Raises Invalid when `turn_id` is none."""
+    """The ref of all files that a turn left. Raises Invalid if `turn_id` is not a turn id."""
     return refs.file_ref(turn_id, "x", conversation=conversation_id).removesuffix("x")
 
 
 def place_wish(turn_id: str, conversation_id: str | None, here: str | None) -> Wish:
-    """All files of a turn, attachments and outputs too. Raises Invalid when one of the ids is none."""
+    """All files of a turn, including attachments and outputs. Raises Invalid if one of the ids is malformed."""
     owner = None if conversation_id in (None, here) else ConversationId(str(conversation_id))
     whole_tree(turn_id, owner)
     folder = all_files_of(turn_id)
@@ -270,7 +270,7 @@ def place_wish(turn_id: str, conversation_id: str | None, here: str | None) -> W
 
 
 def all_files_of(turn_id: str) -> str:
-    """The beginning of the refs of all files of a turn, attachments and outputs too."""
+    """The prefix of the refs of all files of a turn, including attachments and outputs."""
     return whole_tree(turn_id).removesuffix("files/")
 
 
@@ -282,7 +282,7 @@ def _parse(text: str) -> _FilesRef:
 
 
 def _guess(path: str) -> str:
-    """The ref behind a path such as `turn_x/files/a.py`, as a hint."""
+    """The ref of a path such as `turn_x/files/a.py`, as a hint."""
     turn_id, _, rest = path.partition("/")
     try:
         guessed = whole_tree(turn_id).removesuffix("files/") + rest.replace("attachments/", "user.attachments/", 1)
@@ -292,11 +292,11 @@ def _guess(path: str) -> str:
     return f"; did you mean {guessed}?"
 
 
-# A path can't be a file and a folder at once, although nothing in a list of paths keeps it from being both.
+# A path can't be a file and a folder at once, although a list of paths can imply both.
 
 
 def find_clash(paths: Iterable[str]) -> str | None:
-    """The first path that would have to be both, if there is one."""
+    """The first path that would have to be both, if any."""
     names = set(paths)
     for path in sorted(names):
         parts = path.split("/")
@@ -306,10 +306,10 @@ def find_clash(paths: Iterable[str]) -> str | None:
     return None
 
 
-# Which local files a search is about: reads the ways in which a model names a file or folder. Pure.
+# Selects the local files for a search: parses the ways in which a model names a file or folder. Pure.
 
 MAX_WALKED = 2_000
-"""Files that one search looks at."""
+"""Maximum files per search."""
 _FOLDERS = ("files", "outputs", "attachments", "external", "logs")
 _PLACE = re.compile(r"(?:conv_[A-Za-z0-9_-]{1,75}/)?(turn_[A-Za-z0-9_-]{1,75})(?:/|$)")
 _REF = re.compile(r"fi:((?:conv_[A-Za-z0-9_-]{1,75}\.)?)(turn_[A-Za-z0-9_-]{1,75})(?:\.|$)")
@@ -317,14 +317,14 @@ _REF = re.compile(r"fi:((?:conv_[A-Za-z0-9_-]{1,75}\.)?)(turn_[A-Za-z0-9_-]{1,75
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Files by path, and what has to be said about how they were chosen."""
+    """Files by path, and notes on how they were chosen."""
 
     files: tuple[LocalFile, ...]
     notices: tuple[str, ...] = ()
 
 
 def select_files(workspace: Workspace, root: str, conversation_id: ConversationId) -> Selection:
-    """The local files at or below `root`; all of them when it is empty. Raises Invalid when it can be no root."""
+    """The local files at or below `root`; all of them if it is empty. Raises Invalid if it can't be a root."""
     wanted = root.strip().removeprefix("./").rstrip("/").removesuffix("/.")
     if wanted in ("", "."):
         return _bound(list(workspace.files.values()), [])
@@ -366,7 +366,7 @@ def _is_below(name: str, folder: str) -> bool:
 
 
 def _is_turn(folder: str) -> bool:
-    """Whether the folder is a whole turn, whose refs go on with a dot."""
+    """Whether the folder is a whole turn, whose refs continue with a dot."""
     return folder.startswith("fi:") and folder.rpartition(".")[2].startswith(("turn_", "fi:turn_"))
 
 

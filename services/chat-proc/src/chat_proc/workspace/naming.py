@@ -1,7 +1,6 @@
-"""Finds the files of other turns that a program names by their whole path. Reads text only; nothing is executed.
+"""Finds the files of other turns that a program names by their full path. Reads text only; nothing is executed.
 
-Programs and file names come from models and from programs, so that all of this takes bounded work; with many files it
-still belongs in a thread.
+Programs and file names are untrusted, so all work here is bounded; with many files it still belongs in a thread.
 """
 
 import heapq
@@ -15,27 +14,27 @@ from typing import cast
 from chat_proc.workspace.local import LocalFile
 
 MAX_PLACES = 20
-"""Turns whose files are looked up for one program."""
+"""Turns whose files are loaded for one program."""
 MAX_LITERALS = 200
 MAX_LITERAL_CHARS = 1024
-"""Behind the turn."""
+"""Limit of the part after the turn."""
 MAX_SEARCH_CHARS = 200_000_000
-"""The text, once for each file: about 0.1 s. Of more files than that allows only those count that stand in quotes."""
+"""Limit of text length times number of files: about 0.1 s. Above it, only file names in quotes count."""
 MAX_SIMILAR_CHARS = 160
-"""Of a path that is compared with others, from its end."""
+"""Compared characters of a path, from its end."""
 MAX_COMPARED = 10
-"""Paths that one path is compared with in earnest: each takes up to 2 ms, and all others a hundredth of it."""
+"""Paths that one path is compared with in detail: each takes up to 2 ms, all others a hundredth of it."""
 _PLACE = re.compile(r"(?:(?<![A-Za-z0-9_-])(conv_[A-Za-z0-9_-]{1,75})/)?(?<![A-Za-z0-9_-])(turn_[A-Za-z0-9_-]{1,75})/")
 _QUOTED = re.compile(r"([\"'\n])")
 _MAX_PLACE_CHARS = 1 + 2 * (len("conv_/") + 75)
 _ESCAPE = re.compile(r"\\{1,2}u([0-9a-fA-F]{4})")
 _OPEN = re.compile(r"[{*?\[%\\]")
-"""Where a literal stops being a path: a placeholder, a wildcard, an escape."""
+"""Where a literal stops being a plain path: a placeholder, a wildcard, an escape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`places` are pairs of conversation, None for this one, and turn; `literals` are what stands in quotes."""
+    """`places` are pairs of conversation, None for this one, and turn; `literals` are the quoted strings."""
 
     text: str
     places: tuple[tuple[str | None, str], ...]
@@ -44,14 +43,14 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Files that are named, in the order they were given, and paths that are named and not there."""
+    """Named files, in the given order, and named paths that don't exist."""
 
     files: tuple[LocalFile, ...]
     unknown: tuple[str, ...]
 
 
 def find_names(texts: Sequence[str]) -> Names:
-    """What a program and its contract name. Escapes such as \\u00e9 are read as the character."""
+    """The names in a program and its contract. Escapes such as \\u00e9 are read as the character."""
     text = "\n".join(texts)
     if _ESCAPE.search(text):
         text = _unescape(text)
@@ -61,7 +60,7 @@ def find_names(texts: Sequence[str]) -> Names:
 
 
 def match_names(names: Names, files: Sequence[LocalFile]) -> Matched:
-    """Files whose whole path is in the text, or that lie in a folder which is named."""
+    """Files whose full path is in the text, or that are in a named folder."""
     paths = {file.path for file in files}
     folders: set[str] = set()
     unknown: list[str] = []
@@ -78,7 +77,7 @@ def match_names(names: Names, files: Sequence[LocalFile]) -> Matched:
 
 
 def find_similar(path: str, known: Iterable[str], *, count: int, cutoff: float) -> list[str]:
-    """The paths most like this one, at least to the share `cutoff`, the best first."""
+    """The paths most similar to this one, with a ratio of at least `cutoff`, the best first."""
     matcher = SequenceMatcher(None, "", path[-MAX_SIMILAR_CHARS:])
 
     def rate(other: str, ratio: str) -> tuple[float, str]:
@@ -91,7 +90,7 @@ def find_similar(path: str, known: Iterable[str], *, count: int, cutoff: float) 
 
 
 def _find_literals(text: str) -> Iterator[str]:
-    """What ends at a quote and begins with a turn's folder."""
+    """Strings that begin with a turn's folder and end at a quote."""
     parts = _QUOTED.split(text)
     for part, end in zip(parts[::2], parts[1::2], strict=False):
         if end == "\n":
@@ -104,16 +103,16 @@ def _find_literals(text: str) -> Iterator[str]:
 
 
 def _unescape(text: str) -> str:
-    """Two escapes of one character beyond the first plane become that character; a lone half becomes U+FFFD."""
+    """Decode escapes: a surrogate pair becomes one character, a lone surrogate U+FFFD."""
     halves = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
     return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-# How workspace tools write their results: one JSON object whose list items stand on lines of their own.
+# The result format of workspace tools: one JSON object with each list item on a line of its own.
 
 
 def render_result(result: Mapping[str, object]) -> str:
-    """The object as text; empty lists and None are left out. A part of it can be read by lines."""
+    """The object as text, without empty lists and None. Parts of it can be read by lines."""
     fields = [f"{json.dumps(key)}: {_render(value)}" for key, value in result.items() if value not in (None, [], ())]
     return "{" + ",\n".join(fields) + "}"
 

@@ -1,4 +1,4 @@
-"""Searches the lines of one text, and names by patterns. Pure but for the clock that limits it."""
+"""Searches the lines of one text, and matches names with patterns. Pure except for the clock that limits it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ import re2
 
 from everturn.core.errors import Invalid
 
-# Regular expressions of a model: RE2, which takes time in proportion to the text whatever the expression.
+# Regular expressions of a model: RE2, which is linear in the text for any expression.
 
 MAX_PATTERN_CHARS = 1_000
 MAX_MEMORY_BYTES = 8 * 1024 * 1024
-"""What one compiled expression may take; a larger one is refused."""
+"""Memory limit of one compiled expression; a larger one is refused."""
 
 
 class Pattern:
-    """A compiled expression. It lets other threads run while it searches."""
+    """A compiled expression. Searching releases the GIL."""
 
     def __init__(self, text: str) -> None:
-        """Raises Invalid, with what is wrong, when `text` is no expression that RE2 takes."""
+        """Raises Invalid, with the reason, if `text` is not a valid RE2 expression."""
         library = cast(Any, re2)
         options = library.Options()
         options.max_mem = MAX_MEMORY_BYTES
@@ -35,7 +35,7 @@ class Pattern:
             ) from error
 
     def find(self, text: str) -> tuple[int, int] | None:
-        """Where the first match begins and ends, in characters."""
+        """The start and end of the first match, in characters."""
         match = self._compiled.search(text)
         return None if match is None else cast("tuple[int, int]", match.span())
 
@@ -48,7 +48,7 @@ def _reason(error: Exception) -> str:
 MAX_PREVIEW_CHARS = 240
 _BEFORE_MATCH_CHARS = 60
 _LINES_BETWEEN_LOOKS = 500
-"""Lines that are searched before the clock is looked at again."""
+"""Lines searched between two checks of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What a text gave. `stopped` says that its time was up; `more` that there are matches beyond the limit."""
+    """The matches in a text. `stopped` means that the time was up; `more` that there are matches beyond the limit."""
 
     matches: tuple[Match, ...]
     line_count: int
@@ -89,7 +89,7 @@ def search_text(
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines without their endings, counted as a read counts them: a break at the end begins no further line."""
+    """Lines without their endings, counted as in a read: a break at the end begins no further line."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()

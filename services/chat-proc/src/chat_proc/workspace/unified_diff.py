@@ -1,7 +1,7 @@
-"""Applies a unified diff to one text: exactly, or with the line and the reason why not.
+"""Applies a unified diff to one text exactly, or reports the failing line and the reason.
 
-Headers are not believed: counts follow from the lines of a hunk, and a hunk whose context is not at the stated line
-goes to the nearest place after the hunk before it where all of its context is, character by character.
+Headers are not trusted: counts are derived from the lines of a hunk, and a hunk whose context is not at the stated line
+is applied at the nearest place after the previous hunk where all of its context matches exactly.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ _NO_NEWLINE = "\\"
 _SHOWN_CHARS = 300
 
 MAX_SEARCHED_LINES = 5_000_000
-"""Lines of the file that all hunks together are looked for in, where their headers state no line or a wrong one. About
-a second; 50 such hunks in a file of 100,000 lines."""
+"""Total lines searched for all hunks whose headers state no line or a wrong one. About a second; 50 such hunks in a
+file of 100,000 lines."""
 
 RefusalCode = Literal["no_hunks", "invalid_hunk_header", "invalid_hunk_line", "several_files", "hunk_mismatch",
                       "hunk_out_of_order", "ambiguous_hunk", "too_many_searches"]  # fmt: skip
@@ -27,9 +27,9 @@ RefusalCode = Literal["no_hunks", "invalid_hunk_header", "invalid_hunk_line", "s
 
 @dataclass(frozen=True, slots=True)
 class AppliedHunk:
-    """Where a hunk went. Lines count from 1 in the old text; `stated` is None when its header named none.
+    """Where a hunk was applied. Lines count from 1 in the old text; `stated` is None if its header named none.
 
-    `moved` says that it went elsewhere than its header said.
+    `moved` means that it was not applied at the line in its header.
     """
 
     stated: int | None
@@ -61,7 +61,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of a hunk. `sign` is a blank, `-` or `+`; `ends` is False when no newline follows it in the file."""
+    """A line of a hunk. `sign` is a blank, `-` or `+`; `ends` is False if no newline follows it in the file."""
 
     sign: str
     text: str
@@ -90,14 +90,14 @@ class _Hunk:
 
 
 def is_diff(text: str) -> bool:
-    """Whether a patch is a unified diff rather than a whole new text. Front matter is no diff."""
+    """Whether a patch is a unified diff rather than a complete new text. Front matter is not a diff."""
     if not text.startswith(("---", "+++", "@@")):
         return False
     return text.split("\n", 1)[0].strip() != "---" or re.search(r"^@@", text, re.MULTILINE) is not None
 
 
 def apply_diff(old: str, patch: str) -> Applied | Refused:
-    """The text with all hunks applied, or why one of them can't be."""
+    """Return the text with all hunks applied, or why one of them can't be."""
     hunks = _parse(patch)
     if isinstance(hunks, Refused):
         return hunks
@@ -157,7 +157,7 @@ def _begins_file(lines: Sequence[str]) -> bool:
 
 
 def _read_line(line: str, read: list[_Line]) -> bool:
-    """Append a line to those of its hunk; False when it is none."""
+    """Append a line to its hunk; returns False if it is not a hunk line."""
     if line.startswith(_NO_NEWLINE):
         read[-1:] = [replace(each, ends=False) for each in read[-1:]]
     elif line in ("", "\r"):
@@ -175,15 +175,15 @@ class _SearchedTooMuch(Exception):
 
 @dataclass(slots=True)
 class _File:
-    """The lines of the old text without their endings, and in how many of them hunks were looked for."""
+    """The lines of the old text without their endings, and the number of lines searched for hunks."""
 
     bodies: Sequence[str]
     searched_lines: int = 0
 
     def find(self, old: Sequence[str], first: int, end: int) -> Iterator[int]:
-        """The places from line `first` to before line `end` where all of `old` is, which is not empty.
+        """The places from line `first` to before line `end` where all of the non-empty `old` matches.
 
-        By Knuth, Morris and Pratt: the time does not grow with the product of both, however much lines are alike.
+        By Knuth, Morris and Pratt: linear time, even if many lines are equal.
         """
         self.searched_lines += max(0, end - first)
         if self.searched_lines > MAX_SEARCHED_LINES:
@@ -206,7 +206,7 @@ class _File:
 
 
 def _place(hunk: _Hunk, file: _File, cursor: int, number: int) -> tuple[int, _Hunk] | Refused:
-    """Where the hunk goes, and the hunk as it goes there: empty lines behind it may be no part of it."""
+    """The place of the hunk, and the hunk as applied: trailing empty lines may not be part of it."""
     end = len(hunk.lines)
     while end and hunk.lines[end - 1].bare:
         end -= 1
@@ -231,7 +231,8 @@ def _place(hunk: _Hunk, file: _File, cursor: int, number: int) -> tuple[int, _Hu
 
 
 def _find_places(hunk: _Hunk, file: _File, cursor: int) -> list[int]:
-    """The places from `cursor` on where all of the hunk's old lines are: the stated one, else the nearest first."""
+    """The places from `cursor` on where all of the hunk's old lines match: the stated one, otherwise the nearest
+    first."""
     old, start, bodies = hunk.old, hunk.start, file.bodies
     if not old:
         return [start] if start is not None and cursor <= start <= len(bodies) else []
@@ -267,7 +268,7 @@ def _flat(text: str) -> str:
 
 
 def _append_hunk(parts: list[str], hunk: _Hunk, lines: Sequence[str], at: int, *, exact: bool) -> None:
-    """`at` is the index of the hunk's first old line; kept lines stay as they are, to their last byte."""
+    """`at` is the index of the hunk's first old line; kept lines are copied byte by byte."""
     for line in hunk.lines:
         if line.sign == " ":
             parts.append(lines[at])
@@ -279,7 +280,7 @@ def _append_hunk(parts: list[str], hunk: _Hunk, lines: Sequence[str], at: int, *
 
 
 def _ending_near(parts: Sequence[str], lines: Sequence[str], at: int) -> str:
-    """The line ending of the line before, else of the line behind."""
+    """The line ending of the previous line, otherwise of the next line."""
     for near in (*parts[-1:], *lines[max(0, at - 1) : at + 1]):
         if near.endswith("\n"):
             return "\r\n" if near.endswith("\r\n") else "\n"
@@ -312,7 +313,7 @@ def _body(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-# Finds line numbers of a preview that were copied into a patch: they are shown for reading and are no text.
+# Finds line numbers of a preview that were copied into a patch: they are not part of the text.
 
 _NUMBERED = re.compile(r"[ \t]*(\d{1,7})(?:: ?|[ \t]*\| ?|\t)(.*)", re.DOTALL)
 MIN_SHARE = 0.35
@@ -321,9 +322,9 @@ MANY_LINES = 5
 
 
 def has_preview_numbers(patch: str, current: str, *, is_diff: bool) -> bool:
-    """Whether lines of the patch are lines of the current text behind their number, which the text itself has not.
+    """Whether lines of the patch are lines of the current text prefixed with numbers that the text does not have.
 
-    Enough is two such lines that are a third of all, or five.
+    Two such lines are enough if they are a third of all, otherwise five.
     """
     lines = patch.split("\n")
     if is_diff:
@@ -341,7 +342,7 @@ def _is_line(lines: list[str], number: int, text: str) -> bool:
     return 0 < number <= len(lines) and bool(text.strip()) and lines[number - 1].rstrip("\r") == text.rstrip("\r")
 
 
-# Tells whether a written Python or JSON text can be read as what it is.
+# Checks the syntax of a written Python or JSON text.
 
 MAX_CHECKED_BYTES = 512 * 1024
 LIMIT_S = 5.0
@@ -354,11 +355,12 @@ except SyntaxError as error:
 except Exception as error:
     print(type(error).__name__, error)
 """
-"""Run in a process of its own: a text that is nested deeply enough can bring a parser down."""
+"""Run in a process of its own: deeply nested text can crash a parser."""
 
 
 async def find_syntax_problem(name: str, data: bytes) -> str | None:
-    """What is wrong with a .py or .json file, in one line; None when nothing is, or for other and very large files."""
+    """The syntax error of a .py or .json file, in one line; None if there is none, or for other and very large
+    files."""
     if len(data) > MAX_CHECKED_BYTES:
         return None
     if name.endswith(".py"):

@@ -1,4 +1,4 @@
-"""What attempts to get out of a sandbox are made of. It runs inside one, so it needs the standard library alone."""
+"""Building blocks of attempts to escape from a sandbox. It runs inside one, so it needs only the standard library."""
 
 import ctypes
 import errno
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
-"""How a filter of system calls answers. Any other answer came from the code that the filter is to keep away."""
+"""Error codes of a system call filter. Any other code came from the kernel code that the filter should protect."""
 
 _MAX_DETAIL_CHARS: Final = 200
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -49,11 +49,11 @@ _NUMBERS: Final = {"x86_64": {**_X86_64, **_EVERYWHERE}, "aarch64": {**_AARCH64,
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What there is outside and must stay out of reach, told so that attempts don't fail for want of knowing it.
+    """What exists outside and must stay unreachable, so that attempts don't fail for lack of knowledge.
 
     `canary` is a secret text of the worker's environment and of `host_file`; `neighbour` one of another live run.
-    `port` and `abstract` listen on the host. For the gateway: `granted` is the one tool that this run may call, `nonce`
-    its own, and `nonces` are those of other runs; `gateway` is where it listens.
+    `port` and `abstract` listen on the host. For the gateway: `granted` is the only tool that this run may call,
+    `nonce` its own, and `nonces` are those of other runs; `gateway` is where it listens.
     """
 
     canary: str
@@ -80,7 +80,7 @@ Attempt = Callable[[Surroundings], object]
 
 
 class Group:
-    """Attempts of one kind, by the name in the table. A function that returns has got through."""
+    """Attempts of one kind, by the name in the table. An attempt whose function returns got through."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -93,7 +93,7 @@ class Group:
 
 
 def run(*groups: Group, nonce: str = "") -> None:
-    """Try one after another. Each is told of at once: what is tried next may end the process."""
+    """Try one after another. Each is reported at once, because the next may end the process."""
     around = replace(load_surroundings(), nonce=nonce)
     for group in groups:
         for name, function in group.attempts.items():
@@ -101,7 +101,7 @@ def run(*groups: Group, nonce: str = "") -> None:
 
 
 def run_together(group: Group, nonce: str) -> None:
-    """Try all of a group at once: for attempts that do nothing but wait."""
+    """Try all of a group concurrently: for attempts that only wait."""
     around = replace(load_surroundings(), nonce=nonce)
     with ThreadPoolExecutor(len(group.attempts)) as threads:
         tried = {name: threads.submit(try_one, function, around) for name, function in group.attempts.items()}
@@ -110,7 +110,7 @@ def run_together(group: Group, nonce: str) -> None:
 
 
 def load_surroundings(place: Path = Path("surroundings.json")) -> Surroundings:
-    """As the worker wrote them into the work folder."""
+    """Load what the worker wrote into the work folder."""
     read = json.loads(place.read_text(encoding="utf-8"))
     return Surroundings(
         canary=read["canary"],
@@ -126,9 +126,9 @@ def load_surroundings(place: Path = Path("surroundings.json")) -> Surroundings:
 
 
 def call(name: str, *arguments: Argument) -> int:
-    """A raw system call. Raises OSError where it is refused, Reached where the kernel itself says no.
+    """Make a raw system call. Raises OSError if the filter refuses it, Reached if the kernel itself does.
 
-    A call that this architecture doesn't have is refused by that.
+    A call that this architecture lacks counts as refused.
     """
     numbers = _NUMBERS[platform.machine()]
     if name not in numbers:
@@ -137,7 +137,7 @@ def call(name: str, *arguments: Argument) -> int:
 
 
 def call_number(number: int, *arguments: Argument) -> int:
-    """The same by its number."""
+    """Make a raw system call by its number."""
     given = [ctypes.c_long(a) if isinstance(a, int) else _address(a) for a in arguments]
     result = int(LIBC.syscall(ctypes.c_long(number), *given))
     if result < 0:
@@ -149,7 +149,7 @@ def call_number(number: int, *arguments: Argument) -> int:
 
 
 def try_each(functions: Iterable[Callable[[], object]]) -> object:
-    """What the first that gets through brings; raises the last refusal when none does."""
+    """The result of the first that gets through; raises the last refusal if none does."""
     last: OSError | None = None
     for function in functions:
         try:
@@ -160,7 +160,7 @@ def try_each(functions: Iterable[Callable[[], object]]) -> object:
 
 
 def try_in_child(function: Callable[[], object]) -> None:
-    """For what may end the process: raises PermissionError when it does, or when it raises an OSError there."""
+    """Run in a child what may end the process: raises PermissionError if it does, or on an OSError there."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -185,7 +185,7 @@ def _tell(group: Group, name: str, held: bool, detail: str) -> None:
 
 
 def try_one(function: Attempt, around: Surroundings) -> tuple[bool, str]:
-    """Whether the attempt was denied, and with what."""
+    """Whether the attempt was denied, and how."""
     try:
         got = function(around)
     except (OSError, Denied) as denial:

@@ -1,4 +1,4 @@
-"""Attempts to read what is not the program's and to write outside of its two folders."""
+"""Attempts to read files of others and to write outside of the program's two folders."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ _OWN_NAME: Final = "everturn-probe"
 
 
 def _read(path: str) -> str:
-    """The beginning of a file. A special file's may not come: it is opened without waiting."""
+    """The beginning of a file. It is opened non-blocking, because a special file may never deliver data."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         return os.read(descriptor, 64).decode("utf-8", "replace")
@@ -38,7 +38,7 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, text: str = "x") -> None:
-    """What could be written is taken away again, where it is a file of the attempt's own."""
+    """Write a file; the attempt's own files are removed afterwards."""
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     if path.endswith(_OWN_NAME):
@@ -69,7 +69,7 @@ def read_the_passwords(around: Surroundings) -> str:
 
 @READING.attempt
 def read_a_home(around: Surroundings) -> str:
-    """An interpreter may lie below a home, so the way to it can be seen; what lies beside can't."""
+    """The interpreter can be below a home, so the path to it is visible; its siblings must not be."""
     names = [name for home in ("/root", "/home") if os.path.isdir(home) for name in _list(home)]
     way = {
         part for base in (sys.base_prefix, os.path.realpath(sys.executable), sys.prefix) for part in Path(base).parts
@@ -120,7 +120,7 @@ def find_anything_of_another_run(around: Surroundings) -> str:
 
 @WRITING.attempt
 def write_anywhere_but_the_two_folders(around: Surroundings) -> str:
-    """Every folder of a mount that may be written to, four levels deep; mounts that can't be need no look."""
+    """Tries every folder of a writable mount, four levels deep; read-only mounts are skipped."""
     visited = 0
     for mount in _writable_mounts():
         for folder, folders, _ in os.walk(mount):
@@ -233,7 +233,7 @@ def _can_write(folder: str) -> bool:
 
 
 def _find_text(wanted: str) -> str:
-    """Where a text stands: in what processes show of themselves, in names and in small files of shared places."""
+    """Where a text is found: in what processes expose, in names and in small files of shared places."""
     for place in _shared_places():
         if wanted in place:
             return place

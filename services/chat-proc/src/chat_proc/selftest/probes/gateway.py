@@ -1,4 +1,4 @@
-"""Attempts to get more from the gateway than was granted, or to keep it from those who behave."""
+"""Attempts to get more from the gateway than was granted, or to block it for other calls."""
 
 import array
 import json
@@ -98,7 +98,7 @@ def send_numbers_that_are_none(around: Surroundings) -> object:
 
 @GATEWAY.attempt
 def hand_over_open_files(around: Surroundings) -> None:
-    """The kernel drops descriptors that nobody takes; the gateway must neither hold them nor stumble."""
+    """The kernel drops descriptors that are not received; the gateway must neither keep them nor fail."""
     files = array.array("i", [0] * 100)
     call = _encode({"kind": "call", "id": 1, "tool_id": around.granted, "arguments": {"text": "x"}})
     with _greet(around) as line:
@@ -154,7 +154,7 @@ def never_read_an_answer(around: Surroundings) -> object:
 
 
 def _call(around: Surroundings, *tool_ids: str, **arguments: str) -> object:
-    """Raises Denied where every call is refused as one that may not be made."""
+    """Raises Denied if every call is refused as not allowed."""
     codes = ""
     for tool_id in tool_ids:
         with _greet(around) as line:
@@ -181,7 +181,7 @@ def _connect(around: Surroundings) -> socket.socket:
 
 
 def _greet(around: Surroundings) -> socket.socket:
-    """A connection that the gateway has welcomed. Raises ConnectionError where it does not."""
+    """A connection that the gateway has accepted. Raises ConnectionError otherwise."""
     line = _connect(around)
     _speak(line, _encode({"kind": "hello", "nonce": around.nonce}))
     return line
@@ -193,7 +193,7 @@ def _greet_and_speak(around: Surroundings, data: bytes) -> dict[str, object]:
 
 
 def _speak(line: socket.socket, data: bytes) -> dict[str, object]:
-    """The answer. Raises ConnectionError when the connection is cut instead."""
+    """The reply. Raises ConnectionError if the connection is cut instead."""
     _send(line, data)
     return _read(line)
 

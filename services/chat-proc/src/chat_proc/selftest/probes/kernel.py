@@ -1,4 +1,4 @@
-"""Attempts to call what an ordinary program never needs of the kernel, and what most holes of it were found in."""
+"""Attempts to make system calls that ordinary programs never need, in which most kernel holes were found."""
 
 import ctypes
 import mmap
@@ -17,7 +17,7 @@ _X32_BIT: Final = 0x40000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _FIRST_UNKNOWN, _LAST_UNKNOWN = 452, 480
 _LATER_AND_HARMLESS: Final = frozenset({452, 454, 455, 456})
-"""fchmodat2 and the three futex calls: what Linux has added since and ordinary libraries use."""
+"""fchmodat2 and the three futex calls: later additions to Linux that ordinary libraries use."""
 
 
 @KERNEL.attempt
@@ -83,13 +83,13 @@ def load_a_module(around: Surroundings) -> object:
 
 @KERNEL.attempt
 def start_another_kernel(around: Surroundings) -> object:
-    # With a magic number that the kernel itself refuses: what is tried must not restart a machine without walls.
+    # With a magic number that the kernel itself rejects: the attempt must not restart a machine without walls.
     return try_each((partial(call, "kexec_load", 0, 0, 0, -1), partial(call, "reboot", 0, 0, 0, 0)))
 
 
 @KERNEL.attempt
 def set_the_clock(around: Surroundings) -> object:
-    # Times that can't be: asked for in earnest they would be set where nothing forbids it.
+    # Invalid times: valid ones would be set if nothing forbids it.
     return try_each(
         (partial(call, "clock_settime", 0, b"\xff" * 16), partial(call, "settimeofday", b"\xff" * 16, 0)),
     )
@@ -112,7 +112,7 @@ def touch_ports_of_the_hardware(around: Surroundings) -> object:
 
 @KERNEL.attempt
 def change_its_personality(around: Surroundings) -> int:
-    """Among others it switches address randomization off."""
+    """Among other things, this disables address randomization."""
     return call("personality", 0x0040000)
 
 
@@ -150,7 +150,7 @@ def hang_up_the_terminal(around: Surroundings) -> int:
 
 @KERNEL.attempt
 def type_into_a_terminal(around: Surroundings) -> object:
-    """A terminal of its own is harmless; typing into one is what must not be."""
+    """A terminal of its own is harmless; typing into one must be denied."""
     try:
         leader, follower = pty.openpty()
     except OSError:
@@ -166,7 +166,7 @@ def type_into_a_terminal(around: Surroundings) -> object:
 
 @KERNEL.attempt
 def call_by_the_numbers_of_32_bit_programs(around: Surroundings) -> None:
-    """Mapping memory that can be executed is allowed; entering the kernel by `int 0x80` (getpid) is not."""
+    """Mapping executable memory is allowed; entering the kernel by `int 0x80` (getpid) is not."""
     if os.uname().machine != "x86_64":
         raise OSError("no other entry on this architecture")
     page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -182,7 +182,7 @@ def call_by_the_numbers_of_x32_programs(around: Surroundings) -> None:
 
 @KERNEL.attempt
 def call_what_a_later_kernel_has_added(around: Surroundings) -> object:
-    """A filter that lists what is refused knows nothing of calls that came after it."""
+    """A denylist does not cover calls that were added after it."""
     numbers = (number for number in range(_FIRST_UNKNOWN, _LAST_UNKNOWN) if number not in _LATER_AND_HARMLESS)
     return try_each(partial(call_number, number, -1, 0, 0, 0, 0, 0) for number in numbers)
 

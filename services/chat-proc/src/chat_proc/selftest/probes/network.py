@@ -1,4 +1,4 @@
-"""Attempts to reach anything over a network or a socket that is not this run's own."""
+"""Attempts to reach anything over a network or a socket that does not belong to this run."""
 
 import socket
 from functools import partial
@@ -48,7 +48,7 @@ def resolve_a_name(around: Surroundings) -> None:
 
 @NETWORK.attempt
 def listen_on_a_port(around: Surroundings) -> None:
-    # Where nobody could ever connect: even so the address family is not for programs.
+    # Even though nothing could connect, the address family is forbidden to programs.
     socket.create_server(("127.0.0.1", 0)).close()
 
 
@@ -89,7 +89,7 @@ def open_an_xdp_socket(around: Surroundings) -> int:
 
 @NETWORK.attempt
 def open_a_socket_of_a_rare_family(around: Surroundings) -> object:
-    """Modules that are loaded when first asked for, with a history of holes."""
+    """Kernel modules that are loaded on first use, with a history of holes."""
     return try_each(partial(call, "socket", family, _DATAGRAM, 0) for family in _RARE_FAMILIES)
 
 
@@ -110,7 +110,7 @@ def connect_to_the_engine(around: Surroundings) -> object:
 
 @NETWORK.attempt
 def listen_where_the_executor_was_awaited(around: Surroundings) -> None:
-    """A pair's two halves meet at a socket once; who could take its place would speak for the executor."""
+    """A pair's two containers meet at a socket once; a process that takes it over could impersonate the executor."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("/run/everturn/line.sock")
 

@@ -73,7 +73,7 @@ def run_a_program_of_another_user(around: Surroundings) -> None:
 
 @PRIVILEGES.attempt
 def find_a_program_that_runs_as_another_user(around: Surroundings) -> str:
-    """Bits for that may be there where the mount does not honour them."""
+    """Setuid bits may exist if the mount ignores them."""
     for path in _find_marked():
         if not os.statvfs(path).f_flag & os.ST_NOSUID:
             return path
@@ -82,11 +82,11 @@ def find_a_program_that_runs_as_another_user(around: Surroundings) -> str:
 
 @PRIVILEGES.attempt
 def mark_a_program_as_another_users(around: Surroundings) -> None:
-    """The bit may be set on an own file; the mounts must not honour it."""
+    """The bit may be set on the program's own file; the mounts must ignore it."""
     place = "/workspace/work/marked"
     with open(place, "w", encoding="ascii") as file:
         file.write("#!/bin/sh\nid\n")
-    os.chmod(place, 0o6755)  # noqa: S103 - what is tried is that this bit is worth nothing
+    os.chmod(place, 0o6755)  # noqa: S103 - the attempt checks that this bit has no effect
     if os.statvfs(place).f_flag & os.ST_NOSUID:
         raise Denied("the folder is mounted nosuid")
 
@@ -202,7 +202,7 @@ def rename_the_machine(around: Surroundings) -> int:
 
 
 def _end_child(pid: int) -> int:
-    """In the parent, and in the child that should not be."""
+    """Runs in the parent, and in the child that should not exist."""
     if pid == 0:
         os._exit(0)
     os.kill(pid, signal.SIGKILL)

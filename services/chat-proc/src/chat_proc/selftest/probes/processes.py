@@ -13,7 +13,7 @@ GROUPS: Final = (PROCESSES,)
 _ATTACH, _SEIZE = 16, 0x4206
 _STATUS_NAMES: Final = ("Uid", "Gid", "Groups", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp")
 _OURS: Final = 8
-"""More processes than bubblewrap's two, the runner, an imported one, the program and its own children."""
+"""An upper bound for bubblewrap's two, the runner, an imported one, the program and its own children."""
 
 
 @PROCESSES.attempt
@@ -92,13 +92,13 @@ def see_processes_of_the_host(around: Surroundings) -> str:
 
 @PROCESSES.attempt
 def signal_a_process_of_the_host(around: Surroundings) -> object:
-    """Far above what a process namespace of one run has; signal 0 only asks."""
+    """Far above the process ids in a run's namespace; signal 0 only checks."""
     return try_each(partial(os.kill, pid, 0) for pid in range(os.getpid() + 1000, os.getpid() + 3000))
 
 
 @PROCESSES.attempt
 def end_the_first_process(around: Surroundings) -> None:
-    """The kernel keeps the first process of a namespace from signals it has not asked for, SIGKILL among them."""
+    """The kernel shields the first process of a namespace from signals without a handler, including SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL):
         if os.getppid() != 1:
             os.kill(1, number)
@@ -107,7 +107,7 @@ def end_the_first_process(around: Surroundings) -> None:
 
 @PROCESSES.attempt
 def find_a_first_process_that_may_do_more(around: Surroundings) -> str:
-    """Where it shares our user its memory may be open, so it must not be worth anything."""
+    """If it shares our user, its memory may be accessible, so it must have no more rights."""
     mine, first = _load_status("self"), _load_status("1")
     for name in _STATUS_NAMES:
         if mine[name].split() != first[name].split():
@@ -129,7 +129,7 @@ def find_a_first_process_in_other_namespaces(around: Surroundings) -> str:
 
 @PROCESSES.attempt
 def become_a_process_whose_memory_others_write(around: Surroundings) -> int:
-    """The other way round: being traceable by all is of no use where nobody may trace."""
+    """The reverse: being traceable by all is useless if no process may trace."""
     ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)
     pid = os.fork()
     if pid == 0:
@@ -148,7 +148,7 @@ def _try_trace(pid: int) -> int:
 
 
 def _runners() -> list[int]:
-    """The processes between us and the first, which is the runner itself in a container."""
+    """The processes between us and the first one; in a container the first is the runner itself."""
     return [pid for pid in _others() if pid != 1 or os.getppid() == 1]
 
 

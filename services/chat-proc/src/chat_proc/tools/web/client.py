@@ -1,5 +1,4 @@
-"""Requests of the web tools: only public addresses, every answer of the resolver checked, with caps on bytes and
-time."""
+"""Requests of the web tools: only public addresses, every resolved address checked, with limits on bytes and time."""
 
 import asyncio
 import socket
@@ -33,9 +32,10 @@ _CLOSED = tuple(
         ),
     )
 )  # fmt: skip
-"""Private, shared, loopback, link-local, reserved and multicast networks, and the address of a cloud's host agent."""
+"""Private, shared, loopback, link-local, reserved and multicast networks, and the address of a cloud provider's host
+agent."""
 _OPEN_V6 = ip_network("2000::/3")
-"""All that is routed in IPv6; what stands below carries an IPv4 address or is set apart."""
+"""All routed IPv6 addresses; the networks below embed an IPv4 address or are reserved."""
 _CLOSED_V6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 
 
@@ -44,14 +44,14 @@ class Refused(Invalid):
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the open internet. One that carries an IPv4 address inside never is."""
+    """Whether an address is on the public internet. An address that embeds an IPv4 address never counts."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _CLOSED)
     return address.scope_id is None and address in _OPEN_V6 and not any(address in network for network in _CLOSED_V6)
 
 
 class AddressGuard:
-    """Resolves a host and gives the addresses to connect to; what was checked is what is connected to."""
+    """Resolves a host to the addresses to connect to; connections use exactly the checked addresses."""
 
     def __init__(
         self,
@@ -71,7 +71,8 @@ class AddressGuard:
             raise Refused(f"Port {port} is not open to the web tools; {allowed} are.")
 
     async def find_addresses(self, host: str, port: int) -> tuple[str, ...]:
-        """At most four, all allowed. Raises Refused when one of all is not, Unavailable when there are none."""
+        """At most four addresses, all allowed. Raises Refused if any resolved one is not, Unavailable if there are
+        none."""
         self.check_port(port)
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
@@ -90,16 +91,16 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
     return [str(address[0]) for *_, address in answers]
 
 
-# Gets one page from the open internet: guarded connections, and caps on redirects, bytes and time.
+# Fetches one page from the public internet: guarded connections, and limits on redirects, bytes and time.
 
 MAX_REDIRECTS = 5
 MAX_BODY_BYTES = 5 * 1024 * 1024
 MAX_PDF_BYTES = 15 * 1024 * 1024
-"""A PDF is read whole or not at all, and is larger than a page."""
+"""A PDF is read entirely or not at all, and is larger than a page."""
 MAX_HEADER_CHARS = 300
-"""Of a content type: the library that takes it apart needs a time that grows with the square of its length."""
+"""Limit of a content type: the parsing library is quadratic in its length."""
 _UNPACKED_AT_ONCE_BYTES = 256 * 1024
-"""Between two such parts other tasks get their turn."""
+"""Other tasks run between two such parts."""
 FETCH_TIMEOUT_S = 20.0
 _STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -112,12 +113,12 @@ _GZIP_OR_ZLIB = 47
 _NETWORK_ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
 
 Unpack = Callable[[bytes, int], tuple[bytes, bytes, bool]]
-"""Unpacks to at most so many bytes. Besides these it gives what it has not looked at yet, and whether it has more."""
+"""Unpacks to at most this many bytes; also returns the unread input, and whether more output is pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A page as it came. `url` is where it was in the end; `cut` tells that it is longer than what was read."""
+    """A page as received. `url` is its final address; `cut` means that it is longer than the part that was read."""
 
     url: str
     mime: str
@@ -127,7 +128,7 @@ class Fetched:
 
 
 class WebClient:
-    """Keeps no connection and no cookie between two pages."""
+    """Keeps no connections and no cookies between pages."""
 
     def __init__(
         self,
@@ -147,7 +148,8 @@ class WebClient:
         self._timeout_s = timeout_s
 
     async def fetch(self, url: str) -> Fetched:
-        """Raises Refused and Invalid for what is not fetched, Unavailable for what can't be had now."""
+        """Raises Refused or Invalid for a page that must not be fetched, Unavailable for one that can't be fetched
+        now."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._follow(url)
@@ -172,7 +174,7 @@ class WebClient:
         raise Invalid(f"The page redirects more than {MAX_REDIRECTS} times.")
 
     def _check_url(self, url: str) -> str:
-        """The address as it is asked for: in ASCII, without its fragment."""
+        """The address as requested: in ASCII, without its fragment."""
         canonical = canonical_url(url)
         parts = urlsplit(canonical)
         if self._is_denied(parts.hostname or ""):
@@ -181,7 +183,7 @@ class WebClient:
         return canonical
 
     async def _get(self, pool: httpcore2.AsyncConnectionPool, url: str) -> Fetched | str:
-        """The page, or the address it sends on to."""
+        """The page, or the address to which it redirects."""
         async with pool.stream("GET", url, headers=_HEADERS, extensions={"timeout": _STEP_TIMEOUTS}) as response:
             headers = {name.decode("latin-1").lower(): _read_value(value) for name, value in response.headers}
             if response.status in _REDIRECTS and "location" in headers:
@@ -212,11 +214,11 @@ class WebClient:
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Connects to an address that was checked, whatever the name means a moment later. TLS checks the name."""
+    """Connects to a checked address, even if the name resolves differently later. TLS checks the name."""
 
     def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
-        # Typed as its base: the library leaves the class untyped where anyio is missing.
+        # Typed as its base: the library leaves the class untyped if anyio is missing.
         self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
@@ -237,7 +239,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
 
 
 def _unpacker(encoding: str) -> Unpack:
-    """Unpacks one more chunk, to at most so many bytes: what is packed small may be huge."""
+    """A function that unpacks one chunk to a limited size: small packed data can expand hugely."""
     if encoding in ("", "identity"):
         return lambda chunk, room: (chunk[: max(1, room)], chunk[max(1, room) :], len(chunk) > max(1, room))
     if encoding not in ("gzip", "x-gzip", "deflate"):
@@ -246,14 +248,14 @@ def _unpacker(encoding: str) -> Unpack:
 
     def unpack(chunk: bytes, room: int) -> tuple[bytes, bytes, bool]:
         part = stream.decompress(chunk, max(1, room))
-        # Without input that is left it may still hold output. What follows the end of the packed page is nothing of it.
+        # It may hold output even without remaining input. Data after the end of the packed page is ignored.
         return part, stream.unconsumed_tail, not stream.eof and len(part) >= max(1, room)
 
     return unpack
 
 
 def _read_value(value: bytes) -> str:
-    """Of a header: some servers send addresses as they write them, in UTF-8."""
+    """Decode a header's value: some servers send addresses in UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -274,7 +276,7 @@ def _content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
     message["content-type"] = headers.get("content-type", "application/octet-stream")[:MAX_HEADER_CHARS]
     try:
         return message.get_content_type(), message.get_content_charset()
-    except ValueError:  # a charset whose name holds a NUL, spelled in percent signs
+    except ValueError:  # a charset name with a percent-encoded NUL
         return message.get_content_type(), None
 
 

@@ -1,4 +1,4 @@
-"""Which web tools can be offered: fetching unless it is switched off, searching where a provider's key is set."""
+"""Which web tools can be offered: fetching unless it is switched off, searching if a provider's key is set."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from chat_proc.tools.web.web_search import BraveSearch, SearchProvider, TavilySe
 
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """What an operator allows; a key that is empty is none. `in_programs` lets generated programs call the tools."""
+    """The operator's settings; an empty key counts as none. `in_programs` lets generated programs call the tools."""
 
     fetch: bool
     brave_key: str = ""
@@ -21,7 +21,7 @@ class WebAccess:
 
 
 def build_web_tools(access: WebAccess, rules: AddressRules, reader: PageReader) -> tuple[Tool, ...]:
-    """The tools, in the order in which the prompt lists them. With both keys Tavily is asked where Brave fails."""
+    """The tools, in prompt order. With both keys, Tavily is used if Brave fails."""
     providers: list[SearchProvider] = []
     if access.brave_key:
         providers.append(BraveSearch(access.brave_key))

@@ -1,6 +1,6 @@
 """The program that reads pages, `python -I -m chat_proc.tools.web.page_reader`: one confined fork for each page.
 
-It parses what anybody may have written, so a fork can compute and answer, and nothing else.
+It parses untrusted content, so a fork can only compute and answer.
 """
 
 import io
@@ -24,15 +24,15 @@ from everturn.core.errors import Invalid
 
 LIMITS = ForkLimits(memory_bytes=512 * 1024 * 1024, cpu_s=12.0, wall_s=25.0, answer_bytes=2 * 1024 * 1024)
 MAX_TEXT_CHARS = 200_000
-"""As much as a source keeps."""
+"""The limit of a source's text."""
 MAX_LINKS = 200
-"""Of one page; each is an address that may be read without asking a person."""
+"""Limit of one page; each is an address that can be read without approval."""
 MAX_LINKS_CHARS = 32_000
 MAX_ANCHOR_CHARS = 80
 MAX_HTML_BYTES = 3 * 1024 * 1024
 MAX_PDF_PAGES = 200
 PDF_CPU_S = 8.0
-"""After which the rest of a PDF is left out; well within the limit of the fork."""
+"""CPU time after which the rest of a PDF is dropped; well within the limit of the fork."""
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _CONTENT = ".//main//a[@href] | .//article//a[@href] | .//p//a[@href] | .//td//a[@href]"
 _SAMPLE = b"<html><head><title>A</title></head><body><article><p>A page with enough words to be taken for its text.</p>"
@@ -41,8 +41,8 @@ Answer = dict[str, Any]
 
 
 def read_page(fields: Mapping[str, Any], data: bytes) -> bytes:
-    """JSON with `title`, `text`, `published`, `cut` and `links` ([address, anchor] pairs), or with `refused`: why a
-    page of this form can't be read."""
+    """JSON with `title`, `text`, `published`, `cut` and `links` ([address, anchor] pairs), or with `refused`: the
+    reason why a page of this form can't be read."""
     try:
         answer = _READERS[fields["form"]](fields, data)
     except Invalid as refused:
@@ -53,7 +53,7 @@ def read_page(fields: Mapping[str, Any], data: bytes) -> bytes:
 
 
 def read_html(fields: Mapping[str, Any], data: bytes) -> Answer:
-    """The main text as Markdown. What the server says of the encoding outweighs what the page says of itself."""
+    """The main text as Markdown. The server's encoding takes precedence over the page's own declaration."""
     html = data[:MAX_HTML_BYTES]
     if fields["charset"]:
         html = html.decode(fields["charset"], errors="replace").encode("utf-8", errors="replace")
@@ -76,13 +76,13 @@ def read_html(fields: Mapping[str, Any], data: bytes) -> Answer:
 
 
 def read_text(fields: Mapping[str, Any], data: bytes) -> Answer:
-    """The text as it is; its links are the addresses written in it."""
+    """The unchanged text; its links are the addresses written in it."""
     text = data.decode(fields["charset"] or "utf-8-sig", errors="replace")
     return _answer("", text, None, cut=False, links=[(url, "") for url in sorted(find_written_urls(text))])
 
 
 def read_pdf(fields: Mapping[str, Any], data: bytes) -> Answer:
-    """The text of its pages, each behind a line `[page n]`."""
+    """The text of its pages, each after a line `[page n]`."""
     try:
         pdf = pypdf.PdfReader(io.BytesIO(data))
         if pdf.is_encrypted:
@@ -119,7 +119,7 @@ def _answer(title: str, text: str, published: str | None, *, cut: bool, links: I
 
 
 def _find_links(tree: Any, url: str) -> list[tuple[str, str]]:
-    """Those of the content first: a page begins with its menus, and not all links are kept."""
+    """The links, those of the content first: a page begins with its menus, and not all links are kept."""
     base = _join(url, str(tree.xpath("string(.//base/@href)"))) or url
     found: list[Any] = [*tree.xpath(_CONTENT), *tree.xpath(".//a[@href] | .//area[@href]")]
     links: dict[Any, tuple[str, str]] = {}
@@ -140,7 +140,7 @@ def _find_pdf_links(page: Any, url: str) -> list[tuple[str, str]]:
 
 
 def _join(base: str, href: str) -> str | None:
-    """The canonical address that a link means; None for one that is not fetched."""
+    """The canonical address of a link; None if it is not to be fetched."""
     if not href or len(href) > MAX_URL_CHARS:
         return None
     try:
@@ -162,12 +162,12 @@ def _choose_links(links: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _clean(text: str) -> str:
-    """What a database and a wire take: a page may hold any character."""
+    """Replace characters that databases and wires reject: a page can contain any character."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def preload() -> None:
-    """A fork can't open the modules and lists that reading a page needs for the first time."""
+    """Load the modules and lists for reading pages, because a fork can't open them."""
     preload_encodings()
     html = {"charset": "utf-8", "url": "http://a.example/", "form": "html"}
     read_page(html, _SAMPLE + b"<p><a href=b>b</a>, first published on 3 May 2019.</p>" * 20)
@@ -181,7 +181,7 @@ def preload() -> None:
 
 
 def main() -> None:
-    """Answers until its input ends."""
+    """Answer until the input ends."""
     hide_process()
     logging.disable(logging.CRITICAL)
     preload()

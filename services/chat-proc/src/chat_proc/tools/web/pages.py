@@ -1,4 +1,4 @@
-"""What a fetched page says: its title, its text, its date and its links. A confined process reads it."""
+"""Reads a fetched page in a confined process: its title, its text, its date and its links."""
 
 import asyncio
 import codecs
@@ -15,18 +15,18 @@ from everturn.core.addresses import MAX_URL_CHARS
 from everturn.core.errors import Invalid, Unavailable
 
 PROCESSES = 2
-"""Pages that a worker reads at a time."""
+"""Pages that a worker reads concurrently."""
 _READER = "chat_proc.tools.web.page_reader"
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _PDF = "application/pdf"
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
 _NOT_FOR_PAGES = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf_7"})
-"""Encodings of names and of programs: no page is written in them, some take minutes or give halves of characters."""
+"""Encodings of names and of programs: no page uses them, some take minutes or yield lone surrogates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An address in its canonical form, and what the page calls it; that may be empty."""
+    """An address in canonical form, and its anchor text, which can be empty."""
 
     url: str
     anchor: str
@@ -34,7 +34,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`text` of a PDF has a line `[page n]` before each page; `pages` counts them. `cut` says that there is more."""
+    """`text` of a PDF has a line `[page n]` before each page; `pages` counts them. `cut` means that there is more."""
 
     url: str
     mime: str
@@ -47,13 +47,13 @@ class Page:
 
 
 class PageReader:
-    """Reads at most two pages at once; more wait their turn within the caller's limit."""
+    """Reads at most two pages at once; others wait within the caller's time limit."""
 
     def __init__(self) -> None:
         self._processes = ConfinedProcesses(_READER, processes=PROCESSES, limits=LIMITS)
 
     async def read(self, fetched: Fetched) -> Page:
-        """Raises Invalid for what can't be read, Unavailable when it can't be read now."""
+        """Raises Invalid if the page can't be read, Unavailable if it can't be read now."""
         if fetched.mime == _PDF and fetched.cut:
             raise Invalid(f"The PDF has more than {len(fetched.body) // 2**20} MB.")
         charset = fetched.charset if fetched.charset and _knows(fetched.charset) else None
@@ -84,7 +84,8 @@ def _form_of(mime: str) -> str:
 
 
 def _read_answer(answer: bytes) -> dict[str, Any]:
-    """The answer of a process that a page may have taken over: only its form is relied on, and it is checked."""
+    """Parse the answer of a process that a page may have compromised: nothing in it is trusted, and its form is
+    checked."""
     try:
         found: object = json.loads(answer)
     except ValueError as error:

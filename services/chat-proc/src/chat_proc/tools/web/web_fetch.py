@@ -1,4 +1,4 @@
-"""`web_tools.web_fetch`: reads pages of the open internet into the source pool."""
+"""`web_tools.web_fetch`: reads pages of the public internet into the source pool."""
 
 import asyncio
 from importlib.resources import files
@@ -19,15 +19,15 @@ from everturn.turns.commits import Effect
 
 MAX_URLS = 5
 MAX_SHOWN_CHARS = 10_000
-"""Of all pages of one call together."""
+"""Limit of all pages of one call together."""
 MAX_VALUE_CHARS = 100_000
-"""Of one page, for a program; the source has the whole text."""
+"""Limit of one page, for a program; the source has the whole text."""
 MAX_SHOWN_LINKS = 40
-"""Of all pages of one call together; the others may be read too, when somebody names them."""
+"""Limit of all pages of one call together; other links can be read too, if a message names them."""
 MAX_SHOWN_LINK_CHARS = 300
 """A longer address is not shown."""
 RESULT_CHARS = MAX_SHOWN_CHARS + 18_000
-"""With the heads of the pages, and the links."""
+"""Including the heads of the pages, and the links."""
 TIMEOUT_S = 60.0
 
 
@@ -40,7 +40,7 @@ class WebFetchParams(BaseModel):
 
 
 class WebFetchTool:
-    """Pages that can't be had are told of; the others are read."""
+    """Reads all pages that can be fetched, and reports the others."""
 
     def __init__(self, client: WebClient, reader: PageReader, *, in_programs: bool = False) -> None:
         self._client = client
@@ -92,7 +92,7 @@ class WebFetchTool:
         )
 
     async def _try_read(self, url: str) -> Page | str:
-        """The page, or in a sentence why not."""
+        """The page, or the reason for failure as a sentence."""
         try:
             return await self._reader.read(await self._client.fetch(url))
         except EverturnError as error:
@@ -134,7 +134,7 @@ def _render(row: Source, page: Page, cap: int) -> str:
 
 
 def _render_links(links: list[Link]) -> str:
-    """The first of them, each address once."""
+    """The first links, each address once."""
     shown = {link.url: link.anchor for link in reversed(links) if len(link.url) <= MAX_SHOWN_LINK_CHARS}
     lines = [
         f"- {escape_line(anchor)}: {escape_line(url)}" if anchor else f"- {escape_line(url)}"

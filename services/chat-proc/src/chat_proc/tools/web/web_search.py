@@ -1,4 +1,4 @@
-"""`web_tools.web_search`: asks a search provider and adds what it found to the source pool."""
+"""`web_tools.web_search`: queries a search provider and adds its results to the source pool."""
 
 import asyncio
 import json
@@ -27,7 +27,8 @@ _STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
 async def request_json(
     method: str, url: str, *, headers: Mapping[str, str], body: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The JSON object that is answered. Raises Unavailable with a sentence that holds nothing of the headers."""
+    """Return the JSON object of the response. Raises Unavailable with a sentence that contains nothing of the
+    headers."""
     content = None if body is None else json.dumps(body).encode()
     sent: dict[bytes | str, bytes | str] = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
     if content is not None:
@@ -72,11 +73,11 @@ def _refusal(status: int) -> str:
     return f"The search answered {status}."
 
 
-# Search providers: how each is asked, and what its answers mean as sources.
+# Search providers: the request of each, and the conversion of its response to sources.
 
 BRAVE_URL = "https://api.search.brave.com/res/v1/web/search"
 MAX_FIELD_CHARS = 20_000
-"""Of what a provider says of one page. A longer address is refused as such."""
+"""Limit of a provider's fields for one page. A longer address is refused."""
 TAVILY_URL = "https://api.tavily.com/search"
 
 
@@ -87,7 +88,7 @@ class SearchProvider(Protocol):
     def name(self) -> str: ...
 
     async def search(self, query: str, count: int) -> Sequence[SourceDraft]:
-        """The best first; `text` is what the provider shows of the page. Raises Unavailable."""
+        """Results, best first; `text` is the provider's excerpt of the page. Raises Unavailable."""
         ...
 
 
@@ -164,11 +165,11 @@ def _share(value: object) -> float | None:
     return min(1.0, max(0.0, float(value)))
 
 
-# `web_tools.web_search`: asks a search provider; what it finds becomes sources.
+# `web_tools.web_search`: queries a search provider; its results become sources.
 
 MAX_RESULTS = 10
 MAX_QUERY_CHARS = 256
-"""A search is a few words; a query leaves the platform, so it is no way to send more."""
+"""A search is a few words; a query leaves the platform, so it must not carry more."""
 MAX_SNIPPET_CHARS = 1_000
 
 
@@ -182,7 +183,7 @@ class WebSearchParams(BaseModel):
 
 
 class WebSearchTool:
-    """Asks the first provider; the next one when that fails."""
+    """Queries the first provider; the next one if that fails."""
 
     def __init__(self, providers: Sequence[SearchProvider], *, in_programs: bool = False) -> None:
         if not providers:
@@ -227,13 +228,13 @@ def _claim(call: ToolCall, query: str, found: Sequence[SourceDraft]) -> ToolOutc
 
 
 def _is_written(url: str, query: str) -> bool:
-    """Whether the query wrote this address itself. Engines give such an address back; that does not make it seen."""
+    """Whether the query contained this address. Engines return such an address; that does not make it seen."""
     address = unquote(url).partition("://")[2].rstrip("/").casefold()
     return address in unquote(query).casefold()
 
 
 def _keep_readable(found: Sequence[SourceDraft]) -> list[SourceDraft]:
-    """Those with an address that can be fetched, in the form in which it is requested."""
+    """The results with an address that can be fetched, in canonical form."""
     addresses = [(draft, try_canonical_url(draft.url)) for draft in found[:MAX_RESULTS]]
     return [replace(draft, url=url) for draft, url in addresses if url is not None]
 

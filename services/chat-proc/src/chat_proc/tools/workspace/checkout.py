@@ -35,7 +35,7 @@ from everturn.timeline.bodies import CheckoutBody
 from everturn.turns.commits import Effect
 
 SHOWN_FILES = 80
-"""Names that the result lists of the workspace, and of what was removed."""
+"""File names that the result lists, for the workspace and for removed files."""
 
 
 class CheckoutParams(BaseModel):
@@ -58,7 +58,7 @@ class CheckoutParams(BaseModel):
 
 @dataclass(slots=True)
 class _Sources:
-    """What was found: `files` pairs each path below `files/` with the last source that has it."""
+    """The found sources: `files` maps each path below `files/` to the last source that has it."""
 
     files: dict[str, tuple[Wish, Artifact]] = field(default_factory=dict[str, tuple[Wish, Artifact]])
     checked_out: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -67,7 +67,7 @@ class _Sources:
 
 
 class CheckoutTool:
-    """The copies are rows of this turn with the same content; the checkout block says what they are of."""
+    """The copies are rows of this turn with the same content; the checkout block records their origin."""
 
     def __init__(self, history: WorkspaceHistory, objects: Objects) -> None:
         self._history = history
@@ -143,7 +143,7 @@ def _inner_path(artifact: Artifact) -> str:
 
 
 def _find_problem(params: CheckoutParams, sources: _Sources, workspace: Workspace) -> str | None:
-    """Why nothing is done. A replacing checkout is done whole or not at all: it deletes what it does not bring."""
+    """Why nothing is done, or None. A replacing checkout is all or nothing, because it deletes all other files."""
     if not sources.files:
         return "Nothing was changed: none of the sources is there."
     if params.mode == "replace" and (sources.missing or sources.invalid):
@@ -182,8 +182,8 @@ def _first(names: Sequence[str]) -> list[str]:
     return [*names[:SHOWN_FILES], *([f"... and {more} more"] if more > 0 else [])]
 
 
-# `react.pull`: brings files of earlier turns, or of the person's other conversations, to where programs and searches
-# see them, read-only. Nothing is copied: the result names the roots, and history gives the bytes.
+# `react.pull`: makes files of earlier turns, or of the person's other conversations, visible to programs and searches,
+# read-only. Nothing is copied: the result names the roots, and history provides the bytes.
 
 """Names of a pulled folder that the result lists."""
 
@@ -198,7 +198,7 @@ class PullParams(BaseModel):
 
 @dataclass(slots=True)
 class _Pulling:
-    """What one call has pulled so far, and how much the turn has."""
+    """What one call has pulled so far, and the totals of the turn."""
 
     files_left: int
     bytes_left: int
@@ -209,7 +209,7 @@ class _Pulling:
 
 
 class PullTool:
-    """Changes nothing but what is local: its result block is the record."""
+    """Changes only the set of local files: its result block is the record."""
 
     def __init__(self, history: WorkspaceHistory) -> None:
         self._history = history
@@ -263,7 +263,7 @@ class PullTool:
 
 
 def _is_local(wish: Wish, workspace: Workspace) -> bool:
-    """Whether the turn has it already: its own files, what came with its messages, and what it pulled before."""
+    """Whether the turn already has it: among its own files, its attachments, or earlier pulls."""
     if wish.conversation_id is None and wish.turn_id == workspace.turn_id:
         return True
     local = {file.ref for file in workspace.files.values()} | {root.ref for root in workspace.pulled}

@@ -1,4 +1,4 @@
-"""`react.patch`: changes an existing text file of the current turn, by a unified diff or by a whole new text."""
+"""`react.patch`: changes an existing text file of the current turn, by a unified diff or a complete new text."""
 
 import asyncio
 from dataclasses import asdict, dataclass
@@ -28,7 +28,7 @@ from everturn.timeline.rendering import count_lines
 from everturn.turns.commits import Effect
 
 _AROUND = 10
-"""Lines before the failing one that the suggested read begins with."""
+"""Lines before the failing one at which the suggested read begins."""
 _BOM = "\ufeff"
 
 
@@ -45,14 +45,14 @@ class PatchParams(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Patched:
-    """A new text and what was done."""
+    """A new text, and details of the change."""
 
     text: str
     told: dict[str, Any]
 
 
 class PatchTool:
-    """Reads the file, changes it in memory and stores it anew; a patch that does not fit changes nothing."""
+    """Loads the file, changes it in memory and stores it again; a patch that does not apply changes nothing."""
 
     def __init__(self, history: WorkspaceHistory, objects: Objects) -> None:
         self._history = history
@@ -90,7 +90,7 @@ class PatchTool:
         return ToolOutcome("ok", render_result(result), artifacts=(artifact,))
 
     async def _load_text(self, file: LocalFile) -> str:
-        """Raises Invalid unless the file is a text of a size that can be patched."""
+        """Load the file. Raises Invalid unless it is a text of a size that can be patched."""
         if file.artifact.size > MAX_TEXT_BYTES:
             raise Invalid(f"It has {file.artifact.size} bytes; texts up to {MAX_TEXT_BYTES} can be patched.")
         data = await self._objects.load(file.artifact.object_key, max_bytes=MAX_TEXT_BYTES)
@@ -126,7 +126,7 @@ def _find_file(workspace: Workspace, destination: Destination) -> LocalFile:
 
 
 def _patch(current: str, patch: str, file: LocalFile) -> _Patched | Refused:
-    """Raises Invalid for a patch that is none. A byte order mark is kept and not part of the first line."""
+    """Apply the patch. Raises Invalid if it is malformed. A byte order mark is kept and not part of the first line."""
     if not patch.strip():
         raise Invalid("The patch is empty.")
     bom = _BOM if current.startswith(_BOM) else ""

@@ -84,17 +84,17 @@ def _describe_found(file: LocalFile) -> dict[str, Any]:
     return described
 
 
-# `react.rg`: finds local files by name and lines in them by regular expression, with ready reads of what it found.
+# `react.rg`: finds local files by name and lines in them by regular expression, with ready-to-use reads of the matches.
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
-"""Searched of one file, from its beginning; what a read takes as text at most."""
+"""Searched bytes of one file, from its beginning; also the limit of a read as text."""
 MAX_SCANNED_BYTES = 64 * 1024 * 1024
-"""Searched in one call."""
+"""Searched bytes per call."""
 LIMIT_S = 20.0
-"""After it the call ends with what it found."""
+"""After this time the call ends with the matches so far."""
 MAX_HITS = 1_000
 READ_AROUND = 5
-"""Lines before and after a match in its ready read."""
+"""Lines before and after a match in its ready-to-use read."""
 
 
 class RgParams(BaseModel):
@@ -118,7 +118,7 @@ class RgParams(BaseModel):
 
 @dataclass(slots=True)
 class _Search:
-    """One call as it goes on. `hits` are the files found so far."""
+    """The state of one call. `hits` are the files found so far."""
 
     params: RgParams
     pattern: Pattern | None
@@ -138,7 +138,7 @@ class _Search:
 
 
 class RgTool:
-    """Searches what is local, one file after another, away from the event loop."""
+    """Searches local files one after another, off the event loop."""
 
     def __init__(
         self, history: WorkspaceHistory, objects: Objects, *, monotonic: Callable[[], float] = time.monotonic
@@ -210,7 +210,7 @@ class RgTool:
 
 
 def _is_full(search: _Search) -> bool:
-    """Whether a limit is reached, with a sentence about it."""
+    """Whether a limit is reached; then sets `stopped` to a sentence about it."""
     if search.stopped is None:
         if len(search.hits) >= search.params.max_files:
             search.stopped = f"max_files={search.params.max_files} is reached; there may be more files."

@@ -1,4 +1,4 @@
-"""`react.write`: writes one text file of the current turn and shows it where the model wants."""
+"""`react.write`: writes one text file of the current turn and shows it in the requested channel."""
 
 import json
 import re
@@ -29,14 +29,14 @@ from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AnchorBody
 from everturn.turns.commits import Effect
 
-# What writing and patching have in common: whether a file may be stored, and who sees it.
+# Common to writing and patching: whether a file may be stored, and who sees it.
 
 Channel = Literal["canvas", "timeline_text", "internal"]
 Kind = Literal["display", "file"]
 
 
 def check_room(workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
-    """Raise Invalid, with a sentence for the model, when a file of `size` bytes can't be stored there."""
+    """Raise Invalid, with a sentence for the model, if a file of `size` bytes can't be stored there."""
     if size > max_bytes:
         raise Invalid(f"The content has {size} bytes; {max_bytes} is the most. Write less.")
     if workspace.written_bytes + size > MAX_DELTA_BYTES:
@@ -53,12 +53,12 @@ def check_room(workspace: Workspace, destination: Destination, size: int, *, max
 
 
 def choose_visibility(channel: Channel, kind: Kind) -> Literal["internal", "external"]:
-    """Files are offered to the person; what goes to the internal channel never is."""
+    """Files are offered to the person, except those in the internal channel."""
     return "external" if kind == "file" and channel != "internal" else "internal"
 
 
 MAX_NOTE_CHARS = 2_000
-"""Of an inline note: notes are never pruned."""
+"""Limit of an inline note: notes are never pruned."""
 TAGS = ("P", "D", "S", "A", "K")
 """Preference, decision, stable fact, achievement, key artifact."""
 _LEADING_TAGS = re.compile(r"^[ \t]*(?:[-*][ \t]+)?((?:\[[PDSAK]\][ \t]*)+)", re.MULTILINE)
@@ -82,7 +82,7 @@ class WriteParams(BaseModel):
 
 
 class WriteTool:
-    """Stores the bytes and describes the file; writing the same again changes nothing."""
+    """Stores the bytes and describes the file; writing the same content again changes nothing."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -98,7 +98,7 @@ class WriteTool:
     async def run(self, call: ToolCall) -> ToolOutcome:
         params, context = WriteParams.model_validate(call.params), call.context
         text = _build_text(params.content)
-        # A lone surrogate has no bytes; the model can write one as a JSON escape.
+        # A lone surrogate can't be encoded; the model can write one as a JSON escape.
         data = text.encode("utf-8", errors="replace")
         try:
             destination = read_destination(params.path, context, default=ArtifactKind.FILE)
@@ -136,7 +136,7 @@ def _find_sids(call: ToolCall, artifact: Artifact, content: object, text: str) -
 
 
 def _build_anchor(call: ToolCall, params: WriteParams, artifact: Artifact, text: str) -> tuple[tuple[Record, ...], str]:
-    """The inline note of a scratchpad, and what to say about it."""
+    """The inline note of a scratchpad, and a sentence about it."""
     if not params.scratchpad:
         return (), ""
     if params.channel != "internal":
