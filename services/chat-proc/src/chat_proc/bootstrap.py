@@ -364,7 +364,7 @@ def build_compactor(
 
 
 def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: AgentLoop, titles: TitleCalls) -> Worker:
-    """The worker over its drivers; `owner` names it in its leases."""
+    """The worker with its drivers; `owner` identifies it in its leases."""
     database, wire = drivers.database, drivers.wire
     clock, failpoints = open_clock(settings.clock_steps), Failpoints(settings.failpoint)
     leases = PostgresLeases(database, owner=owner, ttl_s=settings.lease_s)

@@ -168,7 +168,7 @@ _Outcome = ToolOutcome | Stopped | _NoOutcome | _CutShort
 
 
 class ToolRunner:
-    """The one place where a tool's exception becomes a result."""
+    """The only place where a tool's exception becomes a result."""
 
     def __init__(
         self,

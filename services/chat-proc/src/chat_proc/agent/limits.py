@@ -110,7 +110,7 @@ def _last_round_of(turn_blocks: Sequence[Block], kind: BlockType) -> int:
 
 
 def reached_cap(limits: TurnLimits, spent: Spent) -> str | None:
-    """The cap that leaves no room for another ordinary round, in words; None when there is room."""
+    """The cap that leaves no room for another ordinary round, in words; None if there is room."""
     usage = spent.usage
     if spent.leased_s >= limits.wall_time_s:
         return f"the time limit of {limits.wall_time_s:.0f} s"

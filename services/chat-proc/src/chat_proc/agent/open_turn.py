@@ -127,7 +127,7 @@ class TurnApprovals(Protocol):
         ...
 
     async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
-        """All that were asked in the turn."""
+        """All questions that were asked in the turn."""
         ...
 
 

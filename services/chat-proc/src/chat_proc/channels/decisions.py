@@ -34,7 +34,7 @@ ProblemKind = Literal[
     "unknown_action",
     "contradiction",
     "answer_with_call",
-    # of an action beside others
+    # of an action among others
     "unknown_tool",
     "too_many_actions",
     "explore_then_exploit",

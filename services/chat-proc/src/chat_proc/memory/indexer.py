@@ -23,7 +23,7 @@ from everturn.timeline.blocks import Block
 _log = structlog.get_logger(__name__)
 
 MAX_TRIES = 5
-"""After this many attempts a turn is given up; the last attempt works without vectors."""
+"""After this many attempts a turn is given up; the last attempt does without vectors if the encoder is unavailable."""
 SWEEP_EVERY_S = 5.0
 """How long a turn can wait if it was ended by another worker, or by one that died."""
 RETRY_S = 2.0

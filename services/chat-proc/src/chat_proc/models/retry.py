@@ -147,7 +147,7 @@ class RetryingModel:
         if failure.retry_after_s is not None:
             if failure.retry_after_s > limits.max_retry_after_s:
                 return None
-            wait_s += failure.retry_after_s  # the jitter stays: many workers were given the same time
+            wait_s += failure.retry_after_s  # the jitter remains: many workers got the same time
         return wait_s if now_s + wait_s < began_s + limits.budget_s else None
 
     async def _generate_once(self, request: ModelRequest) -> AsyncGenerator[ModelPiece, None]:

@@ -333,7 +333,7 @@ async def _load_bwrap() -> str:
 
 
 class BubblewrapLauncher:
-    """A supervisor process for each run. It holds no state between runs."""
+    """Starts a supervisor process for each run. It keeps no state between runs."""
 
     def __init__(
         self,

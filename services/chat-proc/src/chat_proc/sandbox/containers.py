@@ -141,7 +141,7 @@ class BrokerLine:
 
 @contextlib.asynccontextmanager
 async def open_broker_line(address: BrokerAddress) -> AsyncGenerator[BrokerLine]:
-    """Connect; the line is cut when the block is left, however full it is. Raises BrokerSilent."""
+    """Connect; the line is cut when the block exits, even with unsent data. Raises BrokerSilent."""
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             reader, writer = await _connect(address)
@@ -197,7 +197,7 @@ async def open_container_sandbox(address: BrokerAddress) -> SupervisedSandbox:
 
 
 def build_unseen_sandbox(address: BrokerAddress) -> SupervisedSandbox:
-    """The same before the broker has answered: runs fail with the reason until it does."""
+    """A sandbox over a broker that has not answered yet: runs fail with the reason until it does."""
     posture = Posture("containers", _NOT_SEEN, 0, _NOT_SEEN, *(["not seen yet"] * 5))
     return SupervisedSandbox(ContainersLauncher(address), posture, RunLimits())
 

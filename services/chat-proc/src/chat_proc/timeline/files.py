@@ -84,7 +84,7 @@ def block_media(block: Block) -> tuple[AttachedMedia, ...]:
             try:
                 return _Attaching.model_validate({"attached": data["attached"]}).attached
             except ValidationError:
-                return ()  # a tool's data of the same name that means something else
+                return ()  # a tool's data with the same key but another meaning
         case _:
             return ()
 

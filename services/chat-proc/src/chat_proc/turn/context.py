@@ -138,7 +138,7 @@ class LeasedTurn:
 
     @property
     def is_titled(self) -> bool:
-        """Whether a block of this turn holds the conversation's title."""
+        """Whether a block of this turn contains the conversation's title."""
         return any(block.type == BlockType.STAGE_GATE for block in self.turn_blocks)
 
     async def load_media(self, wanted: Sequence[AttachedMedia]) -> None:

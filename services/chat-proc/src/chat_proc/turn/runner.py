@@ -324,7 +324,7 @@ class ClaimedTurn:
         """Errors are caught here, because a task group would wrap them."""
         try:
             ran = await run_until(self._stop.wait(), self._work(turn_id, emitter, manifests))
-            # Work that ignores its cancellation may write until the lease has run out, so the lease is not handed back.
+            # Work that ignores its cancellation may write until the lease has expired, so the lease is not released.
             self._left_behind = isinstance(ran, Stopped) and ran.left_behind
             if self._stop_reason is StopReason.LOST or self._left_behind:
                 raise StaleFence()

@@ -118,7 +118,7 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 WAIT_S = 0.5
-"""Timeout of one wait for a doorbell; bounds how late a drain is noticed."""
+"""Timeout of one wait for a doorbell or a free slot; bounds how late a drain is noticed."""
 RETRY_S = 0.5
 EXTRA_LOOK_S = 0.5
 """Interval between two queries for a turn that may run in an extra slot; most of the wait of such a turn."""
@@ -228,7 +228,7 @@ class ClaimLoop:
             bells.cancel()
 
     def drain(self) -> None:
-        """Claim no more; ask running turns to end at their next round boundary."""
+        """Stop claiming; ask running turns to end at their next round boundary."""
         self._draining.set()
         for turn in self._turns.values():
             turn.request_handover()

@@ -77,7 +77,7 @@ class Workspace:
         return sum(root.size for root in self.pulled)
 
     def with_written(self, file: LocalFile) -> "Workspace":
-        """The same after one more file of the turn was written."""
+        """The same with one more written file of the turn."""
         written = self.written_bytes + file.artifact.size
         return replace(self, files=dict(self.files) | {file.path: file}, written_bytes=written)
 

@@ -71,7 +71,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Hunk:
-    """`stated` is the header's old line, `empty` whether the header says that no old line is touched."""
+    """`stated` is the header's old line, `empty` whether the header states that no old line is changed."""
 
     stated: int | None
     empty: bool

@@ -165,7 +165,7 @@ def _read_memories(blocks: list[Block]) -> Iterator[str]:
     for block in blocks:
         match block.kind:
             case "COMPACTED PRIOR CONVERSATION MEMORY" | "MID-TURN CHECKPOINT":
-                yield block.body.partition("\n")[2]  # the first line names what it stands for
+                yield block.body.partition("\n")[2]  # the first line names what it replaces
             case "conv.working.summary" if block.after:
                 yield block.body
             case _:

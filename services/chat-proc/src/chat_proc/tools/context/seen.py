@@ -88,4 +88,4 @@ def _read_shown(data: Mapping[str, Any]) -> tuple[ShownText, ...]:
     try:
         return _Showing.model_validate({"shown": data["shown"]}).shown
     except ValidationError:
-        return ()  # another tool's data of the same name
+        return ()  # another tool's data with the same key

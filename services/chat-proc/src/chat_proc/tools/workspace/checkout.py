@@ -185,8 +185,6 @@ def _first(names: Sequence[str]) -> list[str]:
 # `react.pull`: makes files of earlier turns, or of the person's other conversations, visible to programs and searches,
 # read-only. Nothing is copied: the result names the roots, and history provides the bytes.
 
-"""Names of a pulled folder that the result lists."""
-
 
 class PullParams(BaseModel):
     """Refs of files, or of folders in `files/` of a turn, with a slash at the end."""
