@@ -28,7 +28,7 @@ MAX_PDF_BYTES = 10 * 1024 * 1024
 
 
 class AttachedMedia(BaseModel):
-    """An image or PDF that a tool result shows to the model; stored in the result's `data["attached"]`."""
+    """An image or PDF that a tool result wants shown to the model; lives in the result's `data["attached"]`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,7 +38,7 @@ class AttachedMedia(BaseModel):
     name: str
     size: int
     object_key: str
-    """Where its bytes are stored; the block that brought it into the conversation may no longer be loaded."""
+    """Where its bytes are; the block that brought it into the conversation may not be loaded any more."""
 
 
 class _Attaching(BaseModel):
