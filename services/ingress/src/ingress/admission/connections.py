@@ -1,6 +1,7 @@
-"""Connections: their caps, and where a request came from.
+"""Connections: their caps, and the address of a request's client.
 
-The server has replaced the peer by what a trusted proxy says before the application runs; other headers are not read.
+Before the application runs, the server has replaced the peer by what a trusted proxy reports; other headers are not
+read.
 """
 
 import asyncio
@@ -25,18 +26,19 @@ from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malfor
 
 UNKNOWN = "unknown"
 RECOGNIZED_KEY = "everturn.recognized"
-"""In a scope: what to call when its request was authenticated, so that its connection no longer counts as nobody's."""
+"""In a scope: the function to call once its request is authenticated, so that its connection no longer counts as
+unknown."""
 HOST_BITS = 64
-"""Of an IPv6 address these are its owner's to choose, so the network in front of them is who is limited."""
+"""The owner of an IPv6 network chooses these bits of an address, so limits apply to the network prefix."""
 
 
 def load_address(connection: HTTPConnection) -> str:
-    """The peer's address in the form that limits are kept by."""
+    """The peer's address in the form that limits use."""
     return build_address(connection.client.host) if connection.client else UNKNOWN
 
 
 def build_address(host: str) -> str:
-    """One form for each peer."""
+    """One canonical form per peer."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -49,9 +51,9 @@ def build_address(host: str) -> str:
 
 
 class AddressCounts:
-    """How many connections of each address serve nobody who is known; only this object changes the counts.
+    """Counts unauthenticated connections per address; only this object changes the counts.
 
-    A proxy is not counted: its connections are those of many clients.
+    Proxies are not counted: their connections are those of many clients.
     """
 
     def __init__(self, max_per_address: int, *, proxies: Sequence[IPv4Network | IPv6Network] = ()) -> None:
@@ -60,15 +62,15 @@ class AddressCounts:
         self._open: Counter[str] = Counter()
 
     def is_full(self, host: str) -> bool:
-        """Whether this peer has as many connections as it may have."""
+        """Whether this peer has reached its limit of connections."""
         return self._open[build_address(host)] >= self.max_per_address and not self._is_proxy(host)
 
     def enter(self, host: str) -> None:
-        """One more."""
+        """Count a connection."""
         self._open[build_address(host)] += 1
 
     def leave(self, host: str) -> None:
-        """One less."""
+        """Remove a connection from the count."""
         address = build_address(host)
         self._open[address] -= 1
         if self._open[address] <= 0:
@@ -82,26 +84,26 @@ class AddressCounts:
         return any(address in network for network in self._proxies)
 
 
-# How many connections there may be, and how long one may take to say what it wants: a protocol around uvicorn's own.
-# uvicorn waits for ever for the first byte and for the last header, for the rest of a body that was refused, and for
-# a client to take its answer.
+# Limits the number of connections, and how long one can take to send a request: a protocol around uvicorn's own.
+# uvicorn has no timeout for the first byte, the last header, the rest of a rejected body, or a client that does not
+# read its response.
 
 RETRY_AFTER_S = 5
 WRITE_BUFFER_BYTES = 16_384
-"""What may lie unsent beside the kernel's own buffer before an answer's next piece waits. With it, the queue of its
-stream and what the connection itself takes, a client that never reads costs at most 0.2 MiB. These may be larger:
-the snapshot of a large conversation while it is sent (`stream/feed.py` limits how many), the 200 entries that a client
-which resumes reads at a time, and responses with turns (`conversations/turns.py` limits how many)."""
+"""How much can be unsent in addition to the kernel's buffer before the next piece of a response waits. Together with
+the stream's queue and the connection itself, a client that never reads costs at most 0.2 MiB. These can be larger: the
+snapshot of a large conversation while it is sent (`stream/feed.py` limits how many), the 200 entries that a resuming
+client reads at a time, and responses with turns (`conversations/turns.py` limits how many)."""
 LINGER_S = 2
-"""How long a client may go on sending what can't be read, until it has taken the answer: closed at once, the connection
-would be reset, and the answer lost."""
+"""How long a client can keep sending unreadable data until it has received the response: if closed at once, the
+connection would be reset and the response lost."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCaps:
-    """How many connections a process takes, how long headers may come, and how long an answer may lie untaken."""
+    """How many connections a process accepts, how long headers can take, and how long a response can stay unread."""
 
     connections: int
     headers_s: float
@@ -110,10 +112,10 @@ class ConnectionCaps:
 
 
 class BoundedProtocol(H11Protocol):
-    """Closes a connection that has no request at work `headers_s` after it was made or sent its first byte of one.
+    """Closes a connection without a running request `headers_s` after it was made or sent the first byte of a request.
 
-    Cuts one whose client takes nothing of its answer for `send_s`, whatever the answer is: what produces it is told
-    that the client is gone, and gives back what it holds.
+    Aborts one whose client reads nothing of its response for `send_s`. The producer of the response then sees a
+    disconnect and releases what it holds.
     """
 
     def __init__(self, *args: Any, caps: ConnectionCaps, metrics: IngressMetrics, **kwargs: Any) -> None:
@@ -131,12 +133,12 @@ class BoundedProtocol(H11Protocol):
         self.app = self._run
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application, which says whom it has recognized."""
+        """Run the application, which reports authenticated requests."""
         scope[RECOGNIZED_KEY] = self._uncount
         await self._application(scope, receive, send)
 
     def _count(self) -> None:
-        """Count this connection for its address until it serves somebody who is known, or is closed."""
+        """Count this connection for its address until it serves an authenticated client or is closed."""
         if not self._counted:
             self._counted = True
             self._caps.addresses.enter(self._host)
@@ -172,7 +174,7 @@ class BoundedProtocol(H11Protocol):
         self._look()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets a problem as answer, unless an answer has begun; uvicorn calls it where h11 raised."""
+        """Answer invalid HTTP with a problem, unless a response has begun; uvicorn calls this after an error of h11."""
         cycle = cast(RequestResponseCycle | None, self.cycle)
         self._disarm()
         self._refused = True
@@ -183,12 +185,12 @@ class BoundedProtocol(H11Protocol):
                 self.transport.close()
                 return
         if self.transport.is_closing():
-            return  # the answer before was the last one, so nobody waits for another
+            return  # the previous response was the last one, so the client expects no other
         self._write(_refuse_unreadable(sys.exception()).answer)
         try:
             self.transport.write_eof()
         except OSError:
-            # The client hung up before the loop has noticed.
+            # The client disconnected and the loop has not noticed yet.
             self.transport.abort()
             return
         self.flow.resume_reading()
@@ -197,7 +199,7 @@ class BoundedProtocol(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._disarm()
         self._forget_sending()
-        self._refused = True  # this object is not asked any more
+        self._refused = True  # this object receives no more data
         self._uncount()  # sockets that have not joined are counted by the socket server
         super().handle_websocket_upgrade(event)
 
@@ -206,7 +208,7 @@ class BoundedProtocol(H11Protocol):
         self._watch_sending()
 
     def _watch_sending(self) -> None:
-        """Look again later whether the client has taken anything meanwhile."""
+        """Check later whether the client has read anything meanwhile."""
         self._forget_sending()
         self._untaken = self.transport.get_write_buffer_size()
         if self._untaken:
@@ -214,7 +216,7 @@ class BoundedProtocol(H11Protocol):
 
     def _check_sending(self) -> None:
         at_rest = self.flow.write_paused or self._responded()
-        # While somebody still writes, as many bytes as before may be others.
+        # While a response is still written, the same number of bytes can be different ones.
         if not at_rest or self.transport.get_write_buffer_size() < self._untaken:
             self._watch_sending()
             return
@@ -238,7 +240,7 @@ class BoundedProtocol(H11Protocol):
         self._count()
         self._heard = False
         if self.conn.their_state is h11.SEND_BODY:
-            # The answer was a refusal; what is left of the body may not come for ever.
+            # The response was a refusal; limit the time for the rest of the body.
             self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -296,5 +298,5 @@ def _refuse_unreadable(error: BaseException | None) -> ProblemError:
 
 
 def bind_protocol(caps: ConnectionCaps, metrics: IngressMetrics) -> Any:
-    """The protocol class for uvicorn's `http` option; it takes any callable that makes one."""
+    """The protocol class for uvicorn's `http` option, which accepts any callable that creates one."""
     return partial(BoundedProtocol, caps=caps, metrics=metrics)

@@ -1,7 +1,7 @@
-"""What the fields of calls and events mean, and examples of them, for the API document: by name, because a name
-means the same everywhere.
+"""Descriptions and examples of the fields of calls and events for the API document, by name, because a name means the
+same everywhere.
 
-A field that needs words of its own has them where it is declared, or here as `Schema.field`.
+A field that needs a text of its own has it where it is declared, or here as `Schema.field`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -238,7 +238,7 @@ _BY_PLACE: Final[Mapping[str, str]] = {
 
 
 def describe_fields(schemas: Mapping[str, dict[str, Any]]) -> None:
-    """Give every field of these JSON Schemas that has no description its own."""
+    """Add a description to every field of these JSON Schemas that has none."""
     for name, schema in schemas.items():
         for field, about in schema.get("properties", {}).items():
             text = _BY_PLACE.get(f"{name}.{field}") or _TEXTS_BY_NAME.get(field)
@@ -246,7 +246,7 @@ def describe_fields(schemas: Mapping[str, dict[str, Any]]) -> None:
                 about["description"] = text
 
 
-# Examples for the OpenAPI document, built from its own schemas wherever nobody has written one.
+# Examples for the OpenAPI document, built from its schemas where none is written by hand.
 
 JSON = "application/json"
 MAX_DEPTH = 12
@@ -271,7 +271,7 @@ Schema = Mapping[str, Any]
 
 
 def add_examples(document: dict[str, Any]) -> None:
-    """Give every JSON body of a request and of a good answer an example."""
+    """Add an example to every JSON body of a request and of a successful response."""
     schemas = cast(dict[str, Schema], document["components"]["schemas"])
     for operation in _operations(document):
         for content in _json_contents(operation):
@@ -280,7 +280,7 @@ def add_examples(document: dict[str, Any]) -> None:
 
 
 def build_example(schema: Schema, schemas: Mapping[str, Schema], *, name: str = "", depth: int = 0) -> Any:
-    """A value that the schema takes; `name` is that of the field, which often says more than its type."""
+    """Build a value that matches the schema; `name` is the field's name, which often says more than its type."""
     if depth > MAX_DEPTH:
         return None
     if "$ref" in schema:
@@ -305,7 +305,7 @@ def build_example(schema: Schema, schemas: Mapping[str, Schema], *, name: str = 
 
 
 def _build_object(schema: Schema, schemas: Mapping[str, Schema], depth: int) -> dict[str, Any]:
-    """What has to be there, and what has an example of its own."""
+    """Build an object with the required fields and those with examples."""
     fields = cast(Mapping[str, Schema], schema.get("properties", {}))
     required = set(schema.get("required", ()))
     shown = {name: field for name, field in fields.items() if name in required or field.get("examples")}

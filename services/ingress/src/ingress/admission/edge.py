@@ -1,4 +1,4 @@
-"""The outermost layer: header caps, counting, rate fields, and the one place where an unexpected error is caught."""
+"""The outermost layer: header caps, metrics, rate limit fields, and the one handler of unexpected errors."""
 
 import re
 from collections.abc import Callable
@@ -17,25 +17,26 @@ from ingress.admission.limits import load_drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, headers_too_large, malformed, problem_response
 
-# What a request is in traces and in logs: its span, and the names that every log line of it carries.
+# Requests in traces and logs: the span of a request, and the fields of its log lines.
 
 _UNTRACED: Final = ("/healthz", "/readyz", "/metrics", "/socket.io")
-"""Probes ask every few seconds; a socket is no request."""
+"""Probes arrive every few seconds; a socket is not one request."""
 _STREAM: Final = "/events"
-"""Lasts for hours, and would be told when it is over only."""
+"""A stream lasts for hours, and its span would be reported only at its end."""
 _CONVERSATION: Final = re.compile(r"/conversations/([^/]{1,64})/[^/]{1,64}(?:/([^/]{1,64}))?")
 _SERVER_ERROR: Final = 500
 _MAX_PATH_CHARS: Final = 256
 
 
 def try_caller(scope: Scope) -> TraceContext | None:
-    """The caller's span, from the header `traceparent`, where it is said once."""
+    """The caller's span from the header `traceparent`, if it is sent exactly once."""
     said = [value for name, value in scope["headers"] if name == b"traceparent"]
     return try_parse_context(said[0].decode("latin-1")) if len(said) == 1 else None
 
 
 def open_span(tracing: Tracing, scope: Scope) -> AbstractContextManager[Span]:
-    """The span of an HTTP request, named by its method until the route is known. It has the path without the query."""
+    """Open the span of an HTTP request, named by its method until the route is known. It has the path without the
+    query."""
     path: str = scope["path"]
     if path.startswith(_UNTRACED) or path.endswith(_STREAM):
         return NO_TRACING.span("", {})
@@ -50,7 +51,7 @@ def open_span(tracing: Tracing, scope: Scope) -> AbstractContextManager[Span]:
 
 
 def tell_answer(span: Span, *, method: str, route: str, status: int) -> None:
-    """What came of the request."""
+    """Record the response of the request."""
     span.rename(f"{method} {route}")
     span.note({"http.route": route, "http.response.status_code": status})
     if status >= _SERVER_ERROR:
@@ -58,11 +59,11 @@ def tell_answer(span: Span, *, method: str, route: str, status: int) -> None:
 
 
 def find_log_names(scope: Scope, trace: TraceContext | None) -> dict[str, str]:
-    """What the log lines of a request carry. Tenant and conversation are those it asks for, allowed or not."""
+    """The log fields of a request. Tenant and conversation are the requested ones, allowed or not."""
     names = {"trace_id": trace.trace_id} if trace else {}
     asked = _CONVERSATION.match(scope["path"])
     if asked is not None:
-        # A terminal would obey control characters, and anybody may ask for anything.
+        # Terminals interpret control characters, and the path is not validated yet.
         if asked[1].isprintable():
             names["tenant"] = asked[1]
         if asked[2] and is_id(asked[2], "conv"):
@@ -79,12 +80,12 @@ def name_method(scope: Scope) -> str:
 MAX_HEADER_BYTES = 32_768
 MAX_HEADERS = 100
 PIECE_BYTES = 65_536
-"""Of a body that is sent at once."""
+"""How much of a body is sent at once."""
 MAX_CONTENT_TYPE_BYTES = 300
-"""Room for a boundary and a charset. The parser of its parameters takes time with the square of their length: 32 kB of
-`;` after a quotation mark cost 0.9 s on the event loop."""
+"""Enough for a boundary and a charset. The time of the parameter parser is quadratic in their length: 32 kB of `;`
+after a quotation mark took 0.9 s on the event loop."""
 _SINGLE = frozenset({b"content-type", b"content-encoding", b"content-length", b"transfer-encoding"})
-"""What says how a body is to be read stands there once: two readers must not take it for two different things."""
+"""Headers that define how a body is read must not be repeated, because two readers could interpret them differently."""
 
 _log = structlog.get_logger(__name__)
 
@@ -124,7 +125,7 @@ class Edge:
         try:
             if refusal:
                 answer = problem_response(refusal)
-                # Where such a body ends is not known for sure, so nothing behind it is read as a request.
+                # The end of such a body is ambiguous, so nothing after it is read as a request.
                 answer.headers["Connection"] = "close"
                 await answer(scope, receive, watch.send)
             else:
@@ -150,7 +151,7 @@ class Edge:
 
 
 def try_refuse_headers(scope: Scope) -> ProblemError | None:
-    """A 431 problem for too many or too large headers, a 400 for a body that is described twice."""
+    """A 431 problem for too many or too large headers, a 400 for conflicting headers of the body."""
     headers = scope["headers"]
     size = len(scope["path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in headers)
     if len(headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
@@ -168,22 +169,23 @@ def try_refuse_headers(scope: Scope) -> ProblemError | None:
 
 
 def _without_cookies(scope: Scope) -> Scope:
-    """Nothing here reads a cookie, but FastAPI parses them for every endpoint, before it asks who it is. The parser of
-    Python before 3.11.10 takes time with the square of a quoted value: 30 kB of `\\"` cost 1.5 s on the event loop.
+    """Remove cookies: nothing here reads them, but FastAPI parses them for every endpoint, before authentication.
+    Before Python 3.11.10 the time of that parser is quadratic in the length of a quoted value: 30 kB of `\\"` took 1.5
+    s on the event loop.
 
-    The same object, because other layers read from it which route was taken.
+    Returns the same object, because other layers read the matched route from it.
     """
     scope["headers"] = [header for header in scope["headers"] if header[0] != b"cookie"]
     return scope
 
 
 def internal_error() -> ProblemError:
-    """A 500 problem that says nothing of the inside."""
+    """A 500 problem that reveals no internals."""
     return ProblemError(problem("internal", "Something went wrong on our side", 500, "The error was logged."))
 
 
 class _Watch:
-    """Sees the response of one request begin, and counts it."""
+    """Counts one request when its response begins."""
 
     def __init__(self, scope: Scope, send: Send, metrics: IngressMetrics, monotonic: Callable[[], float]) -> None:
         self.status = 0
@@ -195,12 +197,12 @@ class _Watch:
         self._start = monotonic()
 
     def route(self) -> str:
-        """The route's template; a bounded set, unlike paths."""
+        """The route's template: a bounded set, unlike paths."""
         path = getattr(self._scope.get("route"), "path", None)
         return path if isinstance(path, str) else "none"
 
     async def send(self, message: Message) -> None:
-        """Pass a message of the response on."""
+        """Send a message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             await self._settle(message)
@@ -209,8 +211,8 @@ class _Watch:
             self._metrics.seconds.labels(route=route).observe(self._monotonic() - self._start)
         body: bytes = message.get("body", b"")
         for at in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
-            # The server waits between pieces until the client has taken what was sent. A large body in one piece would
-            # stand in the server's buffer, while whoever counts what is being sent believes that it is gone.
+            # The server waits between pieces until the client has received what was sent. A large body in one piece
+            # would stay in the server's buffer after its slot was already released.
             await self._send({**message, "body": body[at : at + PIECE_BYTES], "more_body": True})
         if len(body) > PIECE_BYTES:
             message = {**message, "body": body[(len(body) - 1) // PIECE_BYTES * PIECE_BYTES :]}

@@ -1,4 +1,4 @@
-"""Types of fields that bodies, paths and queries of all rooms share."""
+"""Field types that the bodies, paths and queries of all capabilities share."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ from everturn.core.paging import MAX_CURSOR_CHARS
 from ingress.errors import absent, unprocessable
 
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
-"""A bundle by its name, as bodies name it."""
+"""The name of a bundle in request bodies."""
 BUNDLE_HELP = "A bundle of this server's configuration, or `default`; any other is a 422."
 
 
@@ -28,28 +28,28 @@ class JsonBody(BaseModel):
 
 
 class Bundles:
-    """The bundles that clients may name."""
+    """The bundles that clients can name."""
 
     def __init__(self, known: frozenset[str]) -> None:
         self._known = known
 
     def check(self, bundle_id: str | None) -> None:
-        """Raises a 422 problem for a bundle that this server does not have; None names none."""
+        """Raises a 422 problem for a bundle that this server does not have; None is accepted."""
         if bundle_id is not None and bundle_id not in self._known:
             field = {"field": "body.bundle_id", "message": f"is one of {', '.join(sorted(self._known))}"}
             raise unprocessable("body.bundle_id names an unknown bundle.", errors=[field])
 
 
 def is_absent(value: object) -> bool:
-    """For `exclude_if`: what isn't there is left out instead of told as null."""
+    """For `exclude_if`: omits null fields."""
     return value is None
 
 
-# Short texts of requests, such as titles: one line that looks like what it is, in one canonical form.
+# Short texts of requests, such as titles: one line in one canonical form.
 
 MAX_TITLE_CHARS = 300
 _BAD_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls (a terminal obeys those above 0x7f too), line separators, and what turns the direction of text around."""
+"""Control characters (terminals also interpret those above 0x7f), line separators, and bidirectional overrides."""
 
 
 def read_line(text: str) -> str:
@@ -65,20 +65,20 @@ def read_line(text: str) -> str:
 Line = Annotated[str, StringConstraints(max_length=MAX_TITLE_CHARS), AfterValidator(read_line)]
 
 
-# Dates and times of requests, as all rooms read them.
+# Dates and times of requests, for all capabilities.
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 
 
 def check_year(moment: datetime) -> datetime:
-    """Refuse years that a database or a calendar of another zone does not know."""
+    """Reject years that a database, or a calendar in another time zone, does not support."""
     if not 1900 <= moment.year < 9000:
         raise ValueError("must be between the years 1900 and 9000")
     return moment
 
 
 def check_written(value: object) -> object:
-    """Refuse numbers, also as text, which would be taken for seconds since 1970."""
+    """Reject numbers, also as text, which would be read as seconds since 1970."""
     if isinstance(value, str) and not _DATE.match(value):
         raise ValueError("must be a date and time such as 2026-03-01T00:00:00Z")
     if not isinstance(value, str | datetime):
@@ -87,10 +87,10 @@ def check_written(value: object) -> object:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(check_written), AfterValidator(check_year)]
-"""A date and time with its offset from UTC, in a year that a database knows."""
+"""A date and time with its offset from UTC, in a year that a database supports."""
 
 
-# Ids in paths: one that is not ours by its form is as absent as a foreign one.
+# Ids in paths: a malformed id gets the same 404 as one of another owner.
 
 _UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
 

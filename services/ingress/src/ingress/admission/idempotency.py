@@ -1,5 +1,4 @@
-"""Idempotency keys: reading the header, the hash of what was submitted under it, and requests with the same key at
-once."""
+"""Idempotency keys: reading the header, hashing the submission, and concurrent requests with the same key."""
 
 import asyncio
 import hashlib
@@ -32,7 +31,7 @@ def try_read_key(headers: Headers) -> str | None:
 
 
 def build_key(headers: Headers, *, route: str, content: Mapping[str, Any]) -> IdempotencyKey | None:
-    """The key with the hash of the canonical content, in which files stand by their sha256."""
+    """The key with the hash of the canonical content, in which the sha256 of a file represents the file."""
     key = try_read_key(headers)
     if key is None:
         return None
@@ -47,18 +46,18 @@ def _unquote(value: str) -> str:
     return value
 
 
-# Requests with one Idempotency-Key: those of this process come one after another, so that they need one place and one
+# Requests of this process with the same Idempotency-Key run one after another, so that they need one place and one
 # check, and all wait for the first one's answer.
 
 TWIN_WAIT_S = 5.0
-"""How long a request waits for another one with its Idempotency-Key (api.md)."""
+"""How long a request waits for another one with the same Idempotency-Key (api.md)."""
 LOOK_EVERY_S = 0.05
 
 Answer = TypeVar("Answer")
 
 
 class Twins:
-    """Holds a lock for each key in use. A twin in another process is waited for by the transaction."""
+    """Holds a lock for each key in use. For a duplicate in another process, the transaction waits."""
 
     def __init__(self, clock: Clock, *, wait_s: float = TWIN_WAIT_S) -> None:
         self._clock = clock
@@ -68,8 +67,8 @@ class Twins:
 
     @asynccontextmanager
     async def alone(self, principal: Principal, key: IdempotencyKey | None) -> AsyncGenerator[float]:
-        """Gives the seconds that are left to wait for a twin in another process. Raises KeyBusy where one of this
-        process takes too long."""
+        """Hold the key's lock. Yields the remaining seconds to wait for a duplicate in another process. Raises KeyBusy
+        when one in this process takes too long."""
         if key is None:
             yield self._wait_s
             return
@@ -99,7 +98,7 @@ class Twins:
 async def wait_for_twin(
     commit: Callable[[], Awaitable[Answer]], clock: Clock, *, wait_s: float = TWIN_WAIT_S
 ) -> Answer:
-    """What `commit` returns, tried again while a twin in another process holds the key. Raises KeyBusy after
+    """Return the result of `commit`, retried while a duplicate in another process holds the key. Raises KeyBusy after
     `wait_s`."""
     give_up = clock.monotonic() + wait_s
     while True:

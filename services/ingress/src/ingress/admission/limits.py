@@ -1,4 +1,4 @@
-"""Limits of what one client may send: rates by role, wrong credentials, and bytes of bodies; `Front` asks them in
+"""Limits of what one client can send: rates by role, invalid credentials, and bytes of bodies. `Front` checks them in
 order."""
 
 import hashlib
@@ -39,29 +39,29 @@ STRONGEST_FIRST = (Role.ADMIN, Role.PRIVILEGED, Role.PAID, Role.REGISTERED, Role
 
 
 def strongest_role(roles: frozenset[Role]) -> Role:
-    """The role whose limits hold for a principal."""
+    """The role whose limits apply to a principal."""
     return next((role for role in STRONGEST_FIRST if role in roles), Role.ANONYMOUS)
 
 
 GUEST_PART = 4
-"""All guests together hold at most one fourth of what a process has for everybody: anybody can be many guests."""
+"""All guests together hold at most one fourth of a process's limits, because one person can be many guests."""
 
 
 def is_guest(principal: Principal) -> bool:
-    """Whether this is somebody without an account."""
+    """Whether the principal has no account."""
     return strongest_role(principal.roles) is Role.ANONYMOUS
 
 
-# Bad credentials are few by address, so that guessing is slow; whoever has a good one is not held up by others. Each
-# process counts for itself: a guess is to be slow, not counted exactly. Behind a proxy all clients have one address;
-# there a credential that this process has found good within the hour still passes, and a new one waits.
+# Invalid credentials are limited per address, so that guessing is slow. Each process counts on its own: guessing must
+# be slow, not counted exactly. Behind a proxy all clients share one address. There a credential that this process found
+# valid within the last hour still passes, and only new ones wait.
 
 KNOWN_MAX = 10_000
 KNOWN_S = 3600.0
 
 
 class CredentialGuard:
-    """Owns the buckets of addresses, and the hashes of credentials that were good."""
+    """Owns the buckets of addresses and the hashes of valid credentials."""
 
     def __init__(self, limit: Limit | None, *, metrics: IngressMetrics, monotonic: Callable[[], float]) -> None:
         self._limit = limit
@@ -72,7 +72,7 @@ class CredentialGuard:
 
     @contextmanager
     def watching(self, address: str, credential: str) -> Generator[None]:
-        """Around one check of a credential, which may be empty: then nothing is guessed. Raises a 429 problem."""
+        """Wrap one check of a credential; an empty one is no guess. Raises a 429 problem."""
         if self._limit is None or not credential:
             yield
             return
@@ -105,16 +105,16 @@ class CredentialGuard:
             self._known.popitem(last=False)
 
 
-# How often a principal may call: one token bucket for what it writes and one for what it reads. Fields and their
-# names are those of draft-ietf-httpapi-ratelimit-headers-10.
+# Rate limits of a principal: one token bucket for writes and one for reads. Fields follow
+# draft-ietf-httpapi-ratelimit-headers-10.
 
 FALLBACK_PART = 4
-"""While the shared buckets don't answer, each process gives out one fourth of a limit on its own."""
+"""While the shared buckets don't answer, each process grants one fourth of a limit on its own."""
 REST_S = 1.0
-"""How long they are not asked again after they did not answer, so that not every request waits for them."""
+"""How long the shared buckets are not queried after a failure, so that not every request waits for them."""
 
 NOT_NOW = frozenset({429, 503})
-"""Whoever is answered so got nothing and comes again: the token is given back."""
+"""With these statuses the call did nothing and the client retries, so its token is given back."""
 
 READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period")
 
@@ -125,7 +125,7 @@ GiveBack = Callable[[], Awaitable[Level | None]]
 
 
 class Drawn:
-    """What one call drew, and the RateLimit fields of its answer, which are true at any time."""
+    """What one call drew, and the current RateLimit fields of its answer."""
 
     def __init__(self, policy: str, limit: Limit, level: Level, give_back: GiveBack | None) -> None:
         self._policy = policy
@@ -143,14 +143,14 @@ class Drawn:
         )
 
     async def settle(self, status: int) -> None:
-        """Give the token back, once, if this is the answer to a call that nothing was done for. 250 ms at most."""
+        """Give the token back, once, if the status says that the call did nothing. Takes at most 250 ms."""
         give_back, self._give_back = self._give_back, None
         if give_back is not None and status in NOT_NOW:
             self._level = await give_back() or self._level
 
 
 class RateGate:
-    """Draws a token for each call; every process of the service draws from the same buckets."""
+    """Draws a token for each call; all processes of the service share the buckets."""
 
     def __init__(
         self,
@@ -169,12 +169,12 @@ class RateGate:
         self._rest_until = -math.inf
 
     async def admit(self, principal: Principal, *, write: bool, address: str, keep: Callable[[Drawn], None]) -> None:
-        """Raises a 429 problem with a true Retry-After. `keep` gets what was drawn, also where it was nothing."""
+        """Raises a 429 problem with an accurate Retry-After. `keep` receives the draw, even if it got no token."""
         kind, role = "writes" if write else "reads", strongest_role(principal.roles)
         limit = self._limits[kind].get(role)
         if limit is None:
             return
-        # A guest gets a new name whenever it asks for one, so guests are counted by their address.
+        # A guest can get a new name at any time, so guests are counted by their address.
         key = hash_key(kind, role.value, address if role is Role.ANONYMOUS else principal.limited_as)
         limit, draw, give_back = await self._draw(key, limit)
         keep(Drawn(kind, limit, draw.level, give_back if draw.taken else None))
@@ -197,7 +197,8 @@ class RateGate:
         return tighter, self._local.draw(key, tighter), give_back
 
     async def _try_shared(self, ask: Callable[[], Awaitable[Told]]) -> Told | None:
-        """None while the shared buckets do not answer: a token that can't be given back is lost for its time."""
+        """None while the shared buckets don't answer; a token that can't be given back then is lost until the bucket
+        refills."""
         if self._monotonic() < self._rest_until:
             return None
         try:
@@ -209,29 +210,29 @@ class RateGate:
 
 
 def hash_key(*names: str) -> str:
-    """A bucket's key: no name can reach into another one, or make it long."""
+    """A bucket's key; hashing makes it short, and unambiguous whatever the names contain."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:40]
 
 
 def is_write(method: str, path: str) -> bool:
-    """Whether a call on this route counts as a write: everything that is no GET, except the posts that only read."""
+    """Whether a call on this route counts as a write: everything that is not a GET, except POSTs that only read."""
     return method not in {"GET", "HEAD", "OPTIONS"} and not path.endswith(READING_POSTS)
 
 
-# How many bytes of bodies may be in memory: of this process, of one user, and of all guests.
+# The bytes of bodies that can be in memory: of this process, of one user, and of all guests.
 
 RETRY_AFTER_S = 5
 BODY_TIMEOUT_S = 300.0
+"""For a whole body: 25 MB in this time is 0.7 Mbit/s, and slow trickling can't hold memory longer."""
 BODY_GRACE_S = 20.0
 BODY_BYTES_PER_S = 10_000
-"""A body may lag this rate by the grace: 80 kbit/s, less than any network on which chats are usable."""
+"""A body can lag behind this rate by the grace time: 80 kbit/s, less than any network on which chats are usable."""
 READING_PER_USER = 64
-"""Bodies of one user that are being read at once. A page sends one, and a program a few."""
-"""For a whole body: 25 MB in this time is 0.7 Mbit/s, and a byte now and then holds nothing for ever."""
+"""Bodies of one user that are read at once. A page sends one, and a program a few."""
 
 
 class BodyBudget:
-    """Counts bytes that were read and whose requests have not ended; only this object changes the counts."""
+    """Counts the bytes read for requests that have not ended; only this object changes the counts."""
 
     def __init__(self, *, max_bytes: int, max_bytes_per_user: int, metrics: IngressMetrics) -> None:
         self._max = max_bytes
@@ -248,7 +249,7 @@ class BodyBudget:
         return self._total
 
     def open(self, principal: Principal) -> "BodyHold":
-        """Begin to count one body."""
+        """Start counting one body."""
         return BodyHold(self, principal)
 
     def check(self, principal: Principal, more: int) -> None:
@@ -262,7 +263,7 @@ class BodyBudget:
             raise self._refused("bodies", role, unavailable(text, retry_after_s=RETRY_AFTER_S))
 
     def add(self, principal: Principal, count: int) -> None:
-        """Count bytes in (or, when negative, out)."""
+        """Add bytes to the count, or subtract them when `count` is negative."""
         person = principal.limited_as
         self._held[person] += count
         self._total += count
@@ -272,7 +273,7 @@ class BodyBudget:
 
     @contextmanager
     def reading(self, principal: Principal) -> Generator[None]:
-        """While a body is read. Raises a 429 problem for too many of one user."""
+        """Wrap the reading of a body. Raises a 429 problem when the user already sends too many."""
         person = principal.limited_as
         if self._reading[person] >= READING_PER_USER:
             role, text = strongest_role(principal.roles).value, f"You are sending {READING_PER_USER} requests already."
@@ -299,37 +300,37 @@ class BodyHold:
         self._bytes = 0
 
     def reading(self) -> AbstractContextManager[None]:
-        """While the body is read. Raises the problem of `BodyBudget.reading`."""
+        """Wrap the reading of the body. Raises the problem of `BodyBudget.reading`."""
         return self._budget.reading(self._principal)
 
     def check_announced(self, count: int) -> None:
-        """Raises the problems of `BodyBudget.check` when so many bytes have no room already now."""
+        """Raises the problems of `BodyBudget.check` when the announced bytes have no room."""
         self._budget.check(self._principal, count)
 
     def grow(self, count: int) -> None:
-        """So many bytes came. Raises the problems of `BodyBudget.check`."""
+        """Count received bytes. Raises the problems of `BodyBudget.check`."""
         self._budget.check(self._principal, count)
         self._budget.add(self._principal, count)
         self._bytes += count
 
     def shrink(self, count: int) -> None:
-        """So many of the bytes are not held any more. After `release` none are."""
+        """Stop counting these bytes; does nothing after `release`."""
         count = min(count, self._bytes)
         self._budget.add(self._principal, -count)
         self._bytes -= count
 
     def release(self) -> None:
-        """The request has ended."""
+        """Stop counting all bytes, once the request has ended."""
         self.shrink(self._bytes)
 
 
-# What stands before every request: how often bad credentials come, how often a principal calls, how much it sends.
+# The checks before every request: invalid credentials, calls of a principal, and bytes of bodies.
 
 DRAWN_KEY = "everturn.drawn"
 
 
 class Front:
-    """The limits of one process, as routes ask for them."""
+    """The limits of one process, as routes use them."""
 
     def __init__(self, rates: RateGate, guard: CredentialGuard, bodies: BodyBudget) -> None:
         self.rates = rates
@@ -338,12 +339,12 @@ class Front:
 
     @contextmanager
     def authenticating(self, connection: HTTPConnection) -> Generator[None]:
-        """Around the check of the connection's bearer credential. Raises a 429 problem."""
+        """Wrap the check of the connection's bearer credential. Raises a 429 problem."""
         with self.guard.watching(load_address(connection), connection.headers.get("authorization", "")):
             yield
 
     async def admit(self, connection: HTTPConnection, principal: Principal, *, write: bool) -> Drawn | None:
-        """Draw a token for this call, kept with the connection too; None without a limit. Raises a 429 problem."""
+        """Draw a token for this call and store it in the scope; None without a limit. Raises a 429 problem."""
         connection.scope.pop(DRAWN_KEY, None)
 
         def keep(drawn: Drawn) -> None:
@@ -356,7 +357,7 @@ class Front:
 def build_front(
     settings: IngressSettings, buckets: TokenBuckets, *, metrics: IngressMetrics, monotonic: Callable[[], float]
 ) -> Front:
-    """The limits that the settings ask for. Development mode has one user, who is limited only where it is said."""
+    """Build the limits from the settings. Development mode has one user, who is limited only if the settings say so."""
     rates = RateGate(
         buckets,
         writes=parse_limits(settings.rate_limits_writes, {} if settings.development else WRITES),
@@ -372,7 +373,7 @@ def build_front(
 
 
 def load_drawn(scope: Scope) -> Drawn | None:
-    """What the call of this scope drew; None before it did, and without a limit."""
+    """What the call of this scope drew; None before the draw, and without a limit."""
     return cast(Drawn | None, scope.get(DRAWN_KEY))
 
 

@@ -1,4 +1,4 @@
-"""What only the ingress counts, in a registry of its own; `everturn.core.metrics` has what services share."""
+"""Metrics of the ingress, in a registry of its own; `everturn.core.metrics` has those that services share."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 

@@ -1,7 +1,7 @@
-"""Whether there is room for more work: asked before anything is stored.
+"""Checks for room in the queue before anything is stored.
 
-The room of a tenant on a lane comes first, then the room of all. Who is refused is told a time that is kept free for
-this request, which its Idempotency-Key names.
+The room of a tenant on a lane is checked first, then the room of all. A rejected caller gets a time that is reserved
+for this request, which its Idempotency-Key identifies.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from ingress.admission.limits import hash_key, strongest_role
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, too_many, unavailable
 
-# What the workers that are there can do: how many turns at once, and how long one takes.
+# The capacity of the live workers: how many turns run at once, and how long one takes.
 
 FLEET_KEEP_S = 1.0
-"""How old what is known of the workers may be; they tell every 5 s."""
+"""The maximum age of the known workers; they report every 5 s."""
 STALE_S = 5.0
-"""How long a wire that is slow to answer leaves us with what was known."""
+"""How long the last known workers are used while the wire does not answer."""
 REST_S = 0.5
-"""How long a wire that did not answer is not asked again: who comes meanwhile need not wait for its silence."""
+"""How long a wire that did not answer is not queried again, so that requests meanwhile don't wait for its timeout."""
 GUESSED_TURN_S = 10.0
-"""Where no worker has ended a turn yet."""
+"""Used while no worker has ended a turn yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class Fleet:
     slots: int
     turn_s: float
     user_running_max: int | None = None
-    """Turns of one user that run while others wait; the smallest that a worker reports, None where none does."""
+    """Turns of one user that can run while others wait: the smallest value that a worker reports, None if none does."""
 
     @property
     def interval_us(self) -> int:
-        """Between two turns that leave the queue, while all are busy."""
+        """Microseconds between two turns that leave the queue, while all slots are busy."""
         return max(1, int(self.turn_s / max(1, self.slots) * SECOND_US))
 
 
 def build_fleet(workers: tuple[WorkerPresence, ...]) -> Fleet:
-    """Sums up the workers; each counts by its slots."""
+    """Sum up the workers, weighted by their slots."""
     slots = sum(worker.slots for worker in workers)
     told = [(worker.slots, worker.turn_s) for worker in workers if worker.turn_s is not None]
     running = [worker.user_running_max for worker in workers if worker.user_running_max is not None]
@@ -61,7 +61,7 @@ def build_fleet(workers: tuple[WorkerPresence, ...]) -> Fleet:
 
 
 class FleetWatch:
-    """Asks for the workers at most once a second, whoever and however many want to know."""
+    """Loads the workers at most once a second, however many callers need them."""
 
     def __init__(self, presences: Presences, *, monotonic: Callable[[], float]) -> None:
         self._presences = presences
@@ -72,7 +72,7 @@ class FleetWatch:
         self._asking = asyncio.Lock()
 
     async def load(self) -> Fleet:
-        """Raises Unavailable after at most 250 ms, where nothing is known; for half a second then without asking."""
+        """Raises Unavailable after at most 250 ms if nothing is known, and then for half a second without a query."""
         async with self._asking:
             if self._monotonic() >= self._ask_at:
                 await self._ask()
@@ -90,18 +90,18 @@ class FleetWatch:
         self._ask_at = self._monotonic() + (REST_S if self._failure is not None else FLEET_KEEP_S)
 
 
-# How deep the queue is for a tenant on a lane: what was counted a moment ago, and what this process let in since.
-# What others let in since is added by the waiting room.
+# The depth of the queue for a tenant on a lane: the last count, plus what this process has admitted since. The waiting
+# room adds what other processes have admitted since.
 
 KEEP_S = 0.25
-"""How old a counted depth may be."""
+"""The maximum age of a counted depth."""
 COUNT_LIMIT_S = 1.0
 MAX_COUNTED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A depth, and how long ago its count began."""
+    """A depth, and the age of its count."""
 
     depth: QueueDepth
     age_us: int
@@ -113,7 +113,7 @@ QueueKey = tuple[str, Lane]
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """A depth, and the moment before its count began: what was stored earlier is in it."""
+    """A depth, and the moment before its count began: the count includes what was stored before then."""
 
     began_at: float
     depth: QueueDepth
@@ -123,7 +123,7 @@ _NEVER = _Counted(-math.inf, QueueDepth(0, 0, 0))
 
 
 class Places:
-    """Owns the counts, and who was let in since. `enter` is followed by one of `leave` and `settle`."""
+    """Owns the counts and the admissions since. Call `leave` or `settle` after each `enter`."""
 
     def __init__(self, queue: Queue, *, monotonic: Callable[[], float]) -> None:
         self._queue = queue
@@ -134,7 +134,7 @@ class Places:
         self._settled: deque[tuple[float, QueueKey]] = deque()
 
     async def load(self, key: QueueKey) -> QueueView:
-        """Of many requests at once one counts for all. Raises Unavailable after at most a second."""
+        """Concurrent requests share one count. Raises Unavailable after at most a second."""
         try:
             async with answered_within(COUNT_LIMIT_S), self._counting:
                 if self._monotonic() - self._counted.get(key, _NEVER).began_at > KEEP_S:
@@ -146,17 +146,17 @@ class Places:
         return QueueView(self._with_own(key), int(age_s * SECOND_US))
 
     def enter(self, key: QueueKey) -> None:
-        """One more is let in, and will be stored or not: the next one must not find its place free."""
+        """Count an admission before it is stored, so that the next request does not find its place free."""
         self._entered[key] += 1
 
     def leave(self, key: QueueKey) -> None:
-        """It was not stored."""
+        """Remove an admission that was not stored."""
         self._entered[key] -= 1
         if not self._entered[key]:
             del self._entered[key]
 
     def settle(self, key: QueueKey) -> None:
-        """It is stored: counts that begin from now on have it."""
+        """Record that an admission was stored: counts that begin from now on include it."""
         self.leave(key)
         now = self._monotonic()
         while self._settled and self._settled[0][0] < now - KEEP_S - COUNT_LIMIT_S:
@@ -181,24 +181,24 @@ class Places:
 
 
 CHECK_LIMIT_S = 0.5
-"""How long a signal waits for the wire; who is refused must know it within 2 s, checks and rate limits included."""
+"""How long a signal waits for the wire; a rejection must arrive within 2 s, including checks and rate limits."""
 ASK_LIMIT_S = 1.25
-"""How long new work waits for all that must be known; telling another room takes 250 ms more."""
+"""How long new work waits for all it must know; notifying the other room takes 250 ms more."""
 ALL = "all"
-"""The waiting room of everybody."""
+"""The waiting room of all tenants."""
 MEMORY_FULL, MEMORY_SCARCE = 0.9, 0.7
-"""Part of Redis' memory from which on nothing new is taken, and from which on users who hold much of it wait."""
+"""Shares of Redis' memory above which nothing new is accepted, and above which users who hold much of it must wait."""
 USER_SCARCE_BYTES = 1 << 20
-"""What one user's events may hold while memory is scarce."""
+"""How much one user's events can hold while memory is scarce."""
 MEMORY_RETRY_S = 60
-"""Events of ended turns are gone after a minute."""
+"""Events of ended turns are deleted after a minute."""
 UNATTENDED_INTERVAL_US = 30 * SECOND_US
-"""Nobody knows when a worker comes; those refused meanwhile ask again half a minute apart."""
+"""The return of a worker can't be predicted; callers rejected meanwhile retry half a minute apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCaps:
-    """How many turns may wait: in all, in all while no worker is there, and of one tenant on one lane."""
+    """How many turns can wait: in all, in all while no worker is live, and of one tenant on one lane."""
 
     total: int
     unattended: int
@@ -217,7 +217,7 @@ class _Refusal:
 
 
 class WorkGate:
-    """Backpressure from the queue's real depth and the workers that are there."""
+    """Backpressure from the queue's real depth and the live workers."""
 
     def __init__(
         self,
@@ -240,10 +240,10 @@ class WorkGate:
         self._metrics = metrics
 
     async def admit(self, principal: Principal, key: IdempotencyKey | None, *, new_work: bool) -> "Admission":
-        """Raises problems that say when to come back: 503 while the wire is down or, for new work, when the queue is
-        full; 429 when the tenant's part of it is. Takes at most a second and a half.
+        """Admit new work or a signal. Raises problems with a retry time: 503 while the wire is down or, for new work,
+        when the queue is full; 429 when the tenant's share is full. Takes at most 1.5 s.
 
-        Who is let in is counted here until it is told to be stored or to leave.
+        An admission is counted here until it is settled or left.
         """
         visitor = _visitor(principal, key)
         try:
@@ -255,14 +255,15 @@ class WorkGate:
         return Admission(None, principal, visitor)
 
     async def keep_tenant_place(self, admission: "Admission") -> int:
-        """Keeps a place from now on for who was refused in the transaction itself: the seconds until then, 1 where
-        nothing is known. Takes as long as `admit` at most."""
+        """Reserve a place for a caller whom the transaction itself rejected. Returns the seconds to wait, 1 if nothing
+        is known. Takes at most as long as `admit`."""
         principal = admission.principal
         try:
             async with answered_within(ASK_LIMIT_S):
                 fleet, view = await self._load(principal)
                 own = self._tenant_load(fleet, view.depth)
-                # Only the transaction counts what other processes let in a moment ago: the room is as full as can be.
+                # Only the transaction counts what other processes admitted just before, so assume that the room is
+                # full.
                 full = replace(own, depth=max(own.depth, most_of(own.room)))
                 entry = await self._rooms.enter(_room_of(principal), admission.visitor, full)
         except (Unavailable, TimeoutError):
@@ -274,7 +275,7 @@ class WorkGate:
         async with answered_within(ASK_LIMIT_S):
             self._check_memory(principal, await self._memory.load_use(principal))
             fleet, view = await self._load(principal)
-            # Counted before the rooms are asked: many that come at once must not all be let in by one count.
+            # Counted before the rooms are checked: concurrent requests must not all be admitted by one count.
             admission = Admission(self._places, principal, visitor)
             try:
                 refusal = await self._ask_rooms(principal, visitor, fleet, view)
@@ -288,7 +289,7 @@ class WorkGate:
         raise self._refused(principal, refusal.reason, refusal.problem)
 
     def _check_memory(self, principal: Principal, use: WireUse) -> None:
-        """Refuse before Redis is full, those first whose events fill it."""
+        """Reject before Redis is full, and first those users whose events fill it."""
         if use.share >= MEMORY_SCARCE and use.of_user >= USER_SCARCE_BYTES:
             text = "The events of your turns use too much memory. They are removed a minute after the turns have ended."
             raise self._refused(principal, "user_memory", too_many(text, retry_after_s=MEMORY_RETRY_S))
@@ -317,8 +318,9 @@ class WorkGate:
         return _Refusal("queue" if fleet.slots else "unattended", problem, entry, _room_of(principal), own)
 
     async def _tell_other(self, room: str, load: RoomLoad, visitor: Visitor, entry: Entry) -> None:
-        """What one room told holds in the other one too. Whoever is told the longest wait may have no place at all."""
-        # The time is told and true without it: a pass only spares who comes then a second refusal.
+        """Reserve the wait that one room gave in the other room too. A caller with the longest wait may have no place
+        at all."""
+        # The wait is valid without it: a pass only spares the caller a second refusal.
         with contextlib.suppress(Unavailable):
             if _is_crowded(load) and entry.wait_s < MAX_WAIT_US / SECOND_US:
                 await self._rooms.keep(room, visitor, entry.wait_s)
@@ -328,7 +330,7 @@ class WorkGate:
         return RoomLoad(view.depth.waiting, room, _interval_us(fleet), view.age_us)
 
     def _tenant_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
-        # Doorbells of tenants with a full share alternate, so a tenant's queue drains as a part of all.
+        # Doorbells of tenants with a full share alternate, so a tenant's queue drains at a fraction of the total rate.
         return RoomLoad(depth.of_tenant, self._caps.tenant, _interval_us(fleet) * max(1, depth.tenants))
 
     def _refused(self, principal: Principal, reason: str, refusal: ProblemError) -> ProblemError:
@@ -337,7 +339,7 @@ class WorkGate:
 
 
 class Admission:
-    """One that was let in. It takes a place of the queue, unless it is no new work, until it is stored or given up."""
+    """One admitted request. New work holds a place in the queue until it is stored or abandoned."""
 
     def __init__(self, places: Places | None, principal: Principal, visitor: Visitor) -> None:
         self.principal = principal
@@ -348,13 +350,13 @@ class Admission:
             places.enter(self._key)
 
     def settle(self) -> None:
-        """It is stored: from here on the queue itself has it."""
+        """Record that it is stored: the queue itself counts it from now on."""
         if self._places is not None:
             self._places.settle(self._key)
         self._places = None
 
     def leave(self) -> None:
-        """It is not stored; nothing happens where it is."""
+        """Give the place up if it was not stored; does nothing otherwise."""
         if self._places is not None:
             self._places.leave(self._key)
         self._places = None
@@ -374,7 +376,7 @@ def _visitor(principal: Principal, key: IdempotencyKey | None) -> Visitor:
 
 
 def _is_crowded(load: RoomLoad) -> bool:
-    """Below half of what may wait nobody is told anything."""
+    """Whether at least half of the room is used; below that no caller has to wait."""
     return load.depth >= load.room // 2
 
 

@@ -1,4 +1,4 @@
-"""How problems are described: those of a validation to the client, all of them in the OpenAPI document."""
+"""Descriptions of problems: validation errors for clients, and all problems in the OpenAPI document."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ _ALWAYS = (400, 401, 403, 404, 422, 429, 431, 500, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses for the problems that every route can return, and for these."""
+    """OpenAPI responses for the problems of every route, and for `statuses`."""
     return {status: _describe(status) for status in sorted({*_ALWAYS, *statuses})}
 
 
@@ -67,11 +67,11 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 
 MAX_ERRORS = 20
 MAX_NAME_CHARS = 80
-"""Of the name of a field in a problem, which may be the client's own."""
+"""Of a field's name in a problem, which the client can have chosen."""
 
 
 def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
-    """A 422 problem with the first errors, 400 without any body; input values are not repeated."""
+    """A 422 problem with the first errors, or 400 when the body is missing; input values are not repeated."""
     if [(error.get("type"), tuple(error.get("loc", ()))) for error in errors] == [("missing", ("body",))]:
         return malformed("The body is missing.")
     named = [

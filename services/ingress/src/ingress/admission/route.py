@@ -1,5 +1,5 @@
-"""Admission: the order of checks that every request passes before its endpoint runs and its body is read, and
-reading the body."""
+"""Admission: the checks that every request passes before its endpoint runs and its body is read, and the reading of the
+body."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -20,16 +20,16 @@ from ingress.admission.strict_json import BadJson, load_strict
 from ingress.auth.gate import AuthGate, Caller, save_caller
 from ingress.errors import malformed, too_large, too_slow, unauthorized, unprocessable, unsupported
 
-# The request as endpoints get it: its body is capped while it streams, and its JSON is strict.
+# The request that endpoints get: its body is capped while it streams, and its JSON is strict.
 
 _CAP_KEY = "everturn.max_body_bytes"
 _HOLD_KEY = "everturn.body_hold"
 
 
 class AdmittedRequest(Request):
-    """A request whose body may have at most so many bytes as its route says, and has to keep coming.
+    """A request whose body has a size cap from its route and must keep arriving.
 
-    It may take `body_timeout_s`, and may lag BODY_BYTES_PER_S by `grace_s`.
+    It can last `body_timeout_s`, and lag behind BODY_BYTES_PER_S by `grace_s`.
     """
 
     idle_timeout_s: float = 30
@@ -37,7 +37,8 @@ class AdmittedRequest(Request):
     grace_s: float = BODY_GRACE_S
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """The body as it comes. Raises a 413 problem at the first byte too many, whatever Content-Length said."""
+        """Yield the body as it arrives. Raises a 413 problem at the first byte above the cap, whatever Content-Length
+        said."""
         cap, taken = self.scope[_CAP_KEY], 0
         hold: BodyHold | None = self.scope.get(_HOLD_KEY)
         began = asyncio.get_running_loop().time()
@@ -53,7 +54,7 @@ class AdmittedRequest(Request):
                     yield chunk
 
     async def _next_chunk(self, chunks: AsyncGenerator[bytes, None], began: float, taken: int) -> bytes | None:
-        """Raises 408 when the body, of which `taken` bytes came since `began` in loop time, is too slow."""
+        """Raises 408 when the body is too slow; `taken` bytes arrived since `began`, in loop time."""
         now = asyncio.get_running_loop().time()
         waits = {
             began + self.body_timeout_s: f"The body was not complete after {self.body_timeout_s:g} s.",
@@ -70,7 +71,8 @@ class AdmittedRequest(Request):
             raise malformed("The client disconnected before the body was complete.") from error
 
     def tighten(self, max_body_bytes: int) -> None:
-        """Lower the cap of this body, once more is known of it. Raises a 413 problem where its length is above."""
+        """Lower the cap of this body, once more is known about it. Raises a 413 problem if its length exceeds the new
+        cap."""
         self.scope[_CAP_KEY] = min(self.scope[_CAP_KEY], max_body_bytes)
         check_length(self, self.scope[_CAP_KEY])
 
@@ -82,7 +84,7 @@ class AdmittedRequest(Request):
 
 
 def admit_request(request: Request, *, max_body_bytes: int, hold: BodyHold | None = None) -> AdmittedRequest:
-    """Wrap a request, after the checks that need no body. `hold` counts its bytes until `release_body`."""
+    """Wrap a request, after the checks that don't need its body. `hold` counts its bytes until `release_body`."""
     request.scope[_CAP_KEY] = max_body_bytes
     announced = check_length(request, max_body_bytes)
     if hold is not None:
@@ -94,14 +96,14 @@ def admit_request(request: Request, *, max_body_bytes: int, hold: BodyHold | Non
 
 
 def release_body(request: Request) -> None:
-    """The request has ended; its bytes count no longer."""
+    """Stop counting the request's bytes, once it has ended."""
     hold: BodyHold | None = request.scope.get(_HOLD_KEY)
     if hold is not None:
         hold.release()
 
 
 def check_length(request: Request, max_body_bytes: int) -> int:
-    """The announced length, 0 without one. Refuses one above the cap, before reading (413)."""
+    """The announced length, 0 without one. Rejects one above the cap before reading (413)."""
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and len(announced) < 20 and int(announced) <= max_body_bytes:
         return int(announced)
@@ -109,14 +111,14 @@ def check_length(request: Request, max_body_bytes: int) -> int:
 
 
 def check_json_type(request: Request) -> None:
-    """Refuse a body that does not say it is JSON (415)."""
+    """Reject a body that is not declared as JSON (415)."""
     if media_type(request) != "application/json":
         raise unsupported("Send the body as application/json.")
     check_charset(request)
 
 
 def check_charset(request: Request) -> None:
-    """Refuse JSON that says it is in another charset (415): read as UTF-8 it would be other words."""
+    """Reject JSON with another declared charset (415): decoded as UTF-8 it would be different text."""
     if str(_content_type(request).get_param("charset", "utf-8")).lower() != "utf-8":
         raise unsupported("JSON must be encoded as UTF-8.")
 
@@ -145,7 +147,7 @@ _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses query parameters which neither its endpoint nor a dependency of it declares."""
+    """A route that rejects query parameters which neither its endpoint nor its dependencies declare."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint = super().get_route_handler()
@@ -160,7 +162,7 @@ class StrictRoute(APIRoute):
 
 
 def check_query(request: Request, allowed: frozenset[str]) -> None:
-    """Refuse query parameters with other names (422): a misspelt one would leave its default in force."""
+    """Reject unknown query parameters (422): a misspelt one would silently keep its default."""
     unknown = [name[:MAX_NAME_CHARS] for name in request.query_params if name not in allowed]
     if not unknown:
         return
@@ -197,22 +199,22 @@ class AdmittedRoute(StrictRoute):
         return admitted
 
     async def authenticate(self, request: Request, gate: AuthGate) -> Caller:
-        """Who asks. Raises problems: 401, 403, 404."""
+        """Return the caller. Raises problems: 401, 403, 404."""
         path = request.path_params
         return await gate.authenticate(request.headers, tenant=path["tenant"], project=path["project"])
 
     def max_body_bytes_of(self, request: Request) -> int:
-        """How large this route's bodies may be."""
+        """The largest body of this route."""
         return SMALL_BODY_BYTES
 
     def check_type(self, request: Request) -> None:
-        """Refuse other types of content than this route reads (415)."""
+        """Reject content types that this route does not read (415)."""
         if self.body_field is not None and request.method in _BODY_METHODS:
             check_json_type(request)
 
 
 def _recognize(request: Request, caller: Caller) -> None:
-    """Keep the caller, and tell the connection that it serves somebody who is known."""
+    """Save the caller, and mark the connection as authenticated."""
     save_caller(request, caller)
     recognized = cast(Callable[[], None] | None, request.scope.get(RECOGNIZED_KEY))
     if recognized is not None:
@@ -220,14 +222,15 @@ def _recognize(request: Request, caller: Caller) -> None:
 
 
 class BodyScopedRoute(AdmittedRoute):
-    """A route whose tenant and project stand in its body, which is small and read once the credential is known good."""
+    """A route with tenant and project in its body, which is small and read after the credential was verified."""
 
     def read_scope(self, body: Any) -> tuple[str, str]:
-        """Tenant and project by the body. Raises a 422 problem."""
+        """Read tenant and project from the body. Raises a 422 problem."""
         raise NotImplementedError
 
     async def admit(self, request: Request) -> AdmittedRequest:
-        """As of all routes, in another order: the credential, its rate, the body, then whether they go together."""
+        """Admit in another order than other routes: the credential, its rate, the body, then access to its tenant and
+        project."""
         gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
         with front.authenticating(request):
             owner = await gate.load_owner(request.headers)
@@ -246,17 +249,17 @@ class BodyScopedRoute(AdmittedRoute):
 
 
 class SubmitRoute(AdmittedRoute):
-    """A route that takes messages with files: larger bodies; the submission reader checks their type."""
+    """A route that accepts messages with files: larger bodies; the submission reader checks their type."""
 
     def max_body_bytes_of(self, request: Request) -> int:
         return cast(int, request.app.state.settings.message_max_bytes)
 
 
 class StreamRoute(AdmittedRoute):
-    """The route of a conversation's events: the only one that a ticket in the address opens."""
+    """The route of a conversation's events: the only one that a ticket in the URL opens."""
 
     async def authenticate(self, request: Request, gate: AuthGate) -> Caller:
-        """Who asks, by ticket where there is one."""
+        """Return the caller, by ticket if there is one."""
         tickets = request.query_params.getlist("ticket")
         if not tickets:
             return await super().authenticate(request, gate)

@@ -1,5 +1,5 @@
-"""Slots: how many long responses, such as event streams and downloads, may be open at once, and how many pieces of
-work may run in threads; of a process, a user, all guests."""
+"""Slots limit how many long responses, such as event streams and downloads, are open at once, and how many jobs run in
+threads: per process, per user, and for all guests."""
 
 import asyncio
 from collections import Counter, deque
@@ -20,7 +20,8 @@ RETRY_AFTER_S = 5
 
 
 class OpenSlots:
-    """Counts what is open; only this object changes the counts. `what` is one of them and `many` are some, as told."""
+    """Counts open responses; only this object changes the counts. `what` and `many` name one and several of them in
+    errors."""
 
     def __init__(self, *, max_total: int, max_per_user: int, what: str = "stream", many: str = "event streams") -> None:
         self._what = what
@@ -36,7 +37,7 @@ class OpenSlots:
         return self._open.total()
 
     def take(self, principal: Principal) -> None:
-        """Take a slot, which `give_back` returns. Raises a 429 problem for the user's cap, 503 for the process's."""
+        """Acquire a slot, which `give_back` returns. Raises a 429 problem for the user's cap, 503 for the process's."""
         person = principal.limited_as
         if self._open[person] >= self._max_per_user:
             raise too_many(f"You already have {self._max_per_user} open {self._many}.", retry_after_s=RETRY_AFTER_S)
@@ -62,7 +63,7 @@ class OpenSlots:
 
     @contextmanager
     def until_handed_over(self, principal: Principal) -> Generator[None]:
-        """Hold a slot; it is returned only when the block fails, else by whoever took it over."""
+        """Acquire a slot. It is returned here only if the block fails; otherwise its new owner returns it."""
         self.take(principal)
         try:
             yield
@@ -72,7 +73,7 @@ class OpenSlots:
 
 
 class HeldResponse(StreamingResponse):
-    """Content that is sent as long as it takes, and gives back its slot however it ends."""
+    """A streamed response of any duration that releases its slot however it ends."""
 
     def __init__(
         self,
@@ -96,11 +97,11 @@ class HeldResponse(StreamingResponse):
 
 
 def download_slots(request: Request) -> OpenSlots:
-    """The slots of files and exports of this application."""
+    """The application's slots for downloads of files and exports."""
     return cast(OpenSlots, request.app.state.downloads)
 
 
-# A few works at once, a few that wait, shared fairly by the people they are for, and a refusal for all beyond.
+# Limits concurrent jobs and waiting jobs, shares the slots fairly between people, and rejects all others.
 
 
 class NoRoom(Unavailable):
@@ -108,11 +109,11 @@ class NoRoom(Unavailable):
 
 
 class WorkSlots:
-    """`at_once` work, `waiting` wait, and the others are refused with `why`.
+    """Runs `at_once` jobs, lets `waiting` jobs wait, and rejects all others with `why`.
 
-    People take turns: each free slot goes to the next person, not to the next work. Nobody works in more than
-    `at_once_of_person` slots, so that one person's slow works never hold all of them. Where no place is free, a person
-    with at least two more works waiting than the new one has loses the last of them.
+    People take turns: each free slot goes to the next person, not to the next job. One person uses at most
+    `at_once_of_person` slots, so slow jobs of one person never hold all of them. When the queue is full, a person with
+    at least two more waiting jobs than the new job's person loses the last of them.
     """
 
     def __init__(
@@ -129,13 +130,13 @@ class WorkSlots:
         self._most_waiting = waiting
         self._most_working = at_once if at_once_of_person is None else at_once_of_person
         self._working: Counter[str] = Counter()
-        # Invariant: while a slot is free, everybody who waits has `_most_working` works.
+        # Invariant: while a slot is free, every person who waits already uses `_most_working` slots.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._why = why
 
     @asynccontextmanager
     async def take(self, person: str = "") -> AsyncGenerator[None]:
-        """A slot for as long as the block runs. Raises NoRoom when too many wait, or none is free in time."""
+        """Hold a slot while the block runs. Raises NoRoom when too many jobs wait, or no slot is free in time."""
         if self._free > 0 and self._working[person] < self._most_working:
             self._begin(person)
         else:
@@ -162,7 +163,7 @@ class WorkSlots:
             if turn.cancelled():
                 self._leave(person, turn)
             elif turn.exception() is None:
-                # The slot came in the same moment.
+                # The slot was assigned at the moment of the cancellation.
                 self._release(person)
             raise
 
@@ -190,14 +191,14 @@ class WorkSlots:
             turns = self._waiting.pop(following)
             turn = turns.popleft()
             if turns:
-                # Behind all others who wait.
+                # Requeue the person after all others who wait.
                 self._waiting[following] = turns
             if not turn.done():
                 self._begin(following)
                 turn.set_result(None)
 
     def _find_next(self) -> str | None:
-        """Who has waited longest for a turn and may have one more slot."""
+        """The person who has waited longest for a turn and can use one more slot."""
         return next((person for person in self._waiting if self._working[person] < self._most_working), None)
 
     def _leave(self, person: str, turn: asyncio.Future[None]) -> None:

@@ -1,7 +1,7 @@
-"""Strict JSON: what can't be read in exactly one way, or can't be stored, is refused first.
+"""Strict JSON: rejects what is ambiguous or can't be stored.
 
-A large body is read in a thread, and in pieces: the parser and regular expressions hold the interpreter's lock for as
-long as one call takes, so a thread alone would still hold up the event loop.
+A large body is parsed in a thread and in pieces: the parser and regular expressions hold the GIL during each call, so a
+thread alone would still block the event loop.
 """
 
 import asyncio
@@ -17,27 +17,28 @@ from everturn.core.errors import EverturnError
 
 MAX_DEPTH = 64
 MAX_TOKENS = 10_000
-"""Strings, brackets and commas in one body; the largest honest body has a few hundred."""
+"""Strings, brackets and commas in one body; the largest legitimate body has a few hundred."""
 MAX_NUMBER_CHARS = 40
 _MAX_INT = 2**63 - 1
 
 LARGE_BYTES = 65_536
-"""What is larger is parsed beside the event loop; 64 KiB with the most tokens take about 5 ms."""
+"""Larger bodies are parsed off the event loop; 64 KiB with the most tokens take about 5 ms."""
 PARSERS = 2
-"""Threads that parse large bodies, for the whole process. More would only share one interpreter lock."""
+"""Threads that parse large bodies, per process. More would only compete for the GIL."""
 _PIECE_BYTES = 16_384
-"""Of a string or of the text between strings that is looked at in one call: less than a millisecond."""
+"""How much of a string, or of the text between strings, one call scans: less than a millisecond."""
 _LONG_BYTES = 256
-"""Strings above this are read on their own in large bodies; 10,000 shorter ones are parsed in about 10 ms."""
+"""Longer strings are read separately in large bodies; 10,000 shorter ones are parsed in about 10 ms."""
 
 MAX_KEY_BYTES = 2_048
-"""Of one key as it is written. Keys are parsed with what is around them, however large the body."""
+"""Of one key in its escaped form. Keys are parsed with the text around them, however large the body."""
 MAX_LONG_KEYS_BYTES = 131_072
-"""Of all keys above _LONG_BYTES together: they add at most 2 ms to the one call that parses what is around strings."""
+"""Of all keys longer than _LONG_BYTES together: they add at most 2 ms to the call that parses the text around
+strings."""
 
 _OUTSIDE = re.compile(rb'[^"\[\]{},]*+')
 _INSIDE = re.compile(rb'[^"\\]*+(?>(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*)', re.DOTALL)
-"""As much of a string as is whole: it ends before its quote, or before an escape that is cut off or wrong."""
+"""The complete part of a string: it ends before the closing quote, or before a truncated or invalid escape."""
 _COLON = re.compile(rb"[ \t\r\n]*+:")
 _QUOTE, _BACKSLASH = b'"\\'
 
@@ -50,19 +51,19 @@ class BadJson(EverturnError):
 
 
 async def load_strict(raw: bytes) -> Any:
-    """As `parse_strict`; a large text is parsed in one of a few threads, which others wait for."""
+    """Like `parse_strict`, but a large text is parsed in one of a few threads, waiting for a free one."""
     return await run_parser(partial(parse_strict, raw), len(raw))
 
 
 async def run_parser(parse: Callable[[], Parsed], size: int) -> Parsed:
-    """Parse a small text at once, and one with a large `size` in a thread."""
+    """Parse a small text at once, and a large one in a thread."""
     if size <= LARGE_BYTES:
         return parse()
     return await asyncio.get_running_loop().run_in_executor(_parsers, parse)
 
 
 def parse_strict(raw: bytes) -> Any:
-    """Read one JSON text. Raises BadJson naming the reason and, where there is one, the place."""
+    """Parse one JSON text. Raises BadJson with the reason and, if known, the position."""
     if raw.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         raise BadJson("It must not begin with a byte order mark.")
     _check_encoding(raw)
@@ -83,8 +84,8 @@ def _parse_whole(raw: bytes) -> Any:
 
 
 def _parse_in_parts(raw: bytes, spans: list[tuple[int, int]]) -> Any:
-    """Parse with a constant in the place of each long string. The parser asks for constants in the order of the text,
-    so each string comes to its own place, and a constant of the client's own is one too many."""
+    """Parse with a constant in place of each long string. The parser requests constants in the order of the text, so
+    each string gets its own position, and a constant that the client sent is one too many."""
     parts: list[bytes] = []
     after = 0
     for begin, end in spans:
@@ -119,7 +120,7 @@ def _loads(raw: bytes, parse_constant: Any) -> Any:
 
 
 def _read_string(raw: bytes, begin: int, end: int) -> str:
-    """The text of a string between its quotes, decoded in pieces."""
+    """Decode the text of a string between its quotes, in pieces."""
     pieces: list[str] = []
     decoder = codecs.getincrementaldecoder("utf-8")()
     at = begin
@@ -132,7 +133,7 @@ def _read_string(raw: bytes, begin: int, end: int) -> str:
         except json.JSONDecodeError as error:
             raise BadJson(f"{error.msg} in the string at byte {begin}.") from error
         if pieces and pieces[-1] and "\ud800" <= pieces[-1][-1:] <= "\udbff" and "\udc00" <= piece[:1] <= "\udfff":
-            # A pair that is written as two escapes, one in each piece.
+            # A surrogate pair written as two escapes, one in each piece.
             pair = (pieces[-1][-1] + piece[0]).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
             pieces[-1], piece = pieces[-1][:-1] + pair, piece[1:]
         pieces.append(piece)
@@ -153,8 +154,8 @@ def _check_encoding(raw: bytes) -> None:
 
 
 def _check_shape(raw: bytes) -> list[tuple[int, int]]:
-    """Raises BadJson for too many values or levels, and for keys that are too long. Returns where the other long
-    strings are, quotes included."""
+    """Raises BadJson for too many values or levels, and for keys that are too long. Returns the positions of the other
+    long strings, including quotes."""
     long: list[tuple[int, int]] = []
     depth, count, at, size, keys = 0, 0, 0, len(raw), 0
     while True:
@@ -190,7 +191,7 @@ def _check_shape(raw: bytes) -> list[tuple[int, int]]:
 
 
 def _find_quote(raw: bytes, begin: int) -> int:
-    """Where a string ends, that began before `begin`."""
+    """The position of the closing quote of a string whose text starts at `begin`."""
     at = begin
     while True:
         stop = cast(re.Match[bytes], _INSIDE.match(raw, at, at + _PIECE_BYTES)).end()

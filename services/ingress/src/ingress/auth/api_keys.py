@@ -1,7 +1,7 @@
-"""API keys as people hold them: their form, and how a secret is compared with what is kept.
+"""API keys: their format, and how a secret is compared with the stored hash.
 
-`evk_<id>_<secret>`: 16 hexadecimal digits by which the row is found, and 256 random bits. Nobody can guess or try
-those, so one sha256 at rest does; a slow hash is for passwords, which people choose.
+`evk_<id>_<secret>`: 16 hexadecimal digits that identify the row, and 256 random bits. Those can't be guessed, so
+storing one sha256 is enough; slow hashes are for passwords, which people choose.
 """
 
 import base64
@@ -19,27 +19,27 @@ _NOBODY = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class KeyText:
-    """A key taken apart. `repr` shows no secret."""
+    """A parsed key, without its secret."""
 
     key_id: str
     secret_hash: str
 
 
 def build_key_text(entropy: Callable[[int], bytes] = os.urandom) -> tuple[str, KeyText]:
-    """A new key: the text that is shown once, and what is kept of it."""
+    """Create a key: the text that is shown once, and what is stored."""
     key_id = entropy(8).hex()
     secret = base64.urlsafe_b64encode(entropy(32)).decode().rstrip("=")
     return f"{PREFIX}{key_id}_{secret}", KeyText(key_id, _hash(secret))
 
 
 def try_read_key_text(text: str) -> KeyText | None:
-    """The id and the hash of the secret; None for a text that is no key of ours."""
+    """The key's id and the hash of its secret; None for a text that is not an API key."""
     match = _KEY.fullmatch(text)
     return KeyText(match.group(1), _hash(match.group(2))) if match else None
 
 
 def is_secret_of(presented: KeyText, kept_hash: str | None) -> bool:
-    """Whether the secret is the kept one. An unknown key takes as long as a wrong secret."""
+    """Whether the secret matches the stored hash. Checking an unknown key takes as long as a wrong secret."""
     return hmac.compare_digest(presented.secret_hash, kept_hash or _NOBODY) and kept_hash is not None
 
 

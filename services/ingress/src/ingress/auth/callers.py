@@ -1,4 +1,4 @@
-"""Who asks, and what proved it: the values that every way in ends with, and how names of users are written."""
+"""Callers and their proofs: the result of every authentication method; and the syntax of user names."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,22 +7,22 @@ from typing import Any, Literal
 from everturn.core.identity import Principal, read_roles
 
 Kind = Literal["local", "token", "key", "guest"]
-"""Development mode, a bearer token of the issuer, an API key, a guest token of ours."""
+"""Development mode, a bearer token of the issuer, an API key, or a guest token of this server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What proved a principal. It holds no secret, so it may be kept as long as a stream is open."""
+    """How a principal was authenticated. Holds no secret, so it can be kept as long as a stream is open."""
 
     kind: Kind
     issued_at: float | None = None
-    """Unix time at which the credential was made; None where it doesn't say."""
+    """Unix time at which the credential was created; None if unknown."""
     key_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal and until when (Unix time) its credential is good; None for ever."""
+    """A principal and the Unix time at which its credential expires; None if it does not expire."""
 
     principal: Principal
     expires_at: float | None = None
@@ -46,23 +46,23 @@ def build_record(caller: Caller) -> dict[str, Any]:
 
 
 def read_record(record: dict[str, Any]) -> Caller:
-    """The caller that `build_record` wrote down; the record comes out of our own seal."""
+    """The caller that `build_record` encoded; the record comes from a seal of this server."""
     roles = read_roles(record["roles"])
     who = Principal(record["tenant"], record["project"], record["user"], roles, record.get("person", ""))
     return Caller(who, record["until"], Proof(record["kind"], record["issued"], record["key"]))
 
 
-# The grammar of tenant, project and user names: bounded, and nothing that means something in a key or a path.
+# The syntax of tenant, project and user names: bounded, without characters that are special in keys or paths.
 
 _SCOPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|=~-]{0,127}", re.ASCII)
 
 
 def is_scope_name(text: str) -> bool:
-    """Whether `text` may name a tenant or a project: 1 to 64 letters, digits, `.`, `_`, `-`."""
+    """Whether `text` is a valid name of a tenant or project: 1 to 64 letters, digits, `.`, `_`, `-`."""
     return _SCOPE.fullmatch(text) is not None
 
 
 def is_user_name(text: str) -> bool:
-    """Whether `text` may name a user: 1 to 128 characters as in subjects and mail addresses."""
+    """Whether `text` is a valid user name: 1 to 128 characters as in subjects and mail addresses."""
     return _USER.fullmatch(text) is not None

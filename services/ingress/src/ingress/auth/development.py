@@ -1,4 +1,4 @@
-"""The development mode: who asks without a token, and the checks that keep web pages from asking."""
+"""Development mode: the user of requests without a token, and the checks that reject requests of web pages."""
 
 from starlette.datastructures import Headers
 
@@ -14,9 +14,9 @@ _OWN_SITES = frozenset({"none", "same-origin"})
 
 
 def check_local_request(headers: Headers) -> None:
-    """Refuse what did not come from this machine's own user: else any web page could run turns (403).
+    """Reject requests that are not from this machine's own user; otherwise any web page could run turns (403).
 
-    A foreign page shows itself by Origin or Sec-Fetch-Site, DNS rebinding by Host, a proxy by its headers.
+    Origin or Sec-Fetch-Site reveal a foreign page, Host reveals DNS rebinding, and forwarding headers reveal a proxy.
     """
     own = f"http://{check_own_host(headers)}"
     if any(origin != own for origin in headers.getlist("origin")):
@@ -28,7 +28,7 @@ def check_local_request(headers: Headers) -> None:
 
 
 def check_own_host(headers: Headers) -> str:
-    """The Host header, which must name this machine. Raises 403: a page of a stranger would come by its own name."""
+    """The Host header, which must name this machine. Raises 403: a rebound foreign page would send its own name."""
     hosts = headers.getlist("host")
     if len(hosts) != 1 or _host_name(hosts[0]) not in _OWN_HOSTS:
         raise forbidden("Development mode answers only to localhost, 127.0.0.1 and [::1].")
@@ -36,7 +36,7 @@ def check_own_host(headers: Headers) -> str:
 
 
 def load_dev_user(headers: Headers) -> str:
-    """The user a request without a token speaks for; `X-Dev-User` names another than `dev`."""
+    """The user of a request without a token; `X-Dev-User` names another than `dev`."""
     names = headers.getlist(DEV_USER_HEADER)
     if not names:
         return DEV_USER

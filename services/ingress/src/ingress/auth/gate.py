@@ -1,4 +1,4 @@
-"""Who asks: the one place where a request or a socket gets its principal, whatever its credential is."""
+"""Authentication: the one place where a request or a socket gets its principal, whatever its credential is."""
 
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -24,7 +24,8 @@ _SCOPE_KEY = "everturn.caller"
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """The ways in beside the issuer's tokens. All end in a Caller, and then pass the same checks."""
+    """The authentication methods in addition to the issuer's tokens. All return a Caller, which passes the same
+    checks."""
 
     standing: Standing
     guests: Guests
@@ -33,7 +34,8 @@ class Ways:
 
 
 class AuthGate:
-    """Authenticates requests. A bad credential is 401, never anonymous; without one only development mode is open."""
+    """Authenticates requests. An invalid credential is 401, never anonymous; without one only development mode is
+    open."""
 
     def __init__(self, *, development: bool, verifier: TokenVerifier | None, ways: Ways, clock: Clock) -> None:
         self._development = development
@@ -43,18 +45,19 @@ class AuthGate:
 
     @property
     def origins(self) -> Origins:
-        """The pages that may use this server."""
+        """The origins that can use this server."""
         return self._ways.origins
 
     async def authenticate(self, headers: Headers, *, tenant: str, project: str) -> Caller:
-        """The caller of an HTTP request, by its Authorization header.
+        """The caller of an HTTP request, from its Authorization header.
 
-        Raises 401 for a missing or bad credential, 403 from the development checks, 404 for a foreign tenant.
+        Raises 401 for a missing or invalid credential, 403 from the development checks, 404 for a foreign tenant.
         """
         return await self.authenticate_token(_read_bearer(headers), headers, tenant=tenant, project=project)
 
     async def load_owner(self, headers: Headers) -> Principal:
-        """Whose credential it is, before it is known what for: only keys and guests have a tenant and a project yet.
+        """The owner of the credential, before tenant and project are known; only keys and guest tokens already name
+        them.
 
         Raises 401, and 403 from the development checks.
         """
@@ -65,21 +68,21 @@ class AuthGate:
         return Principal("", "", claims.user_id, claims.roles, claims.person)
 
     async def authenticate_token(self, token: str | None, headers: Headers, *, tenant: str, project: str) -> Caller:
-        """The caller with this token: an API key, a guest's token, or one of the issuer's. Raises as `authenticate`."""
+        """The caller with this token: an API key, a guest token, or a token of the issuer. Raises as `authenticate`."""
         caller = await self._resolve(token, headers, tenant, project)
         _check_scope(caller.principal, tenant, project)
         await self._ways.standing.check(caller)
         return caller
 
     async def authenticate_socket(self, token: str | None, headers: Headers, *, tenant: str, project: str) -> Caller:
-        """The caller of a socket, whose token comes in its first message; pages of strangers get none (403)."""
+        """The caller of a socket, whose token arrives in its first message; rejects foreign pages (403)."""
         self._ways.origins.check_page(headers)
         return await self.authenticate_token(token, headers, tenant=tenant, project=project)
 
     async def authenticate_ticket(
         self, ticket: str, headers: Headers, *, tenant: str, project: str, conversation_id: str
     ) -> Caller:
-        """The caller that a ticket for this conversation's stream speaks for. Raises as `authenticate`."""
+        """The caller that a ticket for this conversation's stream represents. Raises as `authenticate`."""
         if headers.getlist("authorization"):
             raise unauthorized("Send a ticket or an Authorization header, not both.")
         caller = self._ways.tickets.check(ticket, tenant=tenant, project=project, conversation_id=conversation_id)
@@ -89,7 +92,8 @@ class AuthGate:
         return caller
 
     async def recheck(self, caller: Caller) -> None:
-        """Whether who was let in would still be. Raises 401, and Unavailable where that can't be found out now."""
+        """Check that an admitted caller is still allowed. Raises 401, and Unavailable if that can't be determined
+        now."""
         if caller.expires_at is not None and caller.expires_at <= self._clock.now().timestamp():
             raise unauthorized("The credential has expired.")
         if caller.proof.kind == "guest" and not self._ways.guests.takes(caller.principal):
@@ -97,19 +101,19 @@ class AuthGate:
         await self._ways.standing.check(caller)
 
     def admit_guest(self, headers: Headers, *, tenant: str, project: str, address: str = "") -> GuestPass:
-        """A new guest. Raises 403, also from the development checks, 404 and 429."""
+        """Create a guest. Raises 403, also from the development checks, 404 and 429."""
         if self._development:
             check_local_request(headers)
         return self._ways.guests.admit(tenant, project, address)
 
     def check_guests(self, headers: Headers, *, tenant: str, project: str) -> None:
-        """Whether guests are let in here. Raises 403, also from the development checks, and 404."""
+        """Check that guests are allowed here. Raises 403, also from the development checks, and 404."""
         if self._development:
             check_local_request(headers)
         self._ways.guests.check_open(tenant, project)
 
     def build_ticket(self, caller: Caller, conversation_id: ConversationId) -> Ticket:
-        """A ticket for a stream of the caller's."""
+        """Build a ticket for a stream of the caller."""
         return self._ways.tickets.build(caller, conversation_id)
 
     async def _resolve(self, token: str | None, headers: Headers, tenant: str, project: str) -> Caller:
@@ -149,7 +153,7 @@ def _read_bearer(headers: Headers) -> str | None:
 
 
 def _build_caller(claims: Claims, tenant: str, project: str) -> Caller:
-    """The caller of the issuer's token. Raises 404 for a scope that is not the token's."""
+    """The caller of an issuer's token. Raises 404 for a tenant or project that the token does not cover."""
     if claims.tenants is not None and tenant not in claims.tenants:
         raise absent()
     if claims.projects is not None and project not in claims.projects:
@@ -166,7 +170,7 @@ def _check_scope(principal: Principal, tenant: str, project: str) -> None:
 
 
 def save_caller(request: Request, caller: Caller) -> None:
-    """Keep the authenticated caller with its request."""
+    """Store the authenticated caller in its request's scope."""
     request.scope[_SCOPE_KEY] = caller
 
 
@@ -175,7 +179,7 @@ def load_caller(
     tenant: Annotated[str, Path(description="The tenant.", examples=["default"])],
     project: Annotated[str, Path(description="The project.", examples=["default"])],
 ) -> Caller:
-    """The caller of an admitted request; a route that was not admitted has none, and fails."""
+    """The caller of an admitted request. Fails on a route without admission, because there is none."""
     caller = cast(Caller, request.scope[_SCOPE_KEY])
     if (caller.principal.tenant, caller.principal.project) != (tenant, project):
         raise absent()
@@ -183,7 +187,7 @@ def load_caller(
 
 
 def load_principal_in_body(request: Request) -> Principal:
-    """The principal of a request whose tenant and project stand in its body; its route has compared them."""
+    """The principal of a request with tenant and project in its body; its route has already compared them."""
     return cast(Caller, request.scope[_SCOPE_KEY]).principal
 
 

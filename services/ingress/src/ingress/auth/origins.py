@@ -1,4 +1,4 @@
-"""Which web pages may use this server: one allow-list for HTTP (CORS) and for sockets."""
+"""The web pages that can use this server: one allow-list for HTTP (CORS) and for sockets."""
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -12,15 +12,15 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Origins:
-    """The origins that may read our answers and write: those of the list, and our own."""
+    """The origins that can read responses and write: those of the list, and this server's own."""
 
     def __init__(self, allowed: frozenset[str] = frozenset()) -> None:
         self._allowed = allowed
 
     def try_foreign(self, headers: Headers) -> str | None:
-        """The Origin of a request that comes from the page of a stranger; None for all other requests.
+        """The Origin of a request from a foreign page; None for all other requests.
 
-        Our own origin is told by its host, because a proxy may speak TLS for us.
+        The server's own origin is recognized by its host, because a proxy may terminate TLS.
         """
         origins, hosts = headers.getlist("origin"), headers.getlist("host")
         for origin in origins:
@@ -31,20 +31,20 @@ class Origins:
         return None
 
     def try_allowed(self, headers: Headers) -> str | None:
-        """The Origin of a request, when it stands in the list."""
+        """The Origin of a request, if the list contains it."""
         origins = headers.getlist("origin")
         return origins[0] if len(origins) == 1 and origins[0] in self._allowed else None
 
     def check_page(self, headers: Headers) -> None:
-        """Refuse what a stranger's page sends (403): writes over HTTP, and sockets."""
+        """Reject what a foreign page sends (403): writes over HTTP, and sockets."""
         if self.try_foreign(headers) is not None:
             raise forbidden("This origin may not use this server.")
         if not headers.getlist("origin") and "cross-site" in headers.getlist("sec-fetch-site"):
             raise forbidden("Requests from pages of other sites are not accepted.")
 
 
-# The layer around the application that answers to browsers which page may use it (the Fetch standard's CORS). No
-# answer depends on a cookie and none ever allows credentials, so a page shows who it speaks for by a header.
+# The layer that implements the Fetch standard's CORS for browsers. No response depends on a cookie and none ever allows
+# credentials, so a page authenticates with a header.
 
 METHODS = "GET, POST, PATCH, DELETE"
 REQUEST_HEADERS = (
@@ -58,10 +58,8 @@ MAX_AGE_S = 600
 
 
 class Cors:
-    """ASGI middleware: preflights are answered before anything is looked up, and strangers' writes are refused.
-
-    Every answer says how it may be kept.
-    """
+    """ASGI middleware: answers preflights before any lookup, rejects writes of foreign pages, and sets the cache
+    headers of every response."""
 
     def __init__(self, app: ASGIApp, *, origins: Origins, development: bool = False) -> None:
         self._app = app
@@ -85,7 +83,7 @@ class Cors:
 
         try:
             if self._development:
-                # DNS rebinding: also what needs no credential is not for the page of a stranger.
+                # Against DNS rebinding: even resources that need no credential are not for foreign pages.
                 check_own_host(headers)
             if scope["method"] not in SAFE_METHODS:
                 self._origins.check_page(headers)
@@ -95,7 +93,7 @@ class Cors:
             await self._app(scope, receive, send_marked)
 
     def _answer_preflight(self, headers: Headers) -> Response:
-        """The same for every path: it says nothing of what is there."""
+        """The answer is the same for every path, so it does not reveal what exists."""
         allowed = self._origins.try_allowed(headers)
         if allowed is None:
             answer = problem_response(forbidden("This origin may not use this server."))
@@ -111,7 +109,7 @@ class Cors:
 
 def _mark(headers: MutableHeaders, allowed: str | None) -> None:
     headers.add_vary_header("Origin")
-    # What is somebody's is kept by no cache; files, the page and streams say otherwise themselves.
+    # No cache may store private data; files, the page and streams set their own header.
     headers.setdefault("Cache-Control", "no-store")
     headers.setdefault("X-Content-Type-Options", "nosniff")
     if allowed is not None:

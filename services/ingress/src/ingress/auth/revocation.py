@@ -1,4 +1,4 @@
-"""Whether what once proved a caller still does: keys that were revoked, people whose credentials were cut off."""
+"""Checks whether a caller's proof is still valid: revoked keys, and users whose credentials were revoked."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
@@ -12,14 +12,14 @@ from ingress.auth.api_keys import is_secret_of, try_read_key_text
 from ingress.auth.callers import Caller, Proof, is_user_name
 from ingress.errors import unauthorized
 
-# Answers that may be some seconds old, kept for as long as that and for so many questions.
+# A cache with a maximum age and a maximum number of entries.
 
 Question = TypeVar("Question", bound=Hashable)
 Answer = TypeVar("Answer")
 
 
 class FreshCache(Generic[Question, Answer]):
-    """Owns its answers; only `get` changes them. An answer's age counts from when it was asked for."""
+    """Owns its answers; only `get` changes them. The age of an answer counts from when its load began."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class FreshCache(Generic[Question, Answer]):
         self._kept: OrderedDict[Question, tuple[float, Answer]] = OrderedDict()
 
     async def get(self, question: Question) -> Answer:
-        """The answer; errors of the load go to who asks, and nothing is kept of them."""
+        """Return the answer; errors of the load are raised to the caller and not cached."""
         kept = self._kept.get(question)
         now = self._monotonic()
         if kept is not None and kept[0] > now:
@@ -50,12 +50,12 @@ class FreshCache(Generic[Question, Answer]):
 
 
 MAX_AGE_S = 15.0
-"""How old an answer may be, counted from when it was asked for: a revocation acts everywhere within this."""
+"""The maximum age of an answer, counted from when its load began: a revocation takes effect everywhere within it."""
 _BAD_KEY = "The API key is invalid."
 
 
 class Standing:
-    """Asks the credentials that this platform keeps, with a short memory."""
+    """Checks API keys and revocations in the database, with a short-lived cache."""
 
     def __init__(self, credentials: Credentials, clock: Clock, *, max_age_s: float = MAX_AGE_S) -> None:
         self._clock = clock
@@ -81,7 +81,8 @@ class Standing:
         return Caller(key.owner, expires_at, Proof("key", key.created_at.timestamp(), key.key_id))
 
     async def check(self, caller: Caller) -> None:
-        """Raises 401 when the caller's key or older credentials were revoked meanwhile; Unavailable."""
+        """Raises 401 if the caller's key, or all its credentials up to a cutoff, were revoked meanwhile;
+        Unavailable."""
         proof = caller.proof
         if proof.kind == "local":
             return
@@ -90,7 +91,7 @@ class Standing:
             if key is None or not self._stands(key):
                 raise unauthorized(_BAD_KEY)
         cutoff = await self._cutoffs.get(_person(caller.principal))
-        # Times of tokens are whole seconds: one of the very second of the cutoff may be older than it.
+        # Token times are whole seconds, so a token issued in the same second as the cutoff may be older than it.
         if cutoff is not None and (proof.issued_at is None or proof.issued_at <= cutoff.timestamp()):
             raise unauthorized("The credential was revoked.")
 
@@ -99,5 +100,5 @@ class Standing:
 
 
 def _person(principal: Principal) -> Principal:
-    """The principal without its roles, which say nothing of who it is."""
+    """The principal without its roles, which are no part of its identity."""
     return Principal(principal.tenant, principal.project, principal.user_id, frozenset())

@@ -1,4 +1,5 @@
-"""Tokens that this server signs: guests, people without an account, and tickets for one conversation's events."""
+"""Tokens that this server signs: guest tokens for people without an account, and tickets for one conversation's
+events."""
 
 import base64
 import binascii
@@ -17,19 +18,19 @@ from everturn.limits.token_buckets import BucketTable, Limit
 from ingress.auth.callers import Caller, Proof, build_record, read_record
 from ingress.errors import absent, forbidden, too_many, unauthorized
 
-# Seals: small values that this platform hands out and knows again, so that nothing has to be stored for them. A
-# sealed text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload under a key
-# of its own for each purpose, derived from one secret that all nodes share.
+# Seals: small signed values that the server hands out and verifies later, so that it does not have to store them. A
+# sealed text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each purpose
+# has its own key, derived from one secret that all nodes share.
 
 MAX_SEALED_CHARS = 2048
 MIN_SECRET_BYTES = 32
 
 Purpose = Literal["evt_", "evg_"]
-"""The prefix tells what a sealed text is for: `evt_` opens an event stream, `evg_` is a guest."""
+"""The prefix identifies the purpose of a sealed text: `evt_` opens an event stream, `evg_` is a guest token."""
 
 
 class Seals:
-    """Makes and checks sealed values. It never shows its keys."""
+    """Creates and verifies sealed values. It never exposes its keys."""
 
     def __init__(self, secret: bytes) -> None:
         """Raises ValueError for a secret with less than 256 bits."""
@@ -38,13 +39,14 @@ class Seals:
         self._keys = {purpose: _derive(secret, purpose) for purpose in ("evt_", "evg_")}
 
     def build(self, purpose: Purpose, value: dict[str, Any]) -> str:
-        """The sealed text of a JSON value."""
+        """Seal a JSON value."""
         plain = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
         payload = base64.urlsafe_b64encode(plain).decode().rstrip("=")
         return f"{purpose}{payload}.{self._sign(purpose, payload)}"
 
     def try_read(self, purpose: Purpose, sealed: str) -> dict[str, Any] | None:
-        """The value; None for a text that was not sealed here, not for this purpose, or was changed."""
+        """Return the value; None for a text that was not sealed here, was sealed for another purpose, or was
+        changed."""
         if not sealed.startswith(purpose) or len(sealed) > MAX_SEALED_CHARS or not sealed.isascii():
             return None
         payload, dot, mac = sealed[len(purpose) :].partition(".")
@@ -66,9 +68,9 @@ def _derive(secret: bytes, purpose: str) -> bytes:
 
 
 GUEST_S = 30 * 86_400
-"""How long a guest comes back to its conversations with its token."""
+"""How long a guest can return to its conversations with its token, in seconds."""
 GUEST_PREFIX = "guest~"
-"""Begins the user names of guests; no other credential may name such a user."""
+"""The prefix of guests' user names; no other credential can name such a user."""
 GUEST_TOKEN = "evg_"  # noqa: S105 - it begins tokens, and is none
 WINDOW_S = 60.0
 
@@ -77,7 +79,7 @@ Scope = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class GuestPass:
-    """A guest's token and user name, and until when (Unix time) it is good."""
+    """A guest's token and user name, and the Unix time at which the token expires."""
 
     token: str
     user_id: str
@@ -85,9 +87,9 @@ class GuestPass:
 
 
 class Guests:
-    """Makes guests and knows them again. Owns the count of those made within the last minute by this process.
+    """Creates and recognizes guests. Owns the count of those that this process created within the last minute.
 
-    `scopes` are the tenants and projects that take guests; with none there are no guests, and no guest token is good.
+    `scopes` are the tenants and projects that accept guests; without any, every guest token is invalid.
     """
 
     def __init__(
@@ -110,14 +112,14 @@ class Guests:
         self._addresses = BucketTable(monotonic=clock.monotonic)
 
     def check_open(self, tenant: str, project: str) -> None:
-        """Raises 403 where nobody comes in as a guest, 404 for other scopes."""
+        """Raises 403 if no scope accepts guests, 404 for other scopes."""
         if not self._scopes:
             raise forbidden("This server does not accept guests.")
         if (tenant, project) not in self._scopes:
             raise absent()
 
     def admit(self, tenant: str, project: str, address: str = "") -> GuestPass:
-        """A new guest. Raises what `check_open` does, and 429 when too many came."""
+        """Create a guest. Raises what `check_open` does, and 429 when too many were created."""
         self.check_open(tenant, project)
         self._check_address(address)
         self._count()
@@ -127,7 +129,7 @@ class Guests:
         return GuestPass(self._seals.build(GUEST_TOKEN, build_record(caller)), who.user_id, now + GUEST_S)
 
     def check(self, token: str) -> Caller:
-        """The guest with this token. Raises 401, also where guests were let in once and are not any more."""
+        """The guest with this token. Raises 401, also if its scope no longer accepts guests."""
         record = self._seals.try_read(GUEST_TOKEN, token)
         if record is None or (record["tenant"], record["project"]) not in self._scopes:
             raise unauthorized("The guest token is invalid.")
@@ -136,11 +138,11 @@ class Guests:
         return read_record(record)
 
     def takes(self, principal: Principal) -> bool:
-        """Whether guests may still be where this one came in."""
+        """Whether the scope of this guest still accepts guests."""
         return (principal.tenant, principal.project) in self._scopes
 
     def _check_address(self, address: str) -> None:
-        """One address, which may be as many guests as it likes, does not use up all places."""
+        """Limit the guests of one address, so that it can't use up all places."""
         draw = self._addresses.draw(address, self._of_address)
         if not draw.taken:
             raise too_many(
@@ -159,29 +161,31 @@ class Guests:
         self._window = (began, made + 1)
 
 
-# Stream tickets: what a plain EventSource carries in its address, where it can send no header.
+# Stream tickets: a plain EventSource sends one in its URL, because it can't send headers.
 
 TICKET_S = 300
-"""How long a ticket opens a stream (api.md), counted by this server's clock."""
+"""How long a ticket opens a stream (api.md), in seconds of this server's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A sealed text, and until when (Unix time) it opens its conversation's stream."""
+    """A sealed text, and the Unix time until which it opens its conversation's stream."""
 
     text: str
     expires_at: float
 
 
 class Tickets:
-    """Gives out tickets and reads them. A ticket speaks for the caller that asked for it, and no longer than that."""
+    """Issues and verifies tickets. A ticket represents the caller who requested it, and expires no later than the
+    caller."""
 
     def __init__(self, seals: Seals, clock: Clock) -> None:
         self._seals = seals
         self._clock = clock
 
     def build(self, caller: Caller, conversation_id: ConversationId) -> Ticket:
-        """A ticket for one conversation, good for opening and reopening its stream until it expires."""
+        """Build a ticket for one conversation, with which its stream can be opened repeatedly until the ticket
+        expires."""
         expires_at = self._clock.now().timestamp() + TICKET_S
         if caller.expires_at is not None:
             expires_at = min(expires_at, caller.expires_at)
@@ -191,7 +195,8 @@ class Tickets:
         return Ticket(sealed, expires_at)
 
     def check(self, text: str, *, tenant: str, project: str, conversation_id: str) -> Caller:
-        """The caller a ticket speaks for. Raises 401 for one that is forged, changed, old, or for another stream."""
+        """The caller that a ticket represents. Raises 401 for one that is forged, changed, expired, or for another
+        stream."""
         value = self._seals.try_read("evt_", text)
         if value is None:
             raise unauthorized("The ticket is invalid.")

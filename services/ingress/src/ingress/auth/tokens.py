@@ -1,5 +1,4 @@
-"""Bearer tokens: which keys verify them, among them key sets of an issuer, and what their claims say about the
-caller."""
+"""Bearer tokens: the keys that verify them, including the key set of an issuer, and their claims about the caller."""
 
 import asyncio
 import json
@@ -26,7 +25,7 @@ from ingress.errors import unauthorized, unavailable
 LEEWAY_S = 60
 MAX_TOKEN_CHARS = 8192
 MAX_TIME_S = 2**53
-"""No time of a token is later; JSON numbers may have more digits than a float can hold."""
+"""Upper bound for times in tokens; JSON numbers can have more digits than a float can hold."""
 _NO_KEY = "AUTH_PUBLIC_KEY must be an RSA, EC or Ed25519 public key in PEM."
 _FAMILIES = {"HS": "oct", "RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 SHARED_ALGORITHMS = ("HS256", "HS384", "HS512")
@@ -35,9 +34,9 @@ PUBLIC_ALGORITHMS = (*(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits i
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a verified token says.
+    """The claims of a verified token.
 
-    `tenants` and `projects` are None in a token without that claim, which is good in all of them.
+    `tenants` and `projects` are None in a token without that claim, which is valid for all of them.
     """
 
     user_id: str
@@ -45,17 +44,17 @@ class Claims:
     tenants: frozenset[str] | None
     projects: frozenset[str] | None
     expires_at: float
-    """Unix time after which, leeway included, the token is no longer good."""
+    """Unix time, leeway included, after which the token is no longer valid."""
     issued_at: float | None = None
 
     @property
     def person(self) -> str:
-        """Who this is wherever the token is good; one server has one issuer."""
+        """The person's identity wherever the token is valid; one server has one issuer."""
         return f"token:{self.user_id}"
 
 
 class KeySource(Protocol):
-    """Finds the key that should have signed a token, and the key's type as JWK calls it."""
+    """Finds the key that should have signed a token, and its JWK key type."""
 
     async def load_key(self, token: str) -> tuple[str, Any]: ...
 
@@ -69,7 +68,7 @@ class StaticKey:
 
     @classmethod
     def from_pem(cls, pem: str) -> "StaticKey":
-        """A public key; its kind decides which algorithms it may verify. Raises Invalid for anything else."""
+        """A public key; its type decides which algorithms it can verify. Raises Invalid for anything else."""
         try:
             key = load_pem_public_key(pem.encode())
         except (ValueError, UnsupportedAlgorithm) as error:
@@ -92,7 +91,7 @@ class TokenVerifier:
     def __init__(
         self, keys: KeySource, *, issuer: str, audience: str, algorithms: Sequence[str], unscoped: bool = False
     ) -> None:
-        """With `unscoped`, tokens without a tenant or project claim are accepted, and good in every one."""
+        """With `unscoped`, tokens without a tenant or project claim are accepted and valid for all of them."""
         self._keys = keys
         self._issuer = issuer
         self._audience = audience
@@ -100,12 +99,12 @@ class TokenVerifier:
         self._unscoped = unscoped
 
     async def verify(self, token: str) -> Claims:
-        """Raises a 401 problem that says no more than needed."""
+        """Verify a token. Raises a 401 problem that reveals no more than needed."""
         if len(token) > MAX_TOKEN_CHARS:
             raise unauthorized("The token is too long.")
         self._check_header(token)
         key_type, key = await self._keys.load_key(token)
-        # Only algorithms of the key's own family: a public key must never be taken for an HMAC secret.
+        # Only algorithms of the key's own family: a public key must never be used as an HMAC secret.
         fitting = [name for name in self._algorithms if _FAMILIES.get(name[:2]) == key_type]
         try:
             payload: dict[str, Any] = jwt.decode(
@@ -136,7 +135,7 @@ class TokenVerifier:
 
 
 def check_algorithms(names: Sequence[str], *, shared: bool) -> None:
-    """Raises Invalid for a list that a shared secret, or else public keys, can't verify every name of."""
+    """Raises Invalid unless a shared secret, or otherwise public keys, can verify every algorithm of the list."""
     known = (*SHARED_ALGORITHMS, *PUBLIC_ALGORITHMS)
     if not names or not frozenset(names) <= frozenset(known):
         raise Invalid(f"AUTH_ALGORITHMS must be names of {', '.join(known)}, separated by commas.")
@@ -147,7 +146,7 @@ def check_algorithms(names: Sequence[str], *, shared: bool) -> None:
 
 
 def read_claims(payload: dict[str, Any]) -> Claims:
-    """Read the claims of a verified payload. Raises a 401 problem for a subject that can't name a user."""
+    """Read the claims of a verified payload. Raises a 401 problem for a subject that is not a valid user name."""
     subject, expires = payload.get("sub"), payload.get("exp")
     if not isinstance(subject, str) or not is_user_name(subject):
         raise unauthorized("The token's subject is not a valid user name.")
@@ -172,7 +171,7 @@ def _read_roles(value: object) -> frozenset[Role]:
 
 
 def _read_names(payload: dict[str, Any], claim: str) -> frozenset[str] | None:
-    # A claim that is there but can't be read allows nothing, not everything.
+    # A claim that is present but unreadable allows nothing, not everything.
     return frozenset(_strings(payload[claim])) if claim in payload else None
 
 
@@ -183,14 +182,14 @@ def _strings(value: object) -> list[str]:
     return [item for item in items if isinstance(item, str)]
 
 
-# The issuer's key set: fetched from one address only, kept, and fetched again when keys rotate.
+# The issuer's key set: fetched from one URL only, cached, and fetched again when keys rotate.
 
 FRESH_S = 300.0
-"""After this a key set is fetched again when somebody needs it; a key that was withdrawn is refused from then on."""
+"""After this age a key set is fetched again when it is needed; a withdrawn key is rejected from then on."""
 STALE_S = 3600.0
-"""For so long a key set is used while the issuer does not answer."""
+"""The maximum age of a key set that is used while the issuer does not answer."""
 PAUSE_S = 30.0
-"""Between two fetches, however many unknown keys are named."""
+"""Between two fetches, however many unknown keys tokens name."""
 FIRST_PAUSE_S = 2.0
 """The same while there is no key set at all."""
 FETCH_TIMEOUT_S = 5.0
@@ -210,11 +209,11 @@ class BadKeySet(ValueError):
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object, **__: object) -> None:
-        """A key set is where the settings say; whoever can redirect us could sign for everybody."""
+        """Only the configured URL counts; a redirecting attacker could sign any token."""
 
 
 class JwksFetch:
-    """One GET of the settings' address: no redirects, bounded in time and bytes."""
+    """One GET of the configured URL: no redirects, bounded in time and bytes."""
 
     def __init__(self, url: str, *, timeout_s: float = FETCH_TIMEOUT_S) -> None:
         self._url = url
@@ -238,7 +237,7 @@ class JwksFetch:
 
 
 class JwksKeys:
-    """Owns the key set. A `kid` is only ever looked up in it: no part of a token says what is fetched."""
+    """Owns the key set. A `kid` is only looked up in it: no part of a token determines what is fetched."""
 
     def __init__(self, fetch: Callable[[], Any], *, monotonic: Callable[[], float] = time.monotonic) -> None:
         """`fetch` returns an awaitable of the key set as JSON bytes."""
@@ -254,7 +253,7 @@ class JwksKeys:
         kid = _read_kid(token)
         key = self._find(kid)
         age = self._monotonic() - self._fetched_at
-        # While one request asks for a newer set, the others go on with this one.
+        # While one request fetches a newer set, the others continue with this one.
         if key is None or age >= STALE_S or (age >= FRESH_S and not self._lock.locked()):
             await self._refresh()
             key = self._find(kid)
@@ -282,7 +281,7 @@ class JwksKeys:
 
 
 def read_key_set(body: bytes) -> Keys:
-    """The public signing keys of a JWKS by `kid`. Raises ValueError where there are none; odd keys are passed over."""
+    """The public signing keys of a JWKS by `kid`. Raises ValueError if there are none; unsupported keys are skipped."""
     value: object = json.loads(body)
     listed = cast(dict[str, object], value).get("keys") if isinstance(value, dict) else None
     if not isinstance(listed, list) or len(cast(list[object], listed)) > MAX_KEYS:
@@ -298,7 +297,7 @@ def read_key_set(body: bytes) -> Keys:
 
 
 def _try_read_key(item: object) -> jwt.PyJWK | None:
-    # A symmetric key that anybody can fetch is no secret, and must never verify anything.
+    # A symmetric key that anybody can fetch is not secret, and must never verify anything.
     fields = cast(dict[str, Any], item) if isinstance(item, dict) else {}
     kid = fields.get("kid", "")
     if fields.get("kty") not in _TYPES or fields.get("use", "sig") != "sig":

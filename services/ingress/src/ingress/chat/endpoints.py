@@ -23,7 +23,7 @@ Service = Annotated[ChatService, Depends(chat_service)]
 
 
 def load_caps(request: Request) -> SubmissionCaps:
-    """The caps of this application."""
+    """The submission caps of this application."""
     return build_caps(request.app.state.settings)
 
 
@@ -57,7 +57,7 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], **examples: dict
 
 
 def add_file_cap(document: dict[str, Any], max_files: int) -> None:
-    """Say in an OpenAPI document how many files a submission may have, which is a setting."""
+    """Add the maximum number of files per submission, which is a setting, to an OpenAPI document."""
     for path in document["paths"].values():
         for operation in path.values():
             multipart = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
@@ -105,7 +105,7 @@ def _build_receipt(receipt: Receipt) -> ReceiptOut:
     )
 
 
-# Signals: what is said to a running turn, and its receipt.
+# Signals: input for a running turn, and its receipt.
 
 PREFIX = "/conversations/{tenant}/{project}/{conversation_id}/signals"
 submit_router = APIRouter(prefix=PREFIX, route_class=SubmitRoute, tags=["signals"])

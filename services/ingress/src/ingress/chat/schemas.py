@@ -14,11 +14,11 @@ APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
 MAX_REASON_CHARS = 2_000
 """Of the text of an answer to an approval, which the model reads."""
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
-"""What refs take as the kind of an external thing (everturn.core.refs)."""
+"""The syntax of an external thing's kind in refs (everturn.core.refs)."""
 
 
 def check_zone(name: str) -> str:
-    """Raises ValueError for what is no name of a time zone."""
+    """Raises ValueError if `name` is not a time zone."""
     if name not in load_zone_names():
         raise ValueError("is not a time zone; send an IANA name such as Europe/Berlin, or leave it out")
     return name

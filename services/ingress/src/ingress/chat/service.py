@@ -1,4 +1,4 @@
-"""Accepting messages and signals: checks, files, one transaction, and then the bells, which may fail."""
+"""Accepting messages and signals: checks, files, one transaction, and then notifications, which can fail."""
 
 import asyncio
 import json
@@ -45,14 +45,14 @@ from ingress.errors import ProblemError, too_large, too_many, unprocessable
 
 NEW = "new"
 KEPT_LIMIT_S = 0.5
-"""How long a refusal waits for what may have been answered before."""
+"""How long a refusal waits for the stored answer of an earlier request, in seconds."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Wires:
-    """The live wire, as far as accepting needs it."""
+    """The parts of the live wire that accepting uses."""
 
     doorbells: Doorbells
     hints: Hints
@@ -60,16 +60,16 @@ class Wires:
 
 
 STORED_AT_ONCE, STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED = 12, 3, 256
-"""Messages whose transaction runs at once in this process, those of one person among them, and messages that wait.
-Together fewer than the connections of the pool: a message of megabytes holds its own for as long as it is written, and
-one person's flood of them must leave connections for everybody else."""
+"""Transactions of messages that run at once in this process, how many of them for one person, and messages that wait.
+Fewer than the connections of the pool: a message of megabytes holds its connection while it is written, and one
+person's flood of them must leave connections for everybody else."""
 STORE_WAIT_S = 10.0
-"""How long a message waits for its transaction to begin: as long as one statement may take. While the database hangs
+"""How long a message waits for its transaction to begin: as long as one statement can take. While the database hangs,
 each transaction takes seconds to fail, and a message must not wait for all those before it."""
 
 
 class ChatService:
-    """What the chat endpoints do."""
+    """Implements the chat endpoints."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class ChatService:
     async def accept_message(
         self, principal: Principal, conversation: str, submission: Submission[MessageIn], headers: Headers
     ) -> Receipt:
-        """Store a message as a turn, or as a signal into the turn that runs; `conversation` may be `new`."""
+        """Store a message as a turn, or as a signal for the running turn; `conversation` can be `new`."""
         form = submission.form
         _check_content(form.text, submission.files)
         self._bundles.check(form.bundle_id)
@@ -142,7 +142,7 @@ class ChatService:
     async def accept_signal(
         self, principal: Principal, conversation_id: ConversationId, submission: Submission[SignalIn], headers: Headers
     ) -> Receipt:
-        """Store a signal into the open turn."""
+        """Store a signal for the open turn."""
         form = submission.form
         if form.kind == "followup":
             _check_content(form.text, submission.files)
@@ -180,8 +180,9 @@ class ChatService:
         *,
         new_work: bool,
     ) -> Receipt:
-        """What was accepted already is answered as it was, also where it would be refused now: the queue is full, the
-        antivirus or the store is away, or has learned something about a file."""
+        """Admit and store a request. A request that was already accepted gets its first answer, even if it would be
+        rejected now: the queue is full, the antivirus or the store is unavailable, or a scan now finds something in a
+        file."""
         async with self._twins.alone(principal, key) as wait_s:
             try:
                 admission = await self._gate.admit(principal, key, new_work=new_work)
@@ -210,7 +211,7 @@ class ChatService:
         return str(current) if current else None
 
     def _read_event(self, form: SignalIn) -> ExternalEvent | None:
-        """Raises a 422 naming the field, or a 413, unless there is an event exactly when the kind says so."""
+        """Raises a 422 that names the field, or a 413, unless there is an event exactly when the kind is `event`."""
         if (form.event is None) is (form.kind == "event"):
             raise _bad_field("event", "is required for signals of kind `event`, and not allowed for others.")
         if form.event is None:
@@ -249,35 +250,35 @@ class ChatService:
             admission.settle() if opened else admission.leave()
         except TenantFull as error:
             place = self._gate.keep_tenant_place(admission)
-            # Together: a store and a wire that are slow must not keep the client waiting one after the other.
+            # Concurrently: the client must not wait for a slow store and a slow wire one after the other.
             retry_after_s, _ = await asyncio.gather(place, self._intake.discard(saved))
             raise too_many(str(error), retry_after_s=retry_after_s) from error
         except (UploadTooLate, NoRoom):
             await self._intake.discard(saved)
             raise
         except Unavailable:
-            # Nobody knows whether this was committed. If no row names these objects, workers delete them later.
+            # It is unknown whether this was committed. If no row names these objects, workers delete them later.
             _log.warning("message may have been stored", objects=saved.keys())
             raise
         except EverturnError:
             await self._intake.discard(saved)
             raise
         if receipt.replayed:
-            # The first request has stored files of its own.
+            # The first request stored files of its own.
             await self._intake.discard(saved)
             # The process that stored it may have died before it sent its hints.
             await self._ring(receipt)
             return receipt
         kind = "signal" if receipt.signal_id else "turn"
         MESSAGES_ACCEPTED.labels(kind=kind).inc()
-        # A new conversation has its name only now.
+        # A new conversation gets its id only now.
         bind_contextvars(conversation_id=receipt.conversation_id, turn_id=receipt.turn_id)
         _log.info("message_accepted", kind=kind, lane=receipt.lane.value)
         await self._ring(receipt)
         return receipt
 
     async def _ring(self, receipt: Receipt) -> None:
-        """Tell workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""
+        """Notify workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""
         if receipt.ring:
             await self._try("doorbell", self._wires.doorbells.ring(receipt.lane, receipt.conversation_id))
         if receipt.signal_id:
@@ -301,7 +302,7 @@ class ChatService:
     async def edit_signal(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId, text: str
     ) -> Signal:
-        """Give a signal that was not applied yet another text."""
+        """Replace the text of a signal that was not applied yet."""
         if is_blank(text):
             raise unprocessable("The text is empty.")
         signal = await self._inbox.save_signal_text(principal, conversation_id, signal_id, text)
@@ -311,7 +312,7 @@ class ChatService:
     async def retract_signal(
         self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId
     ) -> Signal:
-        """Take back a signal that was not applied yet."""
+        """Retract a signal that was not applied yet."""
         signal = await self._inbox.retract_signal(principal, conversation_id, signal_id)
         await self._tell_signal(conversation_id, signal_id)
         return signal
@@ -327,14 +328,14 @@ def chat_service(request: Request) -> ChatService:
 
 
 def parse_turn_id(text: str | None) -> TurnId | None:
-    """A target that is no id can't be the open turn (422)."""
+    """Parse a target; one that is not an id can't be the open turn (422)."""
     if text is not None and not is_id(text, "turn"):
         raise _bad_field("target_turn_id", "is not a turn id.")
     return TurnId(text) if text is not None else None
 
 
 def _read_approval(submission: Submission[SignalIn]) -> ApprovalId | None:
-    """What an answer is about. Raises a 422 naming the field; an id that is none of ours names nothing (404)."""
+    """The approval that a signal answers. Raises a 422 that names the field; a malformed id does not exist (404)."""
     form = submission.form
     answers = SignalKind(form.kind) in ANSWER_KINDS
     if (form.approval_id is not None) is not answers:
@@ -366,7 +367,7 @@ def _route(principal: Principal, conversation: str, what: str) -> str:
 
 
 async def _load_key(headers: Headers, route: str, submission: Submission[Any]) -> IdempotencyKey | None:
-    """The key of this request, if it has one; only then its content is hashed, which takes a while for large files."""
+    """The request's idempotency key, if it has one; only then the content is hashed, which is slow for large files."""
     if try_read_key(headers) is None:
         return None
     return await asyncio.to_thread(lambda: build_key(headers, route=route, content=_content(submission)))
@@ -374,5 +375,5 @@ async def _load_key(headers: Headers, route: str, submission: Submission[Any]) -
 
 def _content(submission: Submission[Any]) -> dict[str, Any]:
     files = [[file.filename, file.declared, file.sha256] for file in submission.files]
-    # A person who repeats a message from another time zone says the same.
+    # The time zone is left out: a message repeated from another time zone is the same message.
     return {**submission.form.model_dump(mode="json", exclude={"attachments", "time_zone"}), "files": files}

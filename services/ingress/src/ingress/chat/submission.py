@@ -1,4 +1,4 @@
-"""Reading what was submitted, as JSON or multipart, into a checked form and its files."""
+"""Parsing of a submission, as JSON or multipart, into a checked form and its files."""
 
 import asyncio
 import base64
@@ -18,14 +18,14 @@ from ingress.errors import ProblemError, too_large, unprocessable, unsupported
 from ingress.settings import IngressSettings
 
 BASE64_PIECE_CHARS = 262_144
-"""A multiple of four, which are three bytes; 256 KiB are decoded in about a millisecond."""
+"""A multiple of four, because four characters encode three bytes; decoding 256 KiB takes about a millisecond."""
 
 Form = TypeVar("Form", MessageIn, SignalIn)
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionCaps:
-    """How much one submission may hold."""
+    """The limits of one submission."""
 
     text_chars: int
     files: int
@@ -33,7 +33,7 @@ class SubmissionCaps:
 
 
 def build_caps(settings: IngressSettings) -> SubmissionCaps:
-    """The caps that the settings ask for."""
+    """The caps from the settings."""
     return SubmissionCaps(
         text_chars=settings.message_max_text_chars,
         files=settings.max_files,
@@ -43,14 +43,15 @@ def build_caps(settings: IngressSettings) -> SubmissionCaps:
 
 @dataclass(frozen=True, slots=True)
 class Submission(Generic[Form]):
-    """A checked form and the files that came with it."""
+    """A checked form and its files."""
 
     form: Form
     files: tuple[IncomingFile, ...]
 
 
 async def read_submission(request: AdmittedRequest, form: type[Form], caps: SubmissionCaps) -> Submission[Form]:
-    """Raises problems: 400 unreadable, 413 too large, 415 neither JSON nor multipart, 422 not a `form`."""
+    """Read a submission. Raises problems: 400 unreadable, 413 too large, 415 neither JSON nor multipart, 422 not a
+    `form`."""
     fields, files = await _read_body(request, caps)
     return await check_submission(fields, files, form, caps)
 
@@ -58,7 +59,7 @@ async def read_submission(request: AdmittedRequest, form: type[Form], caps: Subm
 async def check_submission(
     fields: Any, files: tuple[IncomingFile, ...], form: type[Form], caps: SubmissionCaps
 ) -> Submission[Form]:
-    """What was read, however it came, as a submission. Raises problems: 413 too large, 422 not a `form`."""
+    """Check a submission from any transport. Raises problems: 413 too large, 422 not a `form`."""
     return await asyncio.to_thread(_check, fields, files, form, caps)
 
 
@@ -96,7 +97,7 @@ async def _load_json_body(request: AdmittedRequest, caps: SubmissionCaps) -> Any
 
 
 def check_text(text: str, caps: SubmissionCaps) -> None:
-    """Refuse a text above the cap (413)."""
+    """Reject a text above the cap (413)."""
     if len(text) > caps.text_chars:
         raise too_large(f"The text has more than {caps.text_chars} characters.")
 
@@ -108,7 +109,7 @@ def _decode_files(attachments: Sequence[AttachmentIn]) -> list[IncomingFile]:
 def _decode_file(index: int, attachment: AttachmentIn) -> IncomingFile:
     text = attachment.data_base64
     try:
-        # In pieces, because one call holds the interpreter's lock. Only the last one may have padding.
+        # Decode in pieces, because one call holds the GIL. Only the last one can have padding.
         pieces = [text[at : at + BASE64_PIECE_CHARS] for at in range(0, len(text), BASE64_PIECE_CHARS)]
         decoded = [base64.b64decode(piece, validate=True) for piece in pieces]
         if any(piece.endswith("=") for piece in pieces[:-1]):

@@ -1,4 +1,4 @@
-"""What clients can ask over a socket: each call does what the REST endpoint does, through the same services."""
+"""The calls that clients can make over a socket: each does the same as its REST endpoint, through the same services."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -37,7 +37,7 @@ RunCall = Callable[[Caller, Payload], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class ChatCalls:
-    """The calls that need no socket."""
+    """The calls that don't depend on their socket."""
 
     chat: ChatService
     conversations: ConversationService
@@ -52,7 +52,7 @@ class ChatCalls:
         }
 
     async def send_message(self, caller: Caller, payload: Payload) -> Answer:
-        """As POST .../messages."""
+        """Like POST .../messages."""
         me, envelope = caller.principal, check_form(SubmitIn, payload)
         submission = await self._read(payload, envelope, MessageIn)
         key = build_headers(envelope.idempotency_key)
@@ -60,7 +60,7 @@ class ChatCalls:
         return _accepted(me, receipt)
 
     async def send_signal(self, caller: Caller, payload: Payload) -> Answer:
-        """As POST .../signals."""
+        """Like POST .../signals."""
         me, envelope = caller.principal, check_form(SubmitIn, payload)
         submission = await self._read(payload, envelope, SignalIn)
         conversation_id = load_conversation_id(envelope.conversation_id)
@@ -69,7 +69,7 @@ class ChatCalls:
         return _accepted(me, receipt)
 
     async def load_status(self, caller: Caller, payload: Payload) -> Answer:
-        """As GET .../{conversation_id}."""
+        """Like GET .../{conversation_id}."""
         conversation_id = load_conversation_id(check_form(TargetIn, payload).conversation_id)
         return 200, await self.conversations.load(caller.principal, conversation_id)
 
@@ -89,7 +89,7 @@ def check_form(form: type[Checked], payload: Payload) -> Checked:
 
 
 def check_no_bytes(value: object, place: str = "body") -> None:
-    """Refuse attachments anywhere but in `files` (422)."""
+    """Reject attachments anywhere but in `files` (422)."""
     match value:
         case bytes():
             raise unprocessable(f"{place} is binary; only files[].data may be binary.")
@@ -104,7 +104,7 @@ def check_no_bytes(value: object, place: str = "body") -> None:
 
 
 def build_headers(idempotency_key: str | None) -> Headers:
-    """The headers of a REST request with this key; what can't stand in a header is refused there."""
+    """The headers of a REST request with this key; the REST check rejects what can't be in a header."""
     if idempotency_key is None:
         return Headers()
     return Headers(raw=[(HEADER.encode(), idempotency_key.encode())])
@@ -118,7 +118,7 @@ def _accepted(principal: Principal, receipt: Any) -> tuple[int, AcceptedOut]:
     return 202, build_accepted(principal, receipt)
 
 
-# What a call over a socket is in traces and in logs: a span of its own, and the names that its log lines carry.
+# Calls over a socket in traces and logs: a span per call, and the fields of its log lines.
 
 _SERVER_ERROR = 500
 
@@ -127,7 +127,7 @@ _SERVER_ERROR = 500
 def open_call_span(
     tracing: Tracing, name: str, handshake: Scope, *, tenant: str, payload: tuple[object, ...]
 ) -> Generator[Span]:
-    """The span of a call, as RPC conventions name it. `name` is one of the calls there are.
+    """Open the span of a call, following the RPC conventions. `name` is one of the known calls.
 
     A socket lives for hours, so each call is a trace of its own, linked to the span that the handshake named.
     """
@@ -136,7 +136,7 @@ def open_call_span(
     with tracing.span(name, attributes, kind="server", place=place) as span:
         trace = tracing.current()
         names = {"trace_id": trace.trace_id} if trace else {}
-        # A terminal would obey control characters.
+        # Terminals interpret control characters.
         if tenant.isprintable() and tenant:
             names["tenant"] = tenant
         with bound_contextvars(**names, **_find_conversation(payload)):
@@ -144,14 +144,14 @@ def open_call_span(
 
 
 def tell_status(span: Span, status: int) -> None:
-    """What came of the call: the status that REST would give."""
+    """Record the status that REST would return."""
     span.note({"rpc.response.status_code": str(status)})
     if status >= _SERVER_ERROR:
         span.fail(str(status))
 
 
 def _find_conversation(payload: tuple[object, ...]) -> dict[str, str]:
-    """The conversation that is asked for, allowed or not; `new` has none yet."""
+    """The requested conversation, allowed or not; `new` has none yet."""
     match payload:
         case ({"conversation_id": str(asked)},) if is_id(asked, "conv"):
             return {"conversation_id": asked}

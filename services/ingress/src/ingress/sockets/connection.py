@@ -1,4 +1,4 @@
-"""One open socket: what reaches the library, what is sent beside it, and how it ends."""
+"""One open socket: what reaches the library, what is sent around it, and how the socket ends."""
 
 import asyncio
 from collections import deque
@@ -35,10 +35,10 @@ POLICY = 1008
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Who was let in, and what its messages are measured with.
+    """The admitted caller, and the limits of its messages.
 
-    `draw` draws a token for the call with this name (None: not known yet) before its data are read, and returns it, or
-    the refusal where there is none; None without a limit.
+    `draw` draws a token for the call with this name (None: not known yet) before its data are read. It returns the
+    token, the refusal if there is no token, or None without a limit.
     """
 
     caller: Caller
@@ -50,9 +50,9 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a call holds until it has ended: its bytes, those of them that are counted, and the token it drew.
+    """What a call holds until it ends: its bytes, those counted in the body budget, and the token it drew.
 
-    An `acked` one is open until its answer is sent.
+    An `acked` call stays open until its answer is sent.
     """
 
     size: int
@@ -61,14 +61,14 @@ class Held:
     acked: bool
 
     async def settle(self, refusal: ProblemError) -> None:
-        """A call that is to come again later takes no token."""
+        """Give the token back if the client must retry the call later."""
         if self.drawn is not None:
             await self.drawn.settle(refusal.answer.status)
 
 
 @dataclass(slots=True)
 class _Upload:
-    """The frames of a call that came, and what is held for them."""
+    """The frames received of an incomplete call, and what is held for them."""
 
     frames: list[Message] = field(default_factory=list[Message])
     counted: int = 0
@@ -77,11 +77,11 @@ class _Upload:
 
 
 class Connection:
-    """Stands between the server and the library for one client.
+    """Connects the server and the library for one client.
 
-    Events are written here, not through the library's queue, which has no bound: who reads slowly holds up only its
-    own feeds, and those resync. The library sends nothing but its pings and the answers to calls, which are counted.
-    A client that takes nothing for `send_timeout_s` is cut off; it goes on by its last event id.
+    Events are written here, not through the library's unbounded queue: a slow client delays only its own feeds, and
+    those resync. The library sends only pings and the answers to calls, which are counted. A client that reads nothing
+    for `send_timeout_s` is disconnected; it can resume from its last event id.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class Connection:
         return self.admitted.caller if self.admitted else None
 
     def is_late(self, now: float) -> bool:
-        """Whether a message began too long ago, in loop time, and is not whole yet: its bytes are in the way."""
+        """Whether an incomplete message began too long ago, in loop time, and so holds its bytes for too long."""
         began = [at for at in (self._line.begun_at, self._upload.begun_at) if at is not None]
         return bool(began) and now - min(began) > BODY_TIMEOUT_S
 
     async def receive(self) -> Message:
-        """The next message for the library: only what the guard lets through, and a call only when it is whole."""
+        """Return the next message for the library: only what the guard passes, and a call only once it is complete."""
         while not self._ready:
             message = await self._receive()
             if message["type"] != "websocket.receive":
@@ -195,7 +195,7 @@ class Connection:
         upload.begun_at = upload.begun_at or asyncio.get_running_loop().time()
 
     def _drop_upload(self) -> None:
-        """A call will not become whole."""
+        """Drop a call that will not be completed."""
         self._shrink(self._upload.counted)
         self._upload = _Upload()
 
@@ -211,12 +211,13 @@ class Connection:
         self._quiet.clear()
 
     def begin_call(self) -> Held:
-        """The library runs the next call; returns what it holds, for `end_call`. Calls begin in the order they came."""
+        """Note that the library runs the next call; returns what it holds, for `end_call`. Calls begin in order of
+        arrival."""
         self._running += 1
         return self._whole.popleft()
 
     def end_call(self, held: Held) -> None:
-        """A call is done; its answer may still wait."""
+        """Note that a call has ended; its answer may still wait to be sent."""
         self._running -= 1
         self._guard.open_bytes -= held.size
         self._guard.open_calls -= not held.acked
@@ -228,7 +229,7 @@ class Connection:
             self._quiet.set()
 
     async def wait_quiet(self, timeout_s: float) -> None:
-        """Wait until no call runs and all answers are sent, but not longer."""
+        """Wait until no call runs and all answers are sent, for at most `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._quiet.wait()
@@ -236,7 +237,7 @@ class Connection:
             return
 
     async def send(self, message: Message) -> None:
-        """What the library sends."""
+        """Send a message of the library."""
         if message["type"] == "websocket.close":
             await self.close(message.get("code", 1000), message.get("reason") or "")
             return
@@ -258,18 +259,18 @@ class Connection:
             await self.send_text(render_own("session_info", self.admitted.session_info))
 
     async def send_text(self, *frames: str) -> None:
-        """Send frames in this order. Raises OSError when the client is gone or takes nothing."""
+        """Send frames in this order. Raises OSError when the client is gone or reads nothing."""
         for frame in frames:
             await self._write({"type": "websocket.send", "text": frame})
 
     async def send_events(self, frames: Iterable[str]) -> None:
-        """Send events, counted."""
+        """Send events and count them."""
         for frame in frames:
             await self.send_text(frame)
             self._metrics.socket_events.inc()
 
     async def wait_sent(self) -> None:
-        """Wait until the client has taken what was written. Raises OSError when it is gone or takes nothing."""
+        """Wait until the client has received what was written. Raises OSError when it is gone or reads nothing."""
         await self._write(None)
 
     async def _write(self, message: Message | None) -> None:
@@ -279,7 +280,7 @@ class Connection:
             async with asyncio.timeout(self._send_timeout_s), self._writing:
                 if message is not None:
                     await self._send(message)
-                # The line keeps all of a message that its client does not take, however large it is.
+                # The transport buffers everything that the client does not read, however large the message is.
                 await self._line.wait_sent()
         except TimeoutError as error:
             self._metrics.socket_refusals.labels(reason="stuck").inc()
@@ -287,7 +288,7 @@ class Connection:
             raise ConnectionAbortedError("The client reads no data.") from error
 
     async def close(self, code: int, reason: str, *, last: Iterable[str] = ()) -> None:
-        """Send what is last, and end; a client that does not read is cut off."""
+        """Send `last` and close; the connection of a client that does not read is aborted."""
         if self.closed:
             return
         try:
@@ -302,12 +303,12 @@ class Connection:
             self._cut_later()
 
     async def dismiss(self, refusal: dict[str, Any]) -> None:
-        """End the session for a reason that the client is told, so that it does not come back by itself."""
+        """End the session and send the client the reason, so that it does not reconnect by itself."""
         self._metrics.socket_refusals.labels(reason="expired").inc()
         await self.close(POLICY, "The session is over.", last=(render_own("session_end", refusal), render_farewell()))
 
     def end(self, *, oversized: bool = False) -> None:
-        """The client is gone, or nothing more is read from it; answers that were not sent are not waited for."""
+        """Note that the client is gone or nothing more is read from it; unsent answers are not awaited."""
         if oversized and not self.closed:
             self._metrics.socket_refusals.labels(reason="oversized").inc()
         self.closed = True
@@ -316,12 +317,13 @@ class Connection:
         self._cut_later()
 
     def _cut_later(self) -> None:
-        # Closing waits for what was written to be read, which may be never.
+        # Closing waits until the client has read what was written, which may never happen.
         asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._line.abort)
 
 
 def _count_bytes(frame: str | bytes, enough: int) -> int:
-    """The size of a frame; of a text with more than `enough` characters that number, for it is too large anyway."""
+    """The size of a frame in bytes; for a text of more than `enough` characters, their number: it is too large
+    anyway."""
     if isinstance(frame, bytes) or frame.isascii() or len(frame) > enough:
         return len(frame)
     return len(frame.encode())

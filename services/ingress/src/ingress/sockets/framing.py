@@ -1,6 +1,6 @@
-"""What clients may send over a socket, taken apart: Engine.IO 4 and Socket.IO 5 packets, without I/O.
+"""Parsing of what clients can send over a socket: Engine.IO 4 and Socket.IO 5 packets, without I/O.
 
-Everything is read here before the library sees it, because the library trusts what it gets.
+Everything is checked here before the library sees it, because the library trusts its input.
 """
 
 import re
@@ -12,10 +12,10 @@ from everturn.core.errors import EverturnError
 from ingress.admission.strict_json import BadJson, parse_strict, run_parser
 
 MAX_ACK_ID = 2**53 - 1
-"""The largest number that JavaScript counts to."""
+"""The largest integer that JavaScript represents exactly."""
 MAX_NAMESPACE_CHARS = 100
 MAX_HEAD_CHARS = 200
-"""Of a call: its kind, number of attachments, namespace, number and name."""
+"""Upper bound for the head of a call: its kind, number of attachments, namespace, number and name."""
 _NAME = re.compile(r'\["([A-Za-z0-9_.:-]{1,100})"')
 _HEAD = re.compile(r"(?:(?P<files>[0-9]{1,9})-)?(?:(?P<namespace>/[^,]*)(?:,|$))?(?P<id>[0-9]{1,16})?", re.ASCII)
 
@@ -26,7 +26,7 @@ class BadFrame(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """The answer to our ping."""
+    """The client's answer to a ping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The client asks for a namespace and says who it is."""
+    """The client asks to join a namespace and identifies itself."""
 
     namespace: str
     auth: object
@@ -44,18 +44,18 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An event; `ack` is the number under which the client waits for an answer."""
+    """An event; `ack` is the number with which the client identifies the answer."""
 
     name: str
     ack: int | None
     attachments: int
     data: list[object] = field(default_factory=list[object], compare=False, repr=False)
-    """What was sent: the name, and then what comes with it."""
+    """The event as sent: its name, followed by its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadJoin:
-    """A `Join` whose data can't be read."""
+    """A `Join` with invalid data."""
 
     namespace: str
     why: str
@@ -63,14 +63,14 @@ class BadJoin:
 
 @dataclass(frozen=True, slots=True)
 class BadCall:
-    """An event whose data can't be read, or don't fit what its head says of them."""
+    """An event with invalid data, or data that does not match its head."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How a call begins. `name` is None where it is written so that its data must be read first."""
+    """The head of a call. `name` is None where it can only be read together with the data."""
 
     name: str | None
     ack: int | None
@@ -85,7 +85,7 @@ class _BadData(EverturnError):
 
 
 def try_read_opening(text: str) -> Opening | None:
-    """What is known of a call before its data are read, which may be megabytes; None for what is no call."""
+    """Read the head of a call before its data, which may be megabytes; None if the frame is not a call."""
     start = text[:MAX_HEAD_CHARS]
     head = _HEAD.match(start, 2) if start.startswith(("42", "45")) else None
     if head is None:
@@ -96,16 +96,16 @@ def try_read_opening(text: str) -> Opening | None:
 
 
 async def load_packet(text: str) -> Packet:
-    """As `parse_packet`; a large frame is read beside the event loop, by the threads that read large bodies."""
+    """Like `parse_packet`, but a large frame is parsed off the event loop, in the threads for large bodies."""
     return await run_parser(partial(parse_packet, text), len(text))
 
 
 def parse_packet(text: str) -> Packet:
-    """Read one text frame. Raises BadFrame; data that can't be read are a packet of their own, which has an answer."""
+    """Parse one text frame. Raises BadFrame; invalid data become a packet of their own, because they get an answer."""
     match text[:1]:
         case "3":
             if text != "3":
-                # Pings carry no data, and the library would parse them.
+                # Pings carry no data, and the library would parse any data in a pong.
                 raise BadFrame("a pong has no data")
             return Pong()
         case "1":
@@ -154,7 +154,7 @@ def _parse_call(head: re.Match[str], rest: str, *, binary: bool) -> Call | BadCa
     if (head["files"] is not None) != binary:
         raise BadFrame("only a binary event counts attachments")
     if binary and not attachments:
-        # The library would take the next frames for the attachments it waits for.
+        # The library would treat the next frames as the attachments that it waits for.
         raise BadFrame("a binary event has attachments")
     ack = int(head["id"]) if head["id"] is not None else None
     if ack is not None and ack > MAX_ACK_ID:
@@ -183,7 +183,7 @@ def _parse_data(text: str) -> Any:
 
 
 def _check_placeholders(data: list[object], attachments: int) -> None:
-    """Each attachment stands at exactly one place; else one upload could be copied a thousand times."""
+    """Check that each attachment has exactly one placeholder. Otherwise one upload could be copied a thousand times."""
     numbers = sorted(_find_placeholders(data))
     if numbers != list(range(attachments)):
         raise _BadData("The placeholders do not match the attachments.")

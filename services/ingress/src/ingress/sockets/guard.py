@@ -1,4 +1,4 @@
-"""What one client's frames do, decided before the library gets them: order, size, number and rate, without I/O."""
+"""Judges one client's frames before the library gets them: order, size, number and rate, without I/O."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from ingress.sockets.framing import (
 )
 
 MAX_JOIN_CHARS = 16_384
-"""Of a frame that is no call: no other has a reason to be long. A token has at most half of them."""
+"""Of a frame that is not a call: only a token makes such frames long, and it has at most half of this."""
 MAX_SKIPPED = 100
-"""Attachments above the cap that are read and dropped, so that the answer can say why."""
+"""How many attachments above the cap are read and dropped, so that the answer can give the reason."""
 BURST_S = 3
-"""How many seconds' worth of calls may come at once."""
+"""How many seconds' worth of calls can arrive at once."""
 MAX_REFUSED = 100
-"""Calls above the rate that are answered with 429 before the client is let go."""
+"""How many calls above the rate are answered with 429 before the socket is closed."""
 MAX_OPEN_CALLS = 16
-"""Calls of a socket that run, or whose answer was not read yet."""
+"""Calls of a socket that run, or whose answer has not been read yet."""
 LARGE_BYTES = 1_000_000
-"""While calls with so many bytes run, the socket takes no other one: each may hold a whole message in memory."""
+"""While calls with this many bytes run, the socket accepts no other call: each can hold a whole message in memory."""
 
 
 class Phase(Enum):
-    """NEW has to join, JOINING waits for the answer, JOINED may call."""
+    """NEW must join, JOINING waits for the answer, JOINED can call."""
 
     NEW = auto()
     JOINING = auto()
@@ -44,8 +44,8 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The library gets it. `name` and `size` in bytes are there for a call that is now whole; `acked` says whether the
-    client waits for its answer."""
+    """Pass the frame to the library. `name` and `size` in bytes are set when it completes a call; `acked` says whether
+    the client waits for an answer."""
 
     name: str | None = None
     size: int = 0
@@ -54,17 +54,17 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A part of a call: the library gets it with the rest."""
+    """Keep a part of a call: the library gets it with the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Nobody gets it."""
+    """Drop the frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Nobody gets it; the client is told why, if it waits for an answer."""
+    """Drop the frame, and send the client the reason if it waits for an answer."""
 
     ack: int | None
     why: ProblemError
@@ -72,7 +72,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class RefuseJoin:
-    """The client may not join that namespace, or not with these data; it may ask again."""
+    """The client can't join that namespace, or not with these data; it can try again."""
 
     namespace: str
     why: ProblemError
@@ -80,7 +80,7 @@ class RefuseJoin:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The client is let go, with a WebSocket close code and a text that says why; `reason` is the counter's word."""
+    """Close the socket with a WebSocket close code and a text that gives the reason; `reason` is the metric's label."""
 
     code: int
     text: str
@@ -92,18 +92,19 @@ Verdict = Pass | Keep | Drop | Refuse | RefuseJoin | Close
 
 @dataclass(frozen=True, slots=True)
 class SocketCaps:
-    """What one socket may do."""
+    """The limits of one socket."""
 
     message_bytes: int
     text_bytes: int
-    """Of the frame with the call itself, as JSON."""
+    """Of the frame with the call itself, which is JSON."""
     files: int
     calls_per_s: float
     calls: frozenset[str]
 
 
 class SocketGuard:
-    """Judges one client's frames. Who runs a call and sends its answer counts `open_bytes` and `open_calls` down."""
+    """Judges one client's frames. The runner of a call decrements `open_bytes`, the sender of its answer
+    `open_calls`."""
 
     def __init__(self, caps: SocketCaps, now: Callable[[], float]) -> None:
         self.phase = Phase.NEW
@@ -121,11 +122,11 @@ class SocketGuard:
 
     @property
     def waits(self) -> bool:
-        """Whether attachments of a call are still to come."""
+        """Whether attachments of a call are still expected."""
         return bool(self._due)
 
     def begin(self, frame: str | bytes, size: int) -> Opening | Verdict:
-        """What can be said of a frame of `size` bytes without reading its data; a call goes on with `judge`."""
+        """Judge a frame of `size` bytes without reading its data; a call continues with `judge`."""
         if isinstance(frame, bytes):
             return self._judge_attachment(size)
         if self._due or self._skipping:
@@ -138,7 +139,7 @@ class SocketGuard:
         return self._try_refuse(opening, size) or opening
 
     def judge(self, opening: Opening, packet: Packet | BadFrame, size: int) -> Verdict:
-        """What to do with a call that was read, or could not be."""
+        """Judge a call after its data were read or found invalid."""
         match packet:
             case BadFrame():
                 return _close_malformed(packet)
@@ -150,12 +151,12 @@ class SocketGuard:
                 return self.refuse(opening, absent())
 
     def refuse(self, opening: Opening, why: ProblemError) -> Verdict:
-        """Refuse a call for a reason of somebody else's; its attachments are read and dropped."""
+        """Refuse a call for an external reason; its attachments are read and dropped."""
         self._skipping = opening.attachments
         return Refuse(opening.ack, why)
 
     def turn_away(self, start: str | bytes, why: ProblemError) -> Verdict:
-        """There was no room for a frame, of which only the start was kept."""
+        """Refuse a frame that had no room in memory and of which only the start was kept."""
         if isinstance(start, bytes):
             call = self._call
             if self._skipping or not self._due or call is None:

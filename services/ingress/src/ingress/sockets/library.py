@@ -1,4 +1,4 @@
-"""python-socketio as far as it is used here, with types."""
+"""A typed interface to the parts of python-socketio that are used here."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ PING_TIMEOUT_S = 20
 _parsed: ContextVar[list[object] | None] = ContextVar("everturn.parsed", default=None)
 
 _log = logging.getLogger("everturn.socketio")
-# Below errors it logs what it receives, tokens included.
+# Below the level of errors it logs what it receives, including tokens.
 _log.setLevel(logging.ERROR)
 
 
@@ -29,9 +29,9 @@ class Library(Protocol):
 
 
 class ParsedJson:
-    """The JSON module of the library: it does not parse again what was parsed to judge the frame.
+    """The library's JSON module: reuses the data that were parsed to judge the frame.
 
-    The library reads one frame after another in the task that asked for it, so the last value is the frame's own.
+    The library reads each frame in the task that received it, so the last value belongs to the current frame.
     """
 
     @staticmethod
@@ -48,14 +48,14 @@ class ParsedJson:
 
 
 def hand_over(parsed: list[object] | None) -> None:
-    """What the next frame holds, which the library gets in this task; None where it has no event."""
+    """Set the parsed data of the frame that the library reads next in this task; None when it has no event."""
     _parsed.set(parsed)
 
 
 def build_library(*, max_bytes: int) -> Library:
-    """A server for WebSocket alone: with long polling a client's requests would have to reach the same node.
+    """A server for WebSocket only: long polling would need all requests of a client to reach the same node.
 
-    Origins are checked by us, before it is asked; no client manager is needed, because nothing is sent to rooms.
+    Origins are checked before the library is called. No client manager is needed, because nothing is sent to rooms.
     """
     return cast(
         Library,
@@ -77,5 +77,5 @@ def build_library(*, max_bytes: int) -> Library:
 
 
 def refuse_connection(message: str, data: dict[str, Any]) -> Exception:
-    """What a connect handler raises so that the client's `connect_error` shows `data`."""
+    """The exception that a connect handler raises so that the client gets `data` in `connect_error`."""
     return ConnectionRefusedError(message, data)

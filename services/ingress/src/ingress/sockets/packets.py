@@ -1,4 +1,4 @@
-"""What this server sends beside the library: events, answers and refusals as ready text frames."""
+"""What this server sends in addition to the library: events, answers and refusals as ready text frames."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ANSWER = "43"
 
 
 def render_event(event: SentEvent) -> str:
-    """An event of a stream; its envelope is the same bytes as over SSE."""
+    """An event of a stream; its envelope has the same bytes as over SSE."""
     return f'42["{event.name}",{event.payload.decode()}]'
 
 
@@ -23,30 +23,30 @@ def render_own(name: str, body: Any) -> str:
 
 
 def render_answer(ack: int, answer: dict[str, Any]) -> str:
-    """The answer to a call, in the name of the library that was not asked."""
+    """The answer to a call that the library never received, in the library's format."""
     return f"{ANSWER}{ack}[{orjson.dumps(answer).decode()}]"
 
 
 def render_refused_namespace(namespace: str, refusal: ProblemError) -> str:
-    """A refused connection to a namespace; `connect_error` shows its data."""
+    """A refused connection to a namespace; clients get its data in `connect_error`."""
     data = {"message": refusal.detail, "data": build_problem(refusal)}
     place = "" if namespace == "/" else f"{namespace},"
     return f"44{place}{orjson.dumps(data).decode()}"
 
 
 def render_farewell() -> str:
-    """The session is over; an official client does not come back by itself."""
+    """The end of the session; official clients don't reconnect after it."""
     return "41"
 
 
 def build_problem(refusal: ProblemError) -> dict[str, Any]:
-    """The problem alone, as `connect_error` shows it; `retry_after_s` is there when REST would send Retry-After."""
+    """The problem in the form that `connect_error` shows; has `retry_after_s` when REST would send Retry-After."""
     retry_after = (refusal.headers or {}).get("Retry-After", "")
     return {**refusal.build_body(), **({"retry_after_s": int(retry_after)} if retry_after.isdigit() else {})}
 
 
 def build_answer(status: int, body: Any) -> dict[str, Any]:
-    """What a call is answered with: the status and the body that REST would give."""
+    """The answer to a call: the status and body that REST would return."""
     return {"status": status, "body": body}
 
 

@@ -1,4 +1,4 @@
-"""What clients send over a socket beside the forms of REST, and what they are told about their session."""
+"""What clients send over a socket in addition to the REST forms, and the description of their session."""
 
 from typing import Any
 
@@ -83,5 +83,5 @@ class SessionInfo(JsonBody):
 
 
 def drop_fields(payload: dict[str, Any], form: type[SubmitIn]) -> dict[str, Any]:
-    """The fields of a submission that belong to the form of REST."""
+    """The fields of a submission that belong to the REST form."""
     return {name: value for name, value in payload.items() if name not in form.model_fields}

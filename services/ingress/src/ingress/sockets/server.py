@@ -1,4 +1,4 @@
-"""Socket.IO at /socket.io/: who may connect, with which credential, which call goes where, and how all sockets end."""
+"""Socket.IO at /socket.io/: admission of sockets, their credentials, the dispatch of calls, and shutdown."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -46,24 +46,24 @@ from ingress.stream.feed import Feed, pick_retry_ms
 from ingress.stream.hub import Hub
 from ingress.stream.recheck import Recheck
 
-# Which sockets must go because of their credential: one that has ended, or whose caller would be refused now.
+# Ends sockets whose credential has expired, or whose caller would be rejected now.
 
 
 class Joined(Protocol):
-    """A socket whose client has said who it is."""
+    """A socket whose client is authenticated."""
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that ends with the socket."""
+        """Run a task that ends with the socket."""
         ...
 
     def dismiss(self, refusal: ProblemError) -> None:
-        """End the session; the client is told why."""
+        """End the session and send the client the reason."""
         ...
 
 
 def check_credential(socket: Joined, admitted: Admitted, now: float) -> None:
-    """Dismiss it where its credential has ended by `now` (Unix time). Where it is time to ask whether the caller would
-    still be let in, that is asked beside all other sockets: a database that does not answer holds up none of them."""
+    """Dismiss the socket if its credential has expired by `now` (Unix time). If a recheck of the caller is due, start
+    it as a task of its own: a database that does not answer delays no other socket."""
     expires_at = admitted.caller.expires_at
     if expires_at is not None and expires_at <= now:
         socket.dismiss(unauthorized("The credential has expired."))
@@ -78,13 +78,14 @@ async def _recheck(socket: Joined, admitted: Admitted) -> None:
 
 
 JOIN_TIMEOUT_S = 10
-"""From the WebSocket's opening until the client has said who it is."""
+"""Seconds from the opening of the WebSocket until the client must be authenticated."""
 MAX_QUERY_FIELDS = 100
 MAX_JOINING = 500
-"""Sockets that have not said who they are; the others don't count. An address has a share of them."""
+"""Sockets that are not authenticated; others don't count. Each address has a smaller limit of its own."""
 SWEEP_S = 1
 QUIET_S = 5
-"""What running calls get when the server drains; a client that gets no answer repeats with its idempotency key."""
+"""Seconds that running calls get when the server drains; a client without an answer retries with its idempotency
+key."""
 RESTART = 1012
 MAX_CALL_S = 300
 WRITING = frozenset({"chat_message", "chat_signal"})
@@ -96,7 +97,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class SocketParts:
-    """What sockets share with the endpoints over HTTP."""
+    """What sockets share with the HTTP endpoints."""
 
     auth: AuthGate
     front: Front
@@ -116,7 +117,7 @@ class SocketParts:
 
 @dataclass(slots=True, eq=False)
 class _Session:
-    """A connection with what it follows; `http` is its handshake."""
+    """A connection with its subscriptions; `http` is its handshake."""
 
     http: HTTPConnection
     connection: Connection
@@ -125,7 +126,7 @@ class _Session:
     ending: bool = False
 
     def end(self, work: Coroutine[Any, Any, None]) -> None:
-        """End it beside the others, once: it takes seconds with a client that does not read."""
+        """End the session in a task, once: with a client that does not read this takes seconds."""
         if self.ending:
             work.close()
         else:
@@ -133,16 +134,16 @@ class _Session:
             self.start(work)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that ends with the socket."""
+        """Run a task that ends with the socket."""
         self.subscriptions.start(work)
 
     def dismiss(self, refusal: ProblemError) -> None:
-        """End it for a reason that the client is told."""
+        """End the session and send the client the reason."""
         self.end(self.connection.dismiss(build_refusal(refusal)))
 
 
 async def refuse_elsewhere(socket: WebSocket) -> None:
-    """A handshake anywhere but at /socket.io/: 404, as a request there gets."""
+    """Reject a handshake outside /socket.io/ with the 404 that a request there gets."""
     await socket.send_denial_response(problem_response(absent("WebSockets are served at /socket.io/ only.")))
 
 
@@ -176,7 +177,7 @@ class SocketServer:
             await problem_response(refusal)(scope, receive, send)
 
     def _try_refuse(self, scope: Scope) -> ProblemError | None:
-        """A handshake that is not taken: 400 for another transport or version, 503 when there is no room."""
+        """Why the handshake is rejected: 400 for another transport or version, 429 or 503 when there is no room."""
         try:
             query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=MAX_QUERY_FIELDS, separator="&")
         except ValueError:
@@ -226,9 +227,9 @@ class SocketServer:
                 await self._release(connection)
 
     async def _release(self, connection: Connection) -> None:
-        """A call that was begun is finished, as a request is whose client went away; it keeps the slot until then.
+        """Wait for running calls, then release the slot: like requests, calls finish when their client disconnects.
 
-        Else who hangs up after each message would have as many calls at work as it likes.
+        Otherwise a client that disconnects after each message could run any number of calls.
         """
         if connection.admitted is None:
             return
@@ -239,7 +240,7 @@ class SocketServer:
             self._parts.slots.give_back(connection.admitted.caller.principal)
 
     async def _connect(self, sid: str, environ: dict[str, Any], auth: object) -> None:
-        """The library's question whether a client may join."""
+        """The library's connect handler: decides whether a client can join."""
         session = cast(_Session, environ["asgi.scope"][_KEY])
         refusal = await self._run(self._admit(session, auth))
         if isinstance(refusal, ProblemError):
@@ -297,7 +298,7 @@ class SocketServer:
         self._sessions.pop(sid, None)
 
     async def _call(self, name: str, sid: str, *payload: object) -> dict[str, Any]:
-        """Answer a call: the status and body that REST would give."""
+        """Answer a call with the status and body that REST would return."""
         session = self._sessions.get(sid)
         if session is None:
             return build_refusal(unavailable("The socket is closed."))
@@ -337,7 +338,7 @@ class SocketServer:
                 return await self._table[name](caller, fields)
 
     async def _run(self, work: Awaitable[Result]) -> Result | ProblemError:
-        """The edge of sockets: what goes wrong becomes the answer to the one call."""
+        """The edge of sockets: an exception becomes the answer to its call."""
         try:
             return await work
         except ProblemError as error:
@@ -350,7 +351,7 @@ class SocketServer:
             return translated or internal_error()
 
     async def run(self) -> None:
-        """Let go the sockets whose message does not come, or whose credential ends or is revoked, until cancelled."""
+        """Close sockets whose message is late, or whose credential has expired or was revoked, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_S)
@@ -365,7 +366,7 @@ class SocketServer:
                         check_credential(session, session.connection.admitted, now)
 
     async def drain(self, jitter: Callable[[], float]) -> None:
-        """Take no more sockets; tell the open ones when to come back, and close them."""
+        """Accept no more sockets, send the open ones their reconnect delay, and close them."""
         self._draining = True
         sessions = [*self._open]
         if sessions:
@@ -382,7 +383,7 @@ class SocketServer:
 
 
 def _read_token(headers: Headers, who: AuthIn) -> str | None:
-    """The client's token, which may stand in the handshake's header instead, for clients that are no browsers."""
+    """The client's token; clients other than browsers can send it in the handshake's header instead."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if not scheme:
         return who.token

@@ -20,11 +20,11 @@ from ingress.stream.sse import read_cursor
 from ingress.stream.subscription import Subscription
 
 MAX_SUBSCRIPTIONS = 32
-"""Of one socket; each has a bounded queue."""
+"""Per socket; each has a bounded queue."""
 
 
 class Subscriptions:
-    """Opens and ends the feeds of one socket, whose tasks belong to `group`."""
+    """Opens and ends the feeds of one socket; their tasks belong to `group`."""
 
     def __init__(self, connection: Connection, *, hub: Hub, feed: Feed, group: asyncio.TaskGroup) -> None:
         self._connection = connection
@@ -39,7 +39,7 @@ class Subscriptions:
         return len(self._open)
 
     async def subscribe(self, payload: Payload) -> Answer:
-        """Follow a conversation from a cursor on; a second time begins anew from the new cursor."""
+        """Follow a conversation from a cursor; a repeated call restarts from the new cursor."""
         form = check_form(SubscribeIn, payload)
         conversation_id = load_conversation_id(form.conversation_id)
         start = read_cursor(form.after)
@@ -59,7 +59,7 @@ class Subscriptions:
         return 200, SubscribedOut(conversation_id=conversation_id, after=form.after)
 
     async def unsubscribe(self, payload: Payload) -> Answer:
-        """Follow a conversation no more."""
+        """Stop following a conversation."""
         conversation_id = load_conversation_id(check_form(TargetIn, payload).conversation_id)
         async with self._changing:
             if conversation_id not in self._open:
@@ -74,8 +74,8 @@ class Subscriptions:
         self._open[conversation_id] = self._group.create_task(self._run(conversation_id, client))
 
     async def _stop(self, conversation_id: ConversationId) -> None:
-        # A large snapshot counts until it is read. If its feed ended before, what the line still has would not count.
-        # The answer to this call waits for the line anyway.
+        # A large snapshot holds its slot until the client has read it. If its feed ended earlier, what is still
+        # buffered would not count. The answer to this call waits for the buffer anyway.
         if conversation_id in self._open:
             with contextlib.suppress(OSError):
                 await self._connection.wait_sent()
@@ -86,12 +86,12 @@ class Subscriptions:
     async def _run(self, conversation_id: ConversationId, client: Subscription) -> None:
         """Feed the socket until it closes, the server drains or the conversation is gone."""
         try:
-            # A client that went away is no error: its socket ends by itself.
+            # A client that disconnected is not an error: its socket ends by itself.
             with contextlib.suppress(OSError):
                 async with contextlib.aclosing(self._feed.chunks(client)) as chunks:
                     async for chunk in chunks:
                         await self._connection.send_events(render_event(event) for event in split_frames(chunk))
-                # With the credential the whole socket ends, which tells why.
+                # When the credential expires, the whole socket ends with that reason.
                 if not self._hub.draining and not self._feed.has_expired(client):
                     await self._tell_end(conversation_id)
         finally:
@@ -104,18 +104,18 @@ class Subscriptions:
         await self._connection.send_events([render_own("conv_unsubscribed", gone)])
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that ends with the socket."""
+        """Run a task that ends with the socket."""
         if self._connection.closed:
             work.close()
         else:
             self._group.create_task(work)
 
     def end(self) -> None:
-        """The socket is gone."""
+        """Cancel all feeds once the socket is gone."""
         for task in self._open.values():
             task.cancel()
 
     async def wait_ended(self, timeout_s: float) -> None:
-        """Wait until all feeds have said farewell, but not longer."""
+        """Wait until all feeds have ended, for at most `timeout_s`."""
         if self._open:
             await asyncio.wait(list(self._open.values()), timeout=timeout_s)

@@ -1,4 +1,4 @@
-"""The WebSocket protocol of this process: the server's own, with bounds on what a client can make it keep."""
+"""The WebSocket protocol of this process: the server's own, with bounds on the memory that a client can use."""
 
 import logging
 from typing import Any, Protocol, cast
@@ -12,11 +12,11 @@ from ingress.admission.limits import BodyHold
 from ingress.errors import ProblemError
 
 FIRST_MAX_BYTES = 65_536
-"""How large a message may be before the application knows the client."""
+"""The largest message before the application has authenticated the client."""
 MAX_WAITING_FRAMES = 2048
-"""Frames that came and were not looked at: more than the calls of one burst with all their attachments."""
+"""Received frames that were not processed yet: more than the calls of one burst with all their attachments."""
 START_CHARS = 256
-"""What is kept of a message without room, so that the answer finds its call."""
+"""How much of a message without room is kept, so that the answer can be matched to its call."""
 COUNTED_KEY, REFUSAL_KEY = "everturn.counted", "everturn.refusal"
 _KEY = "everturn.line"
 
@@ -25,33 +25,33 @@ class Line(Protocol):
     """The connection below a WebSocket."""
 
     def allow(self, max_bytes: int, hold: BodyHold) -> None:
-        """From now on a message may have so many bytes, which `hold` counts as they come."""
+        """From now on accept messages of up to `max_bytes`, which `hold` counts as they arrive."""
         ...
 
     @property
     def begun_at(self) -> float | None:
-        """The loop's time when the message began that is not whole yet; None while there is none."""
+        """The loop time at which the incomplete message began; None if there is none."""
         ...
 
     async def wait_sent(self) -> None:
-        """Wait until the client has taken what was sent, but for a few kilobytes, or is gone."""
+        """Wait until the client has received all but a few kilobytes of what was sent, or is gone."""
         ...
 
     def abort(self) -> None:
-        """Cut the connection, whatever waits to be sent."""
+        """Abort the connection and discard unsent data."""
         ...
 
 
 class BoundedWebSocket(WSProtocol):
-    """Takes small messages until the application allows larger ones, and answers pings only to who reads.
+    """Accepts small messages until the application allows larger ones, and answers pings only if the client reads.
 
-    A message says under COUNTED_KEY how many bytes are counted for it. One without room is dropped as it comes: its
-    start arrives, and under REFUSAL_KEY why.
+    COUNTED_KEY of a message is the number of its bytes that are counted. A message without room is dropped as it
+    arrives: only its start is delivered, with the reason under REFUSAL_KEY.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # It would log each connection with its query.
+        # It would log each connection with its query string.
         self.logger = logging.getLogger("everturn.websocket")
         self.logger.setLevel(logging.WARNING)
         self.buffer.max_length = FIRST_MAX_BYTES
@@ -70,9 +70,9 @@ class BoundedWebSocket(WSProtocol):
         cast(dict[str, Any], self.scope)[_KEY] = self
 
     def handle_message(self, event: TextMessage | BytesMessage) -> None:
-        """Instead of the base class's, which keeps what has no room and any number of messages."""
+        """Replaces the base class's method, which keeps messages that have no room, and any number of them."""
         if self.close_sent:
-            return  # frames that came in one piece with the one that ended it
+            return  # frames that arrived together with the one that ended the connection
         self._begun_at = self._begun_at or self.loop.time()
         try:
             self._take(event)
@@ -85,7 +85,7 @@ class BoundedWebSocket(WSProtocol):
             self._hand_over()
 
     def _take(self, event: TextMessage | BytesMessage) -> None:
-        """Keep a piece and count it; or, without room for it, let go of all of the message."""
+        """Keep and count a piece of a message; without room for it, drop the whole message."""
         before = self.buffer.length
         self.buffer.extend(event)
         if self._refusal is None:
@@ -96,7 +96,7 @@ class BoundedWebSocket(WSProtocol):
                 self._start = _read_start(self.buffer)
                 self._uncount()
         if self._refusal is not None:
-            self.buffer.value = None  # its length goes on, so that the message is not too large for us either
+            self.buffer.value = None  # its length keeps growing, so that the size limit still applies
 
     def _count(self, count: int) -> None:
         if self._hold is not None:
@@ -109,7 +109,7 @@ class BoundedWebSocket(WSProtocol):
         else:
             kind = "text" if isinstance(self._start, str) else "bytes"
             message = {"type": "websocket.receive", kind: self._start, REFUSAL_KEY: self._refusal}
-        # From now on the application counts them out.
+        # From here on the application counts these bytes down.
         message[COUNTED_KEY], self._counted = self._counted, 0
         self._forget()
         self.queue.put_nowait(cast(Any, message))
@@ -118,7 +118,7 @@ class BoundedWebSocket(WSProtocol):
             self.transport.pause_reading()
 
     def _forget(self) -> None:
-        """The message is handed over, or will never be whole."""
+        """Reset the state after a message was handed over or abandoned."""
         self._uncount()
         self.buffer.clear()
         self._start, self._refusal, self._begun_at = "", None, None
@@ -137,7 +137,7 @@ class BoundedWebSocket(WSProtocol):
             self.transport.close()
 
     def handle_close(self, event: CloseConnection) -> None:
-        """Bytes that are no WebSocket frame, or a text that is no UTF-8, are told so; the base class only hangs up."""
+        """Send a close frame for invalid frames or text that is not UTF-8; the base class only disconnects."""
         if self.conn.state is ConnectionState.OPEN and not self.close_sent:
             self._give_up(event.code, event.reason or "")
         else:
@@ -148,7 +148,7 @@ class BoundedWebSocket(WSProtocol):
         super().connection_lost(exc)
 
     def handle_ping(self, event: Ping) -> None:
-        # A client that sends pings and never reads would fill the memory with our answers.
+        # A client that sends pings and never reads would fill the memory with pongs.
         if self.writable.is_set():
             super().handle_ping(event)
 

@@ -1,4 +1,4 @@
-"""The schemas of what an event stream sends, for clients whose types are made from schemas."""
+"""The JSON Schemas of the events that a stream sends, for clients that generate types from schemas."""
 
 from collections.abc import Mapping
 from typing import Any, cast, get_args
@@ -13,9 +13,10 @@ _NULL = {"type": "null"}
 
 
 def build_event_schemas() -> dict[str, Any]:
-    """JSON Schemas by name. `Event` is a line of the stream: one variant for each type, told apart by `type`.
+    """JSON Schemas by name. `Event` is one event of the stream: a union with a variant per type, discriminated by
+    `type`.
 
-    As in `encode_envelope` a payload has no `type` of its own, and what is null is left out.
+    As in `encode_envelope`, a payload has no `type` of its own and null fields are omitted.
     """
     kinds = cast(tuple[type[BaseModel], ...], get_args(AnyEvent))
     _, document = models_json_schema([(kind, "serialization") for kind in kinds], ref_template=REF)
@@ -44,7 +45,7 @@ def _leave_out_type(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leave_out_nulls(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The object's schema where a field that is null is not there at all, and every other one always is."""
+    """The object's schema for JSON without nulls: nullable fields are optional and all others required."""
     if "properties" not in schema:
         return dict(schema)
     properties = {name: _leave_out_null(each) for name, each in schema["properties"].items()}

@@ -1,4 +1,4 @@
-"""What one client reads: ready, snapshot, what it missed, then what comes, with a comment into every silence."""
+"""The stream of one client: ready, a snapshot or the missed events, live events, and heartbeats during silences."""
 
 import asyncio
 import random
@@ -25,10 +25,11 @@ FIRST_PAUSE_S = 0.125
 MAX_PAUSE_S = 8.0
 LARGE_SNAPSHOT_BYTES = 256 * 1024
 LARGE_SNAPSHOTS, LARGE_SNAPSHOTS_OF_PERSON = 32, 8
-"""Snapshots above that size which a process, and one person, may have on their way to clients. Each can be several
-megabytes, twice as much in the view `steps`, until its client has taken it or its time to do so is over."""
+"""How many snapshots above LARGE_SNAPSHOT_BYTES can be on their way to clients, per process and per person. Each can
+have several megabytes (twice that in the view `steps`) until its client has received it or its send times out."""
 RETRY_MS = (500, 3000)
-"""Within which a client of a closing server comes back, so that a thousand don't come at once."""
+"""Clients of a closing server reconnect at a random time within this range, so that they don't all reconnect at
+once."""
 
 _log = structlog.get_logger(__name__)
 
@@ -53,9 +54,10 @@ class Feed:
         self._large = OpenSlots(max_total=LARGE_SNAPSHOTS, max_per_user=LARGE_SNAPSHOTS_OF_PERSON)
 
     async def chunks(self, client: Subscription, standing: CallerStanding | None = None) -> AsyncGenerator[bytes]:
-        """Frames in few pieces, until the server drains, the credential is no longer good or the conversation is gone.
+        """Yield frames in few pieces until the server drains, the credential is no longer valid or the conversation is
+        gone.
 
-        `standing` tells whether the caller would still be let in; without it only the expiry counts.
+        `standing` rechecks whether the caller is still allowed; without it only the expiry counts.
         """
         yield self._build_ready(client)
         while not client.ended:
@@ -69,7 +71,8 @@ class Feed:
             if chunk:
                 said_at = client.cursor.taken_said_at
                 yield chunk
-                # The connection has taken it; a large one must not wait here for what comes next.
+                # The connection has sent the chunk. Free it now: a large one must not stay in memory while this waits
+                # for the next.
                 chunk = b""
                 client.cursor.let_go()
                 client.release_snapshot()
@@ -81,7 +84,7 @@ class Feed:
             yield self._build_farewell(client)
 
     async def _next_chunk(self, client: Subscription) -> bytes:
-        """What is ready, or what a read brings, or what comes while waiting; empty when the client must look again."""
+        """Return the frames that are ready, read, or arrive while waiting; empty when the caller must call again."""
         cursor = client.cursor
         client.wakeup.clear()
         try:
@@ -93,19 +96,20 @@ class Feed:
             _log.info("a client waits", error=str(error))
             return cursor.take() or await self._wait(client, min(RETRY_S, self._heartbeat_s))
         if guard.error is not None:
-            # What can't be read may be readable behind the next commit; until then the client keeps what it has.
+            # Rows that can't be read now may be readable after the next commit; until then the client keeps its state.
             return cursor.take() or await self._wait(client, min(MAX_PAUSE_S, self._heartbeat_s))
         if cursor.phase is Phase.LIVE and not cursor.fresh:
             client.resyncs = 0
         chunk = cursor.take()
-        # A client that is not live has more to read, so it looks again at once.
+        # A client that is not live has more to read, so it continues at once.
         return chunk if chunk or cursor.phase is not Phase.LIVE else await self._wait(client, self._heartbeat_s)
 
     async def _advance(self, client: Subscription) -> bool:
-        """Bring the client nearer to live, as far as one chunk goes. False while too many large snapshots are sent."""
+        """Bring the client closer to live, by at most one chunk. False while too many large snapshots are being
+        sent."""
         cursor = client.cursor
         if cursor.phase is Phase.LOST:
-            # The snapshot leaves as a chunk of its own: a hole behind it must not take it along.
+            # Send the snapshot as a chunk of its own: a hole after it must not discard it.
             return await self._resync(client)
         while cursor.phase is Phase.BEHIND and cursor.waiting_bytes < CHUNK_BYTES:
             await self._catch_up(client)
@@ -114,7 +118,7 @@ class Feed:
         return True
 
     async def _wait(self, client: Subscription, pause_s: float) -> bytes:
-        """Wait for frames; a comment when none came."""
+        """Wait for frames; return a heartbeat when none arrive in time."""
         if client.expires_at is not None:
             pause_s = min(pause_s, max(0.0, client.expires_at - self._unix_now()))
         try:
@@ -125,14 +129,15 @@ class Feed:
         return client.cursor.take()
 
     async def _resync(self, client: Subscription) -> bool:
-        """Begin again from a snapshot; another one soon after waits, because only a commit can make it better.
+        """Restart the client from a snapshot. Repeated resyncs back off, because only a commit can improve the
+        snapshot.
 
-        False when there is no room for a large one now.
+        False when there is no slot for a large one now.
         """
         if client.resyncs:
             await asyncio.sleep(min(MAX_PAUSE_S, self._heartbeat_s, FIRST_PAUSE_S * 2**client.resyncs))
         if client.waits_for_slot and not self._try_hold(client):
-            # It was large, so it is not even read before there is room for it.
+            # Its last snapshot was large, so don't even read the next one before a slot is free.
             return False
         try:
             gap = await self._build_gap(client) if client.cursor.taken is not None else b""
@@ -164,14 +169,15 @@ class Feed:
         return True
 
     async def _catch_up(self, client: Subscription) -> None:
-        """Read a page of what the client missed; at the end of the stream it is live."""
+        """Read a page of the missed events; a client that reaches the end of the stream becomes live."""
         stream, cursor = client.stream, client.cursor
         position = stream.position
         entries = await self._reader.load_after(stream.conversation_id, cursor.at, max_entries=PAGE_ENTRIES)
         for entry in entries:
             cursor.feed(build_batch(entry, stream.terminals.seconds(entry)))
         stream.note_read(client)
-        # What the hub met meanwhile may be missing in this page, and it was not offered to a client that is behind.
+        # Entries that the hub received meanwhile can be missing from this page, and a client that is BEHIND was not
+        # offered them.
         if len(entries) < PAGE_ENTRIES and stream.position == position:
             cursor.reach_end(stream.position, found_any=bool(entries))
 
@@ -207,11 +213,11 @@ class Feed:
         return self._rows.build_frame(client.stream.conversation_id, data, retry_ms=retry_ms)
 
     def has_expired(self, client: Subscription) -> bool:
-        """Whether its credential has ended."""
+        """Whether the client's credential has expired."""
         return client.expires_at is not None and client.expires_at <= self._unix_now()
 
 
 def pick_retry_ms(share: float) -> int:
-    """When a client of a closing server comes back; `share` is from 0 to 1."""
+    """The delay after which a client of a closing server reconnects, in milliseconds; `share` is from 0 to 1."""
     low, high = RETRY_MS
     return int(low + (high - low) * share)

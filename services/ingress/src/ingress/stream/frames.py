@@ -1,4 +1,4 @@
-"""Events as SSE frames, made once per stream however many clients there are, and the position of one client in them."""
+"""Events as SSE frames, built once per stream for all its clients, and the position of one client in the stream."""
 
 import json
 import re
@@ -26,9 +26,9 @@ TIME_WITHIN_BYTES = 256
 _TIME = re.compile(rb'"ts":"([0-9T:.Z+-]{10,40})"')
 HEARTBEAT = b": ping\n\n"
 UNAUTHORIZED = b": unauthorized: the credential is no longer good; opening the stream again answers 401\n\n"
-"""A comment, because it says nothing about the conversation: clients learn it as the status of their next request."""
+"""An SSE comment, because it is not about the conversation: clients learn it from the status of their next request."""
 _LINE_ENDS = {text.encode(): json.dumps(text)[1:-1].encode() for text in ("\x85", "\u2028", "\u2029")}
-"""No line ends of SSE nor of JSON, but of the `splitlines` with which some clients read a stream."""
+"""These are not line ends in SSE or JSON, but in Python's `splitlines`, which some clients use to read a stream."""
 _TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 _STATUS_TYPE = ConvStatus.model_fields["type"].default
 
@@ -44,9 +44,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One entry as frames; `joined` is all of them, `last` the entry's id, also when frames were dropped.
+    """One entry as frames. `joined` is all of them joined; `last` is the entry's id, even when frames were dropped.
 
-    `said_at` is when its first event was made, in seconds since 1970; None where that can't be read.
+    `said_at` is the creation time of its first event, in seconds since 1970; None where that can't be read.
     """
 
     prev: EventCursor
@@ -58,7 +58,7 @@ class Batch:
 
 
 def build_batch(entry: Entry, dropped: frozenset[EventCursor] = frozenset()) -> Batch:
-    """The frames of an entry, without the dropped events."""
+    """Build the frames of an entry, without the dropped events."""
     frames = tuple(_build_frame(event) for event in entry.events if event.id not in dropped)
     return Batch(
         prev=entry.prev,
@@ -71,7 +71,7 @@ def build_batch(entry: Entry, dropped: frozenset[EventCursor] = frozenset()) -> 
 
 
 def _try_said_at(event: EncodedEvent) -> float | None:
-    """Found by its place near the start: nothing of the event is parsed for it."""
+    """Search for the time near the start of the payload, to avoid parsing the event."""
     found = _TIME.search(event.payload, 0, TIME_WITHIN_BYTES)
     try:
         return datetime.fromisoformat(found[1].decode()).timestamp() if found else None
@@ -84,10 +84,10 @@ def _build_frame(event: EncodedEvent) -> Frame:
 
 
 def encode_frame(event_type: str, payload: bytes, *, cursor: str | None = None, retry_ms: int | None = None) -> bytes:
-    """One SSE frame. `payload` is one line of JSON, in which a line break can only stand escaped.
+    """Build one SSE frame. `payload` is one line of JSON, in which line breaks are always escaped.
 
-    The id is the last line: some clients resume from an id as soon as they read it, and would lose an event that was
-    cut after it.
+    The id is the last line: some clients resume from an id as soon as they read it. With an id before the data, they
+    would lose an event that was cut off after its id.
     """
     retry = f"retry: {retry_ms}\n" if retry_ms is not None else ""
     id_line = f"id: {cursor}\n" if cursor else ""
@@ -96,7 +96,7 @@ def encode_frame(event_type: str, payload: bytes, *, cursor: str | None = None, 
 
 
 def escape_line_ends(payload: bytes) -> bytes:
-    """The same JSON without anything that somebody could take for the end of a line."""
+    """Return the same JSON without any character that a client could treat as a line end."""
     for end, escaped in _LINE_ENDS.items():
         payload = payload.replace(end, escaped)
     return payload
@@ -111,21 +111,21 @@ def build_frame(
     cursor: str | None = None,
     retry_ms: int | None = None,
 ) -> bytes:
-    """The frame of an event that this server makes itself; `cursor` makes it one to resume from."""
+    """Build the frame of an event that this server creates itself; with `cursor` a client can resume from it."""
     envelope = Envelope(type=data.type, ts=ts, conversation_id=conversation_id, turn_id=turn_id, data=data)
     return encode_frame(data.type, encode_envelope(envelope), cursor=cursor, retry_ms=retry_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class SentEvent:
-    """One event of a chunk of frames, for another wire than SSE."""
+    """One event of a chunk of frames, for transports other than SSE."""
 
     name: str
     payload: bytes
 
 
 def split_frames(chunk: bytes) -> list[SentEvent]:
-    """The events in a chunk that `encode_frame` made; comments are left out."""
+    """Return the events in a chunk that `encode_frame` built, without comments."""
     events: list[SentEvent] = []
     for frame in chunk.split(b"\n\n"):
         head, found, payload = frame.partition(b"\ndata: ")
@@ -135,18 +135,18 @@ def split_frames(chunk: bytes) -> list[SentEvent]:
 
 
 def try_terminal_turn(event: EncodedEvent) -> str | None:
-    """The turn that this event ends; None for all other events."""
+    """The id of the turn that this event ends; None for all other events."""
     if event.type not in _TERMINAL_TYPES:
         return None
     try:
         return parse_envelope(event.payload).turn_id
     except ValidationError:
-        # A newer worker's event is passed on as it is; only telling it from a second one is lost.
+        # An event of a newer worker passes through unchanged; only the detection of a duplicate is lost.
         return None
 
 
 def try_last_state(entry: Entry) -> str | None:
-    """The conversation's state as the last event of the entry that names one says; None where none does."""
+    """The conversation's state according to the last status event of the entry; None if there is none."""
     for event in reversed(entry.events):
         if event.type != _STATUS_TYPE:
             continue
@@ -159,14 +159,14 @@ def try_last_state(entry: Entry) -> str | None:
 
 
 class TerminalFilter:
-    """Remembers where the last turns of a stream ended, and names the events that would end one again."""
+    """Remembers where the last turns of a stream ended, and finds later events that would end the same turn again."""
 
     def __init__(self, *, max_turns: int = 64) -> None:
         self._ended: dict[str, EventCursor] = {}
         self._max_turns = max_turns
 
     def seconds(self, entry: Entry) -> frozenset[EventCursor]:
-        """Ids of events that end a turn which an earlier event ended. The same entry twice gives the same answer."""
+        """Ids of events that end a turn which an earlier event already ended. Idempotent for the same entry."""
         dropped: set[EventCursor] = set()
         for event in entry.events:
             turn_id = try_terminal_turn(event)
@@ -182,19 +182,20 @@ class TerminalFilter:
         return frozenset(dropped)
 
 
-# What one client of a stream has and gets next, without I/O: entries and hints go in, joined frames come out.
+# The state of one client of a stream, without I/O: entries and hints go in, joined frames come out.
 
 REWIND = "chat.rewind"
 PIECE_BYTES = 32_768
-"""What is handed out at once of what came live, unless one entry is larger, and what a larger piece counts as. A
-connection holds it until its client takes it."""
+"""The largest piece of live frames that is handed out at once, unless one entry is larger; a larger piece also counts
+as this many bytes. The connection holds a piece until its client has received it."""
 
 Loss = Literal["old", "slow", "hole", "emptied", "outage"]
-"""Why a client's sequence broke: cursor below the buffer, too slow, a hole, a stream that is gone, the wire down."""
+"""Why a client's sequence broke: cursor older than the buffer, client too slow, a hole, the stream is gone, wire
+down."""
 
 
 class Phase(Enum):
-    """LOST needs a snapshot. BEHIND reads the stream up to its end. LIVE takes entries as they come."""
+    """LOST needs a snapshot. BEHIND reads the stream up to its end. LIVE receives entries as they arrive."""
 
     LOST = auto()
     BEHIND = auto()
@@ -202,7 +203,7 @@ class Phase(Enum):
 
 
 class Place(Enum):
-    """Where an entry stands to a client: known already, the next one, or behind a hole."""
+    """How an entry relates to a client's position: already known, the next one, or after a hole."""
 
     KNOWN = auto()
     NEXT = auto()
@@ -211,7 +212,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Frames, the last id that a client knows with them, and when their first event was made, if it came live."""
+    """Frames, the client's position after them, and the creation time of their first event if it arrived live."""
 
     frames: bytes
     at: EventCursor
@@ -219,24 +220,24 @@ class _Waiting:
 
 
 class ClientCursor:
-    """A client's place in the stream, and the frames that wait for it.
+    """A client's position in the stream, and the frames that wait for it.
 
-    The frames handed out are always a gapless continuation, or `phase` is LOST and a snapshot must come next. What
-    came live and waits, with the piece that the connection may still hold, is at most `max_bytes`, or one entry. What
-    was read before, to catch up, is bounded by who reads it and makes no client slow.
+    The frames handed out are always a gapless continuation; otherwise `phase` is LOST and a snapshot must follow.
+    Waiting live frames plus the piece that the connection may still hold are at most `max_bytes`, or one entry. Frames
+    read to catch up are bounded by their reader and don't make a client count as slow.
     """
 
     def __init__(self, start: EventCursor | None, *, max_bytes: int, piece_bytes: int = PIECE_BYTES) -> None:
-        """`start` None begins with a snapshot."""
+        """Without `start` the client begins with a snapshot."""
         self.phase = Phase.LOST if start is None else Phase.BEHIND
         self.taken = start
         """The last id handed out; None before the first."""
         self.loss: Loss = "hole"
-        """Why a snapshot had to come, last time."""
+        """Why the last snapshot was necessary."""
         self.stale_hints = start is not None
-        """Hints may have passed by; the row must be read once the client is live."""
+        """The client may have missed hints; the row must be read once the client is live."""
         self.taken_said_at: float | None = None
-        """When the oldest event of what was handed out last was made, of those that came while the client was live."""
+        """The creation time of the oldest live event in the last piece handed out."""
         self._at = start or EventCursor(0, 0)
         self._fresh = False
         self._max_bytes = max_bytes
@@ -260,7 +261,7 @@ class ClientCursor:
         return self._waiting_bytes
 
     def rebase(self, cursor: EventCursor, frame: bytes) -> None:
-        """Begin again from a snapshot, whose frame replaces what the client has."""
+        """Restart from a snapshot, whose frame replaces the client's state."""
         self._clear()
         self._at = cursor
         self._put(frame)
@@ -269,13 +270,13 @@ class ClientCursor:
         self.phase = Phase.BEHIND
 
     def feed(self, batch: Batch) -> None:
-        """An entry read while BEHIND."""
+        """Add an entry that was read while BEHIND."""
         if self.phase is Phase.BEHIND:
             self._accept(batch)
             self._read_bytes = self._waiting_bytes
 
     def offer(self, batch: Batch) -> None:
-        """An entry that just came. A client that is not live reads it later from the stream."""
+        """Add an entry that just arrived. A client that is not live reads it later from the stream."""
         if self.phase is not Phase.LIVE:
             return
         if self._live_bytes and self._live_bytes + self._in_hand_bytes + len(batch.joined) > self._max_bytes:
@@ -284,7 +285,7 @@ class ClientCursor:
         self._accept(batch, said_at=batch.said_at)
 
     def offer_hint(self, frame: bytes) -> None:
-        """An event without id. A client that is not live gets the newest state when it is."""
+        """Add an event without id. A client that is not live gets the newest state once it is."""
         if self.phase is not Phase.LIVE:
             self.stale_hints = True
         elif self._live_bytes + self._in_hand_bytes + len(frame) > self._max_bytes:
@@ -293,10 +294,10 @@ class ClientCursor:
             self._put(frame)
 
     def reach_end(self, position: EventCursor, *, found_any: bool) -> None:
-        """The stream was read to its end, which the reader knows as `position`.
+        """Note that the stream was read to its end, which the reader knows as `position`.
 
-        Nothing found although `position` is ahead means the stream lost what this client needs, unless it stands on a
-        fresh snapshot: then there is nothing better to be had.
+        If nothing was found although `position` is ahead, the stream lost what this client needs. After a fresh
+        snapshot the client becomes live anyway, because nothing newer is available.
         """
         if self.phase is not Phase.BEHIND:
             return
@@ -306,7 +307,7 @@ class ClientCursor:
             self.lose("emptied")
 
     def lose(self, reason: Loss) -> None:
-        """Drop what waits; a snapshot must come next."""
+        """Drop the waiting frames; a snapshot must follow."""
         self.loss = reason
         self._clear()
         self._at = self.taken or EventCursor(0, 0)
@@ -315,7 +316,8 @@ class ClientCursor:
         self.stale_hints = False
 
     def take(self) -> bytes:
-        """Frames that wait, joined: all that was read to catch up, else those that fit into a piece, or one larger."""
+        """Return waiting frames, joined: everything read to catch up, otherwise as many as fit into a piece, but at
+        least one."""
         self._in_hand_bytes, self.taken_said_at = 0, None
         count, size = 0, 0
         for each in self._waiting:
@@ -334,17 +336,18 @@ class ClientCursor:
         return piece[0].frames if count == 1 else b"".join(each.frames for each in piece)
 
     def let_go(self) -> None:
-        """The connection holds nothing any more of what was taken."""
+        """Note that the connection no longer holds the last piece."""
         self._in_hand_bytes = 0
 
     def place(self, batch: Batch) -> Place:
-        """Where an entry stands."""
+        """How an entry relates to this client's position."""
         if batch.last <= self._at:
             return Place.KNOWN
         if batch.prev == self._at or self._at in batch.ids:
             return Place.NEXT
-        # Behind a fresh snapshot two more entries fit. One whose `prev` the snapshot covers: nothing was published in
-        # between. And one that begins with a rewind: it carries all that is committed, and the rest was never shown.
+        # Two more kinds of entries may follow a fresh snapshot. One whose `prev` the snapshot covers: nothing was
+        # published in between. And one that begins with a rewind: it contains everything committed, and the rest was
+        # never shown.
         if self._fresh and (batch.prev < self._at or self._begins_with_rewind(batch)):
             return Place.NEXT
         return Place.BROKEN
@@ -355,7 +358,7 @@ class ClientCursor:
 
     @property
     def _live_bytes(self) -> int:
-        """Of what waits, that which came live."""
+        """The bytes of waiting frames that arrived live."""
         return self._waiting_bytes - self._read_bytes
 
     def _accept(self, batch: Batch, said_at: float | None = None) -> None:

@@ -1,5 +1,5 @@
-"""The hub: one reader for all conversations that clients of this process follow, and who gets what of it, queue
-positions among them."""
+"""The hub: one reader for all conversations that clients of this process follow, the distribution of entries and hints
+to those clients, and queue positions."""
 
 import asyncio
 from collections import OrderedDict
@@ -20,18 +20,18 @@ from ingress.stream.frames import ClientCursor, build_batch, try_last_state
 from ingress.stream.rows import SharedRead, Snapshot, StreamRows
 from ingress.stream.subscription import ConversationStream, Subscription
 
-# Tells clients that wait how many turns are still before theirs, as often as that changes.
+# Publishes to waiting clients how many turns are ahead of theirs, whenever that number changes.
 
 EVERY_S: Final = 1.0
-"""Between two looks at the queue; while nobody who waits is followed there is none."""
+"""Seconds between two queries of the queue; there are none while no followed conversation waits."""
 BATCH: Final = 100
-"""Conversations of one look, which is one query. Where more wait they take turns, and each is told less often."""
+"""Conversations per query. When more wait they rotate, and each is updated less often."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Positions:
-    """Owns which of a process's streams wait in the queue; `run` is a task of its own."""
+    """Owns the set of this process's streams that wait in the queue; `run` is a task of its own."""
 
     def __init__(self, rows: StreamRows, *, every_s: float = EVERY_S) -> None:
         self._rows = rows
@@ -39,9 +39,11 @@ class Positions:
         self._waiting: OrderedDict[ConversationId, ConversationStream] = OrderedDict()
 
     def note(self, stream: ConversationStream, *, queued: bool) -> None:
-        """What an event or a row says of the conversation. An old row is put right by the next look.
+        """Record whether the conversation is queued, according to an event or a row. The next query corrects a stale
+        row.
 
-        A row may come when all clients of its stream have gone; it takes no place from the stream of who came since.
+        A row can arrive after all clients of its stream have left; it must not replace a newer stream of the
+        conversation.
         """
         if queued and stream.clients:
             self._waiting[stream.conversation_id] = stream
@@ -49,19 +51,19 @@ class Positions:
             self.forget(stream)
 
     def forget(self, stream: ConversationStream) -> None:
-        """Nobody follows it any more, or it waits no longer."""
+        """Remove a stream that has no clients any more or is no longer queued."""
         if self._waiting.get(stream.conversation_id) is stream:
             del self._waiting[stream.conversation_id]
         stream.told_position = None
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Publish positions until cancelled."""
         while True:
             await asyncio.sleep(self._every_s)
             await self.tell()
 
     async def tell(self) -> None:
-        """One look. A wire or database that is away leaves clients with what they know."""
+        """Publish changed positions once. While the database is unavailable, clients keep the last known position."""
         batch = list(self._waiting.values())[:BATCH]
         if not batch:
             return
@@ -74,7 +76,7 @@ class Positions:
         for stream, (version, reads) in zip(batch, known, strict=True):
             waiting = found.get(stream.conversation_id)
             if stream.version != version:
-                # It began to run meanwhile, or waits again: the next look tells.
+                # The turn started meanwhile, or waits again: the next query handles it.
                 continue
             if waiting is None:
                 self.forget(stream)
@@ -94,14 +96,14 @@ MAX_WAITING_HINTS = 10_000
 MAX_BACKOFF_S = 2.0
 REREADS = 3
 SNAPSHOT_READS = 8
-"""Snapshots that are read at once. Each has megabytes of rows until its frame is built, in threads that share a core,
-so more of them would only take memory while they wait for each other."""
+"""How many snapshots are read at once. Each holds megabytes of rows until its frame is built, in threads that share a
+core, so more of them would only use memory while they wait for each other."""
 FUTURE_FENCES = 16
-"""How far a cursor may be ahead of all that is known; a turn is given up after three takeovers."""
+"""How far a cursor can be ahead of every known fence; a turn is abandoned after three takeovers."""
 
 
 class Hub:
-    """Owns all streams of a process; it is also the follow set of its reader."""
+    """Owns all streams of a process; it also implements the follow set of its reader."""
 
     def __init__(
         self, *, reader: EventReader, hints: Hints, rows: StreamRows, metrics: IngressMetrics, queue_bytes: int
@@ -119,7 +121,7 @@ class Hub:
         self._waiting_hints: asyncio.Queue[Hint] = asyncio.Queue(MAX_WAITING_HINTS)
 
     async def run(self) -> None:
-        """Follow the wire until cancelled."""
+        """Read events and hints until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(run_guarded("hub_events", self._run_follow))
             group.create_task(run_guarded("hub_hints", self._run_hints))
@@ -128,7 +130,7 @@ class Hub:
                 group.create_task(run_guarded("hub_hint_rows", self._run_hint_reads))
 
     def drain(self) -> None:
-        """Take no more clients and let the present ones go."""
+        """Accept no more clients and end the present ones."""
         self.draining = True
         for stream in self._streams.values():
             stream.end_all()
@@ -136,7 +138,8 @@ class Hub:
     async def open(
         self, principal: Principal, conversation_id: ConversationId, after: EventCursor | None, expires_at: float | None
     ) -> Subscription:
-        """Begin to follow. Raises NotFound, Unavailable, and a 400 problem for a cursor that lies in the future."""
+        """Follow a conversation. Raises NotFound, Unavailable, and a 400 problem for a cursor that lies in the
+        future."""
         if self.draining:
             raise unavailable("This server is shutting down.")
         await self.rows.check_owner(principal, conversation_id)
@@ -158,17 +161,17 @@ class Hub:
     async def _is_usable(
         self, principal: Principal, conversation_id: ConversationId, after: EventCursor, last: EventCursor | None
     ) -> bool:
-        """Whether a client at `after`, which the stream does not reach, can go on from there without a snapshot."""
+        """Whether a client at `after`, which the stream does not reach, can continue from there without a snapshot."""
         rows = await self.rows.load_cursor(principal, conversation_id)
         if after == rows:
             return True
-        # A Redis that was restarted, or whose replica took over, may have lost events that were given out already.
+        # A Redis that was restarted or failed over may have lost events that clients already received.
         if after.fence > max(rows, last or ORIGIN).fence + FUTURE_FENCES:
             raise malformed("The cursor is ahead of the stream.")
         return False
 
     def close(self, client: Subscription) -> None:
-        """The client is gone; the last one of a conversation takes its stream with it."""
+        """Remove a client; the last one of a conversation also removes its stream."""
         client.release_snapshot()
         stream = client.stream
         if client not in stream.clients:
@@ -180,7 +183,7 @@ class Hub:
             self.waiting.forget(stream)
 
     def positions(self) -> dict[ConversationId, EventCursor]:
-        """Where the reader stands in each conversation."""
+        """The reader's position in each conversation."""
         return {conversation_id: stream.position for conversation_id, stream in self._streams.items()}
 
     async def changed(self) -> None:
@@ -209,7 +212,7 @@ class Hub:
         while True:
             try:
                 async for conversation_id, entry in self.reader.follow(self):
-                    # An entry that is skipped leaves a gap, behind which clients take a snapshot.
+                    # A skipped entry leaves a gap, after which clients get a snapshot.
                     with guarded("hub_entry", conversation_id=conversation_id):
                         self._dispatch(conversation_id, entry)
             except Unavailable as error:
@@ -226,7 +229,7 @@ class Hub:
             self.waiting.note(stream, queued=state == "queued")
 
     async def _wait_for_wire(self) -> None:
-        """Wait until the wire answers again, then resync all clients: nobody knows what it has lost."""
+        """Wait until the wire answers again, then resync all clients, because what the wire has lost is unknown."""
         pause_s = 0.1
         while True:
             await asyncio.sleep(pause_s)
@@ -252,7 +255,7 @@ class Hub:
                 pause_s = min(MAX_BACKOFF_S, pause_s * 2)
 
     def _defer_hints(self) -> None:
-        """Nobody knows which hints passed by while this process did not listen."""
+        """Make all clients reread their rows, because hints were missed while this process did not listen."""
         for stream in self._streams.values():
             stream.defer_hint()
 
@@ -287,7 +290,7 @@ class Hub:
             stream.defer_hint()
 
     async def _offer_hint(self, stream: ConversationStream, hint: Hint) -> None:
-        # An entry that came while the row was read may tell of something newer, so the row is read again.
+        # An entry that arrived while the row was read may be newer than it, so the row is read again.
         for _ in range(REREADS):
             version, reads = stream.version, stream.reads
             if hint.kind == "status":

@@ -1,4 +1,4 @@
-"""Whether who opened a stream or a socket would still be let in: asked again every so often while it is open."""
+"""Rechecks, at intervals, whether the caller of an open stream or socket is still allowed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,19 +12,20 @@ from ingress.auth.callers import Caller
 from ingress.errors import ProblemError
 
 ASK_TIMEOUT_S = 1.0
-"""Events don't wait longer than this for the answer; who can't be asked about stays until the next time."""
+"""Events don't wait longer than this for a recheck; if it can't be completed, the caller stays until the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """How the streams and sockets of a process ask: `check` raises a problem for a caller who would be refused now."""
+    """How the streams and sockets of a process recheck: `check` raises a problem for a caller who would be rejected
+    now."""
 
     check: Callable[[Caller], Awaitable[None]]
     every_s: float
     monotonic: Callable[[], float]
 
     def begin(self, caller: Caller) -> "CallerStanding":
-        """The standing of a caller whose stream or socket opens now."""
+        """Start the rechecks of a caller whose stream or socket opens now."""
         return CallerStanding(partial(self.check, caller), every_s=self.every_s, monotonic=self.monotonic)
 
 
@@ -32,12 +33,12 @@ _log = structlog.get_logger(__name__)
 
 
 class CallerStanding:
-    """Owns the time of the next question about one caller."""
+    """Owns the time of the next recheck of one caller."""
 
     def __init__(
         self, recheck: Callable[[], Awaitable[None]], *, every_s: float, monotonic: Callable[[], float]
     ) -> None:
-        """`recheck` raises a problem for a caller who would be refused now."""
+        """`recheck` raises a problem for a caller who would be rejected now."""
         self._recheck = recheck
         self._every_s = every_s
         self._monotonic = monotonic
@@ -48,7 +49,7 @@ class CallerStanding:
         return self._monotonic() >= self._due
 
     async def try_refusal(self) -> ProblemError | None:
-        """Why the caller must go; None while it may stay, also where it is not yet time to ask."""
+        """Return why the caller must be disconnected; None while it may stay, and when no recheck is due."""
         if not self.is_due:
             return None
         self._due = self._monotonic() + self._every_s

@@ -1,4 +1,4 @@
-"""What a stream needs from the rows: snapshots, and the events of hints; clients that ask at once share a read."""
+"""The rows that a stream reads: snapshots and the events of hints. Concurrent readers share a read."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ SNAPSHOT_TURNS = 20
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A conversation's state as one frame, and the event id it includes."""
+    """A conversation's state as one frame, and the last event id it includes."""
 
     cursor: EventCursor
     frame: bytes
@@ -32,14 +32,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the rows say now, as frames of events without id, and whether the conversation waits in the queue."""
+    """The current rows as frames of events without id, and whether the conversation is queued."""
 
     frame: bytes
     queued: bool
 
 
 class StreamRows:
-    """Reads rows for streams; every read names the principal."""
+    """Reads rows for streams; every read is scoped to a principal."""
 
     def __init__(self, *, conversations: Conversations, turns: Turns, inbox: Inbox, queue: Queue, clock: Clock) -> None:
         self._conversations = conversations
@@ -49,32 +49,33 @@ class StreamRows:
         self._clock = clock
 
     async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
-        """Raise NotFound unless the conversation is the principal's."""
+        """Raise NotFound unless the conversation belongs to the principal."""
         await self._conversations.load(principal, conversation_id)
 
     async def load_cursor(self, principal: Principal, conversation_id: ConversationId) -> EventCursor:
-        """The event id that the rows include."""
+        """The last event id that the rows include."""
         return (await self._turns.load_page(principal, conversation_id, turn_ids=[])).cursor
 
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
         """The last turns as a frame, from which a client that reconnects can resume."""
         page = await self._turns.load_page(principal, conversation_id, limit=SNAPSHOT_TURNS)
-        # A snapshot can have megabytes.
+        # Building a snapshot of megabytes would block the event loop.
         frame = await asyncio.to_thread(self._build_snapshot, principal, conversation_id, page)
         return Snapshot(page.cursor, frame, _is_queued(page))
 
     def _build_snapshot(self, principal: Principal, conversation_id: ConversationId, page: TurnPage) -> bytes:
         state = build_state(page, tenant=principal.tenant, project=principal.project)
-        # Also `0-0`, before the first commit: without an id a client would keep that of an event it has lost.
+        # The id is also set to `0-0`, before the first commit: without one a client would keep the id of an event it
+        # has lost.
         return self.build_frame(conversation_id, StreamSnapshot(state=state), cursor=str(page.cursor))
 
     async def load_status(self, principal: Principal, conversation_id: ConversationId) -> Head:
-        """The present title and state as events without id."""
+        """The current title and state as events without id."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[])
         return Head(await self._build_status(principal, conversation_id, page), _is_queued(page))
 
     async def load_head(self, principal: Principal, conversation_id: ConversationId) -> Head:
-        """Title, state and the receipts of the last turn: all that hints may have told while nobody listened."""
+        """Title, state and the receipts of the last turn: everything that missed hints may have announced."""
         page = await self._turns.load_page(principal, conversation_id, limit=1)
         status = await self._build_status(principal, conversation_id, page)
         receipts = await asyncio.to_thread(self._build_receipts, principal, conversation_id, page)
@@ -89,11 +90,11 @@ class StreamRows:
         return self.build_frame(conversation_id, build_signal_event(view), turn_id=signal.turn_id)
 
     async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
-        """Where these conversations stand in the queue, those that wait in it."""
+        """The queue positions of those of these conversations that are queued."""
         return await self._queue.load_positions(asked)
 
     def build_waiting(self, conversation_id: ConversationId, waiting: WaitingTurn) -> bytes:
-        """A position as an event without id."""
+        """Build the event, without id, of a queue position."""
         position = waiting.position
         status = ConvStatus(
             state="queued", turn_id=waiting.turn_id, position=position.ahead, position_more=position.more or None
@@ -101,7 +102,7 @@ class StreamRows:
         return self.build_frame(conversation_id, status)
 
     async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> bytes:
-        """A signal's present receipt as an event without id."""
+        """A signal's current receipt as an event without id."""
         signal = await self._inbox.load_signal(principal, conversation_id, signal_id)
         return self._build_receipt(principal, conversation_id, signal)
 
@@ -114,7 +115,7 @@ class StreamRows:
         cursor: str | None = None,
         retry_ms: int | None = None,
     ) -> bytes:
-        """A frame of this server's own, as of now."""
+        """Build a frame of this server's own, with the current time."""
         ts = iso(self._clock.now())
         return build_frame(
             data, conversation_id=conversation_id, ts=ts, turn_id=turn_id, cursor=cursor, retry_ms=retry_ms
@@ -140,13 +141,13 @@ def _is_queued(page: TurnPage) -> bool:
     return page.conversation.state is ConversationState.QUEUED
 
 
-# One read for many who want the same: whoever asks gets a value that was read after it asked.
+# One read for many readers: each gets a value whose read began after its request.
 
 Value = TypeVar("Value")
 
 
 class SharedRead(Generic[Value]):
-    """At most one read runs at a time; those who came while it ran share the next one."""
+    """At most one read runs at a time; readers that arrive while it runs share the next one."""
 
     def __init__(self, read: Callable[[], Awaitable[Value]]) -> None:
         self._read = read
@@ -156,7 +157,7 @@ class SharedRead(Generic[Value]):
         self._waiting = 0
 
     async def get(self) -> Value:
-        """The value; errors of the read go to the one who runs it, and the next one tries again."""
+        """Return the value. An error of the read goes to the task that ran it, and the next reader retries."""
         asked_at = self._begun
         self._waiting += 1
         try:

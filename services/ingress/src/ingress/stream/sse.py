@@ -1,4 +1,4 @@
-"""The SSE endpoint: which cursor a client means, the response that feeds it, and tickets to open it with."""
+"""The SSE endpoint: the choice of the client's cursor, the response that feeds it, and tickets that open it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -26,16 +26,16 @@ from ingress.stream.recheck import Recheck
 from ingress.stream.steps import project_steps
 from ingress.stream.subscription import Subscription
 
-# An event stream as an HTTP response: sends what its feed gives, until that ends or the client is gone.
+# An event stream as an HTTP response: sends the chunks of a feed until it ends or the client disconnects.
 
 _log = structlog.get_logger(__name__)
 
 
 class EventStreamResponse(EventSourceResponse):
-    """The library's answer with one task beside the request's own instead of three, since thousands are open and idle.
+    """The library's response with one extra task instead of three, since thousands are open and idle.
 
-    Its ping and its farewell at a shutdown are left out: the feed fills silences itself, and the hub says farewell.
-    A client that takes nothing for `send_timeout_s` is let go; it resumes by its last id.
+    It omits the library's ping and its farewell at shutdown: the feed sends heartbeats, and the hub announces the
+    shutdown. A client that reads nothing for `send_timeout_s` is disconnected; it can resume from its last id.
     """
 
     def __init__(self, chunks: AsyncGenerator[bytes], *, send_timeout_s: float) -> None:
@@ -44,14 +44,14 @@ class EventStreamResponse(EventSourceResponse):
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Returns when the feed has ended, the client has left, or it has taken nothing for too long."""
+        """Return when the feed has ended, the client has disconnected, or it has read nothing for too long."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(_watch(receive))
                 await self._stream_response(send)
                 watching.cancel()
         except* _Left:
-            # The usual end of a stream: a line for each would say nothing, unless somebody looks for one.
+            # This is the usual end of a stream, so a log line for each would be noise except when debugging.
             _log.debug("a client left its stream")
         except* SendTimeoutError:
             _log.info("a client that takes nothing was let go")
@@ -62,7 +62,7 @@ class _Left(Exception):
 
 
 async def _watch(receive: Receive) -> None:
-    """Raise _Left once the client is gone; what it says otherwise is no matter."""
+    """Raise _Left once the client is gone; other messages are ignored."""
     while (await receive())["type"] != "http.disconnect":
         continue
     raise _Left
@@ -89,18 +89,18 @@ class StreamEdge:
         self.send_timeout_s = send_timeout_s
 
     def follow(self, client: Subscription, caller: Caller, view: View) -> AsyncGenerator[bytes]:
-        """The frames of a stream, as long as its caller would be let in."""
+        """The frames of a stream, for as long as its caller is allowed."""
         native = self.feed.chunks(client, self.recheck.begin(caller))
         return native if view == "native" else project_steps(native)
 
     def close(self, client: Subscription) -> None:
-        """Give back what an open stream holds."""
+        """Release what an open stream holds."""
         self.hub.close(client)
         self.slots.give_back(client.stream.principal)
 
 
 class StreamResponse(EventStreamResponse):
-    """An event stream that gives back its slot however it ends."""
+    """An event stream that releases its slot however it ends."""
 
     def __init__(self, edge: StreamEdge, client: Subscription, caller: Caller, view: View) -> None:
         super().__init__(edge.follow(client, caller, view), send_timeout_s=edge.send_timeout_s)
@@ -116,7 +116,7 @@ class StreamResponse(EventStreamResponse):
 
 @router.get(
     "/{conversation_id}/events",
-    # Said here, because the class takes none.
+    # Set explicitly, because the response class has no status code.
     status_code=200,
     response_class=EventStreamResponse,
     responses={**problems(429), 200: _STREAM},
@@ -164,14 +164,14 @@ async def get_events(
 
 
 def read_newest(values: Sequence[str]) -> EventCursor | None:
-    """The cursor of what a client sent as its last event id; a library may send one beside the client's own, each on a
-    line or all on one; None where there is none. Raises a 400 problem."""
+    """Return the newest cursor that a client sent as its last event id; None where there is none. A library can send
+    one in addition to the client's own, in a separate header or in a comma-separated one. Raises a 400 problem."""
     cursors = [read_cursor(text.strip()) for value in values for text in value.split(",")]
     return max((cursor for cursor in cursors if cursor is not None), default=None)
 
 
 def read_cursor(text: str | None) -> EventCursor | None:
-    """The cursor a client sent; None for none. Raises a 400 problem."""
+    """Parse the cursor that a client sent; None for none. Raises a 400 problem."""
     if not text:
         return None
     cursor = try_parse_cursor(text)
@@ -180,7 +180,7 @@ def read_cursor(text: str | None) -> EventCursor | None:
     return cursor
 
 
-# Asking for a ticket, which opens one event stream for clients that can send no header.
+# Tickets, each of which opens one event stream for clients that can't send headers.
 
 ticket_router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["events"])
 

@@ -1,8 +1,8 @@
-"""The view `steps`: the same stream for simple clients, which want to show what is done, the answer, and the end.
+"""The view `steps`: the same stream for simple clients that show the steps, the answer and the end.
 
-Events are `turn`, `step`, `answer`, `approval`, `compact`, `phase`, `inject`, `done` and `reset`. Ids are those of
-the native stream, so a client resumes with either view; of several frames made of one event the last has the id, and an
-event that this view does not show leaves its id only.
+Events are `turn`, `step`, `answer`, `approval`, `compact`, `phase`, `inject`, `done` and `reset`. Ids are those of the
+native stream, so a client can resume with either view. When one event becomes several frames, the last has the id; an
+event that this view does not show becomes a frame with only its id.
 """
 
 from collections.abc import AsyncGenerator, Iterator
@@ -18,7 +18,7 @@ from everturn.events.views import ApprovalView, StepView, TextView, TurnView
 from ingress.stream.frames import HEARTBEAT, escape_line_ends
 
 MAX_REASONING_CHARS = 20_000
-"""Of what is kept of one thought until it ends."""
+"""The longest reasoning text that is kept per thought until it ends."""
 _APPROVAL_FIELDS = {"approval_id", "tool_id", "params", "cut", "state", "expires_at", "reason"}
 Shown = tuple[str, dict[str, Any]]
 
@@ -33,20 +33,20 @@ async def project_steps(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
 
 
 def _split(chunk: bytes) -> Iterator[bytes]:
-    """Frames hold no empty line but the one at their end."""
+    """Split a chunk at empty lines, which occur only at the end of a frame."""
     for frame in chunk.split(b"\n\n"):
         if frame:
             yield frame + b"\n\n"
 
 
 class StepsProjector:
-    """One client's stream; it remembers only thoughts that have not ended."""
+    """Projects one client's stream; the only state is thoughts that have not ended."""
 
     def __init__(self) -> None:
         self._thoughts: dict[tuple[str | None, int | None, int], str] = {}
 
     def project_frame(self, frame: bytes) -> bytes:
-        """The frames that show this one; empty when nothing does."""
+        """The frames that represent this one in the view; empty when none do."""
         if frame == HEARTBEAT:
             return frame
         fields = dict(line.split(b": ", 1) for line in frame.rstrip(b"\n").split(b"\n") if b": " in line)
@@ -54,15 +54,15 @@ class StepsProjector:
         try:
             shown = list(self.project(parse_envelope(fields[b"data"])))
         except (KeyError, ValidationError):
-            # Of a newer worker: a view that picks what it shows passes over what it does not know.
+            # The event is of a newer worker: this view skips what it does not know.
             shown = []
         if not shown:
             return tail + b"\n" if tail else b""
         frames = b"".join(_encode(name, data) for name, data in shown)
-        return frames[:-1] + tail + b"\n"  # the id last, as `encode_frame` does
+        return frames[:-1] + tail + b"\n"  # the id is last, as in `encode_frame`
 
     def project(self, envelope: Envelope) -> Iterator[Shown]:
-        """Names and payloads of what is shown of an event."""
+        """Names and payloads of the frames that represent an event."""
         at = {"turn_id": envelope.turn_id}
         match envelope.data:
             case events.Ready(cursor=cursor):
@@ -112,7 +112,7 @@ class StepsProjector:
         if delta.completed:
             yield "step", {**thinking, "status": "done", "reasoning": kept[:MAX_REASONING_CHARS]}
         else:
-            # One turn runs at a time: what an earlier one left open never ends.
+            # One turn runs at a time, so an open thought of an earlier turn never ends.
             self._thoughts = {each: text for each, text in self._thoughts.items() if each[0] == envelope.turn_id}
             self._thoughts[key] = kept[:MAX_REASONING_CHARS]
 
@@ -128,7 +128,7 @@ def _project_answer(at: dict[str, Any], delta: events.ChatDelta) -> Iterator[Sho
 
 
 def _project_turn(turn: TurnView) -> Iterator[Shown]:
-    """A turn as if it had been followed from its beginning, each text in one piece."""
+    """A turn as if the client had followed it from its beginning, with each text in one piece."""
     at = {"turn_id": turn.turn_id}
     yield "turn", {**at, "text": turn.text}
     for step in turn.steps:

@@ -14,7 +14,7 @@ from ingress.stream.rows import Head, SharedRead, Snapshot
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One open client. The hub changes it; the client's own task empties it."""
+    """One open client. The hub adds frames; the client's own task sends them."""
 
     stream: "ConversationStream"
     cursor: ClientCursor
@@ -23,29 +23,29 @@ class Subscription:
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
     ended: bool = False
     resyncs: int = 0
-    """Snapshots since an entry last followed one; paces the next."""
+    """Number of snapshots since the last entry; determines the backoff before the next."""
     read_number: int = 0
-    """Which of the stream's reads was this client's last."""
+    """The number of this client's last read among the stream's `reads`."""
     snapshot_slot: OpenSlots | None = None
-    """Holds a slot here while a large snapshot is read for the client, or is on its way to it."""
+    """The slot held here while a large snapshot is read for the client or sent to it."""
     waits_for_slot: bool = False
-    """Its snapshot was too large to be sent without a slot, and there was none."""
+    """Its snapshot was too large to send without a slot, and no slot was free."""
 
     def release_snapshot(self) -> None:
-        """The client has taken its snapshot, or is gone."""
+        """Release the slot once the client has received its snapshot or is gone."""
         if self.snapshot_slot is not None:
             self.snapshot_slot.give_back(self.stream.principal)
             self.snapshot_slot = None
 
     def end(self) -> None:
-        """Let the client's task finish."""
+        """Make the client's task finish."""
         self.ended = True
         self.wakeup.set()
 
 
 @dataclass(slots=True, eq=False)
 class ConversationStream:
-    """A conversation that somebody follows. `position` is the last entry's id that the reader has seen."""
+    """A conversation with at least one client. `position` is the id of the last entry that the reader has seen."""
 
     conversation_id: ConversationId
     principal: Principal
@@ -55,19 +55,19 @@ class ConversationStream:
     clients: set[Subscription] = field(default_factory=set[Subscription])
     terminals: TerminalFilter = field(default_factory=TerminalFilter)
     version: int = 0
-    """Counts entries; a row read while it changed may be older than what clients got."""
+    """Counts entries; a row read while it changed may be older than what clients received."""
     told_position: QueuePosition | None = None
-    """What all clients know; None makes it be told again."""
+    """The queue position that all clients know; None makes the next one be sent again."""
     reads: int = 0
-    """Counts what clients read for themselves: such a client may be ahead of the entries counted here."""
+    """Counts the clients' own reads: a client that read for itself may be ahead of the entries counted here."""
 
     def note_read(self, client: Subscription) -> None:
-        """The client has read entries or a snapshot for itself."""
+        """Record that the client has read entries or a snapshot for itself."""
         self.reads += 1
         client.read_number = self.reads
 
     def offer(self, batch: Batch) -> None:
-        """Hand an entry to all clients."""
+        """Offer an entry to all clients."""
         self.position = batch.last
         self.version += 1
         for client in self.clients:
@@ -75,9 +75,9 @@ class ConversationStream:
             client.wakeup.set()
 
     def offer_hint(self, frame: bytes, *, read_at: int) -> None:
-        """Hand an event without id to all clients, from a row that was read when `reads` was `read_at`.
+        """Offer an event without id to all clients, from a row that was read when `reads` was `read_at`.
 
-        Who has read something since may know better than that row, and reads it again.
+        A client that has read since then may have newer state than that row, so it reads the row again.
         """
         for client in self.clients:
             if client.read_number > read_at:
@@ -87,18 +87,18 @@ class ConversationStream:
             client.wakeup.set()
 
     def defer_hint(self) -> None:
-        """Let all clients read the row for themselves."""
+        """Make all clients read the row for themselves."""
         for client in self.clients:
             client.cursor.stale_hints = True
             client.wakeup.set()
 
     def lose_all(self) -> None:
-        """All clients must be resynced."""
+        """Make all clients resync."""
         for client in self.clients:
             client.cursor.lose("outage")
             client.wakeup.set()
 
     def end_all(self) -> None:
-        """All clients are done."""
+        """End all clients."""
         for client in self.clients:
             client.end()
