@@ -1,4 +1,4 @@
-"""One ingress process: `python -m ingress` serves, `python -m ingress COMMAND` does one of COMMANDS and ends."""
+"""One ingress process: `python -m ingress` serves, `python -m ingress COMMAND` runs one of COMMANDS and exits."""
 
 import argparse
 import asyncio
@@ -44,15 +44,17 @@ from ingress.settings import IngressSettings, read_networks
 from ingress.sockets.websocket import BoundedWebSocket
 
 HEADER_BUFFER_BYTES = 262_144
-"""What the HTTP parser takes as headers, so that requests above our own cap still get a problem as answer."""
+"""How many bytes of headers the HTTP parser accepts, so that requests above the ingress's own cap still get a
+problem."""
 KEEP_ALIVE_S = 75
 SEND_BUFFER_BYTES = 65_536
-"""What the kernel keeps (twice) of what a client has not taken; left to itself it grows to megabytes for each."""
+"""The kernel buffers (twice) this much of what a client has not read; by default it grows to megabytes per
+connection."""
 EXIT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class DrainingServer(uvicorn.Server):
-    """Says when it listens, and lets open streams go before it waits for requests to end."""
+    """Announces when it listens, and ends open streams before it waits for requests to finish."""
 
     def __init__(
         self, config: uvicorn.Config, *, drain: Callable[[], Awaitable[None]], announce: Callable[[int], None]
@@ -63,7 +65,7 @@ class DrainingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """The base class ends by killing the process with the signal it got, before anything else is closed."""
+        """Replaces the base class's handler, which kills the process with the signal before anything else is closed."""
         loop = asyncio.get_running_loop()
         for number in EXIT_SIGNALS:
             loop.add_signal_handler(number, self.handle_exit, number, None)
@@ -77,7 +79,7 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)
         if not self.should_exit:
             for listening in self.servers[0].sockets:
-                # A connection has what the socket had that it came in by.
+                # A connection inherits the options of its listening socket.
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             self._announce(self.servers[0].sockets[0].getsockname()[1])
 
@@ -134,7 +136,7 @@ async def run_ingress(settings: IngressSettings) -> None:
 
 
 def announce_ready(settings: IngressSettings, parts: Parts, port: int) -> None:
-    """Write one JSON line to READY_FD: where we listen, and which antivirus was chosen and why."""
+    """Write one JSON line to READY_FD: the URL, and which antivirus was chosen and why."""
     if settings.ready_fd is None:
         return
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -149,7 +151,7 @@ def announce_ready(settings: IngressSettings, parts: Parts, port: int) -> None:
 
 
 async def run_serve(settings: IngressSettings, _: argparse.Namespace) -> int:
-    """The command that is meant when none is named."""
+    """The default command."""
     await run_ingress(settings)
     return 0
 
@@ -170,7 +172,7 @@ COMMANDS: dict[str, AnyCommand] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process's exit status: 2 for settings or arguments that don't do, 1 for a command that could not do it."""
+    """Return the exit status: 2 for invalid settings or arguments, 1 for a command that failed."""
     command, read = parse_arguments(COMMANDS, arguments, default="serve")
     try:
         load_secrets()

@@ -1,4 +1,4 @@
-"""The application: rooms, error translation and the OpenAPI document, put together from ready parts."""
+"""The application: routers, error translation and the OpenAPI document, assembled from ready parts."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ SECURITY_SCHEMES = {
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the application is made of; bootstrap chooses the drivers."""
+    """The parts of the application; bootstrap chooses the drivers."""
 
     settings: IngressSettings
     auth: AuthGate
@@ -133,7 +133,7 @@ class Parts:
 
 
 def build_app(parts: Parts) -> FastAPI:
-    """The application. `app.state.hub` is a hub that somebody has to run while the application serves."""
+    """Build the application. The caller must run `app.state.hub` while the application serves."""
     app = build_routes(max_files=parts.settings.max_files)
     _add_services(app, parts)
     app.mount("/socket.io", app.state.sockets)
@@ -145,14 +145,14 @@ def build_app(parts: Parts) -> FastAPI:
 
 
 def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].default) -> FastAPI:
-    """The routes of the rooms without what serves them, from which the OpenAPI document is made."""
+    """Build the routes without their services; the OpenAPI document is generated from them."""
     app = FastAPI(
         title=TITLE,
         version=__version__,
         redirect_slashes=False,
         redoc_url=None,
         docs_url=None,
-        # Generated clients call their functions so.
+        # Generated clients use these names for their functions.
         generate_unique_id_function=_name_operation,
     )
     routers = (
@@ -352,7 +352,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 
 def find_methods(request: Request) -> str:
-    """What is allowed at the path of a request, by all routes that are as close to it as the closest one."""
+    """The methods allowed at a request's path, by all routes that match it most specifically."""
     found: dict[int, set[str]] = {}
     for route in cast(list[Route], request.app.state.routes):
         match, child = route.matches(request.scope)
@@ -391,7 +391,7 @@ class _OpenApi:
             schemas = components.setdefault("schemas", {})
             schemas["Problem"] = PROBLEM_SCHEMA
             for form in (MessageIn, SignalIn):
-                # Their endpoints read the body themselves, so the generator has not seen what the forms are made of.
+                # Their endpoints read the body themselves, so the generator has not seen the nested schemas.
                 schemas.update(form.model_json_schema(ref_template=SCHEMA_REF).get("$defs", {}))
             describe_fields(schemas)
             components["securitySchemes"] = SECURITY_SCHEMES

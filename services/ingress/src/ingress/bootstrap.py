@@ -1,4 +1,4 @@
-"""Chooses the drivers and puts the parts of one ingress process together."""
+"""Chooses the drivers and assembles the parts of one ingress process."""
 
 import os
 import socket
@@ -53,7 +53,7 @@ POOL_SIZE = 16
 
 @asynccontextmanager
 async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
-    """All parts, connected when first used, closed at the end."""
+    """Open all parts; they connect on first use and are closed at the end."""
     clock = open_clock(settings.clock_steps)
     process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
     async with (
@@ -103,7 +103,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
 
 @asynccontextmanager
 async def open_remains(settings: IngressSettings, conversation_id: ConversationId) -> AsyncGenerator[Remains]:
-    """What is left of an erased conversation."""
+    """Find what is left of an erased conversation."""
     async with (
         open_database(settings.database_url, pool_size=1, application_name="verify-erasure") as database,
         open_wire(settings.redis_url, name=f"verify-erasure:{os.getpid()}") as wire,
@@ -114,7 +114,7 @@ async def open_remains(settings: IngressSettings, conversation_id: ConversationI
 
 @asynccontextmanager
 async def open_operator() -> AsyncGenerator[CredentialAdmin]:
-    """What an operator's commands work with. Raises Invalid where DATABASE_OWNER_URL is not set."""
+    """Open what operator commands use. Raises Invalid if DATABASE_OWNER_URL is not set."""
     url = load_operator_url()
     async with open_database(url, pool_size=1, application_name="operator") as database:
         yield PostgresCredentialAdmin(database)
@@ -122,14 +122,14 @@ async def open_operator() -> AsyncGenerator[CredentialAdmin]:
 
 @asynccontextmanager
 async def open_usage() -> AsyncGenerator[UsageReport]:
-    """The report of usage. Raises Invalid where DATABASE_OWNER_URL is not set."""
+    """Open the usage report. Raises Invalid if DATABASE_OWNER_URL is not set."""
     async with open_database(load_operator_url(), pool_size=1, application_name="usage") as database:
         yield PostgresUsageReport(database)
 
 
 @asynccontextmanager
 async def open_sweep(settings: IngressSettings) -> AsyncGenerator[SweepParts]:
-    """What the sweeper of objects works with."""
+    """Open what the sweeper of objects uses."""
     async with open_database(settings.database_url, pool_size=1, application_name="sweeper") as database:
         objects = open_objects(settings.objects_url)
         yield SweepParts(objects, PostgresObjectRows(database), SystemClock())
@@ -137,7 +137,7 @@ async def open_sweep(settings: IngressSettings) -> AsyncGenerator[SweepParts]:
 
 @asynccontextmanager
 async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
-    """What `rescan` and `revoke` work with. Raises Invalid where DATABASE_OWNER_URL is not set."""
+    """Open what `rescan` and `revoke` use. Raises Invalid if DATABASE_OWNER_URL is not set."""
     url = load_operator_url()
     async with open_database(url, pool_size=1, application_name="rescan") as database:
         objects = open_objects(settings.objects_url)
@@ -145,7 +145,7 @@ async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
 
 
 def prepare_server(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
-    """Make the roles and the database of these addresses. Raises EverturnError."""
+    """Create the roles and the database of these URLs. Raises EverturnError."""
     from everturn.postgres.migrating import run_server_preparation  # noqa: PLC0415 - Alembic costs 0.4 s and 25 MB
 
     run_server_preparation(admin_url, owner_url, ingress_url, worker_url)
@@ -159,7 +159,7 @@ def migrate_schema(folder: Path) -> None:
 
 
 def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock) -> AuthGate:
-    """The gate with all ways in that the settings allow."""
+    """Build the gate with all authentication methods that the settings allow."""
     secret = settings.signing_secret
     seals = Seals(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
     ways = Ways(
@@ -178,18 +178,18 @@ def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock
 
 
 def build_antivirus(settings: IngressSettings) -> Antivirus:
-    """The antivirus that the settings ask for."""
+    """Build the antivirus from the settings."""
     return choose_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
 
 
 def build_embedder(settings: IngressSettings) -> Embedder:
-    """What searches compare meanings with, chosen as workers choose. The local one is loaded by the first search."""
+    """Build the encoder for searches, chosen as workers choose theirs. The first search loads the local one."""
     choice = choose_embedder(settings.embedder, settings.model_environment, minilm_installed=is_minilm_installed())
     return open_embedder(choice)
 
 
 def build_verifier(settings: IngressSettings) -> TokenVerifier | None:
-    """The verifier of bearer tokens; None where no keys are set, which only development mode allows.
+    """Build the verifier of bearer tokens; None without keys, which only development mode allows.
 
     Raises Invalid for algorithms that the keys can't verify.
     """

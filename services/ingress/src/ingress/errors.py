@@ -1,4 +1,4 @@
-"""Errors as clients see them: RFC 9457 problem details for everything that goes wrong at this edge."""
+"""Errors as clients see them: RFC 9457 problem details for every error at this edge."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from everturn.turns.inbox import InboxFull, TenantFull
 
 PROBLEM_MIME = "application/problem+json"
 RETRY_AFTER_S = 2
-"""Retry-After of a 503 without a better estimate: as long as accepting a message may take while Redis stalls (F6)."""
+"""Retry-After of a 503 without a better estimate: as long as accepting a message can take while Redis stalls (F6)."""
 
 
 class ProblemError(HTTPException):
@@ -50,7 +50,7 @@ def malformed(detail: str) -> ProblemError:
 
 
 def unauthorized(detail: str) -> ProblemError:
-    """401: the credential is missing or bad."""
+    """401: the credential is missing or invalid."""
     challenge = {"WWW-Authenticate": 'Bearer realm="everturn"'}
     return ProblemError(problem("unauthorized", "The request needs a valid credential", 401, detail), headers=challenge)
 
@@ -83,7 +83,7 @@ def too_slow(detail: str) -> ProblemError:
 
 
 def unsupported(detail: str, *, errors: Sequence[Mapping[str, str]] = ()) -> ProblemError:
-    """415: a media type that is not accepted here."""
+    """415: this media type is not accepted here."""
     answer = problem("unsupported-type", "This type of content is not accepted", 415, detail)
     return ProblemError(answer, errors=errors)
 
@@ -113,7 +113,7 @@ def unavailable(
 
 
 def translate_error(error: EverturnError) -> ProblemError | None:
-    """The response to an error of the platform; None for a bug of ours."""
+    """The response to an error of the platform; None for a bug."""
     match error:
         case Revoked():
             return gone("The file was found to be harmful and was removed.")
@@ -140,7 +140,7 @@ def translate_error(error: EverturnError) -> ProblemError | None:
 
 
 def _say(error: EverturnError) -> str:
-    """The message of an error without the sentence of the root classes, which the problem's title already says."""
+    """The message of an error without the sentence of the root classes, which repeats the problem's title."""
     return error.detail if type(error) in (Conflict, Invalid) else str(error)
 
 

@@ -1,4 +1,4 @@
-"""Feedback on turns, and what it comes to."""
+"""Feedback on turns, and reports of it."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self, cast
@@ -28,7 +28,7 @@ from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 from ingress.errors import forbidden, unprocessable
 
-# Feedback as clients send it, and reports of it.
+# Schemas of feedback and of its reports.
 
 Scope = Literal["own", "project"]
 
@@ -136,17 +136,17 @@ class SummaryOut(TotalsOut):
     turns: int
 
 
-# What the feedback endpoints do: keep judgements, and count them for their owner or for an admin of the project.
+# The feedback endpoints: store judgements, and count them for their owner or for an admin of the project.
 
 MACHINES = frozenset({Role.PRIVILEGED, Role.ADMIN})
-"""Roles that may judge as a machine: its judgements count in reports that people trust."""
+"""Roles that can judge as a machine: such judgements count in reports that people trust."""
 _CURSOR = "judged"
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime(8999, 1, 1, tzinfo=UTC)
 
 
 class FeedbackService:
-    """Judgements are about the caller's own turns; a report of the whole project is for admins."""
+    """Stores judgements of the caller's own turns; a report of the whole project is for admins."""
 
     def __init__(self, book: FeedbackBook, clock: Clock) -> None:
         self._book = book
@@ -155,7 +155,7 @@ class FeedbackService:
     async def save(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, body: FeedbackIn
     ) -> Feedback:
-        """Save one judgement, as of now unless it says an earlier time."""
+        """Save one judgement, with the current time unless it names an earlier one."""
         if body.origin == "machine" and not principal.roles & MACHINES:
             raise forbidden("Feedback with origin machine requires the role privileged or admin.")
         given = Feedback(
@@ -188,7 +188,7 @@ class FeedbackService:
     async def summarize(
         self, principal: Principal, *, since: datetime | None, until: datetime | None, scope: Scope | None
     ) -> SummaryOut:
-        """What all judgements of a period come to; of all times where it is open."""
+        """The totals of all judgements of a period, which can be open at either end."""
         of = _check_scope(principal, scope)
         totals = await self._book.load_totals(
             principal, Period(since or _FIRST, until or _LAST), project=of == "project"
@@ -208,7 +208,7 @@ def feedback_service(request: Request) -> FeedbackService:
 
 
 def _check_scope(principal: Principal, asked: Scope | None) -> Literal["own", "project"]:
-    """An admin sees the project unless it asks otherwise; raises 403 for others who ask for it."""
+    """The scope of a report: for an admin the project by default; raises 403 if others request it."""
     if Role.ADMIN in principal.roles:
         return asked or "project"
     if asked == "project":

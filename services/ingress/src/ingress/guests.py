@@ -12,7 +12,7 @@ from ingress.admission.responses import problems
 from ingress.admission.route import StrictRoute
 from ingress.auth.gate import AuthGate
 
-# What coming in as a guest answers.
+# The response with a guest token.
 
 
 class GuestOut(BaseModel):

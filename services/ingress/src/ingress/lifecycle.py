@@ -24,23 +24,24 @@ from ingress.admission.slots import HeldResponse, OpenSlots, download_slots
 from ingress.auth.gate import Me
 from ingress.errors import absent
 
-# Exporting a conversation: its lines, read page by page while the client takes them.
+# Exporting a conversation: its lines, read page by page as the client reads them.
 
 _log = structlog.get_logger(__name__)
 
 
 class ExportService:
-    """Holds one page of a conversation in memory, never all of it."""
+    """Renders exports; holds one page of a conversation in memory at a time."""
 
     def __init__(self, exports: Exports) -> None:
         self._exports = exports
 
     async def load_header(self, principal: Principal, conversation_id: ConversationId) -> HeaderLine:
-        """What the export begins with. Raises NotFound."""
+        """The first line of the export. Raises NotFound."""
         return await self._exports.load_header(principal, conversation_id)
 
     async def render(self, principal: Principal, header: HeaderLine) -> AsyncGenerator[bytes]:
-        """The file in pieces. Where it can't be read to its end the last line says so: the status is sent already."""
+        """Yield the file in pieces. If a read fails, the last line says so, because the status has already been
+        sent."""
         writer = ExportWriter()
         yield writer.render(header)
         try:
@@ -71,7 +72,7 @@ class ExportService:
             while (rows := await self._exports.load_page(principal, conversation_id, section, after=after)).lines:
                 yield b"".join(writer.render(line) for line in rows.lines)
                 after = rows.after
-        # Pages of what is gone are empty, as those behind the last row are.
+        # Pages of an erased conversation are empty, like those after the last row.
         try:
             await self._exports.load_header(principal, conversation_id)
         except NotFound as error:
@@ -82,7 +83,7 @@ class _Erased(EverturnError):
     """The conversation was erased while it was exported."""
 
 
-# Forks as clients ask for them and get them.
+# Schemas of forks.
 
 TURN_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -104,11 +105,11 @@ class ForkOut(JsonBody):
     blocks: int
 
 
-# Forking a conversation: a copy up to the end of a turn, which goes its own way.
+# Forking a conversation: a copy up to the end of a turn, which continues independently.
 
 
 class ForkService:
-    """What the fork endpoint does."""
+    """Implements the fork endpoint."""
 
     def __init__(self, forks: Forks, ids: Ids, clock: Clock) -> None:
         self._forks = forks
@@ -116,7 +117,7 @@ class ForkService:
         self._clock = clock
 
     async def fork(self, principal: Principal, source_id: ConversationId, body: ForkIn, headers: Headers) -> Fork:
-        """Copy a conversation; the same key and body give the same fork."""
+        """Copy a conversation; the same key and body return the same fork."""
         if body.turn_id is not None and not is_id(body.turn_id, "turn"):
             raise absent()
         route = f"POST /conversations/{principal.tenant}/{principal.project}/{source_id}/fork"

@@ -1,4 +1,4 @@
-"""What is remembered of the caller for good, beyond any conversation."""
+"""Permanent memories about the caller, independent of any conversation."""
 
 import re
 from typing import Annotated, cast
@@ -16,7 +16,7 @@ from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 
-# Memories as their owner sees them.
+# Schemas of memories.
 
 ID_EXAMPLE = "mem_0f1e2d3c4b5a69788796"
 
@@ -47,20 +47,20 @@ class ForgottenOut(JsonBody):
     forgotten: int = Field(examples=[1])
 
 
-# What the memory endpoints do: list what is remembered of a person, and forget it at the person's wish.
+# The memory endpoints: list a person's memories, and forget them on request.
 
 _CURSOR = "memory"
 _ID = re.compile(r"mem_[0-9a-f]{20}", re.ASCII)
 
 
 class MemoryService:
-    """Every call is about the caller's own memories."""
+    """Lists and forgets the caller's own memories."""
 
     def __init__(self, book: MemoryBook) -> None:
         self._book = book
 
     async def load_page(self, principal: Principal, *, limit: int, cursor: str | None) -> MemoryList:
-        """One page; raises BadCursor."""
+        """One page. Raises BadCursor."""
         after = None if cursor is None else _read_position(cursor)
         found = await self._book.load_page(principal, limit=limit + 1, after=after)
         page = found[:limit]
@@ -68,13 +68,13 @@ class MemoryService:
         return MemoryList(items=tuple(map(_build_view, page)), next_cursor=_build_cursor(page[-1]) if more else None)
 
     async def forget(self, principal: Principal, memory_id: str) -> int:
-        """Raises NotFound when there is none with this id."""
+        """Forget one memory. Raises NotFound if it does not exist."""
         if not _ID.fullmatch(memory_id) or not await self._book.erase(principal, memory_id):
             raise NotFound()
         return 1
 
     async def forget_all(self, principal: Principal) -> int:
-        """How many there were."""
+        """Forget all memories; returns their number."""
         return await self._book.erase_all(principal)
 
 

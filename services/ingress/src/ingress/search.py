@@ -34,7 +34,7 @@ from ingress.admission.route import AdmittedRoute
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import Me
 
-# Searching what was said.
+# Schemas of searches.
 
 MAX_QUERY_CHARS = 2_000
 Target = Literal["user", "assistant", "summary", "notes", "attachment"]
@@ -94,20 +94,20 @@ class SearchOut(JsonBody):
     next_cursor: str | None
 
 
-# How much of the encoder one user may have at a time, and all together, so that the questions of one do not hold up
-# those of all others, and none waits for long. The local encoder reads one text after another, and a long question
-# takes it a fifth of a second.
+# Limits the use of the encoder per user and in total, so that one user's searches do not delay those of others, and no
+# search waits for long. The local encoder processes one text after another, and a long query takes it a fifth of a
+# second.
 
 AT_ONCE = 2
-"""Searches of one user that are made at the same time: so many places it has in the encoder's line."""
+"""Searches of one user that run at once; this is the user's share of the encoder's queue."""
 WAITING = 8
-"""Searches of one user that wait for those."""
+"""Searches of one user that wait for a slot."""
 OPEN = 64
-"""Searches of all users that are made or wait; each waits for the encoder `service.EMBED_TIMEOUT_S` at most."""
+"""Searches of all users that run or wait; each waits for the encoder at most `EMBED_TIMEOUT_S`."""
 
 
 class _Share:
-    """The places of one user, kept while one of them is taken."""
+    """The slots of one user, kept while one of them is in use."""
 
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(AT_ONCE)
@@ -115,7 +115,7 @@ class _Share:
 
 
 class SearchShares:
-    """Gives each user places of its own; only this object changes the counts."""
+    """Gives each user slots of its own; only this object changes the counts."""
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
@@ -123,8 +123,8 @@ class SearchShares:
 
     @asynccontextmanager
     async def take(self, principal: Principal) -> AsyncGenerator[None]:
-        """A place for as long as the block runs. Raises a 429 problem when too many of this user wait already, 503 when
-        too many of all do."""
+        """Hold a slot while the block runs. Raises a 429 problem when too many searches of this user wait, 503 when too
+        many of all users do."""
         person = principal.limited_as
         with self._open.holding(principal):
             share = self._shares.setdefault(person, _Share())
@@ -138,15 +138,15 @@ class SearchShares:
                     del self._shares[person]
 
 
-# Search by meaning and words over the caller's conversations, in pages that don't shift. A search gives no more than
-# MAX_LIMIT hits in all its pages. Its cursor holds the moment of the first page, how many hits went before and what
-# was compared: the ranking is made again in the same way as of that moment, so what is said meanwhile moves nothing.
+# Search by meaning and words over the caller's conversations, in pages that don't shift. All pages together have at
+# most MAX_LIMIT hits. A cursor holds the time of the first page, the number of earlier hits and what was compared. Each
+# page repeats the same ranking as of that time, so later texts don't move hits.
 
 CURSOR_LIFE = timedelta(hours=1)
 CLOCK_LEEWAY = timedelta(seconds=60)
 EMBED_TIMEOUT_S = 3.0
-"""A search that has no vector of its query by then compares words only. The first search of a process loads the local
-encoder, which takes half a second on an idle machine and several on a busy one."""
+"""A search without a query vector by then compares words only. The first search of a process loads the local encoder,
+which takes half a second on an idle machine and several on a busy one."""
 _CURSOR = "search"
 _BY_MEANING, _BY_WORDS = "meaning", "words"
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -156,7 +156,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """Where a page begins: as of when to rank, how many hits went before, and what the pages before compared."""
+    """The start of a page: the time to rank as of, the number of earlier hits, and what earlier pages compared."""
 
     at: datetime
     rank: int = 0
@@ -164,7 +164,7 @@ class _Start:
 
 
 class SearchService:
-    """`embedder` is loaded when the first question comes; without it only words are compared."""
+    """`embedder` is loaded at the first search; without it only words are compared."""
 
     def __init__(
         self,
@@ -183,8 +183,8 @@ class SearchService:
         self._shares = SearchShares()
 
     async def search(self, principal: Principal, wanted: SearchIn) -> SearchOut:
-        """One page. Raises BadCursor, OldCursor, a 429 problem for a user who asks for too many at once, NotFound for a
-        conversation that is not the caller's, and EmbedderUnavailable for a later page of a search by meaning."""
+        """One page. Raises BadCursor, OldCursor, a 429 problem for too many searches of one user, NotFound for a
+        conversation of another owner, and EmbedderUnavailable for a later page of a search by meaning."""
         start = self._read_start(wanted.cursor)
         async with self._shares.take(principal):
             return await self._find(principal, wanted, start)
@@ -208,7 +208,7 @@ class SearchService:
         by = _BY_WORDS if vector is None else _BY_MEANING
         titles = await self._conversations.load_titles(principal, {hit.conversation_id for hit in page})
         return SearchOut(
-            # What was erased since it was found is no hit any more.
+            # Leave out hits whose conversation was erased meanwhile.
             items=tuple(_build_hit(hit, titles[hit.conversation_id]) for hit in page if hit.conversation_id in titles),
             mode=self._choose_mode(vector),
             next_cursor=build_cursor(_CURSOR, start.at.isoformat(), str(shown), by) if shown < len(found) else None,
@@ -236,7 +236,8 @@ class SearchService:
         return (await self._conversations.load(principal, ConversationId(text))).id
 
     async def _try_embed(self, wanted: SearchIn, start: _Start) -> QueryVector | None:
-        """None where words only are compared: as wanted, like the pages before, or for want of the encoder."""
+        """None when only words are compared: as requested, like earlier pages, or because the encoder is
+        unavailable."""
         if wanted.mode == "lexical" or start.by == _BY_WORDS:
             return None
         try:
@@ -244,7 +245,7 @@ class SearchService:
                 (vector,) = await self._embedder.embed([wanted.query])
         except (EmbedderUnavailable, TimeoutError) as error:
             if start.by == _BY_MEANING:
-                # Another ranking would repeat hits of the pages before, and leave out others.
+                # Another ranking would repeat hits of earlier pages and miss others.
                 raise EmbedderUnavailable("The encoder does not respond.") from error
             reason = str(error) or f"no vector within {self._embed_timeout_s:g} s"
             _log.warning("a search compares words only", error=reason)

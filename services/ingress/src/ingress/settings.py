@@ -19,9 +19,9 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 MIN_SECRET_BYTES = 32
 """RFC 7518 section 3.2: a key for HS256 must have at least 256 bits."""
 MIN_SECRET_SIGNS = 8
-"""Different characters of a secret; fewer are a placeholder, such as a row of zeros."""
+"""Minimum number of different characters of a secret; one with fewer is a placeholder, such as a row of zeros."""
 DEFAULT_BUNDLE = "default"
-"""The agent as the environment and the file say it for all bundles."""
+"""The agent that the environment and the file configure for all bundles."""
 MAX_CONFIG_BYTES = 1_000_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PLACEHOLDERS = ("secret", "changeme", "change-me", "change_me", "password", "example", "default", "your-")
@@ -152,7 +152,7 @@ class LimitSettings(CommonSettings):
     @field_validator("trusted_proxies")
     @classmethod
     def check_proxies(cls, text: str) -> str:
-        """Refuse what is neither an address nor a network."""
+        """Reject what is neither an address nor a network."""
         read_networks(text)
         return text
 
@@ -162,7 +162,7 @@ class LimitSettings(CommonSettings):
 
     @model_validator(mode="after")
     def check_limits(self) -> Self:
-        """Refuse limits that can't be read."""
+        """Reject unreadable limits."""
         try:
             parse_limits(self.rate_limits_writes, {})
             parse_limits(self.rate_limits_reads, {})
@@ -355,7 +355,7 @@ class IngressSettings(LimitSettings):
 
     @property
     def model_environment(self) -> Mapping[str, str]:
-        """The variables that decide about the encoder; a provider's own SDK reads its key by itself."""
+        """The variables that select the encoder; a provider's own SDK reads its key by itself."""
         return os.environ
 
     @property
@@ -368,20 +368,20 @@ class IngressSettings(LimitSettings):
 
     @property
     def guest_scopes(self) -> frozenset[tuple[str, str]]:
-        """Tenants and projects that take guests; none unless ANONYMOUS is set."""
+        """Tenants and projects that accept guests; none unless ANONYMOUS is set."""
         pairs = (scope.partition("/") for scope in self.anonymous_scopes.split(",") if self.anonymous)
         return frozenset((tenant, project) for tenant, _, project in pairs)
 
     @field_validator("allowed_origins")
     @classmethod
     def check_origins(cls, text: str) -> str:
-        """Refuse what is no origin."""
+        """Reject what is not an origin."""
         read_origins(text)
         return text
 
     @model_validator(mode="after")
     def check_safety(self) -> Self:
-        """Refuse to start in a way that would let strangers in or infected files through."""
+        """Reject settings that would admit unauthenticated people or infected files."""
         if self.development and self.host not in LOOPBACK_HOSTS:
             raise ValueError("EVERTURN_MODE=development listens on a loopback address only; set HOST=127.0.0.1.")
         if not self.development and not self.has_keys:
@@ -398,7 +398,7 @@ class IngressSettings(LimitSettings):
         return self
 
     def _check_secret(self, name: str, secret: SecretStr | None) -> None:
-        """A secret from somebody's documentation is none. Development may use what it likes, if it is long enough."""
+        """Reject short secrets, and outside development also placeholders such as those in documentation."""
         if secret is None:
             return
         text = secret.get_secret_value()
@@ -432,9 +432,9 @@ class OperatorSettings(BaseSettings):
 
 
 def load_bundle_ids(path: Path | None) -> frozenset[str]:
-    """The bundles that clients may name: those of the configuration file, and the one of all other turns.
+    """The bundles that clients can name: those of the configuration file, and the default one.
 
-    Raises Invalid for a file that can't be read. Workers check what the sections hold.
+    Raises Invalid for a file that can't be read. Workers check the contents of its sections.
     """
     if path is None:
         return frozenset({DEFAULT_BUNDLE})
@@ -448,7 +448,7 @@ def load_bundle_ids(path: Path | None) -> frozenset[str]:
 
 
 def load_operator_url() -> str:
-    """DATABASE_OWNER_URL. Raises Invalid where it is not set."""
+    """DATABASE_OWNER_URL. Raises Invalid if it is not set."""
     try:
         settings = OperatorSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
     except ValidationError as error:
@@ -457,17 +457,17 @@ def load_operator_url() -> str:
 
 
 def read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Addresses and networks of a list separated by commas. Raises ValueError for what is neither."""
+    """Parse a comma-separated list of addresses and networks. Raises ValueError for anything else."""
     return tuple(ip_network(item.strip()) for item in text.split(",") if item.strip())
 
 
 def read_origins(text: str) -> frozenset[str]:
-    """The origins of a list separated by commas. Raises ValueError for what is no origin: there are no wildcards."""
+    """Parse a comma-separated list of origins. Raises ValueError for anything else; there are no wildcards."""
     return frozenset(_read_origin(item.strip()) for item in text.split(",") if item.strip())
 
 
 def _read_origin(text: str) -> str:
-    """One origin in the form in which browsers send it."""
+    """Normalize one origin to the form that browsers send."""
     parts = urlsplit(text)
     bare = not (parts.path or parts.query or parts.fragment or parts.username or parts.password)
     host = parts.hostname or ""

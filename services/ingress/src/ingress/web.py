@@ -1,4 +1,4 @@
-"""The built web client: its page and its assets, read once, with what was compressed when it was built."""
+"""The built web client: its page and assets, read once, together with their precompressed variants."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from ingress.errors import absent
 
 PAGE: Final = "index.html"
 ASSETS: Final = "assets"
-"""The folder whose files have a hash of their content in their names."""
+"""The folder of files with a content hash in their names."""
 LICENSES: Final = "licenses.txt"
-"""The one file among them without a hash: the licences of what the page contains."""
+"""The one file in it without a hash: the licences of what the page contains."""
 MAX_FILES: Final = 1_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 CODINGS: Final = {"br": ".br", "gzip": ".gz"}
-"""Content codings, the best first, and what the names of such files end with."""
+"""Content codings, best first, and the file name suffix of each."""
 CONTENT_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -43,7 +43,7 @@ class BadBundle(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class WebFile:
-    """A file as it is sent: its bytes, and by content coding its bytes in that coding."""
+    """A file as it is sent: its bytes, and the bytes of each precompressed content coding."""
 
     content_type: str
     content: bytes
@@ -59,7 +59,7 @@ class Bundle:
 
 
 def load_bundle(folder: pathlib.Path, *, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Bundle:
-    """Everything that is served, in memory: what is not in it can't be asked for. Raises BadBundle."""
+    """Load all served files into memory; nothing else can be requested. Raises BadBundle."""
     try:
         contents = _load_contents(folder, max_files, max_bytes)
     except OSError as error:
@@ -78,7 +78,7 @@ def load_bundle(folder: pathlib.Path, *, max_files: int = MAX_FILES, max_bytes: 
 
 
 def _load_contents(folder: pathlib.Path, max_files: int, max_bytes: int) -> dict[str, bytes]:
-    """The page's and the assets' bytes by their path; links are not followed."""
+    """The bytes of the page and the assets by their path; links are not followed."""
     found = [folder / PAGE, *(folder / f"{PAGE}{end}" for end in CODINGS.values()), *(folder / ASSETS).rglob("*")]
     files = [path for path in found if path.is_file() and not path.is_symlink()]
     if len(files) > max_files or sum(path.stat().st_size for path in files) > max_bytes:
@@ -90,18 +90,18 @@ def _pick(contents: Mapping[str, bytes], name: str) -> dict[str, bytes]:
     return {coding: contents[name + end] for coding, end in CODINGS.items() if name + end in contents}
 
 
-# Which content coding a client takes (RFC 9110, section 12.5.3).
+# The choice of a content coding (RFC 9110, section 12.5.3).
 
 
 def try_choose_coding(accepted: str, offered: Sequence[str]) -> str | None:
-    """The first of `offered` that an Accept-Encoding header takes; None for the content as it is."""
+    """The first of `offered` that an Accept-Encoding header accepts; None for the unencoded content."""
     weights = dict(_read(item) for item in accepted.split(",") if item.strip())
     other = weights.get("*", 0.0)
     return next((coding for coding in offered if weights.get(coding, other) > 0), None)
 
 
 def _read(item: str) -> tuple[str, float]:
-    """A coding and its weight; a weight that can't be read refuses it."""
+    """A coding and its weight; an unreadable weight counts as 0, a refusal."""
     name, *parameters = (part.strip().lower() for part in item.split(";"))
     weight = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
     try:
@@ -118,15 +118,15 @@ POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        # Frames made of a text (srcdoc) have this policy too, so pages of the agent go into `/artifact-frame` instead.
+        # Frames made of a text (srcdoc) inherit this policy, so pages of the agent go into `/artifact-frame` instead.
         "style-src 'self' 'unsafe-inline'",
-        # No foreign address: what an answer or a style names can't tell a stranger that it was looked at.
+        # No foreign origins: an image in an answer or a style must not report to a third party that it was viewed.
         "img-src 'self' data: blob:",
         "media-src 'self' blob:",
         "font-src 'self' data:",
         "connect-src 'self'",
         "worker-src 'self'",
-        # Where a frame may go, and where it may be led by what runs in it: nowhere else.
+        # Frames, and scripts inside them, can navigate nowhere else.
         "frame-src 'self'",
         "object-src 'none'",
         "base-uri 'none'",
@@ -134,7 +134,7 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""What the page may do. Its origin can start turns, so nothing foreign is loaded and nothing written into it runs."""
+"""The policy of the page. Its origin can start turns, so it loads nothing foreign and runs no injected scripts."""
 SECURITY = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -157,20 +157,20 @@ FRAME_POLICY = "; ".join(
         "frame-ancestors 'self'",
     )
 )
-"""What a page of the agent may do: run its own scripts, on no origin and without a network."""
+"""The policy of an agent's page: it runs its own scripts, without an origin and without a network."""
 FRAME_CONNECTIONS = "()"
-"""No address at all: Chromium looks up and connects to where a frame navigates before it checks the policy above. This
-header (Chromium 152 and later) is checked before the lookup. Browsers that do not know it ignore it."""
+"""No address is allowed: when a frame navigates, Chromium resolves and connects before it checks the policy above. This
+header (Chromium 152 and later) is checked before the lookup. Browsers that do not support it ignore it."""
 FRAME = (
     "<!doctype html><meta charset=utf-8><title>Artifact</title><script>"
     "addEventListener('message',e=>{if(e.source!==parent||typeof e.data!=='string')return;"
     "document.open();document.write(e.data);document.close()},{once:true});"
     "parent.postMessage('artifact-frame','*')</script>"
 )
-"""Says that it is there, takes one page from the one around it, and becomes that page."""
+"""Announces itself to the parent page, accepts one page from it, and becomes that page."""
 REVALIDATED = "no-cache"
 FOREVER = "public, max-age=31536000, immutable"
-"""For names that change with their content."""
+"""For files whose names change with their content."""
 UNBUILT = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>Everturn</title>"
     "<p>Everturn's page would be here, but this server was started without it: build it with <code>npm ci</code> and "
@@ -210,7 +210,7 @@ async def get_artifact_frame() -> Response:
 
 
 def load_web(request: Request) -> Bundle | None:
-    """The client of this application, None where there is none."""
+    """The web client of this application, or None."""
     return cast(Bundle | None, request.app.state.web)
 
 

@@ -93,7 +93,7 @@ WRITE_BUFFER_BYTES = 16_384
 """How much can be unsent in addition to the kernel's buffer before the next piece of a response waits. Together with
 the stream's queue and the connection itself, a client that never reads costs at most 0.2 MiB. These can be larger: the
 snapshot of a large conversation while it is sent (`stream/feed.py` limits how many), the 200 entries that a resuming
-client reads at a time, and responses with turns (`conversations/turns.py` limits how many)."""
+client reads at a time, and responses with turns (`conversations/endpoints.py` limits how many)."""
 LINGER_S = 2
 """How long a client can keep sending unreadable data until it has received the response: if closed at once, the
 connection would be reset and the response lost."""

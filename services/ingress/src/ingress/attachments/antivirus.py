@@ -1,5 +1,5 @@
-"""The antivirus: what clamd says of a file, over its protocol, and what we say when there is none. Without an answer
-a file is refused."""
+"""The antivirus: clamd's verdict on a file, over its protocol, and the behaviour without clamd. A file without a
+verdict is rejected."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ import clamd
 from everturn.core.errors import Invalid, Unavailable
 from ingress.admission.slots import WorkSlots
 
-# clamd on the wire: the `clamd` package, made to end in time, to send whole streams and to take whole replies only.
+# The protocol of clamd: the `clamd` package, extended by timeouts, complete streams and complete replies.
 
 CONNECT_TIMEOUT_S = 2.0
 _CHUNK_BYTES = 2**16
@@ -40,7 +40,7 @@ def parse_address(url: str) -> Address:
 
 
 async def ask(address: Address, command: str, *, timeout_s: float, stream: bytes | None = None) -> str:
-    """The reply to one command, with `stream` sent behind it. Raises Unavailable when there is none in time."""
+    """Send one command, followed by `stream`, and return the reply. Raises Unavailable when there is none in time."""
     line = _Line(address, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
@@ -48,15 +48,15 @@ async def ask(address: Address, command: str, *, timeout_s: float, stream: bytes
     except (clamd.ClamdError, OSError, TimeoutError, UnicodeDecodeError) as error:
         raise Unavailable(_SILENT) from error
     finally:
-        # A thread that still waits there ends with it.
+        # This also ends a thread that still waits for the reply.
         line.hang_up()
 
 
 class _Line(clamd.ClamdNetworkSocket):
     """One connection for one command.
 
-    The package connects without a limit, sends a piece of a stream without looking how much of it went out, and takes
-    the beginning of a reply for all of it: the methods below do these three otherwise.
+    The package connects without a timeout, ignores partial writes of a stream, and accepts a partial reply as a
+    complete one. The methods below fix these three.
     """
 
     def __init__(self, address: Address, timeout_s: float) -> None:
@@ -65,17 +65,17 @@ class _Line(clamd.ClamdNetworkSocket):
         self.clamd_socket = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
 
     def ask(self, command: str, stream: bytes | None) -> str:
-        """Blocks, for each of its steps at most as long as the limit."""
+        """Blocks for at most the timeout in each of its steps."""
         with closing(self.clamd_socket):
             self._init_socket()
-            # clamd refuses a stream that is too long in the middle and says so before it hangs up.
+            # clamd rejects a stream that is too long in the middle, and says so before it disconnects.
             with suppress(BrokenPipeError, ConnectionResetError):
                 cast("Any", self)._send_command(command)  # it has no types
                 self._send_stream(stream)
             return self._recv_response()
 
     def hang_up(self) -> None:
-        """May be called from another thread, and more than once."""
+        """Can be called from another thread, and more than once."""
         with suppress(OSError):
             self.clamd_socket.shutdown(socket.SHUT_RDWR)
 
@@ -104,13 +104,14 @@ NOT_SCANNED = "not scanned"
 SCAN_TIMEOUT_S = 20.0
 CHECK_TIMEOUT_S = 2.5
 VERSION_KEPT_S = 60.0
-"""A file that newer signatures scanned meanwhile keeps the older version in its verdict, and is scanned again later."""
+"""A file that is scanned with newer signatures meanwhile keeps the older version in its verdict, and is scanned again
+later."""
 SCANS, SCANS_OF_PERSON, WAITING = 4, 2, 32
-"""Files that clamd scans at once for this process, those of one person among them, and files that wait. clamd itself
-has one queue for all, so it must have `MaxThreads` for the scans of all processes: then nobody waits there."""
+"""Files that clamd scans at once for this process, how many of them for one person, and files that wait. clamd has one
+queue for all clients, so its `MaxThreads` must cover the scans of all processes: then no scan waits there."""
 
 _TOO_DEEP = 120
-"""Archives in archives: far more than clamd unpacks (MaxRecursion is 17 unless set)."""
+"""Nested archives: far more than clamd unpacks (MaxRecursion is 17 by default)."""
 _LIMITS = "Heuristics.Limits.Exceeded"
 _ENCRYPTED = "Heuristics.Encrypted"
 _DISHONEST = "clamd reports content as clean that it did not scan. Set AlertExceedsMax yes and MaxRecursion below 100."
@@ -126,29 +127,29 @@ class Unscannable(Exception):
 
 
 class Antivirus(Protocol):
-    """Says what a file is to be kept as. `name` and `why` are for banner and readiness."""
+    """Produces the verdict of a file. `name` and `why` are for banner and readiness."""
 
     name: str
     why: str
 
     async def scan(self, data: bytes, person: str = "") -> str:
-        """The verdict of a clean file. Raises Infected, Unscannable, and Unavailable when nobody can say.
+        """The verdict of a clean file. Raises Infected, Unscannable, and Unavailable without a verdict.
 
         People share the antivirus fairly.
         """
         ...
 
     async def load_verdict(self) -> str:
-        """The verdict that a clean file gets now. Raises Unavailable."""
+        """The verdict that a clean file would get now. Raises Unavailable."""
         ...
 
     async def check(self) -> None:
-        """Raise Unavailable when uploads would be refused."""
+        """Raise Unavailable when uploads would be rejected."""
         ...
 
 
 class NoScan:
-    """Development mode without clamd: files are taken, and every verdict says that nobody looked."""
+    """Development mode without clamd: files are accepted, and every verdict says that they were not scanned."""
 
     name = NOT_SCANNED
 
@@ -166,7 +167,7 @@ class NoScan:
 
 
 class RefuseAll:
-    """No clamd where there must be one: no file is taken."""
+    """clamd is required but missing: every file is rejected."""
 
     name = "missing"
 
@@ -206,7 +207,7 @@ class Clamd:
 
     async def scan(self, data: bytes, person: str = "") -> str:
         async with self._slots.take(person):
-            # First the version, then the scan: a verdict never names newer signatures than those that looked.
+            # Load the version before the scan: a verdict must never name newer signatures than those that scanned.
             verdict = await self.load_verdict()
             check_reply(await ask(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=data))
         return verdict
@@ -225,7 +226,8 @@ class Clamd:
         await self.load_verdict()
 
     async def _check_honest(self) -> None:
-        """Without AlertExceedsMax clamd says OK of what it did not look into, so it is given something too deep."""
+        """Scan an archive that is nested too deep: without AlertExceedsMax clamd answers OK for content that it did not
+        scan."""
         reply = await ask(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=build_too_deep())
         try:
             check_reply(reply)
@@ -254,7 +256,7 @@ def check_reply(reply: str) -> None:
 
 
 def build_verdict(version: str) -> str:
-    """`ClamAV 1.4.2/27500/Mon ...` is engine, version of the signatures and their date. Raises Unavailable."""
+    """Build the verdict from `ClamAV 1.4.2/27500/Mon ...`: engine, signature version and date. Raises Unavailable."""
     engine, _, rest = version.partition("/")
     if not engine.startswith("ClamAV"):
         raise Unavailable("clamd does not report its version.")
@@ -262,7 +264,7 @@ def build_verdict(version: str) -> str:
 
 
 def build_too_deep() -> bytes:
-    """A small harmless archive in an archive in an archive, deeper than clamd goes."""
+    """A small harmless archive, nested deeper than clamd unpacks."""
     inner = b"."
     for _ in range(_TOO_DEEP):
         outer = BytesIO()
@@ -273,7 +275,7 @@ def build_too_deep() -> bytes:
 
 
 def choose_antivirus(*, clamd_url: str | None, development: bool, av_scan: str) -> Antivirus:
-    """Scan when there is a clamd; without one only development mode takes files, unless APP_AV_SCAN=1 asks to scan."""
+    """Scan if clamd is set; without it only development mode accepts files, unless APP_AV_SCAN=1 requires scans."""
     if development and av_scan == "0":
         return NoScan("APP_AV_SCAN=0")
     if clamd_url:

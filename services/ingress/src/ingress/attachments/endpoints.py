@@ -1,4 +1,4 @@
-"""What a message may carry, so that a client can check it before it uploads anything."""
+"""The limits of messages, so that a client can check a message before it uploads anything."""
 
 from collections.abc import Mapping
 from typing import Literal, cast
@@ -98,7 +98,7 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
 
 
 async def _load_running_turns(watch: FleetWatch) -> int | None:
-    """None also where the wire does not answer: the other limits hold all the same."""
+    """Also None when the wire does not answer: the other limits are valid anyway."""
     try:
         return (await watch.load()).user_running_max
     except Unavailable:

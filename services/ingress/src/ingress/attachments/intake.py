@@ -1,5 +1,5 @@
-"""Accepting files: all checks on all files first, then the objects are saved; one bad file refuses the message, and
-says why."""
+"""Accepting files: all files are checked before any object is saved; one bad file rejects the message with the
+reason."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,7 @@ from ingress.attachments.structure.checks import StructureChecks
 from ingress.attachments.structure.limits import Unsound
 from ingress.errors import ProblemError, too_large, unavailable, unprocessable, unsupported
 
-# Why a file is refused, as the problem that names it.
+# The reason for rejecting a file, as the problem that names it.
 
 
 class TooBig(Exception):
@@ -38,14 +38,14 @@ REFUSED = (TooBig, NotAccepted, NotAcceptable, Infected, Unscannable, Unsound, U
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What the client is told, and under which of a few names it is counted."""
+    """The problem for the client, and the metric label under which it is counted."""
 
     reason: str
     problem: ProblemError
 
 
 def build_refusal(name: str, field: str, error: Refused) -> Refusal:
-    """`name` is the file's clean name, `field` where it stood in the request."""
+    """Build a refusal. `name` is the file's clean name, `field` its place in the request."""
     say = f"The file {name!r} was rejected: {error.detail if isinstance(error, Unavailable) else error}"
     said = say if say.endswith(".") else f"{say}."
     fields = [{"field": field, "message": said}]
@@ -69,20 +69,20 @@ def build_refusal(name: str, field: str, error: Refused) -> Refusal:
 
 
 CHECKED_AT_ONCE, CHECKED_AT_ONCE_OF_USER = 64, 8
-"""Messages whose files are looked into or wait for it. The checkers and clamd take a few and let 32 wait, each for a
-file of one message: with a few of these one user can't keep them from everybody else."""
+"""Messages whose files are checked or wait for it. The checkers and clamd process a few and let 32 wait, each for a
+file of one message: these limits keep one user from blocking everybody else."""
 
 DISCARD_LIMIT_S = 1.0
-"""How long an answer that is certain waits for a store to delete files that nobody will have."""
+"""How long a final answer waits for a store to delete unused files."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class IncomingFile:
-    """A file as it was sent; `declared` is the type the client says it has, without parameters, or empty.
+    """A file as it was sent; `declared` is the type that the client declares, without parameters, or empty.
 
-    `field` is where it stood in the request, as problems name it.
+    `field` is its place in the request, as problems name it.
     """
 
     filename: str
@@ -92,18 +92,18 @@ class IncomingFile:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the data, in hex. It takes 18 ms for 25 MB when first asked for, so ask in a thread."""
+        """The hash of the data, in hex. The first access takes 18 ms for 25 MB, so make it in a thread."""
         return hashlib.sha256(self.data).hexdigest()
 
 
 def read_declared(text: str) -> str:
-    """The type that a client says a file has, in lower case and without parameters; empty when it says none."""
+    """The type that a client declares for a file, in lower case and without parameters; empty if none."""
     return text.partition(";")[0].strip().lower()
 
 
 @dataclass(frozen=True, slots=True)
 class FileCaps:
-    """Bytes of one file by family, and how many files a message may have."""
+    """Bytes of one file by family, and the number of files per message."""
 
     image_bytes: int
     doc_bytes: int
@@ -116,7 +116,7 @@ class FileCaps:
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file that may be kept. `change` says how `data` differs from what was sent; empty when it does not.
+    """A file that can be stored. `change` says how `data` differs from what was sent; empty when it does not.
 
     `mime` names the encoding of a text that is not UTF-8, as in `text/csv; charset=windows-1252`.
     """
@@ -134,7 +134,7 @@ def _hash(data: bytes) -> str:
 
 
 class Intake:
-    """Checks, stores and takes back the files of messages."""
+    """Checks, stores and discards the files of messages."""
 
     def __init__(
         self,
@@ -158,7 +158,8 @@ class Intake:
         )
 
     async def check_files(self, principal: Principal, files: Sequence[IncomingFile]) -> tuple[CheckedFile, ...]:
-        """Raises a problem naming the first bad file: 413, 415, 422, or 503 without an antivirus. Stores nothing."""
+        """Check all files. Raises a problem that names the first bad file: 413, 415, 422, or 503 without an antivirus.
+        Stores nothing."""
         if len(files) > self._caps.files:
             raise too_large(f"A message can have at most {self._caps.files} files.")
         names = name_apart([file.filename for file in files])
@@ -175,7 +176,8 @@ class Intake:
     async def _check_file(self, person: str, name: str, file: IncomingFile) -> CheckedFile:
         try:
             kind = await asyncio.to_thread(self._decide_kind, name, file)
-            # Before the scan: an antivirus may spend gigabytes on a file whose header already says that it is too much.
+            # Check the structure before the scan: an antivirus can spend gigabytes on a file whose header already
+            # exceeds a limit.
             sound = await self._structure.check(kind.form, file.data, person)
             data = sound.content or file.data
             self._check_size(kind, data)
@@ -210,7 +212,7 @@ class Intake:
     async def save_files(
         self, conversation_id: ConversationId, files: Sequence[CheckedFile], begun_at: datetime
     ) -> "SavedFiles":
-        """Save the objects of checked files, so that no row is ever without its object.
+        """Save the objects of checked files, so that no row ever lacks its object.
 
         `begun_at` is the database's time before this call.
         """
@@ -238,9 +240,9 @@ class Intake:
         )
 
     async def discard(self, saved: "SavedFiles") -> None:
-        """Delete the objects of files whose rows will never be. They are nobody else's: their keys say whose.
+        """Delete the objects of files that will get no row. Their keys are unique to this message.
 
-        Takes at most a second: the answer is certain by now, and workers delete what a slow store still has.
+        Takes at most a second: the answer is already certain, and workers delete what a slow store still has.
         """
         if not (keys := saved.keys()):
             return
@@ -248,18 +250,18 @@ class Intake:
             async with answered_within(DISCARD_LIMIT_S):
                 await self._objects.delete(keys)
         except (EverturnError, TimeoutError) as error:
-            # The answer that brought us here is what the client must hear; the sweeper of objects finds these.
+            # The client must get the original error; the sweeper of objects finds these later.
             _log.warning("objects of a message were not deleted", keys=keys, error=str(error) or "no answer in time")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedFiles:
-    """Objects that are stored and have no row yet."""
+    """Stored objects that have no row yet."""
 
     uploads: tuple[Upload, ...]
 
     def notices(self) -> tuple[str, ...]:
-        """A sentence for each file whose stored bytes are not those that were sent."""
+        """A sentence for each file whose stored bytes differ from those that were sent."""
         changed = (upload for upload in self.uploads if upload.description)
         return tuple(f"The file {upload.filename!r} was changed: {upload.description}" for upload in changed)
 

@@ -1,4 +1,4 @@
-"""Reading a multipart message while it streams: a JSON part named `message`, and files in parts named `files`."""
+"""Parsing of a multipart message while it streams: a JSON part named `message`, and files in parts named `files`."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_PART_HEADER_BYTES = 8192
 MAX_BOUNDARY_BYTES = 200
 ESCAPED = (("%22", '"'), ("%0A", "\n"), ("%0D", "\r"))
-"""How browsers and curl write what would end a file name in a header, as HTML says in "Multipart form data"."""
+"""How browsers and curl escape characters that would end a file name in a header (HTML, "Multipart form data")."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ async def read_multipart(
 ) -> tuple[Any, tuple[IncomingFile, ...]]:
     """The JSON of the part `message`, of at most `json_bytes`, and the files.
 
-    Raises problems: 400 for what is malformed, 413 above a cap.
+    Raises problems: 400 for a malformed body, 413 above a cap.
     """
     collector = _Collector(max_files)
     parser = MultipartParser(_read_boundary(request), callbacks=collector.callbacks())
@@ -60,7 +60,8 @@ def _read_boundary(request: AdmittedRequest) -> bytes:
 
 
 class _Collector:
-    """Takes the parser's callbacks and keeps the parts; one part too many or one header too long ends it."""
+    """Handles the parser's callbacks and stores the parts; raises at one part too many or at headers that are too
+    long."""
 
     def __init__(self, max_files: int) -> None:
         self._max_parts = max_files + 1
@@ -109,7 +110,7 @@ class _Collector:
         self.ended = True
 
     def result(self) -> tuple[bytes, tuple[IncomingFile, ...]]:
-        """The part `message` and the files. It copies them, so it belongs in a thread."""
+        """The part `message` and the files. It copies them, so call it in a thread."""
         message: bytes | None = None
         files: list[IncomingFile] = []
         for part in self._parts:

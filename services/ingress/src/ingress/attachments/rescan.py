@@ -1,4 +1,4 @@
-"""Scanning stored files again with newer signatures, and taking away those that are infected."""
+"""Scanning stored files again with newer signatures, and revoking infected ones."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many files were found to be what. `unscannable` ones are kept; `missing` ones have no object."""
+    """Number of files by result. `unscannable` ones are kept; `missing` ones have no object."""
 
     clean: int = 0
     revoked: int = 0
@@ -26,7 +26,7 @@ class Tally:
 
 
 class Rescan:
-    """What an operator does with stored files. A run that was ended anywhere is finished by the next one."""
+    """Operator actions on stored files. The next run completes an interrupted one."""
 
     def __init__(self, scans: Scans, objects: Objects, antivirus: Antivirus) -> None:
         self._scans = scans
@@ -34,7 +34,7 @@ class Rescan:
         self._antivirus = antivirus
 
     async def run(self, *, everything: bool) -> Tally:
-        """Scan files whose verdict is not the present one, or all. Raises Unavailable, also in the middle."""
+        """Scan files without the current verdict, or all. Raises Unavailable, possibly in the middle."""
         present = await self._antivirus.load_verdict()
         if present == NOT_SCANNED:
             raise Unavailable("There is no antivirus: set CLAMD_URL.")
@@ -45,7 +45,7 @@ class Rescan:
         return tally
 
     async def revoke(self, artifact_id: ArtifactId, reason: str) -> int:
-        """Take one file away, with all that share its object. Returns how many. Raises NotFound."""
+        """Revoke one file and all that share its object; returns their number. Raises NotFound."""
         return await self._take_away(await self._scans.load(artifact_id), reason)
 
     async def _walk(self, verdict: str | None) -> AsyncIterator[ScanTarget]:
@@ -74,7 +74,8 @@ class Rescan:
         return "clean"
 
     async def _take_away(self, target: ScanTarget, reason: str) -> int:
-        """First nobody reads it, then it is gone, then its verdict says so; a later run does what is missing."""
+        """Block reads first, then delete the object, then save the verdict; a later run completes an interrupted
+        sequence."""
         count = await self._scans.revoke(target.object_key)
         await self._objects.delete([target.object_key])
         await self._scans.save_verdict(target.object_key, f"{REVOKED}: {reason}")

@@ -1,4 +1,4 @@
-"""What a file is: its content by libmagic, which its extension and its declared type must agree with; and its safe
+"""The type of a file: libmagic detects its content, which its extension and declared type must match; and its safe
 name."""
 
 import re
@@ -12,20 +12,21 @@ import magic
 
 from ingress.attachments.structure.limits import Form
 
-# File names as we keep them: one canonical form that is safe to store, show and join to a folder.
+# Stored file names: one canonical form that is safe to store, show and join to a folder.
 
 MAX_NAME_BYTES = 255
 MAX_READ_CHARS = 512
-"""Of a longer name the middle is left out first: normalizing it would take a time that grows with its square."""
+"""A longer name is first shortened in the middle: the time to normalize it would be quadratic in its length."""
 _MAX_END_CHARS = 24
-"""Of these, from its end: more than an extension has."""
+"""How many of these come from its end: more than an extension has."""
 FALLBACK_NAME = "file"
 
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Controls, format characters such as bidi overrides and zero-width ones, surrogates, unassigned, line separators."""
+"""Control characters, format characters such as bidi overrides and zero-width ones, surrogates, unassigned ones, line
+separators."""
 _JOINER, _EMOJI_STYLE = "\u200d", "\ufe0f"
 _PICTURES = frozenset({"So", "Sk", "Sm"})
-"""Of emoji; skin colours are modifier symbols."""
+"""Categories of emoji; skin colours are modifier symbols."""
 _SPACES = re.compile(r"\s+")
 
 
@@ -47,7 +48,7 @@ def clean_name(raw: str) -> str:
 
 
 def _joins_emoji(text: str, place: int) -> bool:
-    """Whether a joiner makes one picture of two, such as of a person and a laptop."""
+    """Whether a joiner combines two emoji into one, such as a person and a laptop."""
     before, after = text[:place].rstrip(_EMOJI_STYLE)[-1:], text[place + 1 : place + 2]
     return bool(before and after) and all(unicodedata.category(char) in _PICTURES for char in (before, after))
 
@@ -69,7 +70,7 @@ def split_extension(name: str) -> tuple[str, str]:
 
 
 def name_apart(names: Sequence[str]) -> tuple[str, ...]:
-    """Clean names, the second of the same name as `name (2).ext`; upper and lower case count as the same."""
+    """Clean and unique names: a second `name.ext` becomes `name (2).ext`. Upper and lower case count as the same."""
     taken: set[str] = set()
     kept: list[str] = []
     for raw in names:
@@ -86,13 +87,14 @@ def name_apart(names: Sequence[str]) -> tuple[str, ...]:
 _SNIFFED_BYTES = 262_144
 _UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 _PACKED = frozenset({"application/gzip", "application/x-7z-compressed", "application/x-rar", "text/rtf"})
-"""Which may stand behind text, by their first bytes, and are none; RTF carries objects."""
+"""Types that libmagic can report for text because of its first bytes, but that are not accepted; RTF carries
+objects."""
 _OLE_HEAD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 
 
 MAGIC_LIBRARY = pylibmagic.__version__
-"""The release of the library that sniffs, with its database."""
+"""The release of the sniffing library, which includes its database."""
 
 
 class NotAccepted(Exception):
@@ -105,8 +107,8 @@ class NotAcceptable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An accepted type: its family decides the cap, its extensions and declared types what may be said of it, its form
-    how its structure is checked."""
+    """An accepted type: its family decides the cap, its extensions and declared types restrict names and declarations,
+    and its form selects the structure check."""
 
     mime: str
     family: str
@@ -141,7 +143,7 @@ _OFFICE_BY_EXTENSION: Mapping[str, Kind] = {extension: kind for kind in _OFFICE 
 
 _TEXT = Kind("text/plain", "text", frozenset(), frozenset(), "text")
 ACCEPTED_KINDS = (*_IMAGES, _PDF, *_OFFICE, _TEXT)
-"""All that are accepted. Text has no extensions of its own: it goes by any name but those of the others."""
+"""All accepted types. Text has no extensions of its own: any name is allowed except those of the other types."""
 
 _TEXT_MIMES: Mapping[str, str] = {
     ".md": "text/markdown",
@@ -149,23 +151,23 @@ _TEXT_MIMES: Mapping[str, str] = {
     ".csv": "text/csv",
     ".tsv": "text/tab-separated-values",
 }
-"""What some texts are kept as. All others are plain text, whatever they are: no browser runs that."""
+"""The types under which some texts are stored. All others are plain text, whatever they are, which no browser runs."""
 _BINARY_DECLARED = frozenset(name for kind in (*_BINARY.values(), *_OFFICE) for name in kind.declared)
 _BINARY_EXTENSIONS = frozenset(name for kind in (*_BINARY.values(), *_OFFICE) for name in kind.extensions)
 PLAIN = frozenset({"", ".txt", ".log", *_TEXT_MIMES})
-"""Names under which zero bytes are worth a closer look: it may be UTF-16 without a mark."""
+"""Names with which zero bytes are allowed at first: the file may be UTF-16 without a mark."""
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Sniffer:
-    """libmagic, which is not safe to use from two threads at once."""
+    """libmagic, which is not thread-safe."""
 
     def __init__(self) -> None:
         self._magic = magic.Magic(mime=True)
         self._lock = threading.Lock()
 
     def sniff(self, data: bytes) -> str:
-        """The MIME type libmagic sees; blocking, so run it in a thread."""
+        """The MIME type that libmagic detects; blocking, so call it in a thread."""
         with self._lock:
             return str(self._magic.from_buffer(data[:_SNIFFED_BYTES]))
 
@@ -193,7 +195,7 @@ def _decide_binary(kind: Kind, extension: str, declared: str, data: bytes) -> Ki
 
 
 def _decide_office(kind: Kind, declared: str, sniffed: str, data: bytes) -> Kind:
-    """A package by its first bytes; what is in it, and that it is of this extension, is a matter of its structure."""
+    """Check that the first bytes are a package; the structure check verifies its content and its extension."""
     if data.startswith(_OLE_HEAD) and _ENCRYPTED_PACKAGE in data:
         raise NotAcceptable("it is encrypted")
     if not data.startswith(b"PK"):
@@ -204,7 +206,7 @@ def _decide_office(kind: Kind, declared: str, sniffed: str, data: bytes) -> Kind
 
 
 def _decide_text(extension: str, declared: str, sniffed: str, data: bytes) -> Kind:
-    """Text goes by any name but that of another kind that we accept; its structure check says whether it is text."""
+    """Accept any name except those of another accepted type; the structure check decides whether it is text."""
     if extension in _BINARY_EXTENSIONS:
         raise NotAccepted(f"its content is {sniffed}, which does not match its extension {extension}")
     if declared in _BINARY_DECLARED:

@@ -86,20 +86,20 @@ async def delete_conversation(me: Me, service: Service, conversation_id: Convers
     return await service.erase(me, conversation_id)
 
 
-# Reading turns back: the state that the event stream builds up, from the rows.
+# Reading turns: the state that the event stream builds up, from the rows.
 
 READS, READS_OF_PERSON = 64, 16
-"""Answers with turns that this process may hold at once, those of one person among them. Each is whole in memory until
-its client has taken it, and has several megabytes where messages are large."""
+"""Responses with turns that this process can hold at once, and how many of them for one person. Each stays in memory
+until its client has read it, and has several megabytes when messages are large."""
 
 
 def build_read_slots() -> OpenSlots:
-    """The slots of one application."""
+    """Build the slots of one application."""
     return OpenSlots(max_total=READS, max_per_user=READS_OF_PERSON, what="read", many="reads")
 
 
 async def hold_read(request: Request, me: Me) -> AsyncGenerator[None]:
-    """Hold a slot until the answer is sent. Raises a 429 problem for the person's cap, 503 for the process's."""
+    """Hold a slot until the response is sent. Raises a 429 problem for the person's cap, 503 for the process's."""
     with cast(OpenSlots, request.app.state.reads).holding(me):
         yield
 
@@ -165,7 +165,7 @@ async def turns_with_feedbacks(body: TurnsIn, me: Me, service: Service, conversa
 
 
 async def _answer(view: BaseModel, *, exclude_none: bool = True) -> Response:
-    """The view as JSON, written in a thread: megabytes of it would hold up everybody else's events."""
+    """The view as JSON, serialized in a thread: megabytes would block the event loop."""
     body = await asyncio.to_thread(_write, view, exclude_none)
     return Response(body, media_type="application/json")
 

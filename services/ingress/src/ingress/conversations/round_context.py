@@ -1,4 +1,4 @@
-"""The exact model input of a round: its manifest, with each text rebuilt from blocks and checked against its hash."""
+"""The exact model input of a round: its manifest, with each text rebuilt from blocks and verified by its hash."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
@@ -20,7 +20,7 @@ from ingress.errors import absent
 
 MAX_MANIFEST_BYTES = 16_000_000
 MAX_PAGE_CHARS = 2_000_000
-"""Of the texts of one page; the segment that goes beyond is the page's last."""
+"""Of the texts of one page; the segment that exceeds it is the page's last."""
 MAX_ROUND = 1_000_000
 _CURSOR = "context"
 
@@ -68,7 +68,7 @@ class RoundContextOut(BaseModel):
 
 
 class RoundContexts:
-    """Rows say whose turn it is; only then is an object read."""
+    """Loads round inputs: checks the owner in the rows before it reads an object."""
 
     def __init__(self, turns: Turns, objects: Objects) -> None:
         self._turns = turns
@@ -84,7 +84,7 @@ class RoundContexts:
         cursor: str | None,
         limit: int,
     ) -> RoundContextOut:
-        """One page of a round's input. A 404 for what is not the caller's, and where nothing is kept."""
+        """One page of a round's input. Raises 404 if it does not belong to the caller or is not stored."""
         start = 0 if cursor is None else _read_start(cursor)
         await self._turns.load_ordinal(principal, conversation_id, turn_id)
         manifest = await self._try_manifest(conversation_id, turn_id, number)
@@ -117,7 +117,7 @@ class RoundContexts:
         try:
             return None if raw is None else Manifest.model_validate_json(raw, extra="ignore")
         except ValidationError:
-            # Of another version, or damaged: as good as not there.
+            # Of another version, or damaged: treat it as missing.
             return None
 
     async def _load_system(
@@ -144,7 +144,7 @@ def round_contexts(request: Request) -> RoundContexts:
 
 
 def judge_cache(segments: Sequence[ManifestSegment], before: Sequence[ManifestSegment] | None) -> list[CacheState]:
-    """For each part what a cache of prefixes could do with it, the request before this one being the last it saw."""
+    """Per part, what a prefix cache could do with it, if it last saw the previous request."""
     last_point = _last_point(segments)
     if before is None:
         return ["unknown" if at <= last_point else "none" for at in range(len(segments))]
@@ -160,14 +160,14 @@ def _last_point(segments: Sequence[ManifestSegment]) -> int:
 
 
 class _Texts:
-    """Where the texts of a page come from."""
+    """Rebuilds the texts of a page."""
 
     def __init__(self, blocks: Mapping[int, Block], system: str) -> None:
         self._blocks = blocks
         self._system = system
 
     def rebuild(self, part: ManifestSegment) -> tuple[str | None, str | None]:
-        """The text, or why there is none."""
+        """The text, or the reason why there is none."""
         match part.origin:
             case "tail":
                 return (part.text, None) if part.text is not None else (None, "not kept")

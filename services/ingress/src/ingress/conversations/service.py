@@ -1,4 +1,4 @@
-"""Listing, changing, erasing and reading back conversations. A turn can have megabytes: views are built in threads."""
+"""Listing, changing, erasing and reading conversations. A turn can have megabytes, so threads build the views."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ConversationService:
-    """What the conversation endpoints do."""
+    """Implements the conversation endpoints."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ConversationService:
         return await self._conversations.load_page(principal, query)
 
     async def load(self, principal: Principal, conversation_id: ConversationId) -> ConversationOut:
-        """One conversation, with its position while it waits."""
+        """One conversation, with its queue position while it waits."""
         conversation = await self._conversations.load(principal, conversation_id)
         shown = build_conversation_view(conversation).model_dump()
         if conversation.state is not ConversationState.QUEUED:
@@ -76,20 +76,20 @@ class ConversationService:
         return ConversationOut(**shown, **_position_of(waiting), turn_id=waiting.turn_id if waiting else None)
 
     async def create(self, principal: Principal, *, title: str, bundle_id: str | None) -> Conversation:
-        """A new conversation without turns. Raises a 422 problem for an unknown bundle."""
+        """Create a conversation without turns. Raises a 422 problem for an unknown bundle."""
         self._bundles.check(bundle_id)
         return await self._conversations.create(principal, self._ids.conversation(), title=title, bundle_id=bundle_id)
 
     async def save(
         self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
     ) -> Conversation:
-        """Change what is not None."""
+        """Change the fields that are not None."""
         saved = await self._conversations.save(principal, conversation_id, title=title, archived=archived)
         await self._tell(conversation_id)
         return saved
 
     async def erase(self, principal: Principal, conversation_id: ConversationId) -> ErasedOut:
-        """Remove the rows in one transaction, then the events and all objects, those of refused commits with them."""
+        """Delete the rows in one transaction, then the events and all objects, including those of refused commits."""
         erasure = await self._conversations.erase(principal, conversation_id)
         await self._erase_events(conversation_id)
         await self._tell(conversation_id)
@@ -103,13 +103,13 @@ class ConversationService:
         try:
             await self._events.erase(conversation_id)
         except Unavailable as error:
-            # They run out by themselves an hour after the last one.
+            # The events expire by themselves an hour after the last one.
             _log.error("events of an erased conversation were not removed", error=str(error))
 
     async def _delete_objects(
         self, principal: Principal, conversation_id: ConversationId, keys: Sequence[str]
     ) -> int | None:
-        # The rows are gone, so nobody can read the objects any more; those that stay are named in the log.
+        # The rows are gone, so the objects can't be read any more; the log names those that remain.
         for _ in range(DELETE_TRIES):
             try:
                 return await delete_erased_objects(self._artifacts, self._objects, principal, conversation_id, keys)
@@ -124,7 +124,7 @@ class ConversationService:
             _log.warning("hint not sent", error=str(error))
 
     async def fetch(self, principal: Principal, wanted: FetchIn) -> FetchView:
-        """The state of a conversation: its row and the wanted turns."""
+        """The state of a conversation: its row and the requested turns."""
         if not is_id(wanted.conversation_id, "conv"):
             raise NotFound()
         conversation_id = ConversationId(wanted.conversation_id)
@@ -139,7 +139,7 @@ class ConversationService:
         return await asyncio.to_thread(_build_fetched, principal, page, sources)
 
     async def load_turn(self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId) -> TurnOut:
-        """One turn, with its position while it waits."""
+        """One turn, with its queue position while it waits."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
         if not page.turns:
             raise NotFound()
@@ -153,7 +153,7 @@ class ConversationService:
     async def load_step(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId, step: str
     ) -> StepDetail:
-        """One step of a turn, whole."""
+        """One step of a turn, with its full texts."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
         if not page.turns:
             raise NotFound()
@@ -167,7 +167,7 @@ class ConversationService:
     async def load_turn_index(
         self, principal: Principal, conversation_id: ConversationId, turn_id: TurnId
     ) -> TurnIndexView:
-        """What of one turn can be read back, by ref."""
+        """The parts of one turn that can be read, by ref."""
         page = await self._turns.load_page(principal, conversation_id, turn_ids=[turn_id], limit=1)
         if not page.turns:
             raise NotFound()
@@ -176,7 +176,7 @@ class ConversationService:
     async def load_judged_turns(
         self, principal: Principal, conversation_id: ConversationId, wanted: TurnsIn
     ) -> TurnsOut:
-        """Those of the turns that have feedback."""
+        """The turns that have feedback."""
         page = await self._turns.load_page(
             principal,
             conversation_id,

@@ -1,4 +1,4 @@
-"""Downloads of files, by id and by their rn, the address that a file keeps in events, fetches and exports."""
+"""Downloads of files by id, and by their rn: a file's permanent address in events, fetches and exports."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
@@ -57,7 +57,7 @@ class FoundFileOut(BaseModel):
 
 
 class RnRoute(BodyScopedRoute):
-    """Its tenant and project stand in the rn."""
+    """Reads tenant and project from the rn."""
 
     def read_scope(self, body: Any) -> tuple[str, str]:
         rn = _read_rn(cast(Mapping[str, Any], body).get("rn") if isinstance(body, dict) else None)
@@ -78,7 +78,7 @@ async def find_by_rn(me: MeInBody, files: Annotated[FileService, Depends(file_se
 
 
 def _read_rn(text: object) -> Rn:
-    """Raises a 422 problem that names the field."""
+    """Parse an rn. Raises a 422 problem that names the field."""
     try:
         if not isinstance(text, str):
             raise Invalid("It must be a string.")
@@ -87,7 +87,7 @@ def _read_rn(text: object) -> Rn:
         raise unprocessable("The rn can't be read.", errors=[{"field": "rn", "message": error.detail}]) from error
 
 
-# Files: the content of attachments and of what turns produced.
+# The content of attachments and of files that turns produced.
 
 router = APIRouter(prefix="/files/{tenant}/{project}", route_class=AdmittedRoute, tags=["files"])
 _CONTENT: dict[str, Any] = {
@@ -135,7 +135,7 @@ async def get_file(
     headers, piece = _read_request(request, artifact, download=download is not None)
     if piece is None:
         return Response(status_code=304, headers=headers)
-    # What a page fetches stays on this origin: its policy forbids others, and few buckets answer pages.
+    # Fetches by a page stay on this origin: its policy forbids others, and few buckets send CORS headers.
     is_pages = request.headers.get("sec-fetch-mode") == "cors"
     if not is_pages and (url := await files.try_redirect(artifact, download=download is not None)):
         return Response(status_code=307, headers={"Location": url, "Cache-Control": "no-store"})
@@ -157,7 +157,7 @@ async def head_file(
 
 
 def _read_request(request: Request, artifact: Artifact, *, download: bool) -> tuple[dict[str, str], Slice | None]:
-    """The headers of the answer and the bytes asked for; None when the client has them already."""
+    """The headers of the response and the requested bytes; None when the client already has them."""
     headers = _build_headers(artifact, download=download)
     tag = headers["ETag"]
     if has_tag(request.headers.getlist("if-none-match"), tag):

@@ -1,4 +1,4 @@
-"""Serves stored files: whole or in ranges, with headers that never let a browser treat one as a page of ours."""
+"""Serves stored files, whole or in ranges, with headers that never let a browser treat one as a page of this server."""
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -23,12 +23,12 @@ from ingress.admission.slots import HeldResponse
 SANDBOX_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
 
 _INLINE_FILES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf"})
-"""Types that a browser shows without running anything of them."""
+"""Types that a browser shows without running any of their content."""
 _INLINE_TEXT = "text/plain"
-"""Shown as well, but for texts under a name that makes programs run them or look for them; all else is a download."""
+"""Also shown, except under a name that makes programs run the text; everything else is a download."""
 _ACTIVE_NAMES = (".htm", ".html", ".xhtml", ".xht", ".shtml", ".mht", ".mhtml", ".eml", ".svg", ".xml", ".xsl", ".xslt")
 _ATTR_CHARS = "!#$&+-.^_`|~"
-"""RFC 8187 attr-char besides letters and digits."""
+"""RFC 8187 attr-char, in addition to letters and digits."""
 
 
 def content_type(mime: str) -> str:
@@ -37,9 +37,9 @@ def content_type(mime: str) -> str:
 
 
 def build_disposition(filename: str, mime: str, *, download: bool, guarded: bool = True) -> str:
-    """The Content-Disposition of RFC 6266: the name in ASCII and, where that loses something, by RFC 8187.
+    """The Content-Disposition of RFC 6266: the name in ASCII, and also by RFC 8187 if ASCII changes it.
 
-    An answer that is not `guarded` lacks our headers against guessing of types, so that its texts are downloads.
+    A response that is not `guarded` lacks this server's nosniff header, so its texts are downloads.
     """
     base = mime.partition(";")[0].strip()
     shows_text = base == _INLINE_TEXT and guarded and not filename.lower().endswith(_ACTIVE_NAMES)
@@ -49,14 +49,14 @@ def build_disposition(filename: str, mime: str, *, download: bool, guarded: bool
     return f'{kind}; filename="{plain}"{extended}'
 
 
-# Byte ranges of RFC 9110: one range is served, several or senseless ones are answered with the whole file.
+# Byte ranges of RFC 9110: one range is served; several or invalid ones get the whole file.
 
 _ONE_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes `start` up to but not `end`."""
+    """Bytes from `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -67,7 +67,7 @@ class NotSatisfiable(Exception):
 
 
 def try_read_range(header: str | None, size: int) -> Slice | None:
-    """The one range asked for; None means the whole file. Raises NotSatisfiable."""
+    """The requested range; None means the whole file. Raises NotSatisfiable."""
     match = _ONE_RANGE.fullmatch(header.strip()) if header else None
     if match is None or match.groups() == ("", ""):
         return None
@@ -83,27 +83,27 @@ def try_read_range(header: str | None, size: int) -> Slice | None:
     return Slice(start, end)
 
 
-# Entity tags of RFC 9110: whether a client has a file already.
+# Entity tags of RFC 9110: whether a client already has a file.
 
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
 
 def has_tag(headers: Iterable[str], tag: str) -> bool:
-    """Whether `If-None-Match`, which may be a list, weak or `*`, holds the tag; the comparison is the weak one."""
+    """Whether `If-None-Match`, which can be a list, weak or `*`, contains the tag, by weak comparison."""
     told = ",".join(headers).strip()
     return told == "*" or tag in _TAG.findall(told)
 
 
-# Files by their rows: what a client gets of them, and what happens when the store gives something else.
+# Serving files by their rows, and handling stored objects that differ from their row.
 
 SIGNED_S = 60
-"""How long a signed URL is good: long enough to follow it, too short to hand it around."""
+"""How long a signed URL is valid: long enough to follow it, too short to share it."""
 
 _log = structlog.get_logger(__name__)
 
 
 class FileService:
-    """Finds files by their rows and reads their objects. With `redirects` clients fetch them from the store."""
+    """Finds files by their rows and reads their objects. With `redirects`, clients fetch them from the store."""
 
     def __init__(
         self, artifacts: Artifacts, objects: Objects, *, metrics: IngressMetrics, redirects: bool = False
@@ -122,9 +122,9 @@ class FileService:
         return await self._artifacts.load_by_rn(principal, rn)
 
     async def try_redirect(self, artifact: Artifact, *, download: bool) -> str | None:
-        """A signed URL of the file, with our type and disposition in it; None where we send the file ourselves.
+        """A signed URL of the file, with its type and disposition; None when this server sends the file itself.
 
-        A store answers with these two headers only: neither nosniff nor a policy stands beside them.
+        A store sends only these two headers: neither nosniff nor a policy.
         """
         if not self._redirects:
             return None
@@ -136,9 +136,9 @@ class FileService:
         )
 
     async def open(self, artifact: Artifact, piece: Slice) -> AsyncIterator[bytes]:
-        """The bytes of a file; errors of the store show before the response begins, where they show with its start.
+        """The bytes of a file. Store errors at its start are raised here, before the response begins.
 
-        A whole file is checked: what is altered breaks off before its end. A part is what the store has.
+        A whole file is verified: an altered one is cut off before its end. A range is not verified.
         """
         key, size = artifact.object_key, artifact.size
         if piece == Slice(0, size):
@@ -154,7 +154,7 @@ class FileService:
         return self._rest(artifact, first, chunks)
 
     def note(self, error: EverturnError, artifact: Artifact) -> None:
-        """Count a file that could not be read, and name an altered one in the log."""
+        """Count a file that could not be read, and log its id."""
         reason = "altered" if isinstance(error, AlteredObject) else "store"
         self._metrics.unread_files.labels(reason=reason).inc()
         _log.error("a file could not be read", artifact_id=artifact.id, reason=reason, error=str(error))
@@ -171,7 +171,7 @@ class FileService:
 
 
 async def _exactly(key: str, chunks: AsyncGenerator[bytes], size: int) -> AsyncGenerator[bytes]:
-    """Pass so many bytes on, those that complete them when the store has said that there are no more and all is right.
+    """Yield exactly `size` bytes; the last chunk only after the store has confirmed the end of the object.
 
     Raises AlteredObject for more or fewer.
     """
@@ -192,13 +192,13 @@ async def _exactly(key: str, chunks: AsyncGenerator[bytes], size: int) -> AsyncG
 
 
 class CuttingResponse(HeldResponse):
-    """Breaks off when its content does: the client sees fewer bytes than were announced, never a wrong whole."""
+    """Stops when its content fails: the client gets fewer bytes than announced, never a complete wrong file."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         except EverturnError:
-            # It is noted already. Without the last chunk the server closes the connection.
+            # The error is already logged. Without the last chunk the server closes the connection.
             return
 
 

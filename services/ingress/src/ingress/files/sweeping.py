@@ -1,4 +1,4 @@
-"""Looks through all stored objects for those that no row names, and deletes them when an operator asks for it."""
+"""Finds stored objects that no row names, and deletes them when an operator requests it."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from everturn.lifecycle.orphans import MAX_KEYS, SweepParts, drop_young, find_or
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep saw and did; bytes are those of the orphans."""
+    """The result of a sweep; bytes are those of the orphans."""
 
     seen: int = 0
     orphans: int = 0
@@ -21,7 +21,7 @@ Report = Callable[[dict[str, object]], None]
 
 
 async def run_sweep(parts: SweepParts, *, prefix: str, delete: bool, report: Report, limit: int = MAX_KEYS) -> Swept:
-    """Look through the store, `limit` keys at a time; `report` hears of each orphan. Raises Unavailable."""
+    """Scan the store, `limit` keys at a time; calls `report` for each orphan. Raises Unavailable."""
     swept = Swept()
     async for page in _pages(parts.objects, prefix, limit):
         orphans = await find_orphans(parts, drop_young(parts, page))

@@ -1,4 +1,4 @@
-"""The API as a page that needs no script: what runs on our origin could start turns, so nothing foreign is loaded."""
+"""The API as a page without scripts: code on this origin could start turns, so nothing foreign is loaded."""
 
 import asyncio
 import base64
@@ -49,14 +49,14 @@ async def get_docs(request: Request) -> HTMLResponse:
     app = cast(FastAPI, request.app)
     page: str | None = getattr(app.state, "docs_page", None)
     if page is None:
-        # Some hundred kilobytes of HTML: beside the event loop, once.
+        # Rendered once, in a thread: it is some hundred kilobytes of HTML.
         page = await asyncio.to_thread(lambda: render_docs(app.openapi(), app.state.event_schemas()))
         app.state.docs_page = page
     return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"})
 
 
 def render_docs(document: Json, events: Json) -> str:
-    """An OpenAPI document, and JSON Schemas of `events` by name, as HTML. Every text of them is escaped."""
+    """Render an OpenAPI document, and JSON Schemas of `events` by name, as HTML. All their texts are escaped."""
     info = document["info"]
     operations = [
         (f"{method}-{path}", method, path, item[method])
@@ -181,5 +181,5 @@ def _render_limits(schema: Json) -> str:
 
 
 def _render_text(text: str) -> str:
-    """Escaped, with what is between backticks as code."""
+    """Escape a text and render what is between backticks as code."""
     return _CODE.sub(r"<code>\1</code>", escape(text))

@@ -1,4 +1,4 @@
-"""Health for whoever runs the service: alive, ready, and in numbers."""
+"""Health for operators: liveness, readiness and metrics."""
 
 import asyncio
 import math
@@ -18,17 +18,17 @@ from everturn.core.ttl_cache import Kept
 from everturn.queue.ports import Presences, Queue, WorkerPresence
 from ingress.admission.metrics import IngressMetrics
 
-# How many turns wait on which lane, for whoever reads the metrics: looked up when they are, and rarely.
+# The number of waiting turns per lane, for metrics: counted when metrics are read, and rarely.
 
 KEEP_S: Final = 5.0
-"""How old the numbers may be: the page needs no credential, so reading it often must not be work."""
+"""The maximum age of the numbers: `/metrics` needs no credential, so frequent reads must not cause work."""
 LIMIT_S: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
 
 class QueueWatch:
-    """Sets the gauges of the queue. Where it can't be counted they say nothing instead of what was true once."""
+    """Sets the gauges of the queue. While it can't be counted they have no value instead of an old one."""
 
     def __init__(self, queue: Queue, metrics: IngressMetrics, *, monotonic: Callable[[], float]) -> None:
         self._queue = queue
@@ -38,7 +38,7 @@ class QueueWatch:
         self._looking = asyncio.Lock()
 
     async def look(self) -> None:
-        """Takes two seconds at most."""
+        """Count the queue and set the gauges. Takes at most two seconds."""
         async with self._looking:
             if self._monotonic() - self._looked_at <= KEEP_S:
                 return
@@ -56,10 +56,10 @@ class QueueWatch:
                 self._metrics.oldest_queued.labels(lane.value).set(lanes[lane].oldest_s if lane in lanes else 0.0)
 
 
-# Whether the parts that the ingress needs answer, and which workers there are.
+# Checks of the parts that the ingress needs, and the list of workers.
 
 READINESS_KEEP_S: Final = 1.0
-"""How old the answer of `/readyz` may be: it needs no credential, so asking often must not be work for what we need."""
+"""The maximum age of `/readyz`: it needs no credential, so frequent requests must not load the checked parts."""
 
 
 class BatteryOut(BaseModel):
@@ -97,7 +97,7 @@ class ReadyOut(BaseModel):
 
 
 async def check_parts(parts: Mapping[str, Part], presences: Presences) -> ReadyOut:
-    """All parts and all workers at once, each within 3 s."""
+    """Check all parts and workers concurrently, each within 3 s."""
     found, workers = await asyncio.gather(check_all(parts), _load_workers(presences))
     return ReadyOut(status=sum_up(parts, found), parts=found, workers=workers)
 

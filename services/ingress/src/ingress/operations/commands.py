@@ -1,4 +1,4 @@
-"""The commands of `python -m ingress`: what a command is, and those that print settings and run migrations."""
+"""The commands of `python -m ingress`: the command types, and the commands that print settings and run migrations."""
 
 import argparse
 import sys
@@ -17,12 +17,12 @@ PROGRAM: Final = "ingress"
 
 
 def _no_arguments(_: argparse.ArgumentParser) -> None:
-    """Most commands have none."""
+    """Most commands have no arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`run` gives the exit status; `add_arguments` names what the command line of this command may hold."""
+    """`run` returns the exit status; `add_arguments` declares the command-line arguments."""
 
     help: str
     run: Callable[[IngressSettings, argparse.Namespace], Coroutine[Any, Any, int]]
@@ -31,7 +31,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class OfflineCommand:
-    """A command that needs none of the settings of a serving process."""
+    """A command that needs no settings of a serving process."""
 
     help: str
     run: Callable[[argparse.Namespace], int]
@@ -60,7 +60,7 @@ def parse_arguments(
     return commands[read.command], read
 
 
-# Settings of the commands that change a database server; no serving process is given them.
+# Settings of the commands that change a database server; serving processes must not get them.
 
 
 class MigrationSettings(OperatorSettings):
@@ -85,25 +85,26 @@ class MigrationSettings(OperatorSettings):
 
 
 def load_migration_settings() -> MigrationSettings:
-    """Raises Invalid, which names what is missing."""
+    """Load the settings. Raises Invalid, which names what is missing."""
     try:
         return MigrationSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
     except ValidationError as error:
         raise Invalid(" ".join(explain_errors(error))) from error
 
 
-# `python -m ingress migrate FOLDER`: brings the database up to date; a superuser's address makes it and its roles.
+# `python -m ingress migrate FOLDER`: updates the database; with a superuser's URL it first creates the database and its
+# roles.
 
 HELP = "Bring the database up to date; with DATABASE_ADMIN_URL, create its roles and the database itself first."
 
 PrepareServer = Callable[[str, str, str, str], None]
-"""With the addresses of a superuser and of the roles owner, ingress and worker. Raises EverturnError."""
+"""Called with the URLs of the superuser, owner, ingress and worker roles. Raises EverturnError."""
 MigrateSchema = Callable[[Path], None]
 """Run the migrations of a folder. Raises EverturnError."""
 
 
 def build_migrate_command(prepare: PrepareServer, migrate: MigrateSchema) -> OfflineCommand:
-    """The command that does the one where it is asked to, and then the other."""
+    """Build the command that prepares the server if requested, and then migrates."""
 
     def run(arguments: argparse.Namespace) -> int:
         if addresses := build_addresses(load_migration_settings()):
@@ -120,7 +121,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def build_addresses(settings: MigrationSettings) -> tuple[str, str, str, str] | None:
-    """Of superuser, owner, ingress, worker; None where an operator has made roles and database. Raises Invalid."""
+    """The URLs of superuser, owner, ingress and worker; None if an operator created roles and database. Raises
+    Invalid."""
     if settings.admin_url is None:
         return None
     if settings.ingress_url is None or settings.worker_url is None:

@@ -1,6 +1,6 @@
-"""The commands of whoever lets people in: API keys are made, listed and revoked, a person's credentials are cut off.
+"""Operator commands for credentials: create, list and revoke API keys, and revoke all credentials of a user.
 
-They need DATABASE_OWNER_URL, the migrating role: the role of the serving process can't make credentials.
+They need DATABASE_OWNER_URL, the migrating role: the role of the serving process can't create credentials.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def _add_user_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def create_key(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
-    """Make a key and show it. Raises Invalid for names that can't be."""
+    """Create a key and print it. Raises Invalid for invalid names."""
     if not (is_scope_name(arguments.tenant) and is_scope_name(arguments.project)):
         raise Invalid("A tenant or project must have 1 to 64 letters, digits, `.`, `_` and `-`.")
     if not is_user_name(arguments.user):
@@ -123,7 +123,7 @@ async def list_keys(admin: CredentialAdmin, arguments: argparse.Namespace, write
 
 
 async def revoke_key(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
-    """Status 1 when there is no such key, or it was revoked before."""
+    """Exit status 1 when the key does not exist or was already revoked."""
     if not await admin.revoke_key(arguments.key_id):
         sys.stderr.write("There is no such key, or it was revoked already.\n")
         return 1
@@ -132,7 +132,7 @@ async def revoke_key(admin: CredentialAdmin, arguments: argparse.Namespace, writ
 
 
 async def revoke_user(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
-    """Tokens, keys, guest tokens and tickets from before this moment are refused; a new login is not."""
+    """Reject tokens, keys, guest tokens and tickets issued before now; a new login still works."""
     if not is_user_name(arguments.user):
         raise Invalid("A user's name must have 1 to 128 letters, digits and `._@+|=~-`.")
     for name in (arguments.tenant, arguments.project):

@@ -1,4 +1,4 @@
-"""Commands for an operator's data: orphaned objects, rescans, usage, and what an erasure left."""
+"""Operator commands for data: orphaned objects, rescans, usage, and the remains of an erasure."""
 
 import argparse
 import asyncio
@@ -26,7 +26,7 @@ OpenParts = Callable[[IngressSettings], AbstractAsyncContextManager[SweepParts]]
 
 
 def build_sweep_command(open_parts: OpenParts) -> Command:
-    """The command with its drivers."""
+    """Build the command with its drivers."""
 
     async def run(settings: IngressSettings, arguments: argparse.Namespace) -> int:
         async with open_parts(settings) as parts:
@@ -52,13 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def write_line(line: dict[str, object]) -> None:
-    """One line of JSON."""
+    """Write one line of JSON."""
     sys.stdout.write(orjson.dumps(line).decode() + "\n")
     sys.stdout.flush()
 
 
-# The commands that look after stored files: `rescan` with newer signatures, `revoke` by an operator's own judgement.
-# They need DATABASE_OWNER_URL, the migrating role: the role of the serving process can't take files away.
+# Commands for stored files: `rescan` with newer signatures, and `revoke` by an operator's decision. They need
+# DATABASE_OWNER_URL, the migrating role: the role of the serving process can't revoke files.
 
 Open = Callable[[IngressSettings], AbstractAsyncContextManager[Rescan]]
 
@@ -100,14 +100,14 @@ def _add_revoke_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="by an operator", help="The reason; stored in the file's verdict.")
 
 
-# `python -m ingress usage`: what people used, by day and model. It needs DATABASE_OWNER_URL, the migrating role.
+# `python -m ingress usage`: usage by day and model. It needs DATABASE_OWNER_URL, the migrating role.
 
 MAX_ROWS = 100_000
 DAYS = 30
 
 
 def build_usage_command(open_report: Callable[[], AbstractAsyncContextManager[UsageReport]]) -> OfflineCommand:
-    """The command."""
+    """Build the command."""
 
     async def load(arguments: argparse.Namespace) -> tuple[UsageTotal, ...]:
         end = arguments.end or datetime.now(UTC).date() + timedelta(days=1)
@@ -138,13 +138,13 @@ def _add_period(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="end", type=date.fromisoformat, help="Day after the last one (default: tomorrow).")
 
 
-# `python -m ingress verify-erasure CONVERSATION`: looks for anything that an erasure left.
+# `python -m ingress verify-erasure CONVERSATION`: finds anything that an erasure left.
 
 FindRemains = Callable[[IngressSettings, ConversationId], AbstractAsyncContextManager[Remains]]
 
 
 def build_verify_erasure(find: FindRemains) -> Command:
-    """The command; `find` opens the stores, looks, and closes them."""
+    """Build the command; `find` opens the stores, searches, and closes them."""
 
     async def run(settings: IngressSettings, arguments: argparse.Namespace) -> int:
         if not is_id(arguments.conversation, "conv"):
@@ -158,7 +158,7 @@ def build_verify_erasure(find: FindRemains) -> Command:
 
 
 def render_remains(conversation_id: str, remains: Remains) -> str:
-    """What an operator reads."""
+    """Render the report for the operator."""
     lines = [f"{table}: {count} rows" for table, count in remains.rows.items()]
     lines += ["events"] if remains.events else []
     lines += [f"object {key}" for key in remains.objects]

@@ -1,4 +1,4 @@
-"""`python -m ingress describe`: prints the schemas of what clients send and receive, without any server."""
+"""`python -m ingress describe`: prints the schemas of requests, responses and events, without any server."""
 
 import argparse
 import json
@@ -12,7 +12,8 @@ HELP = "Print the schemas of what clients send and receive, in calls and as even
 
 
 def build_description() -> dict[str, Any]:
-    """JSON Schemas by name: `calls` are those of the OpenAPI document, and of `events` the one of a line is `Event`."""
+    """JSON Schemas by name: `calls` are those of the OpenAPI document; in `events`, `Event` is the schema of one
+    line."""
     return {"calls": build_routes().openapi()["components"]["schemas"], "events": build_event_schemas()}
 
 

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def verify_export(arguments: argparse.Namespace) -> int:
-    """Exit status 0 when the file is whole, 1 when it is not, 2 when it can't be read."""
+    """Exit status 0 when the file is complete and valid, 1 when it is not, 2 when it can't be read."""
     try:
         with arguments.file.open("rb") as file:
             report = check_export(file)

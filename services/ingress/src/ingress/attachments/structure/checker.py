@@ -1,8 +1,8 @@
-"""The program that looks into files, `python -I -m ingress.attachments.structure.checker`: one fork per file, limited.
+"""The program that checks files, `python -I -m ingress.attachments.structure.checker`: one confined fork per file.
 
-It reads a JSON line with `form` and `size` and then the file. It answers a JSON line with `fault`, `charset`, `change`
-and `size`, then as many bytes of content that replaces the file's, and again until its input ends. A fault is empty for
-a sound file. The libraries are loaded once; what a file does to them ends with its fork.
+It reads a JSON line with `form` and `size`, followed by the file. It writes a JSON line with `fault`, `charset`,
+`change` and `size`, followed by that many bytes of replacement content. It repeats this until its input ends. `fault`
+is empty for a sound file. The libraries are loaded once; the effects of a file on them end with its fork.
 """
 
 import json
@@ -29,7 +29,7 @@ UNREADABLE = "its content can't be read"
 
 
 def check_content(form: Form, data: bytes) -> Sound:
-    """Raises Unsound, and what the libraries raise for content that they can't read."""
+    """Raises Unsound, and what the libraries raise for unreadable content."""
     match form:
         case "pdf":
             return check_pdf(data)
@@ -43,7 +43,7 @@ def check_content(form: Form, data: bytes) -> Sound:
 
 
 def run_checker(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     while line := requests.readline():
         asked = json.loads(line)
         data = requests.read(asked["size"])
@@ -52,7 +52,7 @@ def run_checker(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def check_in_fork(form: Form, data: bytes) -> bytes:
-    """The answer about a file: what its check finds within the limits, or which of them was met."""
+    """The answer about a file: the result of its check, or which limit it exceeded."""
     return run_confined(lambda: _answer(form, data))
 
 
@@ -66,19 +66,19 @@ def _answer(form: Form, data: bytes) -> bytes:
 
 
 def build_answer(sound: Sound) -> bytes:
-    """The line of an answer with the content behind it."""
+    """The header line of an answer, followed by the content."""
     head = {"fault": "", "charset": sound.charset, "change": sound.change, "size": len(sound.content)}
     return json.dumps(head).encode() + b"\n" + sound.content
 
 
 def build_fault(fault: str) -> bytes:
-    """The line of an answer about a file that is refused."""
+    """The header line of an answer about a rejected file."""
     head = {"fault": fault[:_MAX_SENTENCE_CHARS], "charset": "", "change": "", "size": 0}
     return json.dumps(head).encode() + b"\n"
 
 
 def run_confined(look: Callable[[], bytes]) -> bytes:
-    """What `look` answers in a fork that can do nothing else."""
+    """Run `look` in a fork that can do nothing else, and return its answer."""
     result = fork.run_confined(look, LIMITS)
     if result.ended == "answered" and _is_answer(result.answer):
         return result.answer
@@ -86,7 +86,7 @@ def run_confined(look: Callable[[], bytes]) -> bytes:
 
 
 def _is_answer(answer: bytes) -> bool:
-    """Whether it has the promised form. A fork that a bad file has taken over may write anything."""
+    """Whether the answer has the documented form. A fork that a malicious file controls can write anything."""
     line, _, content = answer.partition(b"\n")
     try:
         head = json.loads(line[:_MAX_LINE_BYTES])

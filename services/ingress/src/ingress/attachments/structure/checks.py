@@ -1,4 +1,4 @@
-"""The ingress' side of the structure checks: a few checker processes, a bounded queue before them."""
+"""The ingress' side of the structure checks: a few checker processes behind a bounded queue."""
 
 import asyncio
 import json
@@ -17,27 +17,27 @@ from ingress.attachments.structure.limits import WALL_S, Form, Sound, Unsound
 CHECKER = (sys.executable, "-I", "-m", "ingress.attachments.structure.checker")
 PROCESSES, PROCESSES_OF_PERSON = 2, 1
 WAITING = 32
-"""Files that wait for a checker; one message has at most 20, which are looked into one after the other."""
+"""Files that wait for a checker; one message has at most 20, which are checked one after the other."""
 ANSWER_TIMEOUT_S = WALL_S + 10
-"""Beyond the limit that the checker keeps itself: starting it on a busy machine takes its time."""
+"""Longer than the checker's own limit: starting it on a busy machine takes time."""
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
-"""The checker gets nothing of ours, least of all passwords."""
+"""The checker inherits nothing of this environment, in particular no passwords."""
 
 
 class StructureChecks(Protocol):
-    """Looks into files beyond their type."""
+    """Checks the structure of files."""
 
     async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
-        """Raises Unsound, and Unavailable when nobody can look now. People share the checkers fairly."""
+        """Raises Unsound, and Unavailable when no checker is available. People share the checkers fairly."""
         ...
 
     async def check_ready(self) -> None:
-        """Raise Unavailable when files can't be looked into."""
+        """Raise Unavailable when files can't be checked."""
         ...
 
 
 class CheckerProcesses:
-    """Implements StructureChecks. Processes start when they are needed, and one that fell out of step is replaced."""
+    """Implements StructureChecks. Processes start on demand; one that is out of sync is replaced."""
 
     def __init__(self, *, command: tuple[str, ...] = CHECKER, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._command = command
@@ -68,7 +68,7 @@ class CheckerProcesses:
         try:
             yield process
         except BaseException:
-            # It may still be busy with this file, and its answer would be taken for that to the next one.
+            # It may still process this file, and its answer would be read as that to the next one.
             await _end(process)
             raise
         self._idle.append(process)
@@ -112,7 +112,8 @@ class CheckerProcesses:
 
 @asynccontextmanager
 async def open_checks() -> AsyncGenerator[CheckerProcesses]:
-    """Checks whose processes end with it. They run as our user, so our passwords are hidden from them first."""
+    """Open checks whose processes end with the block. They run as the same user, so first hide this process's
+    passwords."""
     hide_process()
     checks = CheckerProcesses()
     try:
@@ -122,7 +123,7 @@ async def open_checks() -> AsyncGenerator[CheckerProcesses]:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """With the fork that may still look into a file: they are one process group."""
+    """Kill the process with its fork, which may still check a file: they are one process group."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Pictures: of bounded size, whole, and nothing but a picture."""
+"""Pictures: of bounded size, complete, and nothing but a picture."""
 
 import io
 import struct
@@ -15,7 +15,7 @@ from ingress.attachments.structure.limits import (
     Unsound,
 )
 
-# Where images end by their own formats, so that nothing else hides behind them or reads their first bytes as code.
+# The end of an image by its own format, so that nothing is hidden after it and its first bytes are no code.
 
 _PNG_HEAD = 8
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
@@ -25,14 +25,14 @@ _COMMENT_STARTS = (b"/*", b"//")
 _SCRIPT = b"<script"
 _FOREIGN_HEADS = (b"%PDF-",)
 _HEAD_BYTES = 1024
-"""Readers of PDF take its header anywhere in so many first bytes."""
+"""PDF readers accept its header anywhere within this many first bytes."""
 
 
 _TAIL_HEADS = (
     b"PK\x03\x04", b"PK\x05\x06", b"Rar!", b"7z\xbc\xaf", b"\x1f\x8b", b"\xd0\xcf\x11\xe0", b"MZ", b"\x7fELF",
     b"%PDF-", b"<", b"#!",
 )  # fmt: skip
-"""Files of other kinds that polyglots carry behind a picture."""
+"""Headers of other file types that polyglots carry after a picture."""
 _SAMPLE_BYTES = 64
 _PRINTABLE = bytes((9, 10, 13, *range(0x20, 0x7F)))
 
@@ -40,7 +40,7 @@ _PRINTABLE = bytes((9, 10, 13, *range(0x20, 0x7F)))
 def find_end(form: Form, data: bytes) -> int:
     """How many bytes of the file belong to the picture: all of them when only padding follows it.
 
-    Raises Unsound when it is cut off, or when it is a program, page, document or archive as well.
+    Raises Unsound when it is truncated, or is also a program, page, document or archive.
     """
     if any(head in data[:_HEAD_BYTES] for head in _FOREIGN_HEADS) or _SCRIPT in data.lower():
         raise Unsound("it is also a file of another type")
@@ -50,7 +50,7 @@ def find_end(form: Form, data: bytes) -> int:
     tail = data[end:].strip(b"\0\r\n\t ")
     if not tail:
         return len(data)
-    # Cameras append videos and notes of their own, and editors leave old bytes behind; neither reads as a text.
+    # Cameras append videos and notes of their own, and editors leave old bytes behind; neither is text.
     if tail.startswith(_TAIL_HEADS) or not tail[:_SAMPLE_BYTES].translate(None, _PRINTABLE):
         raise Unsound(f"{len(data) - end} bytes follow the image")
     return end
@@ -97,7 +97,7 @@ def _skip_gif_blocks(data: bytes, at: int) -> int:
 
 
 def _table_bytes(flags: bytes) -> int:
-    """Bytes of the colour table that these flags announce."""
+    """Bytes of the colour table that these flags declare."""
     return 3 << ((flags[0] & 7) + 1) if flags and flags[0] & 0x80 else 0
 
 
@@ -137,7 +137,7 @@ def _skip_segment(data: bytes, at: int, marker: int) -> int:
 
 
 def _end_of_scan(data: bytes, at: int) -> int:
-    """The next marker that is no restart and no stuffed byte."""
+    """The next marker that is neither a restart nor a stuffed byte."""
     while (at := data.find(b"\xff", at)) >= 0:
         following = data[at + 1] if at + 1 < len(data) else _EOI
         if following and following not in _JPEG_ALONE and following != 0xFF:
@@ -155,22 +155,22 @@ _ENDS: Mapping[str, Callable[[bytes], int]] = {
 
 
 READERS = (GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
-"""Imported once, because otherwise the first use of one imports the readers of all formats there are."""
+"""Imported here, because otherwise the first use of one would import the readers of all formats."""
 _SHRINK = 8
 
 Image.MAX_IMAGE_PIXELS = None
-"""Pillow's own limit would name no size. `check_pixels` comes before anything is decoded."""
+"""Pillow's own limit would report no size. `check_pixels` runs before anything is decoded."""
 
 
 def preload_readers() -> None:
-    """Also those that the readers above load when they meet something rare: a confined fork can't."""
+    """Also load the readers that those above import on rare occasions: a confined fork can't import."""
     Image.init()
 
 
 def check_image(form: Form, data: bytes) -> Sound:
-    """Raises Unsound, and whatever the decoder raises for content that it can't decode.
+    """Raises Unsound, and whatever the decoder raises for undecodable content.
 
-    Bytes that follow the picture and belong to no other kind of file, such as the video of a motion photo, are cut off.
+    Bytes after the picture that belong to no other file type, such as the video of a motion photo, are cut off.
     """
     with Image.open(io.BytesIO(data), formats=[form.upper()]) as image:
         check_pixels(image.width, image.height)
@@ -182,16 +182,16 @@ def check_image(form: Form, data: bytes) -> Sound:
 
 
 def check_pixels(width: int, height: int) -> None:
-    """Nothing is decoded before this."""
+    """Check the size before anything is decoded."""
     if width * height > MAX_PIXELS:
         raise Unsound(f"it has {width} x {height} pixels, more than {MAX_PIXELS}")
 
 
 def _decode(form: Form, image: Image.Image) -> None:
-    """As much as the memory of a check holds."""
+    """Decode as much as the memory of a check allows."""
     pixels = image.width * image.height
     if form == "jpeg":
-        # A progressive one is held whole while it is decoded, at two bytes for each value.
+        # A progressive one is held whole while it is decoded, at two bytes per value.
         if "progressive" not in image.info or pixels <= MAX_DECODED_PIXELS:
             image.draft(None, (max(1, image.width // _SHRINK), max(1, image.height // _SHRINK)))
             image.load()

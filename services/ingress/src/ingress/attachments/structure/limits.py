@@ -1,4 +1,4 @@
-"""What a file may be, and what the checks report of it."""
+"""The limits of files, and the results of the checks."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,10 +7,10 @@ Form = Literal["pdf", "docx", "pptx", "xlsx", "jpeg", "png", "gif", "webp", "tex
 """Formats whose structure is checked."""
 
 MEMORY_BYTES = 64 * 2**20
-"""What checking one file may take beside the file itself."""
+"""The memory that checking one file can use, in addition to the file itself."""
 CPU_S = 2.0
 WALL_S = 10.0
-"""A check that a busy machine keeps waiting is not the file's fault, so this is the limit of last resort."""
+"""The limit of last resort, because a check that is slow on a busy machine is not the file's fault."""
 
 MAX_PAGES = 500
 MAX_PDF_UNPACKED_BYTES = 120_000_000
@@ -18,18 +18,18 @@ MAX_ENTRIES = 2_000
 MAX_UNPACKED_BYTES = 120_000_000
 MAX_RATIO = 200
 RATIO_FROM_BYTES = 2**20
-"""Entries that unpack to less are no bombs, and short ones of equal bytes have any ratio."""
+"""Entries that unpack to less are harmless, and short ones of equal bytes can have any ratio."""
 
 MAX_PIXELS = 100_000_000
-"""Width times height of a picture, also of one inside an Office file. Phones take up to 108 million in a JPEG of more
-bytes than we accept; a page scanned at 600 dpi has 35 million."""
+"""Width times height of a picture, also of one inside an Office file. Phones produce up to 108 million in a JPEG of
+more bytes than are accepted; a page scanned at 600 dpi has 35 million."""
 MAX_DECODED_PIXELS = 15_000_000
 """As many as 64 MiB hold at four bytes each, with room for the decoder. Of a larger picture only the structure is
 checked, and of an animation the first frames are decoded."""
 MAX_DECODED_WEBP_PIXELS = 4_000_000
 """The WebP decoder holds four pictures at once."""
 MAX_CONTENT_BYTES = 32 * 2**20
-"""Of the content that a check gives back in place of the file's own."""
+"""Of the content with which a check replaces the file's own."""
 
 
 class Unsound(Exception):
@@ -38,11 +38,11 @@ class Unsound(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A file that is acceptable.
+    """An acceptable file.
 
-    `charset` is the encoding of a text as a Content-Type header names it, empty for UTF-8 and for what is no text.
-    `content` replaces the file's own bytes, and `change` is the sentence that says how it differs; both are empty when
-    the file is stored as it is.
+    `charset` is the encoding of a text in Content-Type syntax, empty for UTF-8 and for other files. `content` replaces
+    the file's own bytes, and `change` is the sentence that says how it differs; both are empty when the file is stored
+    unchanged.
     """
 
     charset: str = ""

@@ -26,7 +26,7 @@ from ingress.attachments.structure.limits import (
     Unsound,
 )
 
-# ZIP as OOXML uses it, in the one form that all readers agree on: what the directory says is what is there.
+# ZIP as OOXML uses it, in the one form that all readers interpret alike: the directory matches the entries.
 
 _END = struct.Struct("<4s4H2IH")
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -40,7 +40,7 @@ _TYPES = frozenset({0, stat.S_IFREG, stat.S_IFDIR})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry and where its packed bytes stand; `end` is behind them."""
+    """One entry and the offsets of its packed bytes; `end` is exclusive."""
 
     name: str
     method: int
@@ -52,7 +52,7 @@ class Entry:
 
 
 def load_entries(data: bytes) -> tuple[Entry, ...]:
-    """All entries, found by the directory and compared with what stands before their bytes. Raises Unsound."""
+    """Load all entries from the directory and compare them with their local headers. Raises Unsound."""
     infos, directory_at = _load_directory(data)
     if sum(info.file_size for info in infos) > MAX_UNPACKED_BYTES:
         raise Unsound(f"it unpacks to more than {MAX_UNPACKED_BYTES} bytes")
@@ -63,7 +63,7 @@ def load_entries(data: bytes) -> tuple[Entry, ...]:
 
 
 def unpack(data: bytes, entry: Entry) -> Iterator[bytes]:
-    """The bytes of an entry, in pieces of 256 KiB. Raises Unsound unless they are as many and the same as announced."""
+    """Yield the bytes of an entry in pieces of 256 KiB. Raises Unsound unless size and checksum match the directory."""
     size = crc = 0
     for piece in _inflate(data, entry):
         size += len(piece)
@@ -184,7 +184,7 @@ _FORBIDDEN_NAMES = re.compile(
     r"(^|/)(vba(project|data)[^/]*|(macrosheets|dialogsheets|embeddings|activex|externallinks)/.*)$", re.I
 )
 _EMBEDDED = re.compile(r"(^|/)embeddings/[^/]+\.(docx|pptx|xlsx)$", re.I)
-"""The workbook behind a chart, and other Office files inside of one. They are checked as any other Office file."""
+"""The workbook of a chart, and other Office files inside one. They are checked like any other Office file."""
 _MAX_EMBEDDED_BYTES = 10_000_000
 _FORBIDDEN_RELATIONS = re.compile(
     r"/(oleObject|vbaProject|control|activeX\w*|xlMacrosheet|xlIntlMacrosheet|externalLink(Path)?|"
@@ -192,11 +192,11 @@ _FORBIDDEN_RELATIONS = re.compile(
     re.I,
 )
 _LINK = re.compile(r"(https?|mailto|tel):|(?![a-z][a-z0-9+.-]*:|\\\\|//|/\\|\\/)", re.I)
-"""Also a path beside the file. Paths of this or another machine, which start with a scheme or two slashes, are none."""
+"""Includes relative paths, but not local or network paths, which start with a scheme or two slashes."""
 _LOCAL_TEMPLATE = re.compile(r"(file:///)?[a-z]:[\\/](?![\\/])|[^\\/:]+$", re.I)
-"""Word writes down which template of its machine a document was made with. One on a server would be fetched."""
+"""Word records which local template a document was made with. One on a server would be fetched."""
 _MAX_XML_BYTES = 4 * 2**20
-"""Of a part that is read whole: the types and the relations."""
+"""Of a part that is parsed as a whole: the types and the relations."""
 _CARRIED = (
     b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"Rar!\x1a\x07", b"7z\xbc\xaf\x27\x1c",
     b"\x1f\x8b\x08", b"MZ", b"\x7fELF", b"%PDF-",
@@ -206,7 +206,7 @@ _MAX_PICTURE_BYTES = 25_000_000
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 _XML_NAMES = (".xml", ".vml", ".rels", ".svg")
 _PLAIN_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*>")
-"""One that declares nothing itself, as drawing programs write it at the beginning of an SVG."""
+"""One without declarations, as drawing programs write at the beginning of an SVG."""
 _DECLARATIONS = tuple(
     word.encode(encoding) for word in ("<!DOCTYPE", "<!ENTITY") for encoding in ("ascii", "utf-16-le", "utf-16-be")
 )
@@ -217,9 +217,9 @@ _ENCODINGS = frozenset({b"utf-8", b"utf-16", b"us-ascii"})
 
 
 def check_office(form: Form, data: bytes, *, embedded: bool = False) -> None:
-    """Raises Unsound. Every entry is unpacked, in pieces, so nothing is believed that was not seen.
+    """Raises Unsound. Unpacks every entry, in pieces, so that nothing is trusted unseen.
 
-    `embedded` is for a file inside of another one, which may not have such files itself.
+    `embedded` is for a file inside another one, which can't contain such files itself.
     """
     entries = load_entries(data)
     for entry in entries:
@@ -243,7 +243,7 @@ def check_office(form: Form, data: bytes, *, embedded: bool = False) -> None:
 
 
 class _XmlParts:
-    """Which parts programs read as XML, by the types that the file gives them and by their names."""
+    """The parts that programs read as XML, by their declared types and by their names."""
 
     def __init__(self, types: Element) -> None:
         named = [(element, element.get("ContentType", "").lower().endswith("xml")) for element in types.iter()]
@@ -267,7 +267,7 @@ def _check_embedded(data: bytes, entry: Entry, extension: str) -> None:
 
 
 def check_types(form: Form, types: Element) -> None:
-    """The part that says what the file is: of its extension, and without macros and objects."""
+    """Check the types part: the file matches its extension and has no macros or objects."""
     named = [element.get("ContentType", "") for element in types.iter()]
     for name in named:
         if _FORBIDDEN_TYPES.search(name):
@@ -277,7 +277,7 @@ def check_types(form: Form, types: Element) -> None:
 
 
 def check_relations(relations: Element) -> None:
-    """Only plain links lead out of the file; everything else that would be fetched or run is refused."""
+    """Reject everything outside the file that would be fetched or run; plain links are allowed."""
     for relation in relations.iter():
         kind, target = relation.get("Type", ""), relation.get("Target", "")
         if kind.endswith("/attachedTemplate") and _LOCAL_TEMPLATE.match(target):
@@ -306,7 +306,7 @@ def _read_xml(data: bytes, entry: Entry) -> Element:
 
 
 def _check_part(data: bytes, entry: Entry, *, is_xml: bool) -> None:
-    """Parts are not parsed, which would take long; but what parsers would fall for must not be in them."""
+    """Check a part without parsing it, which would be slow: reject what would exploit parsers."""
     kept, picture = b"", bytearray()
     is_picture = False
     for number, piece in enumerate(unpack(data, entry)):
@@ -322,7 +322,7 @@ def _check_part(data: bytes, entry: Entry, *, is_xml: bool) -> None:
         seen = kept + piece
         if number == 0 and entry.name.lower().endswith(".svg"):
             seen = _PLAIN_DOCTYPE.sub(b"", seen, count=1)
-        # A printer's settings and a picture's notes may quote XML, which nobody parses where they stand.
+        # A printer's settings and a picture's notes can quote XML, which no program parses there.
         if is_xml and any(word in seen for word in _DECLARATIONS):
             raise Unsound(f"its entry {entry.name!r} declares a DTD or entities")
         kept = seen[-_KEPT_BYTES:]
@@ -331,14 +331,14 @@ def _check_part(data: bytes, entry: Entry, *, is_xml: bool) -> None:
 
 
 def _check_picture(entry: Entry, data: bytes) -> None:
-    """Its size only: an antivirus that unpacks the file may decode it, and an Office program will."""
+    """Check only the picture's size: an antivirus that unpacks the file may decode it, and an Office program will."""
     try:
         with Image.open(io.BytesIO(data), formats=_PICTURE_FORMATS) as image:
             check_pixels(image.width, image.height)
     except Unsound as fault:
         raise Unsound(f"its entry {entry.name!r} is refused: {fault}") from fault
     except (OSError, SyntaxError, ValueError):
-        return  # nothing that a decoder would take up
+        return  # not a picture that a decoder would accept
 
 
 def _check_xml_start(entry: Entry, text: bytes) -> None:

@@ -1,4 +1,4 @@
-"""PDFs: whole, not encrypted, of bounded size when unpacked, and without anything that runs, starts or is carried."""
+"""PDFs: complete, not encrypted, of bounded size when unpacked, and without scripts, actions or embedded files."""
 
 import io
 import re
@@ -11,17 +11,17 @@ import pikepdf
 from ingress.attachments.structure.limits import MAX_PAGES, MAX_PDF_UNPACKED_BYTES, Sound, Unsound
 
 _TAIL_BYTES = 1024
-"""What may follow the last `%%EOF`, as readers take it."""
+"""How much can follow the last `%%EOF`, as readers accept it."""
 _HEAD_BYTES = 1024
 _CHUNK_BYTES = 2**18
 _HEAD = b"%PDF-"
 _BLANKS = b"\xef\xbb\xbf \t\r\n\f"
-"""What some programs write before the header and all readers skip."""
+"""Bytes that some programs write before the header and all readers skip."""
 _REPAIRED = re.compile(
     r"file is damaged|xref not found|can't find startxref|Attempting to reconstruct cross-reference table|"
     r"expected endstream|attempting to recover stream length|recovered stream length: [1-9]"
 )
-"""Warnings of damage that every reader repairs in the same way and that takes nothing away."""
+"""Warnings of damage that every reader repairs in the same way without loss."""
 _HARMLESS = "Resources is missing or invalid; repairing"
 _TOO_MANY = f"it has more than {MAX_PAGES} pages"
 
@@ -44,10 +44,10 @@ _FLATE = frozenset({"/FlateDecode", "/Fl"})
 
 
 def check_pdf(data: bytes) -> Sound:
-    """Raises Unsound, and what the reader raises for content that it can't read.
+    """Raises Unsound, and what the reader raises for unreadable content.
 
-    What readers make of a damaged file differs, and a scanner may see another file than a reader. So a file whose
-    damage readers commonly repair is written again: what is stored is what was checked.
+    Readers interpret a damaged file differently, and a scanner may see another file than a reader. So a file whose
+    damage readers commonly repair is rewritten: what is stored is what was checked.
     """
     _check_frame(data)
     try:
@@ -65,7 +65,7 @@ def _is_intact(data: bytes) -> bool:
     """Raises Unsound, and PdfError for damage."""
     with pikepdf.open(io.BytesIO(data), attempt_recovery=False, suppress_warnings=True) as pdf:
         _check_document(pdf)
-        # A page without resources is nothing that readers differ on.
+        # A page without resources is not interpreted differently by readers.
         intact = all(warning.endswith(_HARMLESS) for warning in _load_warnings(pdf))
         _check_pages(pdf)
     return intact
@@ -99,7 +99,7 @@ def _check_document(pdf: pikepdf.Pdf) -> None:
 
 
 def _check_pages(pdf: pikepdf.Pdf) -> None:
-    """Listing the pages mends their tree, and warns of what it mends."""
+    """Listing the pages repairs their tree, and warns about what it repairs."""
     if len(pdf.pages) > MAX_PAGES:
         raise Unsound(_TOO_MANY)
 
@@ -125,12 +125,12 @@ def _check_objects(objects: Iterable[Any]) -> None:
         if isinstance(found, pikepdf.Stream):
             check_names(found.stream_dict.unparse(resolved=True))
             unpacked += _measure_stream(found, MAX_PDF_UNPACKED_BYTES - unpacked)
-        elif isinstance(found, pikepdf.Object):  # a number or a truth value has no names
+        elif isinstance(found, pikepdf.Object):  # a number or a boolean has no names
             check_names(found.unparse(resolved=True))
 
 
 def check_names(spelled: bytes) -> None:
-    """`spelled` is an object in the one spelling that the library writes: no escapes in names it knows."""
+    """Check an object in the library's own spelling, which has no escapes in known names."""
     names = set(_NAME.findall(_STRING.sub(b" ", spelled)))
     for name in names & _FORBIDDEN.keys():
         raise Unsound(f"it contains {_FORBIDDEN[name]}")
@@ -139,7 +139,8 @@ def check_names(spelled: bytes) -> None:
 
 
 def _measure_stream(stream: Any, left: int) -> int:
-    """Bytes that a stream unpacks to. Raises Unsound above `left`; the limit of memory stands behind."""
+    """The unpacked size of a stream. Raises Unsound above `left`; the memory limit of the process is the last
+    resort."""
     filters = _load_filters(stream)
     if any(name in _FLATE for name in filters[1:]) and (filters[0] in _FLATE or filters[-1] in _IMAGE_FILTERS):
         raise Unsound("it is compressed more than once")

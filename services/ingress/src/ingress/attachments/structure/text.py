@@ -1,4 +1,4 @@
-"""Text: recognised by its content, whatever its name, in any encoding that people still write."""
+"""Text: recognised by its content, whatever its name, in any encoding still in use."""
 
 import codecs
 import re
@@ -12,15 +12,16 @@ ISO_2022 = {
     "iso-2022-jp": (b"\x1b$B", b"\x1b$@", b"\x1b(J", b"\x1b(I"),
     "iso-2022-kr": (b"\x1b$)C",),
 }
-"""Seven-bit encodings, whose bytes are ASCII as well, by the escapes that switch them."""
+"""Seven-bit encodings, whose bytes are also ASCII, by the escapes that switch them."""
 _CONTROLS = bytes(sorted({*range(0x01, 0x09), *range(0x0E, 0x1A), *range(0x1C, 0x20), 0x7F} - {0x08}))
-"""Characters that no text holds in numbers. Tabs, ends of lines and pages, backspace, escape and the end-of-file mark
-of DOS are none of them."""
+"""Characters that are rare in text. Tabs, line and page ends, backspace, escape and the DOS end-of-file mark are not
+included."""
 _MIN_CONTROLS, _CONTROLS_SHARE = 3, 100
-"""So many, and one in so many bytes, make a file binary: every eleventh byte of packed data is a control character."""
+"""At least this many, and more than one per this many bytes, make a file binary: every eleventh byte of packed data is
+a control character."""
 _SAMPLE_BYTES, _LINE_BYTES = 32_768, 2_000
 _DAMAGE_SHARE = 10
-"""With so many whole characters beyond ASCII for each broken one a text is taken for UTF-8 with damage."""
+"""With at least this many whole non-ASCII characters per broken one, a text counts as damaged UTF-8."""
 LABELS = {
     "cp932": "shift_jis", "shift_jis_2004": "shift_jis", "shift_jisx0213": "shift_jis", "shift_jis": "shift_jis",
     "euc_jp": "euc-jp", "euc_jis_2004": "euc-jp", "euc_jisx0213": "euc-jp", "gb2312": "gb18030", "gbk": "gb18030",
@@ -31,10 +32,10 @@ LABELS = {
     "iso8859_7": "iso-8859-7", "iso8859_8": "iso-8859-8", "koi8_r": "koi8-r", "koi8_u": "koi8-u", "cp866": "ibm866",
     "mac_roman": "macintosh", "mac_cyrillic": "x-mac-cyrillic",
 }  # fmt: skip
-"""Python's codecs for encodings of the WHATWG's list, which browsers read, and the labels that this list gives them."""
+"""Python's codecs for encodings of the WHATWG list, which browsers read, and their labels in that list."""
 _RUN = re.compile(rb"[\x80-\xff]+")
 _CENTRAL_EUROPEAN = (
-    # Letters of windows-1250 that are signs in windows-1252: Polish, Romanian and others.
+    # Letters of windows-1250 that are symbols in windows-1252: Polish, Romanian and others.
     re.compile(
         rb"(?<=[A-Za-z\x80-\xff])[\xa3\xa5\xaa\xaf\xb3\xb9\xba\xbe\xbf]"
         rb"|[\xa3\xa5\xaa\xaf\xb3\xb9\xba\xbe\xbf](?=[A-Za-z\x80-\xff])"
@@ -43,23 +44,23 @@ _CENTRAL_EUROPEAN = (
     re.compile(rb"[\x9a\x9d\x9e\xec\xf2\xf8]"),
 )
 _CENTRAL_EUROPEAN_SHARE = 5
-"""One in so many characters beyond ASCII."""
+"""One per this many non-ASCII characters."""
 
 
 def preload_text() -> None:
-    """A confined fork can't open the module of an encoding that it meets."""
+    """Preload the codecs: a confined fork can't import the module of an encoding."""
     for codec in LABELS:
         codecs.lookup(codec)
     from_bytes("Ещё немного слов".encode("cp1251"), cp_isolation=[*LABELS]).best()
 
 
 def check_text(data: bytes) -> Sound:
-    """The text's encoding; raises Unsound for what is no text. The text itself is stored as it is."""
+    """Find the text's encoding; raises Unsound for what is not text. The text itself is stored unchanged."""
     return Sound(charset=find_charset(data))
 
 
 def find_charset(data: bytes) -> str:
-    """The label of the encoding, empty for UTF-8. Raises Unsound for what is no text."""
+    """The label of the encoding, empty for UTF-8. Raises Unsound for what is not text."""
     if data[:2] in _UTF16 or b"\0" in data:
         return _check_utf16(data)
     try:
@@ -79,7 +80,7 @@ def find_charset(data: bytes) -> str:
 
 
 def _check_utf16(data: bytes) -> str:
-    """With a byte order mark, or where every other byte of most characters is zero."""
+    """Detect UTF-16 by its byte order mark, or because most characters have a zero byte."""
     codec = _UTF16.get(data[:2])
     if codec is None:
         zeros = (data[0::2].count(0), data[1::2].count(0))
@@ -107,7 +108,7 @@ def _find_iso_2022(data: bytes) -> str:
 
 
 def _is_damaged_utf8(sample: bytes) -> bool:
-    """UTF-8 in which something was cut or mixed in, such as the log of several programs."""
+    """Whether it is UTF-8 with truncated or foreign parts, such as the log of several programs."""
     text = sample.decode("utf-8", "replace")
     broken = text.count("\ufffd") - sample.count("\ufffd".encode())
     whole = len(text) - len(text.encode("ascii", "ignore")) - text.count("\ufffd")
@@ -115,11 +116,11 @@ def _is_damaged_utf8(sample: bytes) -> bool:
 
 
 def _guess(data: bytes, sample: bytes) -> str:
-    """The likeliest encoding; windows-1252, which browsers take when nobody says, when there is no better one."""
+    """The likeliest encoding; by default windows-1252, which browsers assume for undeclared text."""
     runs = _RUN.findall(sample)
     high = sum(map(len, runs))
     if high < 2 * len(runs) and high * 10 < len(sample) * 4:
-        # Most letters are plain, and those beyond ASCII stand alone: a language in Latin letters.
+        # Most letters are ASCII, and those beyond ASCII stand alone: a language in Latin letters.
         signs = max(len(pattern.findall(sample)) for pattern in _CENTRAL_EUROPEAN)
         return "windows-1250" if signs * _CENTRAL_EUROPEAN_SHARE >= high else "windows-1252"
     for found in from_bytes(sample, cp_isolation=[*LABELS], preemptive_behaviour=False):
@@ -129,7 +130,7 @@ def _guess(data: bytes, sample: bytes) -> str:
 
 
 def _take_sample(data: bytes) -> bytes:
-    """The lines with bytes beyond ASCII, as far as they fit; cut at a plain byte, where no character is cut."""
+    """The lines with non-ASCII bytes, up to the limit; cut at an ASCII byte, so that no character is split."""
     lines: list[bytes] = []
     size = at = 0
     while size < _SAMPLE_BYTES and (run := _RUN.search(data, at)):
