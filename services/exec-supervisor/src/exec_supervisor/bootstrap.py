@@ -1,4 +1,5 @@
-"""Chooses what this process is. Each kind is loaded by name: where one runs, the libraries of the others are absent."""
+"""Chooses the mode of this process. Each mode is imported by name, because the libraries of the others may be
+missing."""
 
 import importlib
 import sys
@@ -14,7 +15,7 @@ _WRONG_USE: Final = 2
 
 
 def main() -> int:
-    """The exit code of `python -m exec_supervisor [bubblewrap | pair | broker]`; the first is meant where none is."""
+    """Return the exit code of `python -m exec_supervisor [bubblewrap | pair | broker]`; bubblewrap is the default."""
     mode = sys.argv[1] if len(sys.argv) > 1 else _DEFAULT
     if mode not in MODES:
         sys.stderr.write(f"usage: python -m exec_supervisor [{' | '.join(MODES)}]\n")

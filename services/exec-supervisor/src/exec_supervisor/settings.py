@@ -1,4 +1,4 @@
-"""Settings of the broker, from the environment. The supervisors themselves read none: they are told on their line."""
+"""Settings of the broker, from the environment. Supervisors read none: they get theirs over their line."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -89,14 +89,15 @@ class BrokerSettings(BaseSettings):
 
     @model_validator(mode="after")
     def check_uids(self) -> Self:
-        """Refuse a range with fewer users than pairs: two pairs would share one, and what the kernel counts by it."""
+        """Reject a range with fewer users than pairs: two pairs would share a user, and the kernel's counts per
+        user."""
         if (count := parse_uid_range(self.uids).count) < self.max_pairs:
             raise ValueError(f"BROKER_UIDS has {count} users, and BROKER_MAX_PAIRS needs {self.max_pairs}.")
         return self
 
     @model_validator(mode="after")
     def check_tls(self) -> Self:
-        """Refuse a network listener that strangers could talk to."""
+        """Reject a network listener without mutual TLS."""
         if self.tcp and not (self.tls_cert and self.tls_key and self.tls_client_ca):
             raise ValueError("BROKER_TCP needs BROKER_TLS_CERT, BROKER_TLS_KEY and BROKER_TLS_CLIENT_CA.")
         return self

@@ -1,4 +1,4 @@
-"""What the second wall refuses, whichever launcher builds it: system calls by name, and arguments of some others."""
+"""The system calls that the second wall rejects, for every launcher: by name, and some by arguments."""
 
 from typing import Final
 
@@ -14,12 +14,12 @@ _KERNEL_VIEWS = ("get_kernel_syms", "nfsservctl", "perf_event_open", "query_modu
 _MACHINE = ("acct", "ioperm", "iopl", "modify_ldt", "personality", "reboot", "vhangup", "vm86", "vm86old")
 _CLOCK = ("adjtimex", "clock_adjtime", "clock_settime", "settimeofday")
 _MEMORY_PLACES = ("mbind", "migrate_pages", "move_pages", "set_mempolicy")
-# Memory that no sum over resident pages sees, and that outlives the process that made it.
+# Memory that no sum over resident pages includes, and that outlives its process.
 _UNCOUNTED_MEMORY = ("memfd_create", "memfd_secret", "msgget", "semget", "shmget")
-# Contexts of the older asynchronous I/O are counted once for the whole machine (fs.aio-max-nr), whoever holds them.
+# Contexts of the older asynchronous I/O are counted for the whole machine (fs.aio-max-nr), across all users.
 _ASYNC_IO = ("io_cancel", "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit")
 _MESSAGE_QUEUES = ("mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink")
-# Libraries are the same files for all runs: a watch on their folders shows which of them other programs open, and when.
+# All runs share the same library files: a watch on their folders reveals which of them other programs open, and when.
 _WATCHES = ("inotify_add_watch",)
 
 REFUSED: Final = (
@@ -40,25 +40,25 @@ REFUSED: Final = (
     *_MESSAGE_QUEUES,
     *_WATCHES,
 )
-"""What an ordinary program never needs; answered with EPERM."""
+"""Calls that an ordinary program never needs; answered with EPERM."""
 UNKNOWN: Final = ("clone3",)
-"""Answered with ENOSYS: its flags lie in memory that a filter can't read, and libc then falls back to clone."""
+"""Answered with ENOSYS: its flags are in memory that a filter can't read, and libc then falls back to clone."""
 LATER: Final = frozenset(range(452, 512)) - {452, 454, 455, 456}
-"""Numbers that Linux has given out since 6.6, or will: a list of names can't have what was not there yet. Answered with
-ENOSYS, as by a kernel that is too old; not among them are fchmodat2 and the three calls on futexes."""
+"""Numbers that Linux has assigned since 6.6, or will: a list of names can't contain future calls. Answered with ENOSYS,
+as by an older kernel. fchmodat2 and the three futex calls are not included."""
 
 _NEW_TIME, _NEW_MOUNTS, _NEW_CGROUP, _NEW_UTS = 0x00000080, 0x00020000, 0x02000000, 0x04000000
 _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
 NAMESPACE_FLAGS: Final = (_NEW_TIME, _NEW_MOUNTS, _NEW_CGROUP, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET)
 OWN_PROCESS: Final = 0
-"""The only process id that `prlimit64` may get: another one would lower the limits of the runner, which has the same
-user, and with them lose the outputs. libc passes 0 for the calling process."""
+"""The only process id allowed for `prlimit64`: another one would lower the limits of the runner, which has the same
+user, and so lose the outputs. libc passes 0 for the calling process."""
 
 AF_UNIX: Final = 1
 S_IFMT: Final = 0o170000
 DEVICE_TYPES: Final = (0o020000, 0o060000)
 F_NOTIFY: Final = 1026
-"""The command of `fcntl` that watches a folder, as `inotify_add_watch` does. Refused under bubblewrap only: a
-container has an overlay of its own, whose folders nobody else opens."""
+"""The command of `fcntl` that watches a folder, as `inotify_add_watch` does. Rejected under bubblewrap only: a
+container has an overlay of its own, whose folders no other program opens."""
 TIOCSTI: Final = 0x5412
 TIOCLINUX: Final = 0x541C

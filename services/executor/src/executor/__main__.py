@@ -6,5 +6,5 @@ import sys
 from executor.runner import main
 
 if __name__ == "__main__":
-    # Without an orderly end: nothing here is worth one, and with many imports it takes long.
+    # Skip the interpreter's cleanup: nothing here needs it, and after many imports it takes long.
     os._exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The executor's line to its supervisor: frames over descriptors that the program does not get."""
+"""The executor's line to its supervisor: frames over descriptors that the program does not inherit."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ class LineCut(Exception):
 
 
 class Channel:
-    """Blocking frames over two descriptors; `fileno` is the reading one, for a selector."""
+    """Blocking frames over two descriptors; `fileno` is the one to read from, for a selector."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
@@ -34,7 +34,7 @@ class Channel:
 
     @classmethod
     def take_standard_streams(cls) -> "Channel":
-        """Move stdin and stdout out of the way of the program: it finds an empty input and the error stream there."""
+        """Replace stdin and stdout for the program: it gets an empty input, and the error stream as its output."""
         read_fd, write_fd = os.dup(_INPUT), os.dup(_OUTPUT)
         os.dup2(_ERRORS, _OUTPUT)
         return cls(read_fd, write_fd)
@@ -43,9 +43,9 @@ class Channel:
     def connect(
         cls, path: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, sleep: Callable[[float], None] = time.sleep
     ) -> "Channel":
-        """Take the line at the socket `path`, which is there once the supervisor listens. Raises LineCut.
+        """Connect to the socket `path`, which exists once the supervisor listens. Raises LineCut.
 
-        `sleep` passes so many seconds between two tries.
+        `sleep` waits for that many seconds between two attempts.
         """
         deadline = time.monotonic() + timeout_s
         while (line := _try_connect(path)) is None:
@@ -59,7 +59,7 @@ class Channel:
 
     @property
     def holds_frame(self) -> bool:
-        """Whether a frame is here already, of which a selector would not tell."""
+        """Whether a frame is already buffered, which a selector would not report."""
         return bool(self._ready)
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Channel:
         self._write(encode_frame(build_message(message), EXECUTOR_FRAME_BYTES))
 
     def receive_frame(self) -> Frame:
-        """Wait for the next frame. Raises LineCut at the end of the stream, FrameError on nonsense."""
+        """Wait for the next frame. Raises LineCut at the end of the stream, FrameError for invalid data."""
         while not self._ready:
             self._read_more()
         return self._ready.pop(0)
@@ -111,6 +111,6 @@ def _try_connect(path: str) -> socket.socket | None:
 
 
 def empty_input() -> None:
-    """Let the program find nothing on its input."""
+    """Give the program an empty input."""
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), _INPUT)

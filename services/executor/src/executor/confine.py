@@ -1,4 +1,4 @@
-"""What must hold before a program runs, and the limits it gets."""
+"""Checks of the confinement before a program runs, and the program's limits."""
 
 import ctypes
 import os
@@ -9,14 +9,14 @@ from typing import Final
 from everturn.execution.messages import RunLimits
 
 MAX_PENDING_SIGNALS: Final = 1024
-"""Queued signals and timers of one run. The kernel counts them for each user, and every run has a user of its own."""
+"""Queued signals and timers of one run. The kernel counts them per user, and every run has a user of its own."""
 
 _PR_SET_DUMPABLE: Final = 4
 _COUNTS: Final = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
 
 
 def find_failures() -> tuple[str, ...]:
-    """What does not hold of the confinement, as sentences; empty when all of it does."""
+    """The violations of the confinement, as sentences; empty if there are none."""
     with open("/proc/self/status", encoding="ascii") as status, open("/proc/net/dev", encoding="ascii") as devices:
         return judge_confinement(
             status=status.read(),
@@ -27,7 +27,7 @@ def find_failures() -> tuple[str, ...]:
 
 
 def judge_confinement(*, status: str, devices: str, root_is_read_only: bool, pid: int) -> tuple[str, ...]:
-    """The same from the texts of `/proc/self/status` and `/proc/net/dev`."""
+    """Find them in the texts of `/proc/self/status` and `/proc/net/dev`."""
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     found = {name: value.split() for name, value in fields.items()}
     failures: list[str] = []
@@ -49,14 +49,14 @@ def judge_confinement(*, status: str, devices: str, root_is_read_only: bool, pid
 
 
 def hide_process() -> None:
-    """Close this process's memory and descriptors to others of the same uid; a fork has to show itself again."""
+    """Hide this process's memory and descriptors from others of the same uid; a fork must reset this."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def confine_program(limits: RunLimits, address_space_bytes: int) -> None:
-    """Put the calling process, soon the program, under its limits for good.
+    """Set the permanent limits of the calling process, which becomes the program.
 
-    Who starts the sandbox has made it the first to be ended when the machine runs out of memory.
+    The launcher has already made the sandbox the first to be killed when the machine runs out of memory.
     """
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
@@ -83,9 +83,9 @@ def _lower(kind: int, soft: int, hard: int) -> None:
 
 
 def is_counted(files: Sequence[str]) -> bool:
-    """Whether a control group limits our processes: one of `files` then has a number.
+    """Whether a control group limits the processes: then one of `files` contains a number.
 
-    RLIMIT_NPROC would be wrong there. It counts all processes of the user, and containers share theirs.
+    RLIMIT_NPROC would be wrong there: it counts all processes of the user, which containers share.
     """
     for path in files:
         try:

@@ -1,4 +1,4 @@
-"""What libraries find when they are imported: the environment of every program, its folders, and imports done ahead."""
+"""The environment of every program, its folders, and preloaded imports."""
 
 import dataclasses
 import importlib
@@ -10,7 +10,7 @@ from typing import Final
 from everturn.execution.messages import OUTPUT_DIR, WORKDIR, Start
 
 FONT_CACHE: Final = os.path.join(sys.prefix, "share", "everturn", "matplotlib")
-"""Made with the environment: to list the fonts anew takes longer than most programs run."""
+"""Created with the environment: rebuilding the font list takes longer than most programs run."""
 
 _MAX_THREADS: Final = 4
 _CONFIGURATION: Final = ".config/matplotlib"
@@ -40,7 +40,7 @@ def build_environment(workdir: str = WORKDIR, output_dir: str = OUTPUT_DIR) -> d
 
 
 def build_run_environment(start: Start) -> dict[str, str]:
-    """What is known of the run itself: its id, the aliases of its tools, and what it may do, as JSON."""
+    """Variables about the run: its id, the aliases of its tools, and its limits and outputs as JSON."""
     about = {
         "execution_id": start.execution_id,
         "tools": list(start.tools),
@@ -55,7 +55,7 @@ def build_run_environment(start: Start) -> dict[str, str]:
 
 
 def save_folders(workdir: str = WORKDIR, font_cache: str = FONT_CACHE) -> None:
-    """Make the folders that libraries insist on, with the list of fonts where it was made ahead."""
+    """Create the folders that libraries require, with the font list if it was built ahead."""
     configuration = os.path.join(workdir, _CONFIGURATION)
     for folder in (configuration, os.path.join(workdir, _TEMPORARY)):
         os.makedirs(folder, exist_ok=True)
@@ -64,7 +64,7 @@ def save_folders(workdir: str = WORKDIR, font_cache: str = FONT_CACHE) -> None:
 
 
 def import_ahead(modules: tuple[str, ...]) -> tuple[str, ...]:
-    """Import these, and then what calls of tools need; what could not be imported, as sentences."""
+    """Import these modules, and then what tool calls need; returns the failures as sentences."""
     failures: list[str] = []
     for name in (*modules, _WITH_EVERY_PRELOAD) if modules else ():
         try:

@@ -1,4 +1,4 @@
-"""Files of a run: inputs out of a tar stream into the work folder, the contract's outputs into another."""
+"""Files of a run: inputs from a tar stream into the work folder, declared outputs from the output folder."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ _NOT_SEARCHED: Final = "/... (this folder was not searched)"
 
 
 class RawReader:
-    """The raw frames of a channel up to InputsEnd as a file that `tarfile` reads a stream from."""
+    """The raw frames of a channel up to InputsEnd, as a file from which `tarfile` reads a stream."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -27,7 +27,7 @@ class RawReader:
         self._ended = False
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes, fewer only at the end."""
+        """Read exactly `size` bytes, fewer only at the end."""
         while len(self._pending) < size and not self._ended:
             frame = self._channel.receive_frame()
             if isinstance(frame, bytes):
@@ -40,19 +40,19 @@ class RawReader:
         return data
 
     def is_empty(self) -> bool:
-        """Whether InputsEnd is what comes first."""
+        """Whether no data precede InputsEnd."""
         first = self.read(1)
         self._pending[:0] = first
         return not first
 
     def drain(self) -> None:
-        """Read to the end: a tar stream is padded beyond its last member."""
+        """Read to the end: a tar stream is padded after its last member."""
         while self.read(1 << 16):
             pass
 
 
 def unpack_inputs(reader: RawReader, root: str) -> None:
-    """Write the regular files of the tar stream below `root`; no bytes at all are no files.
+    """Write the regular files of the tar stream below `root`; an empty stream has no files.
 
     Raises ValueError for any other member.
     """
@@ -74,7 +74,8 @@ def unpack_inputs(reader: RawReader, root: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """What leaves the sandbox: `files` are pairs of place in the contract and path, `refused` of path and reason."""
+    """The files that leave the sandbox: `files` are pairs of index in the contract and path, `refused` of path and
+    reason."""
 
     files: tuple[tuple[int, str], ...]
     refused: tuple[tuple[str, str], ...]
@@ -82,7 +83,7 @@ class OutputPlan:
 
 
 def load_output_plan(root: str, outputs: tuple[str, ...], limits: RunLimits) -> OutputPlan:
-    """Look at the output folder once all of the program's processes are gone."""
+    """Inspect the output folder once all of the program's processes are gone."""
     files: list[tuple[int, str]] = []
     refused: list[tuple[str, str]] = []
     left = limits.output_bytes
@@ -101,7 +102,8 @@ def load_output_plan(root: str, outputs: tuple[str, ...], limits: RunLimits) -> 
 
 
 def _look_at(root: str, path: str) -> tuple[int, str]:
-    """Size and reason of refusal: missing, symlink, not_regular, not_readable, empty; none means it may leave."""
+    """Size and reason for refusal: missing, symlink, not_regular, not_readable, empty; no reason means that it can
+    leave."""
     parts = path.split("/")
     place = root
     for number, part in enumerate(parts, start=1):
@@ -126,7 +128,7 @@ def _look_at(root: str, path: str) -> tuple[int, str]:
 def _find_undeclared(root: str, outputs: frozenset[str]) -> Iterator[str]:
     """Names that the contract does not have, at most `_MAX_UNDECLARED`; folders below `_MAX_DEPTH` are only named.
 
-    The program made these folders. However deep they are and whatever they hold, the runner must survive the search.
+    The program made these folders. However deep they are and whatever they contain, the runner must survive the search.
     """
     scanned = found = 0
     folders = [("", 0)]
@@ -152,7 +154,7 @@ def _find_undeclared(root: str, outputs: frozenset[str]) -> Iterator[str]:
 
 
 def _try_list_folder(folder: str) -> list[tuple[str, bool]] | None:
-    """Names in order, each with whether it is a folder; None where it can't be read or its path is too long."""
+    """Sorted names, each with whether it is a folder; None if it can't be read or its path is too long."""
     try:
         with os.scandir(folder) as entries:
             return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
@@ -165,15 +167,15 @@ def _show_name(path: str) -> str:
 
 
 class TarTarget(Protocol):
-    """Where a tar stream goes."""
+    """The target of a tar stream."""
 
     def write(self, data: bytes, /) -> int: ...
 
 
 def send_outputs(root: str, plan: OutputPlan, target: TarTarget) -> None:
-    """Write the plan's files to `target` as a ustar stream whose names are the files' places in the contract.
+    """Write the plan's files to `target` as a ustar stream whose names are the files' indexes in the contract.
 
-    So the other side neither has to trust a name nor to understand more than the plainest header.
+    So the reader neither has to trust a name nor to parse more than the simplest header.
     """
     with tarfile.open(fileobj=cast("IO[bytes]", target), mode="w|", format=tarfile.USTAR_FORMAT) as archive:
         for number, path in plan.files:

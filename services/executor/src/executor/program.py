@@ -1,4 +1,4 @@
-"""The forked process that becomes the program: its limits, streams and environment, then its text."""
+"""The forked process that becomes the program: its limits, streams and environment, then its source."""
 
 import ast
 import atexit
@@ -28,7 +28,7 @@ FAILED: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ProgramStreams:
-    """Descriptors the program writes to: its output, its errors, and how it failed."""
+    """Descriptors that the program writes to: its output, its errors, and its failure."""
 
     stdout: int
     stderr: int
@@ -36,7 +36,8 @@ class ProgramStreams:
 
 
 def get_ready(streams: ProgramStreams) -> None:
-    """Do what does not depend on the program, and touch once what every program touches: that costs page faults."""
+    """Do everything independent of the program, and touch the pages that every program uses, because page faults are
+    slow."""
     _take_streams(streams)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _reseed()
@@ -44,7 +45,7 @@ def get_ready(streams: ProgramStreams) -> None:
 
 
 def run_program(start: Start, streams: ProgramStreams) -> int:
-    """Become the program and run it to its end; the exit code of this process."""
+    """Become the program and run it to its end; returns the exit code of this process."""
     os.environ.update(build_run_environment(start))
     confine_program(start.limits, start.memory_limit_bytes)
     _build_module(start)
@@ -55,14 +56,14 @@ def run_program(start: Start, streams: ProgramStreams) -> int:
 
 
 def execute(text: str, module: types.ModuleType) -> tuple[int, ProgramError | None]:
-    """Run the text as the main module; top-level await works. A program that uses none may start a loop of its own."""
+    """Run the source as the main module. Top-level await works; a program without it can start a loop of its own."""
     remember_program(text)
     try:
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         code = compile(text, PROGRAM_NAME, "exec", flags=flags, dont_inherit=True)
         outcome: object = eval(code, module.__dict__)  # noqa: S307 - running a program is what this process is for
         if inspect.iscoroutine(outcome):
-            # Loaded only here: asyncio costs 40 ms at the start.
+            # Imported only here: asyncio costs 40 ms at the start.
             importlib.import_module("asyncio").run(cast("Coroutine[Any, Any, None]", outcome))
     except SystemExit as leaving:
         return _exit_code(leaving), None
@@ -74,9 +75,9 @@ def execute(text: str, module: types.ModuleType) -> tuple[int, ProgramError | No
 
 
 def leave(exit_code: int) -> NoReturn:
-    """End this process as Python ends: threads, exit handlers, the program's objects, buffers.
+    """End this process as Python does: threads, exit handlers, the program's objects, buffers.
 
-    All but what was imported ahead, whose orderly end takes longer than most programs run.
+    Preloaded modules are left out, because their cleanup takes longer than most programs run.
     """
     with contextlib.suppress(SystemExit):
         if threads := sys.modules.get("threading"):
@@ -90,7 +91,7 @@ def leave(exit_code: int) -> NoReturn:
 
 
 def _flush_all() -> None:
-    """Write what open files still hold. Before a collection too: it may take a file's buffer before its text."""
+    """Flush open files. Also before a collection, which can finalize a file's buffer before its text layer."""
     for left in (*gc.get_objects(), sys.stdout, sys.stderr):
         if isinstance(left, (io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper)):
             with contextlib.suppress(OSError, ValueError):
@@ -110,12 +111,12 @@ def _take_streams(streams: ProgramStreams) -> None:
     os.dup2(streams.stdout, 1)
     os.dup2(streams.stderr, 2)
     for stream in (sys.stdout, sys.stderr):
-        # Lines reach the pipe at once, so the tail of a program that is killed is not lost with its buffer.
+        # Lines reach the pipe at once, so the output of a killed program is not lost with its buffer.
         cast("Any", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def _reseed() -> None:
-    """Random numbers of this program alone. Python's own generator is seeded anew by every fork, numpy's is not."""
+    """Give this program its own random numbers. Python reseeds its generator in every fork, numpy does not."""
     if numbers := sys.modules.get("numpy.random"):
         cast("Any", numbers).seed()
 

@@ -1,4 +1,4 @@
-"""How a program's end is told: which line failed, which limit it ran into, and the tails of what it printed."""
+"""Reports of a program's end: the line that failed, the limit it exceeded, and the tails of its output."""
 
 import errno
 import linecache
@@ -36,17 +36,17 @@ _KERNEL_COUNTS: Final[tuple[tuple[str, str, LimitName], ...]] = (
 
 
 def remember_program(text: str) -> None:
-    """Let tracebacks show the program's lines."""
+    """Make tracebacks show the program's lines."""
     linecache.cache[PROGRAM_NAME] = (len(text), None, text.splitlines(keepends=True), PROGRAM_NAME)
 
 
 def build_program_error(error: BaseException) -> ProgramError:
-    """What the model needs to repair its program: the frames from the program's first one on, not ours."""
+    """The error as the model needs it to fix its program: only frames from the program's first one on."""
     shown = _skip_our_frames(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, shown, limit=-20))
     return ProgramError(
         type=type(error).__name__[:MAX_TYPE_CHARS],
-        # Not `str(error)`: the program's own exception may fail at that, and this text doesn't.
+        # Not `str(error)`, which can fail for the program's own exceptions.
         message=str(traceback.TracebackException(type(error), error, None))[:MAX_MESSAGE_CHARS] + _explain(error),
         line=find_line(error),
         traceback=_cut_middle(text, MAX_TRACEBACK_CHARS),
@@ -55,7 +55,7 @@ def build_program_error(error: BaseException) -> ProgramError:
 
 
 def find_line(error: BaseException) -> int | None:
-    """The program's line that failed: the innermost one on the stack, or where its syntax breaks."""
+    """The program's line that failed: the innermost one on the stack, or the position of a syntax error."""
     if isinstance(error, SyntaxError) and error.filename == PROGRAM_NAME:
         return error.lineno
     stack = traceback.walk_tb(error.__traceback__)
@@ -64,14 +64,14 @@ def find_line(error: BaseException) -> int | None:
 
 
 def _explain(error: BaseException) -> str:
-    """What the bare words of the system do not tell."""
+    """Additional explanation where the system's message is not enough."""
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     found = isinstance(error, FileNotFoundError) and any(file.endswith(_LOCKS) for file in files[-1:])
     return _NO_LOCKS if found else ""
 
 
 def limit_of_error(error: BaseException) -> LimitName | None:
-    """The limit whose refusal an exception tells of."""
+    """The limit that caused an exception."""
     if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, OSError) and error.errno is not None:
@@ -87,9 +87,9 @@ def limit_of_signal(number: int) -> LimitName | None:
 
 
 def load_kernel_hits(control_group: str = "/sys/fs/cgroup") -> tuple[LimitName, ...]:
-    """The limits at which the kernel stepped in, where a sandbox shows its own control group (a container does).
+    """The limits that the kernel enforced, if the sandbox shows its own control group (a container does).
 
-    So a run tells of a process that was killed for its memory although the program went on without it.
+    So a run reports a process that was killed for its memory even if the program continued without it.
     """
     return tuple(limit for file, name, limit in _KERNEL_COUNTS if _load_count(f"{control_group}/{file}", name))
 
@@ -121,7 +121,7 @@ def _cut_middle(text: str, max_chars: int) -> str:
 
 
 class Tail:
-    """The last `max_bytes` of a stream and how many bytes it had."""
+    """The last `max_bytes` of a stream and its total number of bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -139,5 +139,5 @@ class Tail:
         return bytes(self._held[-self._max_bytes :])
 
     def text(self) -> str:
-        """The tail as text; bytes that are no UTF-8 are replaced."""
+        """The tail as text; invalid UTF-8 is replaced."""
         return self.data().decode("utf-8", "replace")

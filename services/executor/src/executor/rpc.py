@@ -32,12 +32,12 @@ class Gateway:
         self._opening: asyncio.Task[_Session] | None = None
 
     async def call(self, tool_id: str, arguments: dict[str, object]) -> object:
-        """The tool's value. Raises ToolError."""
+        """Return the tool's value. Raises ToolError."""
         session = await self._connect()
         return await session.call(tool_id, arguments)
 
     async def _connect(self) -> "_Session":
-        # One task opens for all calls that come meanwhile; a task belongs to its event loop, and so does its session.
+        # One task connects for all concurrent calls. A task belongs to its event loop, and so does its session.
         loop = asyncio.get_running_loop()
         if self._opening is None or self._opening.get_loop() is not loop or _is_spent(self._opening):
             self._opening = loop.create_task(_Session.open(self._path, self._nonce))
@@ -77,7 +77,7 @@ class _Session:
 
     @property
     def usable(self) -> bool:
-        """Whether it can still bring answers."""
+        """Whether it can still receive answers."""
         return not self._reading.done()
 
     async def call(self, tool_id: str, arguments: dict[str, object]) -> object:

@@ -35,10 +35,10 @@ _NO_SUPERVISOR: Final = 69
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The executor's exit code. Its fork, which becomes the program, does not return from here."""
+    """Return the executor's exit code. Its fork, which becomes the program, does not return from here."""
     chosen = _parse(arguments)
     hide_process()
-    # The first process of a sandbox is hit by signals from inside only where it has a handler.
+    # Signals from inside reach the first process of a sandbox only if it has a handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         channel = None if chosen.line else Channel.take_standard_streams()
@@ -64,12 +64,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _prepare(preload: tuple[str, ...]) -> tuple[str, ...]:
-    """Do ahead what is equal for all programs; what went wrong."""
+    """Prepare what is the same for all programs; returns the failures."""
     os.environ.clear()
     os.environ.update(build_environment())
     save_folders()
     failures = import_ahead(preload)
-    # The program's collections then leave all of this alone, and with it the memory that both processes share.
+    # The program's garbage collections then skip all of this, so the memory shared by both processes stays shared.
     gc.collect()
     gc.freeze()
     return failures
@@ -100,7 +100,7 @@ def build_report(
     undeclared: tuple[str, ...],
     refused: tuple[tuple[str, str], ...],
 ) -> Report:
-    """The executor's word on the program."""
+    """Build the executor's report about the program."""
     code = os.waitstatus_to_exitcode(end.status)
     error = _parse_failure(end.failure)
     found: list[LimitName] = [] if error is None or error.limit is None else [error.limit]

@@ -1,4 +1,4 @@
-"""The names a program calls tools by: `await alias.name(argument=value)`."""
+"""The names by which a program calls tools: `await alias.name(argument=value)`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
@@ -14,7 +14,7 @@ class CallTool(Protocol):
 
 
 class ToolAlias:
-    """All granted tools of one alias as asynchronous functions that take keyword arguments."""
+    """All granted tools of one alias as asynchronous functions that accept keyword arguments."""
 
     def __init__(self, alias: str, names: Mapping[str, Parameters], call: CallTool) -> None:
         self._alias = alias
@@ -43,7 +43,7 @@ class ToolAlias:
 def name_values(
     tool_id: str, parameters: Parameters, values: tuple[object, ...], named: Mapping[str, object]
 ) -> dict[str, object]:
-    """The arguments that were given by place. Raises TypeError as a call of a function does."""
+    """The positional arguments by name. Raises TypeError as a function call does."""
     if len(values) > len(parameters):
         known = ", ".join(parameters) or "none"
         raise TypeError(f"{tool_id} takes {len(parameters)} arguments, {len(values)} were given; they are: {known}")
@@ -54,7 +54,7 @@ def name_values(
 
 
 def build_stubs(tool_ids: Sequence[str], call: CallTool, parameters: Sequence[Parameters] = ()) -> dict[str, ToolAlias]:
-    """One object per alias; a tool id is `alias.name`. `parameters` has the names of each tool's, in their order."""
+    """One object per alias; a tool id is `alias.name`. `parameters` has the parameter names of each tool, in order."""
     tools: dict[str, dict[str, Parameters]] = {}
     for tool_id, names in zip_longest(tool_ids, parameters[: len(tool_ids)], fillvalue=()):
         alias, _, name = str(tool_id).partition(".")

@@ -1,6 +1,6 @@
-"""The program's process, forked before there is a program: a run then costs no fork of all that was imported ahead.
+"""The program's process, forked before the program is known: a run then needs no fork of everything preloaded.
 
-The fork holds no line to the supervisor. It waits for its orders at a pipe of its own, and ends with the runner.
+The fork has no line to the supervisor. It waits for its orders at a pipe of its own, and ends with the runner.
 """
 
 import os
@@ -15,7 +15,8 @@ from executor.program import ProgramStreams, get_ready, leave, run_program
 
 @dataclass(frozen=True, slots=True)
 class WaitingProgram:
-    """The runner's ends: `orders` is written once, the others are what the program prints and how it failed."""
+    """The runner's ends of the pipes: `orders` is written once, the others carry the program's output and its
+    failure."""
 
     pid: int
     orders: int
@@ -24,7 +25,7 @@ class WaitingProgram:
     failure: int
 
     def begin(self, start: Start) -> None:
-        """Let it run. Of one that is gone already the runner learns when it looks after it."""
+        """Start the program. If it is already gone, the runner notices when it waits for it."""
         data = memoryview(encode_frame(build_message(start), PIPE_FRAME_BYTES))
         try:
             while data:
@@ -36,7 +37,7 @@ class WaitingProgram:
 
 
 def fork_program(channel: Channel | None) -> WaitingProgram:
-    """Start the process. The fork itself never returns from here."""
+    """Fork the process. The fork itself never returns from here."""
     orders_read, orders_write = os.pipe()
     (out_read, out_write), (err_read, err_write), (fail_read, fail_write) = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()

@@ -1,7 +1,7 @@
-"""The runner's eye on its program: what it prints, when it ends, and that nothing it started is left.
+"""Watches the program: reads its output, notices its end, and ends everything it left running.
 
-The runner is the first process of the sandbox. It inherits every orphan and takes note of its end, so that dead ones
-don't fill the limit on processes; and signals from inside can't stop or kill it.
+The runner is the first process of the sandbox. It inherits and reaps every orphan, so that zombies don't exhaust the
+process limit; and signals from inside can't stop or kill it.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from executor.channel import Channel
 from executor.report import Tail
 
 _READ_BYTES: Final = 1 << 16
-MAX_FAILURE_BYTES: Final = 1 << 18  # a failure's texts as JSON, where one character takes up to 12 bytes
+MAX_FAILURE_BYTES: Final = 1 << 18  # a failure's texts as JSON, where one character needs up to 12 bytes
 MAX_TAIL_CHARS: Final = 64_000
-"""Of each stream in a report, which has to fit EXECUTOR_FRAME_BYTES."""
+"""Of each stream in a report, which must fit EXECUTOR_FRAME_BYTES."""
 _BYTES_PER_CHAR: Final = 4
 _GONE_WAIT_S: Final = 1.0
 _KILL_AGAIN_S: Final = 0.01
@@ -29,7 +29,7 @@ _KILL_AGAIN_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """A finished program: wait status, what it printed, and the frame in which it told how it failed."""
+    """A finished program: wait status, output, and the frame that reports its failure."""
 
     status: int
     stdout: Tail
@@ -38,7 +38,7 @@ class ProgramEnd:
 
 
 class Watch:
-    """Reads what the program prints until it ends or the supervisor says stop, then ends whatever it left running."""
+    """Reads the program's output until it ends or the supervisor sends a stop, then ends all remaining processes."""
 
     def __init__(self, limits: RunLimits) -> None:
         tail_chars = min(limits.tail_chars, MAX_TAIL_CHARS)
@@ -48,7 +48,7 @@ class Watch:
         self._status = int(signal.SIGKILL)
 
     def run(self, program_pid: int, channel: Channel, pipes: dict[int, Tail]) -> None:
-        """Returns when every process of the program is gone. Raises LineCut when the supervisor is."""
+        """Return when every process of the program is gone. Raises LineCut when the supervisor is gone."""
         children = Children(program_pid)
         with _wake_at_ends() as wakeup, selectors.DefaultSelector() as selector:
             for descriptor in (wakeup, channel, *pipes):
@@ -72,19 +72,20 @@ class Watch:
             _read_rest(descriptor, pipes)
 
     def ended(self) -> ProgramEnd:
-        """What was seen of the program."""
+        """The observed end of the program."""
         return ProgramEnd(self._status, self.stdout, self.stderr, self.failure)
 
 
 class Children:
-    """Every process of the sandbox but this one, the first; `status` is the program's wait status once it has ended."""
+    """All processes of the sandbox except this one, the first; `status` is the program's wait status once it has
+    ended."""
 
     def __init__(self, program_pid: int) -> None:
         self._program_pid = program_pid
         self.status: int | None = None
 
     def take_note(self) -> bool:
-        """Wait for all that have ended; whether any is left."""
+        """Reap all that have ended; returns whether any is left."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
                 if ended[0] == self._program_pid:
@@ -93,19 +94,19 @@ class Children:
         return False
 
     def end_all(self, wakeup: int) -> None:
-        """Kill until none is left, for a second at most: from then on nobody changes the output folder."""
+        """Kill until none is left, for at most a second: from then on no process changes the output folder."""
         deadline = time.monotonic() + _GONE_WAIT_S
         _kill_all()
         while self.take_note() and time.monotonic() < deadline:
             if not select.select([wakeup], [], [], _KILL_AGAIN_S)[0]:
-                # What was forked while the signal went round is hit by the next one.
+                # A process forked during the previous kill is hit by the next one.
                 _kill_all()
             else:
                 os.read(wakeup, _READ_BYTES)
 
 
 def _kill_all() -> None:
-    """Everything in the sandbox but this process. Only ever called by its first one: elsewhere it would hit others."""
+    """Kill everything in the sandbox except this process. Only for the first process: elsewhere it would hit others."""
     if os.getpid() != 1:
         raise PermissionError("only the first process of a sandbox may end all others")
     with contextlib.suppress(ProcessLookupError):
@@ -114,7 +115,7 @@ def _kill_all() -> None:
 
 @contextlib.contextmanager
 def _wake_at_ends() -> Generator[int]:
-    """A descriptor that can be read when a child has ended."""
+    """A descriptor that becomes readable when a child has ended."""
     wakeup, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.signal(signal.SIGCHLD, _note_nothing)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
@@ -128,7 +129,7 @@ def _wake_at_ends() -> Generator[int]:
 
 
 def _note_nothing(number: int, frame: object) -> None:
-    """A handler has to be there, or the end of a child would write nothing to the descriptor."""
+    """Without a handler, the end of a child would write nothing to the descriptor."""
 
 
 def _read(descriptor: int, pipes: dict[int, Tail]) -> bool:
@@ -138,7 +139,8 @@ def _read(descriptor: int, pipes: dict[int, Tail]) -> bool:
 
 
 def _read_rest(descriptor: int, pipes: dict[int, Tail]) -> None:
-    """What is in the pipe. Not to its end: its other end may have been sent to somebody through a socket."""
+    """Read what is in the pipe, but not to its end: its other end may have been sent to another process through a
+    socket."""
     os.set_blocking(descriptor, False)
     with contextlib.suppress(BlockingIOError):
         while _read(descriptor, pipes):

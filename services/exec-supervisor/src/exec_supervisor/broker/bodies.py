@@ -1,7 +1,7 @@
-"""The engine's create bodies of a pair, as pure functions of its profile: all that a broker ever asks an engine for.
+"""The create requests of a pair, as pure functions of its profile: all that a broker ever requests from an engine.
 
-A body has no key that isn't written here, and of a caller's words only the run's id is in it, as a label. So no message
-and no profile can express a bind, a volume driver option, a device, a capability or a namespace of the host.
+A body has only keys that are written here, and its only caller-provided value is the run's id, as a label. So no
+message and no profile can express a bind, a volume driver option, a device, a capability or a namespace of the host.
 """
 
 import json
@@ -23,7 +23,7 @@ SUPERVISOR_MEMORY_BYTES: Final = 256 * MIB
 SUPERVISOR_PROCESSES: Final = 32
 SUPERVISOR_OPEN_FILES: Final = 512
 RUNNER_PROCESSES: Final = 4
-"""The runner and what it needs beside the program: its zygote, a reader of each stream."""
+"""The runner and what it needs in addition to the program: its zygote and a reader per stream."""
 
 RUNNER_OPEN_FILES: Final = 64
 
@@ -37,7 +37,7 @@ LABEL_EXPIRES: Final = "everturn.expires"
 
 @dataclass(frozen=True, slots=True)
 class PairLabels:
-    """What the things of a pair are labelled with. `expires` is in seconds since 1970; a warm pair has no run yet."""
+    """The labels of a pair's resources. `expires` is in seconds since 1970; a warm pair has no run yet."""
 
     broker: str
     pair: str
@@ -98,9 +98,9 @@ def build_executor(
     uid: int,
     preload: Sequence[str] = (),
 ) -> Body:
-    """The untrusted half: no network, and nothing to write to but two sized folders that count as its memory.
+    """The untrusted half: no network, and only two writable folders, with size limits, that count as its memory.
 
-    Its `uid` is the pair's alone; the group is that of the sockets, which all pairs share.
+    Its `uid` is unique to the pair; the group is that of the sockets, which all pairs share.
     """
     limits = profile.limits
     return {
@@ -113,7 +113,7 @@ def build_executor(
             "MemorySwap": limits.memory_bytes,
             "NanoCpus": round(profile.cpus * 1_000_000_000),
             "PidsLimit": limits.processes + RUNNER_PROCESSES,
-            # The runner unpacks inputs, which may be larger than a file of the program.
+            # The runner unpacks inputs, which can be larger than a file of the program.
             "Ulimits": _ulimits(
                 open_files=limits.open_files + RUNNER_OPEN_FILES,
                 file_bytes=max(limits.file_bytes, limits.work_dir_bytes),
@@ -161,12 +161,12 @@ def _walls(seccomp: Mapping[str, object] | None) -> Body:
 
 
 def _shared_memory(profile: ExecutionProfile) -> Body:
-    """Without `shm_bytes` there is no /dev/shm at all: it would be a third place to write to."""
+    """Without `shm_bytes` there is no /dev/shm: it would be a third writable place."""
     return {"IpcMode": "private", "ShmSize": profile.shm_bytes} if profile.shm_bytes else {"IpcMode": "none"}
 
 
 def _ulimits(*, open_files: int, file_bytes: int) -> list[dict[str, object]]:
-    """No limit on processes here: the kernel counts that one per uid, over all containers of the machine."""
+    """No limit on processes here: the kernel counts them per uid, over all containers of the machine."""
     amounts = {"core": 0, "fsize": file_bytes, "memlock": 0, "msgqueue": 0, "nofile": open_files}
     return [{"Name": name, "Soft": amount, "Hard": amount} for name, amount in amounts.items()]
 
@@ -177,7 +177,7 @@ def _tmpfs_options(limits: RunLimits, size_bytes: int, uid: int) -> str:
 
 
 def _socket_volume(labels: PairLabels, *, read_only: bool) -> Body:
-    """The pair's own volume, made with the first container. Both images have its folder with the right owner."""
+    """The pair's own volume, created with the first container. Both images have its folder with the right owner."""
     return {
         "Type": "volume",
         "Source": name_volume(labels.pair),

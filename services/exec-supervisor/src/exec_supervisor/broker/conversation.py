@@ -1,4 +1,4 @@
-"""One connection: five verbs (`everturn.execution.broker_messages`), and the line that it becomes by Attach."""
+"""One connection: five requests (`everturn.execution.broker_messages`), and the line that Attach turns it into."""
 
 import asyncio
 import contextlib
@@ -28,10 +28,10 @@ from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs, UnknownPair, U
 
 SEND_TIMEOUT_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 30.0
-"""For a request to arrive whole. Callers ask at once; one that says nothing would keep a connection from the others."""
+"""Seconds for a request to arrive completely. Callers send it at once; a silent one would block a connection."""
 
 AFTER_EXECUTOR_S: Final = 65.0
-"""A supervisor whose executor has ended may still be forwarding its outputs, for which it has 60 s."""
+"""A supervisor whose executor has ended may still be forwarding its outputs, which can take 60 s."""
 
 MAX_RUN_ID_CHARS: Final = 200
 _CHUNK_BYTES: Final = 64 << 10
@@ -43,10 +43,10 @@ _log = structlog.stdlib.get_logger()
 
 
 class PairSource(Protocol):
-    """Where booted pairs come from."""
+    """The source of booted pairs."""
 
     async def take(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
-        """A booted pair, bound to this run, and whether it was warm.
+        """Return a booted pair, bound to this run, and whether it was warm.
 
         Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed.
         """
@@ -66,7 +66,7 @@ class _Gone(Exception):
 
 
 class Conversation:
-    """Serves one connection until either side closes it. The pair it started ends with it."""
+    """Serves one connection until either side closes it. The pair that it started ends with it."""
 
     def __init__(
         self,
@@ -94,11 +94,12 @@ class Conversation:
                     continue
                 await self._send(await self._while_connected(request))
         except (_Gone, OSError, TimeoutError) as error:
-            # Nobody is there to be answered. A worker that stops a run leaves so; one that often is silent is ill.
+            # There is no caller to answer. A worker that stops a run also disconnects like this; frequent silence is a
+            # fault.
             _log.info("caller_gone", reason=_name_end(error), run=self._own.run_id if self._own else "")
         except (FrameError, BadMessage) as error:
             _log.warning("bad_request", detail=str(error))
-            # The answer is a courtesy: who sends nonsense may have gone as well.
+            # The answer is a courtesy: the caller of an invalid request may have disconnected as well.
             with contextlib.suppress(OSError, TimeoutError):
                 await self._send(BrokerRefusal("bad_message", str(error)))
         finally:
@@ -114,7 +115,7 @@ class Conversation:
         return parse_message(frame, StartPair, Attach, KillPair, RemovePair, ListPairs)
 
     async def _while_connected(self, request: Request) -> MessageClass:
-        """The answer to a request, unless the caller goes away before. Raises _Gone, BadMessage."""
+        """Answer a request, unless the caller disconnects first. Raises _Gone, BadMessage."""
         answering = asyncio.create_task(self._answer(request))
         watching = asyncio.create_task(self._stream.read_more())
         try:
@@ -162,7 +163,7 @@ class Conversation:
         )
 
     async def _try_attach(self, request: Attach) -> bool:
-        """Become the supervisor's line until that ends; false where this connection may not."""
+        """Become the supervisor's line until that ends; false if this connection can't attach."""
         pair = self._own
         if pair is None or pair.pair_id != request.pair_id or pair.state != "started" or self._stream.mid_frame:
             await self._send(BrokerRefusal("not_attachable", "this connection has no such pair that can be attached"))
@@ -179,7 +180,7 @@ class Conversation:
 
 
 def _name_end(error: _Gone | OSError | TimeoutError) -> str:
-    """How a line ended before its conversation did. A TimeoutError is an OSError."""
+    """How a line ended before its conversation did. A TimeoutError is also an OSError."""
     match error:
         case _Gone():
             return "left"
@@ -190,9 +191,9 @@ def _name_end(error: _Gone | OSError | TimeoutError) -> str:
 
 
 async def splice(pair: Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Carry bytes both ways until the supervisor has ended. Whether it has to be ended by force.
+    """Copy bytes both ways until the supervisor has ended. Returns whether it must be ended by force.
 
-    When the worker closes its side, so is the supervisor's stdin, its lifeline; it has 2 s then.
+    When the worker closes its side, the supervisor's stdin (its lifeline) is closed too; it then has 2 s to end.
     """
     up = asyncio.create_task(_carry_up(pair, reader))
     down = asyncio.create_task(_carry_down(pair, writer))
@@ -228,7 +229,7 @@ async def _wait_for_orphan(pair: Pair) -> None:
 
 
 async def _cancel(task: "asyncio.Task[ResultT]") -> None:
-    """End a task of ours and take in how it ended."""
+    """Cancel a task and retrieve its result, so that its exception is not logged as unhandled."""
     await end_tasks(task)
     if task.done() and not task.cancelled():
         task.exception()

@@ -1,6 +1,6 @@
-"""The container engine: the few calls the broker makes of it, through the docker SDK in threads, and its two streams.
+"""The container engine: the few calls that the broker makes, through the docker SDK in threads, and its two streams.
 
-Every call has a limit. A cancelled call is over when the cancellation gets through, so that what it made is known.
+Every call has a time limit. A cancelled call first completes, so that its effect is known.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from exec_supervisor.broker.bodies import Body
 from exec_supervisor.broker.stdio import AttachedStdio
 
 CALL_TIMEOUT_S: Final = 30
-"""Making or starting a container takes 0.1 s on an idle machine; far more while twenty are started at once."""
+"""Creating or starting a container takes 0.1 s on an idle machine; far more while twenty start at once."""
 
 CONNECT_TIMEOUT_S: Final = 5.0
 THREADS: Final = 16
@@ -56,7 +56,7 @@ class InUse(EngineRefused):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A container or volume with our labels, as a sweep finds it."""
+    """A container or volume with the broker's labels, as a sweep finds it."""
 
     name: str
     is_volume: bool
@@ -65,7 +65,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class EngineEvent:
-    """Something that happened to a container. `action` is the engine's word: oom, die, destroy; or our CONNECTED."""
+    """An event of a container. `action` is the engine's name for it (oom, die, destroy), or CONNECTED."""
 
     action: str
     attributes: Mapping[str, str]
@@ -73,10 +73,10 @@ class EngineEvent:
 
 
 class Engine(Protocol):
-    """What the broker asks of an engine. All raise EngineDown where none answers, EngineRefused where it won't."""
+    """The calls to an engine. All raise EngineDown if it does not answer, EngineRefused if it rejects the call."""
 
     async def create(self, name: str, body: Body) -> None:
-        """Raises ImageMissing."""
+        """Create a container. Raises ImageMissing."""
         ...
 
     async def attach(self, name: str) -> AttachedStdio:
@@ -86,15 +86,15 @@ class Engine(Protocol):
     async def start(self, name: str) -> None: ...
 
     async def load_image(self, name: str) -> str:
-        """The digest of the image that a container was made of. Raises NotThere."""
+        """The digest of a container's image. Raises NotThere."""
         ...
 
     async def kill_and_remove(self, name: str) -> None:
-        """Raises NotThere, and InUse where it is being removed at this moment."""
+        """Kill and remove a container. Raises NotThere, and InUse while it is being removed."""
         ...
 
     async def remove_volume(self, name: str) -> None:
-        """Raises NotThere, InUse."""
+        """Remove a volume. Raises NotThere, InUse."""
         ...
 
     async def load_leftovers(self, label: str) -> list[Leftover]:
@@ -102,12 +102,12 @@ class Engine(Protocol):
         ...
 
     def watch(self, label: str, since_s: float) -> AsyncGenerator[EngineEvent]:
-        """First CONNECTED, then what happens to containers with this label from `since_s` on, until it goes away."""
+        """Yield CONNECTED, then events of containers with this label since `since_s`, until the engine disconnects."""
         ...
 
 
 class _Client(Protocol):
-    """The part of the SDK's client that is used here; it has no types of its own."""
+    """The part of the SDK's client that is used here; the SDK has no types."""
 
     def create_container_from_config(self, config: Body, name: str) -> dict[str, object]: ...
 
@@ -127,7 +127,7 @@ class _Client(Protocol):
 
 
 class DockerEngine:
-    """A Docker engine at `unix:///path` or `tcp://host:port`. It is connected to when it is first needed."""
+    """A Docker engine at `unix:///path` or `tcp://host:port`. It connects on first use."""
 
     def __init__(self, address: str, *, threads: int = THREADS, timeout_s: int = CALL_TIMEOUT_S) -> None:
         self._address = parse_address(address)
@@ -139,7 +139,7 @@ class DockerEngine:
         self._client: _Client | None = None
 
     def close(self) -> None:
-        """Let go of the engine; calls that are under way end by their own limit."""
+        """Close the connection to the engine; running calls end by their own limit."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()
@@ -177,7 +177,7 @@ class DockerEngine:
 
     async def watch(self, label: str, since_s: float) -> AsyncGenerator[EngineEvent]:
         wanted = quote(json.dumps({"type": ["container"], "event": ["oom", "die", "destroy"], "label": [label]}))
-        # Version 1.0 of HTTP: the answer is lines of JSON until its end, without chunks around them.
+        # HTTP 1.0: the response is lines of JSON until its end, without chunked encoding.
         request = f"GET /events?since={since_s:.9f}&filters={wanted} HTTP/1.0\r\nHost: engine\r\n\r\n"
         reader, writer = await self._open_stream(request, answers=(200,))
         with contextlib.closing(writer):
@@ -194,12 +194,12 @@ class DockerEngine:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            if not call.cancel():  # it has left the queue
+            if not call.cancel():  # it has already started
                 await asyncio.wait((running,))
             raise
 
     def _do(self, do: Callable[[_Client], ResultT]) -> ResultT:
-        """In a thread: one call, with the SDK's errors as ours; those of its HTTP client are OSErrors."""
+        """Make one call, in a thread, and translate the SDK's errors; those of its HTTP client are OSErrors."""
         try:
             return do(self._connect())
         except docker_errors.ImageNotFound as error:
@@ -212,7 +212,7 @@ class DockerEngine:
             raise EngineDown(str(error)) from error
 
     def _connect(self) -> _Client:
-        # With a limit: behind an engine that never answers, the calls of all threads wait here for one.
+        # With a time limit: if the engine never answers, the calls of all threads wait here for one.
         if not self._connecting.acquire(timeout=self._timeout_s):
             raise EngineDown("it did not answer in time")
         try:
@@ -228,7 +228,7 @@ class DockerEngine:
     async def _open_stream(
         self, request: str, *, answers: tuple[int, ...]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection of its own on which the engine has accepted the request; what follows its head is unread."""
+        """Open a connection on which the engine has accepted the request; what follows the response head is unread."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 reader, writer = await _open_connection(self._address)
@@ -270,7 +270,7 @@ async def _open_connection(address: Address) -> tuple[asyncio.StreamReader, asyn
 
 
 async def _check_answer(reader: asyncio.StreamReader, answers: tuple[int, ...]) -> None:
-    """Read the head of an answer. Raises NotThere, EngineRefused, ValueError where it is no HTTP."""
+    """Read the head of a response. Raises NotThere, EngineRefused, ValueError if it is not HTTP."""
     words = (await reader.readline()).split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1."):
         raise ValueError("it did not answer in HTTP")

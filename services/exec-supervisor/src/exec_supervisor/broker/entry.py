@@ -1,6 +1,6 @@
-"""Puts the broker together and serves until SIGTERM; it alone holds the address of the engine.
+"""Assembles the broker and serves until SIGTERM; only this process has the address of the engine.
 
-On stdout it says one line of JSON when it serves; its log goes to stderr.
+It writes one line of JSON to stdout when it serves; its log goes to stderr.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from exec_supervisor.broker.seccomp_profile import build_profile
 from exec_supervisor.settings import BrokerSettings, split_address
 
 MORE_CONNECTIONS: Final = 64
-"""Beside one for each pair and one more to ask about it."""
+"""In addition to one connection per pair and one more to query it."""
 
 _WRONG_USE: Final = 2
 
@@ -46,7 +46,7 @@ _log = structlog.stdlib.get_logger()
 
 
 def main() -> int:
-    """The exit code of `python -m exec_supervisor broker`: 2 where the settings don't allow a start."""
+    """Return the exit code of `python -m exec_supervisor broker`: 2 if the settings don't allow a start."""
     code = 0
     try:
         settings = BrokerSettings()
@@ -81,7 +81,7 @@ async def run_broker(settings: BrokerSettings) -> None:
     ):
         connected = asyncio.Event()
         watch = EventWatch(engine, broker_id, connected)
-        # Events are followed until the last pair has ended, and pairs end after the last conversation.
+        # Events are processed until the last pair has ended, and pairs end after the last conversation.
         async with (
             _metrics_page(settings.metrics, registry) as page,
             _running(run_guarded("engine_events", watch.run)),
@@ -114,7 +114,7 @@ async def run_broker(settings: BrokerSettings) -> None:
 
 
 def say_ready(addresses: Addresses, broker_id: str, metrics: str) -> None:
-    """Tell who started us that callers are served."""
+    """Announce to the parent process that callers are served."""
     ready = {
         "ready": True,
         "socket": addresses.socket,
@@ -128,7 +128,7 @@ def say_ready(addresses: Addresses, broker_id: str, metrics: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _running(*lifetimes: Coroutine[None, None, None]) -> AsyncGenerator[None]:
-    """Tasks beside the block, cancelled when it is left; one that fails ends the block."""
+    """Run tasks during the block and cancel them at its end; one that fails ends the block."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(lifetime) for lifetime in lifetimes]
         try:
@@ -140,7 +140,7 @@ async def _running(*lifetimes: Coroutine[None, None, None]) -> AsyncGenerator[No
 
 @contextlib.asynccontextmanager
 async def _metrics_page(address: str, registry: CollectorRegistry) -> AsyncGenerator[str]:
-    """Serve the metrics, where an address is given; the address that it came to be. Raises CantListen."""
+    """Serve the metrics if an address is given; yields the actual address. Raises CantListen."""
     if not address:
         yield ""
         return
@@ -151,7 +151,8 @@ async def _metrics_page(address: str, registry: CollectorRegistry) -> AsyncGener
 
 
 def _heed_signals() -> asyncio.Event:
-    """Set when this process is told to end. From the start on: whoever reads that it is ready may end it at once."""
+    """An event that is set when this process must end. Installed first: the process can be ended as soon as it is
+    ready."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

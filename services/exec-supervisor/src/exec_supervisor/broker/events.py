@@ -1,4 +1,4 @@
-"""What the engine tells of pairs while they run: limits it enforced, ends, removals; one stream for all of them."""
+"""The engine's events about pairs while they run: enforced limits, ends, removals; one stream for all pairs."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class PairSigns:
-    """What the engine has said of one pair's containers."""
+    """The events of one pair's containers."""
 
     def __init__(self) -> None:
         self.hits: tuple[LimitName, ...] = ()
@@ -29,7 +29,7 @@ class PairSigns:
         self.executor_exit = ""
 
     def take(self, event: EngineEvent) -> None:
-        """Note an event; told twice it means the same."""
+        """Record an event; idempotent."""
         executor = event.attributes.get(LABEL_ROLE) == "executor"
         match event.action:
             case "oom" if executor:
@@ -44,23 +44,23 @@ class PairSigns:
                 pass
 
     async def wait_until_gone(self) -> None:
-        """Returns when both containers have been removed."""
+        """Return when both containers have been removed."""
         await self.executor_gone.wait()
         await self.supervisor_gone.wait()
 
 
 class EventWatch:
-    """Hands the engine's events to the pairs they are about, and connects again when the engine was away."""
+    """Dispatches the engine's events to their pairs, and reconnects when the engine was unavailable."""
 
     def __init__(self, engine: Engine, broker_id: str, connected: asyncio.Event) -> None:
-        """`connected` is set whenever the stream has begun: the engine may have been away before."""
+        """`connected` is set whenever the stream has begun: the engine may have been unavailable before."""
         self._engine = engine
         self._connected = connected
         self._label = f"{LABEL_BROKER}={broker_id}"
         self._signs: dict[str, PairSigns] = {}
 
     def watch(self, pair: str) -> PairSigns:
-        """To be called before the pair's first container is made."""
+        """Start to record a pair's events. Call it before the pair's first container is created."""
         signs = self._signs[pair] = PairSigns()
         return signs
 
@@ -68,7 +68,7 @@ class EventWatch:
         self._signs.pop(pair, None)
 
     async def run(self) -> None:
-        """Follow the stream until cancelled. After a break it starts again where it had been."""
+        """Read the stream until cancelled. After an interruption it resumes from the last event."""
         since_s, pause_s = time.time(), FIRST_PAUSE_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Who this broker is towards its engine: an id that lives beside its socket and is held by one process at a time."""
+"""This broker's identity towards its engine: an id stored next to its socket and held by one process at a time."""
 
 import contextlib
 import fcntl
@@ -20,9 +20,9 @@ class SocketTaken(Conflict):
 
 @contextlib.contextmanager
 def hold_identity(socket_path: Path) -> Generator[str]:
-    """The id that this socket's brokers share, one after the other. Raises SocketTaken, OSError.
+    """The id that this socket's successive brokers share. Raises SocketTaken, OSError.
 
-    The lock on the file is the proof that every earlier holder is dead: the kernel lets go of it with the process.
+    The lock on the file proves that every earlier holder is dead: the kernel releases it with the process.
     """
     descriptor = os.open(f"{socket_path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Where callers reach the broker: its Unix socket, by file rights, and a TCP port, by certificates on both sides."""
+"""The broker's listeners: a Unix socket protected by file permissions, and a TCP port with mutual TLS."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ KEEPALIVE: Final = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 25_000),
 )
-"""A worker's machine that vanishes without a word is noticed after 25 s, and its pairs end: a line is a lifeline."""
+"""If a worker's machine vanishes, this is noticed after 25 s and its pairs end: a line is a lifeline."""
 
 STREAM_BUFFER_BYTES: Final = 64 << 10
 
@@ -41,7 +41,7 @@ _log = structlog.stdlib.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the broker listens. `tcp` is host and port as they came out, empty without one."""
+    """The addresses that the broker listens on. `tcp` is the actual host and port, empty without one."""
 
     socket: str
     tcp: str
@@ -51,9 +51,9 @@ class Addresses:
 async def open_listeners(
     settings: BrokerSettings, converse: Converse, *, max_connections: int
 ) -> AsyncGenerator[Addresses]:
-    """Have a conversation on every connection until the block is left. Raises Invalid, OSError.
+    """Serve a conversation on every connection until the block is left. Raises Invalid, OSError.
 
-    Only who holds the socket's identity may open it: a file that is in its place is a dead broker's.
+    Only the holder of the socket's identity can open it, so an existing file belongs to a dead broker.
     """
     context = build_tls_context(settings) if settings.tcp else None
     async with open_conversations(converse, max_connections) as accept, contextlib.AsyncExitStack() as stack:
@@ -72,7 +72,8 @@ async def open_listeners(
 
 @contextlib.asynccontextmanager
 async def open_conversations(converse: Converse, max_connections: int) -> AsyncGenerator[Accept]:
-    """A task for each connection that is handed over; one too many is closed unheard, at the end all are cancelled."""
+    """Run a task per accepted connection. Connections above the limit are closed at once; at the end all are
+    cancelled."""
     tasks: set[asyncio.Task[None]] = set()
     async with asyncio.TaskGroup() as group:
 
@@ -92,7 +93,7 @@ async def open_conversations(converse: Converse, max_connections: int) -> AsyncG
 
 
 async def _converse(converse: Converse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One conversation; then what was written is flushed and the connection closed."""
+    """Run one conversation, then flush and close the connection."""
     try:
         with guarded("broker_connection", passing=(OSError, TimeoutError)):
             await converse(reader, writer)
@@ -106,7 +107,7 @@ async def _converse(converse: Converse, reader: asyncio.StreamReader, writer: as
 
 
 def open_unix_socket(path: Path, group: str) -> socket.socket:
-    """A bound socket with its rights set; nobody can connect before it listens. Raises Invalid, OSError."""
+    """A bound socket with its permissions set; connections fail until it listens. Raises Invalid, OSError."""
     gid = find_group(group) if group else -1
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -129,10 +130,10 @@ def find_group(group: str) -> int:
 
 
 def build_tls_context(settings: BrokerSettings) -> ssl.SSLContext:
-    """TLS 1.3 with our certificate, for clients whose certificate the client authority has signed. Raises Invalid."""
+    """TLS 1.3 with the broker's certificate, for clients whose certificate the client CA has signed. Raises Invalid."""
     if not (settings.tls_cert and settings.tls_key and settings.tls_client_ca):
         raise Invalid("BROKER_TCP needs a certificate, its key and the clients' authority")
-    # Not a default context: that one would also trust what the system trusts.
+    # Not a default context, which would also trust the system's CAs.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
@@ -158,7 +159,7 @@ async def _open_tcp(address: str, context: ssl.SSLContext, accept: Accept) -> as
     )
     for listener in server.sockets:
         for level, option, value in KEEPALIVE:
-            # Connections have them from their listener.
+            # Connections inherit these options from their listener.
             listener.setsockopt(level, option, value)
     await server.start_serving()
     return server

@@ -1,4 +1,4 @@
-"""The broker's numbers for Prometheus: pairs by state, how they were started, what it cost, what went wrong."""
+"""The broker's Prometheus metrics: pairs by state, starts and their cost, and failures."""
 
 from collections.abc import Callable
 from typing import Final, get_args
@@ -47,6 +47,6 @@ class BrokerMetrics:
         )
 
     def count_pairs_by(self, count: Callable[[PairState], int]) -> None:
-        """Have the page ask this function how many pairs are in a state."""
+        """Set the function that the page calls for the number of pairs in a state."""
         for state in get_args(PairState):
             self._pairs.labels(state).set_function(lambda state=state: count(state))

@@ -1,4 +1,4 @@
-"""One pair from its making to its end: two containers, their volume, and the attached streams of the supervisor."""
+"""One pair from creation to end: two containers, their volume, and the attached streams of the supervisor."""
 
 import asyncio
 import contextlib
@@ -28,13 +28,13 @@ from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
 from exec_supervisor.broker.stdio import AttachedStdio
 
 BOOT_TIMEOUT_S: Final = 60.0
-"""The supervisor gives its executor 30 s; making and starting containers on a busy machine comes on top."""
+"""The supervisor gives its executor 30 s; creating and starting containers on a busy machine takes additional time."""
 
 LIFELINE_S: Final = 2.0
 LAST_WORDS_S: Final = 1.0
 EVENT_LAG_S: Final = 0.5
 REMOVAL_S: Final = 60.0
-"""Takes 0.1 s on an idle machine; with twenty pairs ending at once on a busy one, seconds."""
+"""Takes 0.1 s on an idle machine, and seconds when twenty pairs end at once on a busy one."""
 
 _VOLUME_TRIES: Final = 20
 _VOLUME_PAUSE_S: Final = 0.1
@@ -48,9 +48,9 @@ class StartFailed(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class PairPlan:
-    """What a pair is made of. `seccomp` None leaves it to the engine's default profile.
+    """The plan of a pair. With `seccomp` None the engine's default profile applies.
 
-    A pair that a run waits for imports nothing ahead: its program may not need it.
+    A pair that a run already waits for preloads nothing: its program may not need it.
     """
 
     labels: PairLabels
@@ -60,7 +60,7 @@ class PairPlan:
 
     @property
     def supervisor_seccomp(self) -> Mapping[str, object] | None:
-        """The executor's; with the families of the internet where the profile gives the supervisor a network."""
+        """The executor's profile; plus the internet address families if the profile gives the supervisor a network."""
         if self.seccomp is None or self.profile.network_mode == "none":
             return self.seccomp
         return build_profile(INTERNET)
@@ -76,7 +76,7 @@ class PairPlan:
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """What is known of a pair that has booted."""
+    """The details of a pair that has booted."""
 
     posture: Posture
     executor_image: str
@@ -84,7 +84,7 @@ class Booted:
 
 
 class Pair:
-    """Changed by its owner only. After `boot` there is always one read of the supervisor's stdout under way."""
+    """Only its owner changes it. After `boot` there is always one pending read of the supervisor's stdout."""
 
     def __init__(self, plan: PairPlan, pair_id: str, engine: Engine, signs: PairSigns, born_s: float) -> None:
         self.plan = plan
@@ -115,7 +115,8 @@ class Pair:
         return self._stdio
 
     async def boot(self) -> Booted:
-        """Make and start both halves side by side. Raises EngineDown, EngineRefused, StartFailed; then end the pair."""
+        """Create and start both halves concurrently. Raises EngineDown, EngineRefused, StartFailed; then end the
+        pair."""
         try:
             async with asyncio.timeout(BOOT_TIMEOUT_S), asyncio.TaskGroup() as group:
                 dying = group.create_task(self._fail_when_executor_dies())
@@ -131,16 +132,16 @@ class Pair:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether the supervisor has said anything since it booted, or has ended: then no run can have it any more."""
+        """Whether the supervisor has sent anything since its boot, or has ended: then no run can use it any more."""
         return self._next_read is None or self._next_read.done()
 
     def call_when_it_speaks(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when `has_spoken` becomes true."""
+        """Call `callback` when `has_spoken` becomes true."""
         if self._next_read is not None:
             self._next_read.add_done_callback(lambda _: callback())
 
     def bind(self, run_id: str) -> None:
-        """Give a warm pair to its one run."""
+        """Bind a warm pair to its one run."""
         self.run_id = run_id
         self.state = "started"
 
@@ -153,16 +154,16 @@ class Pair:
 
     @property
     def errors(self) -> str:
-        """The end of what the supervisor has said on stderr."""
+        """The end of the supervisor's stderr."""
         return self._stdio.errors if self._stdio else ""
 
     async def wait_for_executor_end(self) -> None:
         await self._signs.executor_died.wait()
 
     async def end(self, *, force: bool) -> bool:
-        """Leave nothing of it. Not `force`: its stdin is closed first, upon which it has 2 s to end by itself.
+        """Remove everything of the pair. Without `force`, its stdin is closed first, and it has 2 s to end by itself.
 
-        False where the engine does not answer: then the rest is the reaper's.
+        False if the engine does not answer: then the reaper removes the rest.
         """
         self.state = "ending"
         if self._stdio is not None and not force:
@@ -195,7 +196,7 @@ class Pair:
         plan = self.plan
         body = build_supervisor(plan.profile, plan.labels, plan.supervisor_seccomp, plan.executor_uid)
         await self._engine.create(name, body)
-        # Attached before it is started: there is no log in which its first words would be kept.
+        # Attach before the start: there is no log that would keep its first output.
         self._stdio = await self._engine.attach(name)
         await self._engine.start(name)
         group.create_task(self._note_image("supervisor"))
@@ -209,7 +210,7 @@ class Pair:
 
     async def _fail_when_executor_dies(self) -> None:
         await self._signs.executor_died.wait()
-        # Its supervisor may know more, and has the first word.
+        # Its supervisor may report a more precise reason, so wait for that first.
         await asyncio.sleep(LAST_WORDS_S)
         raise StartFailed(f"the executor ended with code {self._signs.executor_exit}")
 
@@ -223,13 +224,13 @@ class Pair:
             await gone.wait()
         except NotThere:
             return
-        # What the engine tells before this, such as memory that ran out, belongs to the account of the pair.
+        # Earlier events, such as memory that ran out, belong in the report of the pair, so wait for them.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EVENT_LAG_S):
                 await gone.wait()
 
     async def _remove_volume(self) -> None:
-        """Its removal is refused until both containers have let go of it, so that is what success means."""
+        """Remove the volume. The engine rejects this until both containers are gone, so success implies that."""
         for _ in range(_VOLUME_TRIES):
             try:
                 await self._engine.remove_volume(name_volume(self.name))
@@ -249,7 +250,7 @@ class Pair:
 
 
 async def read_ready(stdio: AttachedStdio) -> Posture:
-    """Wait for the supervisor's first frame, which has to be `Ready`. Raises StartFailed with what it said instead."""
+    """Wait for the supervisor's first frame, which must be `Ready`. Raises StartFailed with what it sent instead."""
     decoder = FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True)
     try:
         while data := await stdio.read():

@@ -1,4 +1,4 @@
-"""All pairs of this broker: how many there may be, who they are, and that each is ended exactly once."""
+"""All pairs of this broker: their number, their names, and the guarantee that each is ended exactly once."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,8 @@ from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import Booted, Pair, PairPlan
 
 PAIR_LIFETIME_S: Final = 2 * 3600
-"""A pair older than this is ended, whatever it does: half an hour warm at most, and far more than a run may take."""
+"""An older pair is ended in any case: pairs are warm for half an hour at most, and the rest is far more than a run's
+limit."""
 
 SLOT_WAIT_S: Final = 10.0
 MAX_REMEMBERED: Final = 1000
@@ -46,14 +47,14 @@ class Busy(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class BootedPair:
-    """A pair that can be attached."""
+    """A pair that is ready to be attached."""
 
     pair: Pair
     booted: Booted
 
 
 class Pairs:
-    """Holds every pair from before its first container is made until nothing of it is left."""
+    """Holds every pair from before its first container is created until all of it is removed."""
 
     def __init__(
         self,
@@ -89,12 +90,12 @@ class Pairs:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all pairs of which something may be there."""
+        """The names of all pairs that may have resources in the engine."""
         return frozenset(pair.name for pair in self._pairs.values())
 
     @property
     def has_room(self) -> bool:
-        """Whether one more pair may be made now, without anybody's waiting."""
+        """Whether one more pair can be created now without waiting."""
         return not self._slots.locked()
 
     def get_profile(self, name: str) -> ExecutionProfile:
@@ -104,7 +105,7 @@ class Pairs:
         return self._profiles[name]
 
     async def boot(self, profile_name: str, run_id: str = "") -> BootedPair:
-        """A new pair, when there is room. Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed."""
+        """Create a pair once there is room. Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed."""
         profile = self.get_profile(profile_name)
         await self._take_slot()
         pair = self._add(profile_name, profile, run_id)
@@ -125,15 +126,15 @@ class Pairs:
         return self._pairs[pair_id]
 
     def discard(self, warm: BootedPair) -> None:
-        """Begin to end a warm pair that no run has had."""
+        """Start to end a warm pair that no run has used."""
         self.end(warm.pair, force=True)
 
     def count(self, state: PairState) -> int:
-        """Asked by the metrics page too."""
+        """The number of pairs in a state; also called by the metrics page."""
         return sum(pair.state == state for pair in self._pairs.values())
 
     def end(self, pair: Pair, *, force: bool = False) -> "asyncio.Future[None]":
-        """Begin to end a pair; done when it has ended. Told again it goes on as it began."""
+        """Start to end a pair; the future is done when it has ended. A repeated call returns the same ending."""
         if pair.pair_id not in self._pairs:
             ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             ended.set_result(None)
@@ -143,7 +144,8 @@ class Pairs:
         return self._endings[pair.pair_id]
 
     async def wait_for_end(self, pair_id: str, *, force: bool) -> tuple[LimitName, ...]:
-        """End a pair if it has not ended, and tell what the engine saw. Raises UnknownPair, EngineDown."""
+        """End a pair if it has not ended, and return the limits that the engine enforced. Raises UnknownPair,
+        EngineDown."""
         if pair_id not in self._ended:
             await asyncio.shield(self.end(self.find(pair_id), force=force))
         hits = self._ended[pair_id]
@@ -158,7 +160,7 @@ class Pairs:
             await asyncio.wait(endings)
 
     def end_expired(self) -> None:
-        """Begin to end the pairs that have outlived their time."""
+        """Start to end the pairs that have expired."""
         for pair in self._pairs.values():
             if self._clock() >= pair.plan.labels.expires:
                 _log.warning("pair_expired", pair=pair.name, run=pair.run_id)
@@ -193,7 +195,7 @@ class Pairs:
         return pair
 
     def _find_unused_uid(self) -> int:
-        """The next user of the range that no pair has; the range has more of them than there may be pairs."""
+        """The next unused user of the range, which has at least as many users as there can be pairs."""
         used = {pair.plan.executor_uid for pair in self._pairs.values()}
         while (uid := self._uids.first + next(self._uid_numbers) % self._uids.count) in used:
             pass
@@ -227,7 +229,7 @@ async def open_pairs(
     metrics: BrokerMetrics,
     slot_wait_s: float = SLOT_WAIT_S,
 ) -> AsyncGenerator[Pairs]:
-    """Pairs that have all ended when the block is left."""
+    """Open pairs that have all ended when the block is left."""
     async with asyncio.TaskGroup() as group:
         pairs = Pairs(
             engine,
@@ -248,7 +250,7 @@ async def open_pairs(
 
 
 def build_refusal(error: BaseException) -> BrokerRefusal:
-    """What a caller is told of a failure."""
+    """The refusal that a caller gets for a failure."""
     match error:
         case UnknownProfile():
             return BrokerRefusal("unknown_profile", str(error))
@@ -265,7 +267,7 @@ def build_refusal(error: BaseException) -> BrokerRefusal:
 
 
 def _name_reason(error: BaseException) -> str:
-    """The word for the counter: the code that the caller is told, unless the caller has gone."""
+    """The metric label: the code that the caller gets, unless the call was cancelled."""
     return "cancelled" if isinstance(error, asyncio.CancelledError) else build_refusal(error).code
 
 

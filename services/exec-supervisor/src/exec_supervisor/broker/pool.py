@@ -1,6 +1,6 @@
-"""Warm pairs: booted ahead, bound to nobody, given to one run each, replaced when they die or grow old.
+"""Warm pairs: booted ahead, unbound, given to one run each, and replaced when they die or grow old.
 
-They are refilled one at a time, so that making them takes no more than one start's share of the machine from the runs.
+They are refilled one at a time, so that this takes at most one start's share of the machine from running programs.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from exec_supervisor.broker.pairs import BootedPair, Busy
 
 MAX_AGE_S: Final = 1800.0
 HEAD_START_S: Final = 0.1
-"""A run that takes a warm pair starts before the next boot begins: that one needs both cores for a moment."""
+"""The next boot begins after this delay, so that the run that got a warm pair starts first: a boot briefly needs both
+cores."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 _ROOM_CHECK_S: Final = 1.0
@@ -31,7 +32,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class PairMaker(Protocol):
-    """What makes pairs and ends them."""
+    """Creates and ends pairs."""
 
     @property
     def has_room(self) -> bool: ...
@@ -45,7 +46,7 @@ class PairMaker(Protocol):
 
 @dataclass(slots=True)
 class _Shelf:
-    """The warm pairs of one profile, oldest first, and how its last boots went."""
+    """The warm pairs of one profile, oldest first, and the failures of its last boots."""
 
     wanted: int
     ready: deque["_Warm"] = field(default_factory=deque["_Warm"])
@@ -64,7 +65,7 @@ class _Warm:
 
 
 class Pool:
-    """Gives out pairs, warm where there are any. `run` keeps it filled."""
+    """Provides pairs, warm ones if available. `run` keeps it filled."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Pool:
         self._changed = asyncio.Event()
 
     async def take(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
-        """A booted pair for this run alone, and whether it was warm; then no engine was asked.
+        """Return a booted pair for this run only, and whether it was warm; a warm one needs no engine call.
 
         Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed.
         """
@@ -137,7 +138,7 @@ class Pool:
                     self._maker.discard(warm.booted)
 
     def _lose(self, shelf: _Shelf, warm: BootedPair, reason: str) -> None:
-        """A warm pair has ended by itself; if they all do, the next ones must not follow at once."""
+        """Record that a warm pair ended by itself. If they all do, new boots must back off."""
         self._metrics.warm_lost.labels(reason).inc()
         self._maker.discard(warm)
         self._note_failure(shelf)
@@ -163,7 +164,7 @@ class Pool:
         shelf.failures = min(shelf.failures + 1, 10)
 
     def _next_look_s(self) -> float | None:
-        """Seconds until a pause is over or a pair too old; None when only an event can change anything."""
+        """Seconds until a pause ends or a pair is too old; None when only an event can change anything."""
         times = [shelf.not_before_s for shelf in self._shelves.values() if shelf.lacks]
         times += [shelf.ready[0].since_s + self._max_age_s for shelf in self._shelves.values() if shelf.ready]
         return max(0.0, min(times) - self._clock()) if times else None
@@ -175,7 +176,7 @@ class Pool:
 
 
 def check_warm_fits(profiles: Profiles, max_pairs: int) -> None:
-    """Raise Invalid where the warm pairs leave no room for a run without one."""
+    """Raise Invalid if the warm pairs leave no room for a run without one."""
     warm = sum(profile.warm for profile in profiles.values())
     if warm >= max_pairs:
         raise Invalid(f"EXECUTION_PROFILES keep {warm} pairs warm; BROKER_MAX_PAIRS={max_pairs} must be more")

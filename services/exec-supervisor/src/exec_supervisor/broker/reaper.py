@@ -1,4 +1,4 @@
-"""Removes the containers and volumes that dead brokers, or an engine that was away, have left behind."""
+"""Removes containers and volumes that dead brokers, or an unavailable engine, have left behind."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from exec_supervisor.broker.metrics import BrokerMetrics
 
 EVERY_S: Final = 30.0
 AGAIN_S: Final = 2.0
-"""Until the next try where the engine was away or something was still in use."""
+"""Seconds until the next attempt after the engine was unavailable or something was still in use."""
 
 _log = structlog.stdlib.get_logger()
 
@@ -29,7 +29,7 @@ class LivePairs(Protocol):
 
 
 class Reaper:
-    """Sweeps at start, every half minute, and when the engine has come back, until cancelled."""
+    """Sweeps at start, every half minute, and when the engine is available again, until cancelled."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Reaper:
             return False
 
     async def sweep(self) -> bool:
-        """End what has expired, remove what nobody owns; false when something is still in use. Raises EngineDown."""
+        """End expired pairs and remove orphans; false when something is still in use. Raises EngineDown."""
         self._pairs.end_expired()
         found = await self._engine.load_leftovers(LABEL_BROKER)
-        # The names are taken after the listing: a pair is known before its first container is made.
+        # Read the names after the listing: a pair is registered before its first container is created.
         orphans = find_orphans(found, self._broker_id, self._pairs.names, self._clock())
         removed = [await self._remove(orphan) for orphan in sorted(orphans, key=lambda entry: entry.is_volume)]
         return all(removed)
@@ -81,7 +81,7 @@ class Reaper:
         except NotThere:
             return True
         except EngineRefused as error:
-            # One that the engine can't let go of must not keep the others.
+            # One that the engine can't remove must not prevent the removal of the others.
             _log.warning("leftover_kept", name=orphan.name, detail=str(error))
             return False
         self._metrics.reaped.labels("volume" if orphan.is_volume else "container").inc()
@@ -90,9 +90,9 @@ class Reaper:
 
 
 def find_orphans(found: Iterable[Leftover], broker_id: str, live: frozenset[str], now_s: float) -> list[Leftover]:
-    """Which of them nobody owns: ours, and not of a pair we have; anybody's, when it has outlived its time.
+    """Find the orphans: this broker's leftovers without a live pair, and anybody's expired ones.
 
-    Only one broker at a time has an id, so what carries ours and is not known to us belongs to a dead predecessor.
+    Only one broker at a time has an id, so an unknown pair with this id belongs to a dead predecessor.
     """
     return [
         entry

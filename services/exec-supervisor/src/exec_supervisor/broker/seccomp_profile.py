@@ -1,6 +1,6 @@
-"""The second wall of container runs: what of the kernel both containers may call, as the engine's own profile format.
+"""The second wall of container runs: the system calls that both containers can make, in the engine's profile format.
 
-All that is not named is refused with EPERM; nothing that the bubblewrap launcher's filter refuses is named.
+All others get EPERM. Nothing that the bubblewrap launcher's filter rejects is allowed.
 """
 
 import errno
@@ -65,12 +65,12 @@ _FILES: Final = f"{_PATHS} {_ATTRIBUTES} {_OPEN_FILES} {_WAITING} {_SOCKETS}"
 _RUNNING: Final = f"{_MEMORY} {_PROCESSES} {_THREADS} {_USERS} {_SIGNALS} {_SCHEDULING} {_MACHINE}"
 
 ALLOWED: Final = tuple(f"{_FILES} {_RUNNING}".split())
-"""Calls with any arguments. Left out, because no ordinary program misses them: the kernel's older asynchronous I/O,
-message queues, shared segments, and what needs a capability. That is why `no-new-privileges` has to stand beside it:
-without it an engine gives up capabilities only after the filter is in force, and can't."""
+"""Calls allowed with any arguments. Left out, because no ordinary program needs them: the kernel's older asynchronous
+I/O, message queues, shared segments, and calls that need a capability. Therefore `no-new-privileges` is also required:
+without it an engine drops capabilities only after the filter is active, and then can't."""
 
 INTERNET: Final = (AF_UNIX, 2, 10, 16)
-"""Families for a supervisor that has a network: also IPv4, IPv6, and netlink, by which names are resolved."""
+"""Families for a supervisor with a network: also IPv4, IPv6, and netlink, which name resolution uses."""
 
 _IOCTLS: Final = {
     "TCGETS": 0x5401,
@@ -96,17 +96,17 @@ _IOCTLS: Final = {
     "TIOCSPTLCK": 0x40045431,
     "TCGETS2": 0x802C542A,
 }
-"""What asks about terminals and makes descriptors wait or not: the only control calls of an ordinary program."""
+"""Requests that query terminals and set blocking modes: the only ioctls of an ordinary program."""
 _LOW_32_BITS: Final = 0xFFFFFFFF
 _FILE_TYPES: Final = (0, 0o010000, 0o100000, 0o140000)
-"""Unnamed (then regular), pipe, regular and socket: the kinds of node that are no device."""
+"""Unspecified (a regular file), pipe, regular and socket: the node types that are not devices."""
 _ARCHITECTURES: Final = ("SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64")
 
 Rule = dict[str, Any]
 
 
 def build_profile(families: Sequence[int] = (AF_UNIX,)) -> dict[str, Any]:
-    """With sockets of these families. Calls of an architecture's 32-bit kinds, not listed here, end the process."""
+    """Build the profile with sockets of these families. Calls of unlisted 32-bit architectures end the process."""
     mask = sum(NAMESPACE_FLAGS)
     rules = [
         _allow(*ALLOWED),
@@ -132,7 +132,7 @@ def _allow(*names: str | Rule) -> Rule:
 
 
 def _equal(index: int, value: int, *, mask: int | None = None) -> Rule:
-    """A condition on one argument, or on the bits of it that `mask` has."""
+    """A condition on one argument, or on its bits in `mask`."""
     if mask is None:
         return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
     return {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}

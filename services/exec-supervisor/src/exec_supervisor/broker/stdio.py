@@ -1,4 +1,4 @@
-"""A container's attached streams: stdin as bytes, stdout and stderr cut out of the engine's one stream of both."""
+"""A container's attached streams: stdin as bytes, stdout and stderr separated from the engine's combined stream."""
 
 import asyncio
 import contextlib
@@ -17,9 +17,9 @@ class StreamMixed(Exception):
 
 
 class Demux:
-    """Takes the engine's stream apart: 8 bytes of header, then that many of one stream. It holds no more than a header.
+    """Splits the engine's stream: 8 bytes of header, then that many bytes of one stream. Buffers at most a header.
 
-    `errors` is the end of what came on stderr.
+    `errors` is the end of stderr.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Demux:
         self.errors = b""
 
     def feed(self, data: bytes) -> bytes:
-        """The bytes of stdout in the next piece of the stream, however it is cut. Raises StreamMixed."""
+        """Return the bytes of stdout in the next piece of the stream, however it is split. Raises StreamMixed."""
         out: list[bytes] = []
         rest = memoryview(data)
         while rest:
@@ -56,7 +56,8 @@ class Demux:
 
 
 class AttachedStdio:
-    """The streams of one attached container, as a `ByteReader` and `ByteWriter`. One task may read, one may write."""
+    """The streams of one attached container, as a `ByteReader` and `ByteWriter`. One task can read and one can
+    write."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -69,7 +70,7 @@ class AttachedStdio:
         return self._demux.errors.decode("utf-8", "replace").strip()
 
     async def read(self, n: int = _READ_BYTES) -> bytes:
-        """The next bytes of stdout; empty at its end, also when the engine went away."""
+        """The next bytes of stdout; empty at its end, also when the engine disconnected."""
         try:
             while data := await self._reader.read(n):
                 if out := self._demux.feed(data):
@@ -87,11 +88,11 @@ class AttachedStdio:
         await self._writer.drain()
 
     def close_input(self) -> None:
-        """End stdin; the other direction goes on. May be repeated."""
+        """Close stdin; the other direction stays open. Can be repeated."""
         with contextlib.suppress(OSError, RuntimeError):
             if self._writer.can_write_eof() and not self._writer.is_closing():
                 self._writer.write_eof()
 
     def close(self) -> None:
-        """Let go of the container; the engine ends its stdin then. What was not written yet is lost."""
+        """Detach from the container; the engine then closes its stdin. Unwritten data is lost."""
         self._writer.transport.abort()

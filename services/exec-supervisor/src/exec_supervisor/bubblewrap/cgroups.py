@@ -1,4 +1,4 @@
-"""A control group of its own for one run, version 1 or 2, where we may make one; it counts memory and processes."""
+"""A control group for one run, version 1 or 2, where this process can create one; it limits memory and processes."""
 
 import contextlib
 import os
@@ -27,12 +27,12 @@ class Cgroup:
         return tuple(dict.fromkeys((self.memory, self.processes)))
 
     def join(self) -> None:
-        """Put the calling process in; to be called between fork and exec, before the uid is dropped."""
+        """Move the calling process into the group; call it between fork and exec, before the uid is dropped."""
         for folder in self.folders():
             (folder / "cgroup.procs").write_text("0")
 
     def load_hits(self) -> tuple[LimitName, ...]:
-        """The limits at which the kernel stepped in."""
+        """The limits that the kernel enforced."""
         memory_file = "memory.events" if self.version == 2 else "memory.oom_control"
         hits: list[LimitName] = []
         if _load_counter(self.memory / memory_file, "oom_kill"):
@@ -42,7 +42,7 @@ class Cgroup:
         return tuple(hits)
 
     def remove(self) -> None:
-        """Delete the folders; the kernel lets go of them shortly after the last process has ended."""
+        """Delete the folders; the kernel releases them shortly after the last process has ended."""
         deadline = time.monotonic() + _REMOVE_WAIT_S
         for folder in self.folders():
             while not _try_remove(folder) and time.monotonic() < deadline:
@@ -52,7 +52,8 @@ class Cgroup:
 def try_create_cgroup(
     execution_id: str, limits: RunLimits, *, root: Path = CGROUP_ROOT, own: str | None = None
 ) -> Cgroup | None:
-    """A new group below (version 1) or beside (version 2) our own with the run's limits; None where that can't be had.
+    """Create a group with the run's limits, below (version 1) or next to (version 2) this process's own; None if
+    impossible.
 
     `own` is the text of `/proc/self/cgroup`.
     """
@@ -82,7 +83,7 @@ def remove_leftovers(beside: Cgroup) -> None:
 
 
 def parse_own_cgroups(text: str) -> dict[str, str]:
-    """Path by controller; the key of version 2 is empty."""
+    """Path by controller; version 2 has the empty key."""
     paths: dict[str, str] = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -96,7 +97,7 @@ def _candidates(run_name: str, paths: dict[str, str], root: Path) -> list[Cgroup
         memory = _below(root / "memory", paths["memory"]) / run_name
         found.append(Cgroup(1, memory, _below(root / "pids", paths["pids"]) / run_name))
     elif "" in paths:
-        # A group that holds processes can't have limited children, so its sibling is next after its child.
+        # A group that holds processes can't have limited children, so its sibling is tried after its child.
         place = _below(root, paths[""])
         for parent in (place, place.parent):
             if parent.is_relative_to(root) and _offers_limits(parent):
@@ -105,7 +106,8 @@ def _candidates(run_name: str, paths: dict[str, str], root: Path) -> list[Cgroup
 
 
 def _below(root: Path, path: str) -> Path:
-    """Our own group's folder; in a container the path may be the host's, and then the mount itself is our group."""
+    """The folder of this process's group. In a container the path can be the host's; then the mount itself is the
+    group."""
     place = root / path.lstrip("/")
     return place if place.is_dir() else root
 
@@ -118,7 +120,7 @@ def _offers_limits(parent: Path) -> bool:
 
 
 def _save_limits(cgroup: Cgroup, limits: RunLimits) -> None:
-    # Bubblewrap's two processes and the runner are not the program's.
+    # Bubblewrap's two processes and the runner don't count as the program's.
     (cgroup.processes / "pids.max").write_text(str(limits.processes + 3))
     if cgroup.version == 2:
         (cgroup.memory / "memory.max").write_text(str(limits.memory_bytes))

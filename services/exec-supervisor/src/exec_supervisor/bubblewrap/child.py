@@ -1,7 +1,7 @@
-"""The bubblewrap process of a run: how it is started as another user inside its control group, and how it is ended.
+"""The bubblewrap process of a run: its start as another user inside its control group, and its end.
 
-Not by asyncio's own subprocesses: cancelled between fork and connected pipes they lose the process, and a supervisor is
-cancelled whenever its worker dies. Here the process has an owner from the moment it exists.
+It does not use asyncio's subprocesses: if cancelled between fork and connected pipes they lose the process, and a
+supervisor is cancelled whenever its worker dies. Here the process has an owner from the moment it exists.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class SandboxChild:
-    """A started bubblewrap. Call `end` and `close_streams` in any case, `connect` before its line is used."""
+    """A started bubblewrap. Always call `end` and `close_streams`, and `connect` before its line is used."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.pid = process.pid
@@ -38,7 +38,7 @@ class SandboxChild:
         self._transports: list[asyncio.BaseTransport] = []
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """The executor's line: what it says and what it hears."""
+        """Connect the executor's line: returns its output and its input."""
         if self._process.stdin is None or self._process.stdout is None:
             raise ValueError("the process needs its pipes")
         loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class SandboxChild:
         return stdout, asyncio.StreamWriter(transport, protocol, stdout, loop)
 
     async def read_errors(self) -> str:
-        """What it said on stderr, the first 4 KiB; reads on to the end, so that nobody in there blocks on it."""
+        """The first 4 KiB of its stderr. Reads to the end, so that no process inside blocks on it."""
         if self._process.stderr is None:
             raise ValueError("the process needs its pipes")
         stderr = await self._connect_reader(self._process.stderr)
@@ -58,20 +58,20 @@ class SandboxChild:
         return kept.decode("utf-8", "replace").strip()
 
     def protect_runner(self) -> None:
-        """Let the kernel end the program before its runner when memory runs out: the runner has the outputs.
+        """Make the kernel kill the program before its runner when memory runs out: the runner has the outputs.
 
-        All inside begins as the first to be ended on this machine, and can't change that: /proc is read-only there.
-        Where we are not root the kernel lets us change nothing either, and the larger process is ended.
+        All processes inside start as the first to be killed on this machine, and can't change that: /proc is read-only
+        there. Unless this process is root, the kernel rejects the change, and the larger process is killed.
         """
         for pid in load_children(self.pid):
             with contextlib.suppress(PermissionError, ProcessLookupError, FileNotFoundError):
                 _save_oom_score(pid, _BEFORE_THE_RUNNER)
 
     async def end(self) -> None:
-        """Kill it and all it started, and wait until that is gone (TimeoutError after 2 s). May be repeated.
+        """Kill it and all its descendants, and wait until they are gone (TimeoutError after 2 s). Can be repeated.
 
-        Usually its process namespace dies with it. Killed while it is still being set up, it leaves a process behind
-        that has not yet asked to die with its parent; as the subreaper we inherit such a one and kill it too.
+        Usually its process namespace dies with it. If killed during its setup, it leaves a process behind that has not
+        yet requested to die with its parent; as the subreaper this process inherits and kills such a process too.
         """
         if self._ended:
             return
@@ -79,17 +79,17 @@ class SandboxChild:
             if self._process.returncode is None:
                 self._process.kill()
                 await self._wait()
-            # Children from before this one are no orphans of it.
+            # Children that existed before are not its orphans.
             while orphans := [pid for pid in load_children(os.getpid()) if pid not in self._siblings]:
                 for pid in orphans:
                     _kill_orphan(pid)
                 await asyncio.sleep(_REAP_EVERY_S)
-        # A cancelled end comes back here: only what is wholly done counts.
+        # Only set when everything is done: a cancelled call can be repeated.
         self._ended = True
         os.close(self._pidfd)
 
     def close_streams(self) -> None:
-        """Give back the descriptors; what was not read is lost."""
+        """Close the descriptors; unread data is lost."""
         for transport in self._transports:
             transport.close()
 
@@ -112,15 +112,15 @@ class SandboxChild:
 
 
 def become_subreaper() -> None:
-    """Have the kernel hand us the orphans of our children; to be called before the first child is started."""
+    """Become the parent of this process's orphaned descendants; call it before the first child is started."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def start_child(command: Sequence[str], *, uid: int, cgroup: Cgroup | None, pass_fds: Sequence[int]) -> SandboxChild:
-    """Start `command` with an empty environment; as root it becomes `uid` before it is executed. Raises OSError."""
+    """Start `command` with an empty environment; root switches to `uid` before exec. Raises OSError."""
 
     def enter() -> None:
-        # Runs between fork and exec. Safe because the supervisor has one thread only.
+        # Runs between fork and exec. Safe because the supervisor has only one thread.
         _save_oom_score(os.getpid(), _FIRST_TO_GO)
         if cgroup is not None:
             cgroup.join()

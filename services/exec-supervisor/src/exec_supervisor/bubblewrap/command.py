@@ -1,4 +1,4 @@
-"""The bubblewrap command of one run: which namespaces, which folders, which environment."""
+"""The bubblewrap command of one run: its namespaces, folders and environment."""
 
 import os
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from everturn.execution.messages import GATEWAY_SOCKET, OUTPUT_DIR, WORKDIR, Boo
 from exec_supervisor.bubblewrap.mounts import Stage
 
 SYSTEM_ROOTS: Final = ("/usr/share/zoneinfo", "/usr/share/fonts", "/etc/ld.so.cache", "/etc/alternatives")
-"""Time zones and fonts, and how libraries and commands are found."""
+"""Time zones and fonts, and the files by which libraries and commands are found."""
 
 _COMMANDS: Final = """
 [ awk base32 base64 basename bash bunzip2 bzip2 cat chmod cksum cmp comm cp csplit cut dash date dd df diff dirname du
@@ -20,11 +20,11 @@ tail tar tee test timeout touch tr true truncate tsort tty uname unexpand uniq u
 xargs xz yes zcat zip
 """
 COMMANDS: Final = tuple(_COMMANDS.split())
-"""What of the system's programs a run can start: the shell and what works on texts, files and archives. Debuggers,
-clients of the network and of container engines, compilers and package managers stay outside."""
+"""The system programs that a run can start: the shell and tools for texts, files and archives. Debuggers, clients of
+networks and container engines, compilers and package managers are not included."""
 
 UID_INSIDE: Final = 1001
-"""User and group as the program sees them, whoever it is outside."""
+"""User and group that the program sees, whatever they are outside."""
 
 _MASKED_FILES: Final = """
 buddyinfo cmdline config.gz consoles crypto devices diskstats dma execdomains fb interrupts iomem ioports kallsyms kcore
@@ -40,14 +40,15 @@ _LEGACY: Final = ("/bin", "/lib", "/lib32", "/lib64")
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """What of /proc a program sees empty: all that tells of the machine and that ordinary programs don't read."""
+    """The parts of /proc that a program sees empty: all that reveals the machine and that ordinary programs don't
+    read."""
 
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
 
 def load_masked() -> Masked:
-    """Those of the masked places that this kernel has."""
+    """The masked paths that exist in this kernel."""
     return Masked(
         tuple(path for name in _MASKED_FILES.split() if os.path.isfile(path := f"/proc/{name}")),
         tuple(path for name in _MASKED_FOLDERS.split() if os.path.isdir(path := f"/proc/{name}")),
@@ -57,7 +58,7 @@ def load_masked() -> Masked:
 def load_system_roots(root: Path = Path("/")) -> tuple[str, ...]:
     """Libraries, commands and data of the system, as far as this machine has them.
 
-    On a machine without a merged /usr also those of the old top-level folders. `root` is where the system begins.
+    Without a merged /usr this includes those of the old top-level folders. `root` is the system's root.
     """
     found = [path for path in SYSTEM_ROOTS if (root / path[1:]).exists()]
     for top in (root / "usr", root):
@@ -70,9 +71,9 @@ def load_system_roots(root: Path = Path("/")) -> tuple[str, ...]:
 
 
 def _find_libraries(top: Path) -> list[Path]:
-    """The folders of shared libraries below /usr or /. Where they have one for each architecture, nothing beside them.
+    """The folders of shared libraries below /usr or /. If they have one per architecture, only those and a few names.
 
-    Beside them other programs keep what they are made of, and system-wide Python packages lie there.
+    The others contain parts of other programs and system-wide Python packages.
     """
     library = top / "lib"
     if library.is_dir() and not library.is_symlink():
@@ -86,14 +87,14 @@ def _find_libraries(top: Path) -> list[Path]:
 
 
 def load_system_links() -> tuple[tuple[str, str], ...]:
-    """The top-level links of a merged /usr as pairs of target and place."""
+    """The top-level links of a merged /usr as pairs of target and path."""
     return tuple((str(Path(path).readlink()), path) for path in _LEGACY if Path(path).is_symlink())
 
 
 def build_command(
     boot: Boot, stage: Stage, links: tuple[tuple[str, str], ...], seccomp_fd: int, masked: Masked = Masked()
 ) -> list[str]:
-    """The argument list. Bubblewrap's own environment must be empty: the program can read it in `/proc/1`."""
+    """Build the argument list. Bubblewrap's own environment must be empty: the program can read it in `/proc/1`."""
     uid = str(UID_INSIDE)
     command = [
         boot.bwrap,
@@ -102,7 +103,7 @@ def build_command(
         "--disable-userns",
         "--die-with-parent",
         "--new-session",
-        # The runner is what signals from inside can't reach, as in a container.
+        # The runner is pid 1, which signals from inside can't reach, as in a container.
         "--as-pid-1",
     ]
     command += ["--clearenv", "--cap-drop", "ALL", "--uid", uid, "--gid", uid, "--hostname", "sandbox"]
@@ -124,7 +125,7 @@ def build_command(
 
 
 def _proc(masked: Masked) -> list[str]:
-    """Read-only: a program could otherwise change its place in the order in which processes are ended for memory."""
+    """Read-only: otherwise a program could change its OOM score, the order in which processes are killed."""
     command = ["--proc", "/proc"]
     for path in masked.files:
         command += ["--ro-bind", "/dev/null", path]

@@ -1,4 +1,4 @@
-"""A supervisor that builds the walls itself, as its worker's child: the first thing it is told is which ones."""
+"""A supervisor that builds the sandbox itself, as its worker's child: its first message describes the sandbox."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from exec_supervisor.supervisor.worker_line import WorkerLine
 
 
 def main() -> int:
-    """The exit code: 1 when it was ended before the result was sent."""
+    """Return the exit code: 1 when it was terminated before the result was sent."""
     return run_on_standard_streams(_serve)
 
 

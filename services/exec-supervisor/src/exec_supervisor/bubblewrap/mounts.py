@@ -1,8 +1,8 @@
-"""The folders bubblewrap shows the program, brought to where uid 1001 may reach them.
+"""The folders that bubblewrap shows the program, made accessible to uid 1001.
 
-Bubblewrap runs as an ordinary user and can't bind what lies below a folder such as a 0700 home. A supervisor that is
-root therefore makes a mount namespace of its own and binds each folder below the run's; nothing of it is visible
-outside, and the kernel takes it apart with the last process in it.
+Bubblewrap runs as an ordinary user and can't bind paths below a folder such as a 0700 home. A supervisor that is root
+therefore creates a mount namespace and binds each folder below the run's; nothing of it is visible outside, and the
+kernel removes it with the last process in it.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ SOCKET_NAME: Final = Path(GATEWAY_SOCKET).name
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A folder or file at `source` here, seen at `target` there."""
+    """A folder or file at `source` on this machine, visible at `target` in the sandbox."""
 
     source: str
     target: str
@@ -34,7 +34,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What to bind. Without `work` and `out` bubblewrap makes these two itself, sized but without a limit on inodes."""
+    """What to bind. Without `work` and `out` bubblewrap creates these two, with a size limit but no inode limit."""
 
     read_only: tuple[Bind, ...]
     socket_dir: str
@@ -43,13 +43,13 @@ class Stage:
 
 
 def make_run_dir(run_dir: Path) -> None:
-    """Make the run's folder, which must not be there yet. Raises OSError."""
+    """Create the run's folder, which must not exist yet. Raises OSError."""
     run_dir.mkdir()
     os.chmod(run_dir, 0o711)  # noqa: S103 - the dropped user passes through, it can't list
 
 
 def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: int) -> Stage:
-    """Fill `run_dir`: staged binds and tmpfs folders where this process may mount, else the roots as they are."""
+    """Fill `run_dir`: staged binds and tmpfs folders if this process can mount, otherwise the roots themselves."""
     if os.geteuid() != 0 or not _try_own_namespace():
         return Stage(tuple(Bind(root, root) for root in roots), _make_socket_dir(run_dir))
     descriptors = [(root, os.open(root, os.O_PATH | os.O_CLOEXEC)) for root in roots]
@@ -58,7 +58,7 @@ def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: i
     for number, (root, descriptor) in enumerate(descriptors):
         place = run_dir / f"root{number}"
         place.mkdir() if os.path.isdir(root) else place.touch()
-        # By descriptor: the run's folder may itself lie over the path of a root.
+        # By descriptor: the run's folder can itself cover the path of a root.
         _mount(f"/proc/self/fd/{descriptor}", place, "", _MS_BIND, "")
         _mount("", place, "", _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV, "")
         os.close(descriptor)
@@ -72,7 +72,7 @@ def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: i
 
 
 def remove_stage(run_dir: Path) -> None:
-    """Take the run's folder away, name by name: the roots may be mounted below it, nothing may delete those."""
+    """Remove the run's folder, name by name: the roots can be mounted below it and must not be deleted."""
     ctypes.CDLL(None).umount2(os.fsencode(run_dir), _MNT_DETACH)
     (run_dir / _SOCKET_DIR / SOCKET_NAME).unlink(missing_ok=True)
     for place in (run_dir / _SOCKET_DIR, run_dir):
@@ -94,7 +94,7 @@ def _make_workspace(place: Path, size_bytes: int, inodes: int, uid: int) -> str:
 
 
 def _try_own_namespace() -> bool:
-    """Leave the host's mount namespace; false where root is not allowed to (a container without the capability)."""
+    """Leave the host's mount namespace; false if root is not allowed to (a container without the capability)."""
     if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS) != 0:
         return False
     _mount("", Path("/"), "", _MS_REC | _MS_PRIVATE, "")

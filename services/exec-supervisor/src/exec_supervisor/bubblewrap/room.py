@@ -1,4 +1,5 @@
-"""What one run owns on this machine: staged folders, control group, gateway socket, bubblewrap; all end with it."""
+"""The resources of one run on this machine: staged folders, control group, gateway socket, bubblewrap; all end with
+it."""
 
 import contextlib
 import os
@@ -21,12 +22,12 @@ from exec_supervisor.bubblewrap.watchdog import load_memory_bytes
 from exec_supervisor.supervisor.listeners import open_listener
 
 USER_LOCKS: Final = "everturn-users"
-"""Folder beside those of the runs, with a locked file for each user that has a run now."""
+"""Folder next to those of the runs, with a locked file per user that has a run now."""
 
 
 @dataclass(frozen=True, slots=True)
 class BubblewrapRoom:
-    """A `Room` of namespaces on this machine."""
+    """A `Room` made of namespaces on this machine."""
 
     child: SandboxChild
     line: FrameStream
@@ -52,10 +53,10 @@ class BubblewrapRoom:
 
 @contextlib.asynccontextmanager
 async def open_room(boot: Boot) -> AsyncGenerator[BubblewrapRoom]:
-    """Make everything and start bubblewrap; at the end kill it and leave nothing behind. Raises OSError."""
+    """Create everything and start bubblewrap; at the end kill it and leave nothing behind. Raises OSError."""
     run_dir = Path(boot.run_dir)
     become_subreaper()
-    # By a random name: two workers may boot at the same moment.
+    # A random name, because two workers can boot at the same moment.
     cgroup = try_create_cgroup(secrets.token_hex(8), boot.limits)
     async with contextlib.AsyncExitStack() as stack:
         if cgroup is not None:
@@ -81,7 +82,7 @@ async def open_room(boot: Boot) -> AsyncGenerator[BubblewrapRoom]:
 
 
 def build_posture(uid: int, stage: Stage, cgroup: Cgroup | None) -> Posture:
-    """What holds the run and by what means."""
+    """Describe how the run is confined."""
     dropped = os.geteuid() == 0
     counted = f"cgroup v{cgroup.version}" if cgroup else ""
     return Posture(

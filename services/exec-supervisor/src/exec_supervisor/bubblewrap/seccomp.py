@@ -41,7 +41,7 @@ _COMMON_NUMBERS: Final = {
 
 
 def build_filter() -> bytes:
-    """The filter as an array of BPF instructions. Other architectures' calls (32 bit, x32) end the process."""
+    """Build the filter as an array of BPF instructions. Calls of other architectures (32 bit, x32) end the process."""
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     refuse, unknown = pyseccomp.ERRNO(errno.EPERM), pyseccomp.ERRNO(errno.ENOSYS)
     for name in REFUSED:
@@ -65,7 +65,7 @@ def build_filter() -> bytes:
 
 
 def describe_filter() -> str:
-    """One line for the posture."""
+    """Describe the filter in one line for the posture."""
     return f"seccomp filter, {len(REFUSED)} calls refused, sockets of the Unix family only"
 
 

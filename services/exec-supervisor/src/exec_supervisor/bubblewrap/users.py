@@ -1,4 +1,4 @@
-"""The user of one run. The kernel counts watches, timers, pipe pages and processes for each user, so none is shared."""
+"""The user of one run. The kernel counts watches, timers, pipe pages and processes per user, so runs share none."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from everturn.execution.messages import UidRange
 
 @contextlib.contextmanager
 def claim_user(uids: UidRange, folder: Path) -> Generator[int]:
-    """A uid of the range that no other run of this machine has. Raises OSError where all of them are taken.
+    """Claim a uid of the range that no other run on this machine uses. Raises OSError if all are in use.
 
     Each claimed uid is a locked file in `folder`. The kernel releases the lock when this process ends, however it ends.
     """
@@ -39,7 +39,7 @@ def claim_user(uids: UidRange, folder: Path) -> Generator[int]:
 
 
 def _make_lock_folder(folder: Path) -> None:
-    """Make it, or check that it is ours: whoever else could write to it could hold every user."""
+    """Create the folder, or check its owner: any other user with write access could hold every uid."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

@@ -1,4 +1,4 @@
-"""The processes below a run, and how much memory they hold together where no control group counts it."""
+"""The processes below a run, and their total memory for runs without a control group."""
 
 from pathlib import Path
 from typing import Final
@@ -7,9 +7,9 @@ PROC: Final = Path("/proc")
 
 
 def load_memory_bytes(root_pid: int, proc: Path = PROC) -> int:
-    """Resident memory of a process and all below it, anonymous and shared, without mapped files of the disk.
+    """Resident memory of a process and all below it, anonymous and shared, without mapped files on disk.
 
-    Pages that a fork shares are counted for each process: the sum errs on the strict side.
+    Pages that a fork shares are counted per process, so the sum is an upper bound.
     """
     return sum(_load_resident_bytes(proc / str(pid)) for pid in load_descendants(root_pid, proc))
 
@@ -28,7 +28,7 @@ def load_descendants(root_pid: int, proc: Path = PROC) -> frozenset[int]:
 
 
 def load_children(parent_pid: int, proc: Path = PROC) -> tuple[int, ...]:
-    """The direct children of a process, ended ones that nobody has waited for among them."""
+    """The direct children of a process, including zombies."""
     return tuple(_load_all_children(proc).get(parent_pid, ()))
 
 

@@ -13,11 +13,11 @@ from exec_supervisor.supervisor.standard_streams import LIFELINE, run_on_standar
 from exec_supervisor.supervisor.worker_line import WorkerLine
 
 EXECUTOR_UID: Final = 1001
-"""User where the broker names none, and in any case the group that may use the pair's sockets."""
+"""The user if the broker names none, and always the group that can use the pair's sockets."""
 
 
 def main() -> int:
-    """The exit code: 1 when it was ended before the result was sent."""
+    """Return the exit code: 1 when it was terminated before the result was sent."""
     parser = argparse.ArgumentParser(prog="exec_supervisor pair", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(LINE_SOCKET).parent, help="where the pair's sockets are")
     parser.add_argument("--executor-uid", type=int, default=EXECUTOR_UID, help="user of this pair's executor")

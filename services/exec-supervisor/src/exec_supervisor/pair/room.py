@@ -1,7 +1,7 @@
-"""A run in two containers, seen from the supervisor's: the other one's line, taken once, and the gateway's socket.
+"""A run in two containers, seen from the supervisor's: the executor's line, accepted once, and the gateway's socket.
 
-The walls are the engine's, and so is their end: who started the pair kills the executor's container when this process
-is gone. The executor is the first process of its container, so all it started ends with it.
+The engine builds and removes the sandbox: the broker that started the pair kills the executor's container when this
+process is gone. The executor is the first process of its container, so all its descendants end with it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from everturn.execution.messages import EXECUTOR_FRAME_BYTES, GATEWAY_SOCKET, LI
 from exec_supervisor.supervisor.listeners import load_peer_uid, open_listener
 
 CONNECT_TIMEOUT_S: Final = 60.0
-"""Both containers are started at once; the executor's imports may be done before it connects."""
+"""Both containers start at the same time; the executor can finish its imports before it connects."""
 
 _GONE_WAIT_S: Final = 1.0
 _LOOK_EVERY_S: Final = 0.005
@@ -28,7 +28,7 @@ _FOR_GROUP: Final = 0o660
 
 @dataclass(frozen=True, slots=True)
 class PairRoom:
-    """A `Room` whose walls the engine has built."""
+    """A `Room` whose sandbox the engine has built."""
 
     line: FrameStream
     listener: socket.socket
@@ -36,23 +36,24 @@ class PairRoom:
     writer: asyncio.StreamWriter
 
     def is_over_memory(self, limits: RunLimits) -> bool:
-        """Never: the engine's control group counts."""
+        """Always False: the engine's control group enforces the limit."""
         del limits
         return False
 
     def load_hits(self) -> tuple[LimitName, ...]:
-        """None: the engine tells them to whoever started the pair."""
+        """Always empty: the engine reports them to the broker."""
         return ()
 
     def protect_runner(self) -> None:
-        """Nothing: processes of another container can't be seen from here."""
+        """Does nothing: processes of another container are not visible here."""
 
     async def read_errors(self) -> str:
-        """Nothing: the executor's stderr is its own container's."""
+        """Always empty: the executor's stderr belongs to its own container."""
         return ""
 
     async def end(self) -> None:
-        """Hang up, and wait a second for the executor to end; one that stays is killed when this process has ended."""
+        """Close the line, and wait a second for the executor to end; otherwise it is killed when this process has
+        ended."""
         if self.writer.is_closing():
             return
         with contextlib.suppress(OSError, TimeoutError):
@@ -62,7 +63,7 @@ class PairRoom:
         self.writer.transport.abort()
 
     async def _wait_for_hangup(self) -> None:
-        """Returns when both directions are closed; without reading, for another task may be at that."""
+        """Return when both directions are closed. It does not read, because another task may be reading."""
         hangup = select.poll()
         hangup.register(self.writer.get_extra_info("socket").fileno(), 0)
         while not self.writer.is_closing() and not hangup.poll(0):  # noqa: ASYNC110 - a hangup alone, without reading, is no event of the loop
@@ -76,7 +77,7 @@ async def open_room(folder: Path, executor_uid: int, group: int) -> AsyncGenerat
         gateway = stack.enter_context(_socket_in(folder, GATEWAY_SOCKET, group))
         with _socket_in(folder, LINE_SOCKET, group) as listener:
             peer = await _wait_for_executor(listener, executor_uid)
-        # Nobody connects to this one any more: the program is not there yet, and the name is gone.
+        # No process connects to this socket any more: the program has not started, and the name is removed.
         reader, writer = await asyncio.open_unix_connection(sock=peer)
         stack.callback(writer.transport.abort)
         line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
@@ -84,7 +85,7 @@ async def open_room(folder: Path, executor_uid: int, group: int) -> AsyncGenerat
 
 
 def build_posture(executor_uid: int) -> Posture:
-    """What holds the run and by what means."""
+    """Describe how the run is confined."""
     return Posture(
         launcher="containers",
         runtime="",
@@ -117,7 +118,7 @@ async def _wait_for_executor(listener: socket.socket, executor_uid: int) -> sock
 
 
 async def _accept(listener: socket.socket, executor_uid: int) -> socket.socket:
-    """The first connection of the executor's user; a few of others are turned away."""
+    """Accept the first connection of the executor's user; reject a few of others."""
     loop = asyncio.get_running_loop()
     for _ in range(_MAX_STRANGERS):
         peer, _ = await loop.sock_accept(listener)

@@ -1,4 +1,4 @@
-"""The supervisor's line to its executor, which is not believed: whatever does not belong there is its end."""
+"""The supervisor's line to its executor, which is not trusted: any unexpected input ends the line."""
 
 import asyncio
 from typing import Final, TypeVar
@@ -8,7 +8,7 @@ from everturn.execution.messages import PIPE_FRAME_BYTES, Booted, Report
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 
 BOOT_TIMEOUT_S: Final = 30.0
-"""Walls, interpreter and the imports of a warm executor: about 1 s, more on a busy machine."""
+"""For sandbox, interpreter and the imports of a warm executor: about 1 s, more on a busy machine."""
 
 MessageT = TypeVar("MessageT", bound=MessageClass)
 
@@ -18,13 +18,13 @@ class Silent(Exception):
 
 
 class ExecutorLine:
-    """Frames from and to one executor. One task may receive."""
+    """Sends and receives frames of one executor. Only one task can receive."""
 
     def __init__(self, stream: FrameStream) -> None:
         self._stream = stream
 
     async def boot(self) -> str:
-        """Wait for the executor behind its walls; the runtime it names. Raises Silent, TimeoutError."""
+        """Wait for the executor inside its sandbox; returns the runtime it reports. Raises Silent, TimeoutError."""
         async with asyncio.timeout(BOOT_TIMEOUT_S):
             booted = await self.receive(Booted)
         if booted.failures:
@@ -32,19 +32,19 @@ class ExecutorLine:
         return booted.python
 
     async def receive_report(self) -> Report:
-        """Wait for the end of the program, or of the executor. Raises Silent."""
+        """Wait for the end of the program or of the executor. Raises Silent."""
         return await self.receive(Report)
 
     async def send(self, message: MessageClass) -> None:
-        """Raises BrokenPipeError or ConnectionResetError."""
+        """Send a message. Raises BrokenPipeError or ConnectionResetError."""
         await self._stream.send(build_message(message), PIPE_FRAME_BYTES)
 
     async def send_raw(self, data: bytes) -> None:
-        """A piece of the input tar. Raises BrokenPipeError or ConnectionResetError."""
+        """Send a piece of the input tar. Raises BrokenPipeError or ConnectionResetError."""
         await self._stream.send_raw(data)
 
     async def receive(self, kind: type[MessageT]) -> MessageT:
-        """The next frame, a message of this kind. Raises Silent."""
+        """Return the next frame, which must be a message of this kind. Raises Silent."""
         frame = await self.receive_frame()
         if isinstance(frame, bytes):
             raise Silent("raw bytes where a message belongs")
@@ -64,7 +64,7 @@ class ExecutorLine:
 
 
 def parse(frame: dict[str, object], kind: type[MessageT]) -> MessageT:
-    """The message in a frame. Raises Silent."""
+    """Parse the message in a frame. Raises Silent."""
     try:
         return parse_message(frame, kind)
     except BadMessage as error:

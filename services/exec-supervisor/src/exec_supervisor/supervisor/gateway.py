@@ -1,7 +1,8 @@
-"""The run's Unix socket: who may connect, what a connection may send, and the way of a call to the worker and back.
+"""The run's Unix socket: admission of connections, checks of their frames, and the forwarding of calls to the worker.
 
-Whatever a program does to the socket costs it its connection. At most `MAX_CONNECTIONS` are open and `MAX_ACCEPTED`
-ever taken, a connection holds one unfinished frame, and only `MAX_IN_FLIGHT` calls of it wait for the worker at a time.
+Whatever a program does wrong on the socket costs it the connection. At most `MAX_CONNECTIONS` are open and
+`MAX_ACCEPTED` are ever accepted. A connection holds one unfinished frame, and only `MAX_IN_FLIGHT` of its calls wait
+for the worker at a time.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ ForwardCall = Callable[[GatewayCall], Awaitable[ToolReply]]
 
 
 class Gateway:
-    """Serves one run until it is cancelled. `records` and `refusals` (a count by code) are its account."""
+    """Serves one run until it is cancelled. `records` and `refusals` (a count by code) are its statistics."""
 
     def __init__(
         self,
@@ -61,7 +62,8 @@ class Gateway:
         self.refusals: Counter[str] = Counter()
 
     async def run(self, listener: socket.socket) -> None:
-        """Accept connections for as long as the run lasts; after too many the listener is closed, open ones go on."""
+        """Accept connections until the run ends; after too many the listener is closed and open connections
+        continue."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as connections:
             with listener:
@@ -144,7 +146,8 @@ class Gateway:
             in_flight.release()
 
     async def _ask_worker(self, call: GatewayCall, timeout_s: float) -> ToolReply:
-        """The worker's reply, or the gateway's own where that is late, too big for a frame or over the quota."""
+        """Return the worker's reply, or an error of the gateway if that is late, too big for a frame or over the
+        quota."""
         try:
             async with asyncio.timeout(timeout_s):
                 reply = await self._forward(call)
@@ -159,7 +162,8 @@ class Gateway:
         return reply
 
     async def _receive_call(self, stream: FrameStream) -> GatewayCall | None:
-        """The next call; None at the end. A peer may be silent between frames; a begun frame has a time limit."""
+        """Return the next call; None at the end. A peer can be silent between frames; a begun frame has a time
+        limit."""
         frame = stream.try_receive()
         if frame is None and not stream.mid_frame and not await stream.read_more():
             return None
@@ -168,7 +172,7 @@ class Gateway:
         return parse_message(frame, GatewayCall) if isinstance(frame, dict) else None
 
     async def _send_reply(self, stream: FrameStream, reply: ToolReply) -> None:
-        """A program that doesn't read its answers loses the connection (TimeoutError)."""
+        """Send a reply. A program that doesn't read its answers loses the connection (TimeoutError)."""
         async with asyncio.timeout(self._frame_timeout_s):
             await stream.send(build_message(reply), GATEWAY_FRAME_BYTES)
 

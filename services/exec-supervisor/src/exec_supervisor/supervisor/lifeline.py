@@ -1,4 +1,4 @@
-"""The supervisor's tie to its worker: when the other end of stdin is closed, the run ends."""
+"""The supervisor's lifeline to its worker: when the other end of stdin is closed, the run ends."""
 
 import asyncio
 import select
@@ -14,7 +14,7 @@ class LifelineCut(Exception):
 async def watch_lifeline(descriptor: int) -> None:
     """Raise LifelineCut within a fifth of a second after the last writer has closed the pipe.
 
-    Reading to the end of file would be later: unread input frames may still lie before it.
+    Reading to the end of file would be later: unread input frames may precede it.
     """
     hangup = select.poll()
     hangup.register(descriptor, 0)

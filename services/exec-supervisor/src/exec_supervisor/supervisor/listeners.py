@@ -1,4 +1,4 @@
-"""Unix sockets that others connect to: a name that is there can be connected to, by those who may and nobody else."""
+"""Unix sockets for other processes: once its name exists, a socket accepts connections, from allowed users only."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ def open_listener(path: Path, *, mode: int, uid: int = -1, gid: int = -1) -> soc
         unfinished.chmod(mode)
         os.chown(unfinished, uid, gid)
         listener.listen(_BACKLOG)
-        # Renamed when all is done: who waits for the name needs no second handshake.
+        # Renamed once it is ready, so that a process that waits for the name needs no second handshake.
         unfinished.rename(path)
     except OSError:
         listener.close()

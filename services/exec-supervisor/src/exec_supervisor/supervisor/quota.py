@@ -1,4 +1,4 @@
-"""What a run may still ask of the gateway: its grants and how much of them is used up."""
+"""The quota of a run's gateway calls: its grants and how much of them is used up."""
 
 import math
 import time
@@ -29,7 +29,7 @@ class Quota:
         self._bytes_left = capability.max_bytes
 
     def take_call(self, call: GatewayCall) -> ToolGrant:
-        """Count a call that may go on and give its grant. Raises Refused.
+        """Count an allowed call and return its grant. Raises Refused.
 
         Codes: not_allowed, bad_arguments, quota_time, quota_calls.
         """
@@ -47,7 +47,7 @@ class Quota:
         return grant
 
     def take_bytes(self, count: int) -> None:
-        """Count bytes of requests and replies. Raises Refused quota_bytes; from then on it always does."""
+        """Count bytes of requests and replies. Raises Refused quota_bytes, and from then on always."""
         self._bytes_left -= count
         if self._bytes_left < 0:
             self._bytes_left = -1
@@ -55,7 +55,7 @@ class Quota:
 
 
 def check_arguments(grant: ToolGrant, arguments: dict[str, object]) -> None:
-    """Raise Refused bad_arguments where an argument has no rule or breaks its own, or where there is too much of all.
+    """Raise Refused bad_arguments if an argument has no rule or breaks its rule, or if there are too many values.
 
     A frame bounds the bytes. The worker walks through the values several times in a loop that it shares with other
     turns, and 300,000 small ones take it half a second.
@@ -89,7 +89,7 @@ def find_problem(rule: ArgumentRule, value: object) -> str | None:
 
 
 def _has_at_most(count: int, value: object) -> bool:
-    """Whether a value consists of so few, each list and object counted too."""
+    """Whether a value has at most `count` parts, including each list and object."""
     waiting = [value]
     while waiting:
         part = waiting.pop()
@@ -104,11 +104,11 @@ def _has_at_most(count: int, value: object) -> bool:
 
 
 def _longest_item(value: object) -> float:
-    """Characters of the longest text in a list; anything else in it is too long."""
+    """Characters of the longest text in a list; infinite if it contains anything else."""
     items = cast("list[object]", value) if isinstance(value, list) else [None]
     return max((len(item) if isinstance(item, str) else math.inf for item in items), default=0)
 
 
 def _count_items(value: object) -> float:
-    """Items of a list; what is no list has too many."""
+    """The number of items of a list; infinite for anything else."""
     return len(cast("list[object]", value)) if isinstance(value, list) else math.inf

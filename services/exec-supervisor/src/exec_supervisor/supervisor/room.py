@@ -1,4 +1,5 @@
-"""What a run happens in, whoever built it: the line to an executor, the gateway's socket, and what can be found out."""
+"""The environment of a run, whichever launcher built it: the line to an executor, the gateway's socket, and
+observations."""
 
 import socket
 from typing import Protocol
@@ -8,39 +9,39 @@ from everturn.execution.messages import LimitName, Posture, RunLimits
 
 
 class Room(Protocol):
-    """Walls with an executor inside. Who opened it closes it; nothing of it is left then."""
+    """A sandbox with an executor inside. Its opener closes it and leaves nothing behind."""
 
     @property
     def line(self) -> FrameStream:
-        """Leads to the executor."""
+        """The line to the executor."""
         ...
 
     @property
     def listener(self) -> socket.socket:
-        """The gateway's socket; only the program's user may connect."""
+        """The gateway's socket; only the program's user can connect."""
         ...
 
     @property
     def posture(self) -> Posture:
-        """What holds the run; the executor's own words are not in it yet."""
+        """How the run is confined, without the executor's own report."""
         ...
 
     def is_over_memory(self, limits: RunLimits) -> bool:
-        """Whether the run holds more than it may, where no one else would step in."""
+        """Whether the run exceeds its memory limit; only for rooms where nothing else enforces it."""
         ...
 
     def load_hits(self) -> tuple[LimitName, ...]:
-        """The limits at which the kernel stepped in, as far as they can be seen from here."""
+        """The limits that the kernel enforced, as far as they are visible here."""
         ...
 
     def protect_runner(self) -> None:
-        """Let the kernel end the program before its runner when memory runs out. Called once both are there."""
+        """Make the kernel kill the program before its runner when memory runs out. Called once both exist."""
         ...
 
     async def read_errors(self) -> str:
-        """What was said on the executor's stderr, the first 4 KiB; returns at its end."""
+        """The first 4 KiB of the executor's stderr; returns at its end."""
         ...
 
     async def end(self) -> None:
-        """Kill everything inside and wait until it is gone. May be repeated. Raises TimeoutError after 2 s."""
+        """Kill everything inside and wait until it is gone. Can be repeated. Raises TimeoutError after 2 s."""
         ...

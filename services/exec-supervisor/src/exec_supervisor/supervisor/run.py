@@ -1,4 +1,4 @@
-"""One supervised run, from booting to last frame: the worker's line is its lifeline, the executor is not believed."""
+"""One supervised run, from boot to last frame: the worker's line is its lifeline, the executor is not trusted."""
 
 import asyncio
 import dataclasses
@@ -34,7 +34,7 @@ SILENCE_S: Final = 2.0
 OUTPUTS_TIMEOUT_S: Final = 60.0
 WATCH_EVERY_S: Final = 0.1
 CANCEL_GRACE_S: Final = 5.0
-"""How long a cancelled task of ours may take to end before it is cancelled once more, and again after that."""
+"""How long a cancelled task can take to end before it is cancelled once more, and again after that."""
 _TAR_BYTES_PER_FILE: Final = 4096
 _TAR_PADDING_BYTES: Final = 64 << 10
 _EXTRA_ADDRESS_SPACE_BYTES: Final = 1024 * MIB
@@ -43,7 +43,7 @@ OpenRoom = Callable[[], AbstractAsyncContextManager[Room]]
 
 
 async def run_supervisor(line: WorkerLine, lifeline_fd: int, open_room: OpenRoom) -> int:
-    """Boot, wait for the one run, see it through. The exit code: 0 when the result was sent, 1 when nobody wants it."""
+    """Boot, wait for the one run and supervise it. Exit code: 0 when the result was sent, 1 when the worker is gone."""
     exit_code = 0
     try:
         async with asyncio.TaskGroup() as group:
@@ -56,7 +56,7 @@ async def run_supervisor(line: WorkerLine, lifeline_fd: int, open_room: OpenRoom
 
 
 async def _supervise(line: WorkerLine, open_room: OpenRoom) -> Finished:
-    """The run's end, whatever it was. Everything it had on this machine is gone when this returns."""
+    """Supervise one run and return how it ended. Everything it had on this machine is gone then."""
     try:
         async with open_room() as room, asyncio.TaskGroup() as group:
             errors = group.create_task(room.read_errors())
@@ -90,7 +90,7 @@ async def _boot_and_run(line: WorkerLine, room: Room) -> Finished:
 
 
 async def _try_receive_report(executor: ExecutorLine) -> Report | Silent:
-    """Waits from the boot on, so that an executor which dies before its run is noticed."""
+    """Receive the report. Started at boot, so that an executor which dies before its run is noticed."""
     try:
         return await executor.receive_report()
     except Silent as ended:
@@ -98,7 +98,7 @@ async def _try_receive_report(executor: ExecutorLine) -> Report | Silent:
 
 
 async def _receive_launch(line: WorkerLine, reporting: "asyncio.Task[Report | Silent]") -> Launch | None:
-    """The one run, however late it comes; None when the executor ends before. Raises LifelineCut, BadMessage."""
+    """Wait for the one run, without a time limit; None when the executor ends first. Raises LifelineCut, BadMessage."""
     launching = asyncio.create_task(line.receive_launch())
     try:
         await asyncio.wait((launching, reporting), return_when=asyncio.FIRST_COMPLETED)
@@ -108,12 +108,12 @@ async def _receive_launch(line: WorkerLine, reporting: "asyncio.Task[Report | Si
 
 
 def limit_address_space(limits: RunLimits) -> int:
-    """RLIMIT_AS in bytes. Libraries reserve far more than they touch, hence the allowance above the memory limit."""
+    """RLIMIT_AS in bytes. Libraries reserve far more than they use, hence the allowance above the memory limit."""
     return limits.memory_bytes + _EXTRA_ADDRESS_SPACE_BYTES
 
 
 class Run:
-    """One conversation with an executor. Verdict, duration and limits are found here, not told by it."""
+    """One run with an executor. The supervisor determines verdict, duration and limits itself."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Run:
         self._gateway = Gateway(launch.capability, launch.nonce, posture.outer_uid, line.call)
 
     async def run(self) -> Finished:
-        """Returns when the executor has nothing more to say; the room still stands."""
+        """Run to the end of the executor's messages; the room is ended but not yet closed."""
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._gateway.run(self._room.listener))
             finished = await self._converse()
@@ -184,7 +184,7 @@ class Run:
             await self._executor.send(InputsEnd())
 
     async def _wait_for_report(self) -> tuple[Verdict, Report | None]:
-        """The report of a program that ended or was stopped; none when a stop is not obeyed. Raises Silent."""
+        """Wait for the report of a program that ended or was stopped; None if it ignores the stop. Raises Silent."""
         stopping = asyncio.create_task(self._wait_for_stop())
         try:
             await asyncio.wait((self._reporting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -207,7 +207,7 @@ class Run:
         return told
 
     async def _wait_for_stop(self) -> StopReason:
-        """Why the program has to end before it is done."""
+        """Wait until the program must be stopped; returns the reason."""
         asked = asyncio.create_task(self._line.wait_for_stop())
         deadline = self._started + self._launch.timeout_s
         try:
@@ -256,8 +256,8 @@ class Run:
 
 
 async def _cancel(task: "asyncio.Task[object]") -> None:
-    """End a task of ours and take in how it ended."""
-    # Twice, because the first cancellation may have been lost; this process has the standard library only.
+    """Cancel a task and retrieve its result, so that its exception is not logged as unhandled."""
+    # Twice, because the first cancellation can be lost. This process has the standard library only.
     for _ in range(2):
         task.cancel()
         await asyncio.wait((task,), timeout=CANCEL_GRACE_S)

@@ -1,4 +1,5 @@
-"""Puts a supervisor on its standard streams: stdin is its worker's line in and its lifeline, stdout the line out."""
+"""Runs a supervisor on its standard streams: stdin is the input of its worker's line and its lifeline, stdout the
+output."""
 
 import asyncio
 import signal
@@ -17,7 +18,7 @@ Serve = Callable[[WorkerLine], Awaitable[int]]
 
 
 def run_on_standard_streams(serve: Serve) -> int:
-    """The exit code of `serve`; 1 when this process was told to end before it was done."""
+    """Return the exit code of `serve`; 1 when this process was terminated before it was done."""
     try:
         return asyncio.run(_run(serve))
     except asyncio.CancelledError:
@@ -31,7 +32,7 @@ async def _run(serve: Serve) -> int:
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
-    # Without a buffer `drain` means written: what is still held here when the process ends would be lost.
+    # Without a buffer, `drain` means written: data still buffered when the process ends would be lost.
     transport.set_write_buffer_limits(high=0)
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     return await serve(WorkerLine(FrameStream(reader, writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))))

@@ -1,4 +1,5 @@
-"""The supervisor's line to its worker: launch, inputs, replies and stops in; calls, outputs and the result out."""
+"""The supervisor's line to its worker: launch, inputs, replies and stops arrive; calls, outputs and the result
+leave."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +27,7 @@ MessageT = TypeVar("MessageT", bound=MessageClass)
 
 
 class WorkerLine:
-    """One run's frames from and to the worker; `run` reads, everything else may be called from any task."""
+    """One run's frames from and to the worker; one task calls `run`, all other methods can be called from any task."""
 
     def __init__(self, stream: FrameStream) -> None:
         self._stream = stream
@@ -35,12 +36,12 @@ class WorkerLine:
         self._stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
 
     async def receive_boot(self) -> Boot:
-        """The first frame of a line to bubblewrap. Raises LifelineCut, TimeoutError, BadMessage, FrameError."""
+        """Receive the first frame of a line to bubblewrap. Raises LifelineCut, TimeoutError, BadMessage, FrameError."""
         async with asyncio.timeout(_BOOT_TIMEOUT_S):
             return await self._receive(Boot)
 
     async def receive_launch(self) -> Launch:
-        """The one run, whenever it comes. Raises LifelineCut, BadMessage, FrameError."""
+        """Receive the one run, without a time limit. Raises LifelineCut, BadMessage, FrameError."""
         return await self._receive(Launch)
 
     async def _receive(self, kind: type[MessageT]) -> MessageT:
@@ -50,7 +51,7 @@ class WorkerLine:
         return parse_message({} if isinstance(frame, bytes) else frame, kind)
 
     async def run(self) -> None:
-        """Take in frames until the worker closes the line. Always raises: LifelineCut, BadMessage or FrameError."""
+        """Receive frames until the worker closes the line. Always raises: LifelineCut, BadMessage or FrameError."""
         while (frame := await self._stream.receive()) is not None:
             if isinstance(frame, bytes):
                 await self._inputs.put(frame)
@@ -67,16 +68,16 @@ class WorkerLine:
         raise LifelineCut
 
     async def inputs(self) -> AsyncIterator[bytes]:
-        """The pieces of the input tar."""
+        """Yield the pieces of the input tar."""
         while (piece := await self._inputs.get()) is not None:
             yield piece
 
     async def wait_for_stop(self) -> StopReason:
-        """Returns when the worker wants the program ended."""
+        """Return once the worker requests that the program be stopped."""
         return await asyncio.shield(self._stopped)
 
     async def call(self, call: GatewayCall) -> ToolReply:
-        """Have the worker run a tool."""
+        """Make the worker run a tool."""
         answer: asyncio.Future[ToolReply] = asyncio.get_running_loop().create_future()
         self._waiting[call.id] = answer
         try:
@@ -86,11 +87,11 @@ class WorkerLine:
             del self._waiting[call.id]
 
     async def send(self, message: MessageClass) -> None:
-        """Raises TimeoutError when the worker doesn't read for a minute."""
+        """Send a message. Raises TimeoutError when the worker doesn't read for a minute."""
         async with asyncio.timeout(_SEND_TIMEOUT_S):
             await self._stream.send(build_message(message), PIPE_FRAME_BYTES)
 
     async def send_raw(self, data: bytes) -> None:
-        """The same for a piece of the output tar."""
+        """Send a piece of the output tar, with the same timeout."""
         async with asyncio.timeout(_SEND_TIMEOUT_S):
             await self._stream.send_raw(data)

@@ -44,9 +44,9 @@ AnyCommand = Command | OfflineCommand
 def parse_arguments(
     commands: Mapping[str, AnyCommand], arguments: Sequence[str], *, default: str
 ) -> tuple[AnyCommand, argparse.Namespace]:
-    """The command that is meant, `default` where none is named, and `program`, which is how usage and errors call us.
+    """The selected command, `default` if none is named, and `program`, the program name in usage and errors.
 
-    `--called-as NAME` before the command sets that name, for programs that start us. Raises SystemExit with 2.
+    `--called-as NAME` before the command sets that name, for programs that start this one. Raises SystemExit with 2.
     """
     program, rest = PROGRAM, arguments
     if len(arguments) > 1 and arguments[0] == "--called-as":
