@@ -1,4 +1,4 @@
-"""Bodies of requests and answers of the ingress, and reading answers within bounds."""
+"""Bodies of requests and responses of the ingress, and bounded reading of responses."""
 
 import json
 import re
@@ -120,7 +120,7 @@ class SearchPage(Answer):
 
 
 async def read_body(response: httpx2.Response, *, max_bytes: int = MAX_ANSWER_BYTES) -> bytes:
-    """The whole body. Raises TooMuch."""
+    """Read the whole body. Raises TooMuch."""
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
@@ -130,7 +130,7 @@ async def read_body(response: httpx2.Response, *, max_bytes: int = MAX_ANSWER_BY
 
 
 def parse_answer(kind: type[_Answer], body: bytes) -> _Answer:
-    """Read an answer. Raises BadAnswer."""
+    """Parse a response body. Raises BadAnswer."""
     try:
         return kind.model_validate_json(body, extra="ignore")
     except ValidationError as error:
@@ -138,7 +138,7 @@ def parse_answer(kind: type[_Answer], body: bytes) -> _Answer:
 
 
 def build_problem(response: httpx2.Response, body: bytes) -> ProblemError:
-    """The error of a response, even if its body is not a problem document."""
+    """Build the error of a response, even if its body is not a problem document."""
     told = _read_fields(body)
     status = response.status_code
     problem = Problem(
@@ -155,13 +155,13 @@ def build_problem(response: httpx2.Response, body: bytes) -> ProblemError:
 
 
 def try_read_retry_after(response: httpx2.Response) -> float | None:
-    """Seconds of a Retry-After field; a date counts as absent."""
+    """The seconds of a Retry-After field; a date counts as absent."""
     value = response.headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdigit() and len(value) < 6 else None
 
 
 def try_read_filename(response: httpx2.Response) -> str | None:
-    """The file name in Content-Disposition (RFC 6266): the extended one, else the plain one."""
+    """The file name in Content-Disposition (RFC 6266): the extended one, otherwise the plain one."""
     value = response.headers.get("content-disposition", "")
     extended = _EXTENDED_NAME.search(value)
     if extended:

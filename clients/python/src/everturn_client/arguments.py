@@ -218,7 +218,7 @@ def _names_a_host(url: str) -> bool:
 def check_encoding(arguments: argparse.Namespace) -> None:
     """Raise BadInput for a text that is not UTF-8.
 
-    Not for a path, which may have any bytes unless it is sent, and not for the token: `Requests` does not show it.
+    Paths can have any bytes unless they are sent. The token is checked by `Requests`, which does not print it.
     """
     values = [value for name, value in vars(arguments).items() if name != "token"]
     for value in values:
@@ -229,7 +229,8 @@ def check_encoding(arguments: argparse.Namespace) -> None:
 
 
 def build_command_prefix(program: str, arguments: argparse.Namespace) -> str:
-    """The command that calls `program` for the same server and user, even if EVERTURN_URL was set for one call only.
+    """Build the command that calls `program` for the same server and user, even if EVERTURN_URL was set for one call
+    only.
 
     A token is never repeated.
     """

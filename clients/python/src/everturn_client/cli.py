@@ -1,4 +1,4 @@
-"""The terminal client `everturn`: reads the command line, runs one command, and turns errors into exit codes."""
+"""The terminal client `everturn`: parses the command line, runs one command, and turns errors into exit codes."""
 
 import argparse
 import asyncio
@@ -43,7 +43,7 @@ from everturn_client.terminal.prompt import Prompt
 from everturn_client.terminal.screen import OutputClosed, Piece, Screen
 
 DONE, FAILED, USAGE, UNREACHABLE, CUT, INTERRUPTED, OUTPUT_CLOSED = 0, 1, 2, 3, 4, 130, 141
-"""The last two are what a shell reports for a program that ended by SIGINT or SIGPIPE."""
+"""The last two are the codes that a shell reports for a program ended by SIGINT or SIGPIPE."""
 MAX_STDIN_CHARS = 1_000_000
 START_SERVER = (
     "If no server runs there, start one with: make run. If it runs elsewhere, pass --url or set EVERTURN_URL."
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     if sys.stdin is None:  # the caller has closed it
         sys.stdin = TextIOWrapper(BytesIO())
-    # As in arguments: whoever uses a text checks it, instead of an error in the midst of reading.
+    # As in arguments: each user of a text checks it; otherwise reading could fail in the middle.
     cast("TextIOWrapper", sys.stdin).reconfigure(errors="surrogateescape")
     try:
         settings = load_settings()
@@ -214,19 +214,19 @@ async def _run_chat(
 
 
 def _try_find_keyboard() -> int | None:
-    """The terminal where questions can be read and answered; a program in the background is stopped when it reads."""
+    """The terminal for questions and answers, or None. A program in the background would be stopped when it reads."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     descriptor = sys.stdin.fileno()
     try:
         return descriptor if os.tcgetpgrp(descriptor) == os.getpgrp() else None
     except OSError:
-        # Not our controlling terminal, so nothing stops who reads it.
+        # Not the controlling terminal, so reading from it does not stop the program.
         return descriptor
 
 
 def _discard_output() -> None:
-    """What is left in buffers can't be written; the interpreter would complain about it when it ends."""
+    """Discard unwritten output; otherwise the interpreter would print an error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
@@ -248,7 +248,7 @@ def _load_last(memory: LastConversations) -> str:
 
 
 async def _check_last(client: EverturnClient, memory: LastConversations) -> str:
-    """The remembered conversation. Raises BadUsage when it has been deleted since."""
+    """The remembered conversation. Raises BadUsage if it has been deleted since."""
     last = _load_last(memory)
     try:
         await client.get_conversation(last)
@@ -263,20 +263,20 @@ async def _check_last(client: EverturnClient, memory: LastConversations) -> str:
 
 
 def _describe(error: Exception) -> str:
-    """What went wrong, for a file without the number that Python puts before it."""
+    """The error message; for a file, without Python's errno prefix."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}."
     return str(error)
 
 
 def _load_program() -> str:
-    """How this program was called: by its name where the shell finds that, else by its path."""
+    """The command of this program: its name if the shell finds it, otherwise its path."""
     called = sys.argv[0]
     return called if Path(called).name == "everturn" and not shutil.which("everturn") else "everturn"
 
 
 def _exit_code(turn: TurnView) -> int:
-    """A script must not mistake a part of an answer for all of it, whichever limit cut it off."""
+    """The exit code of a turn: scripts must not treat a partial answer as complete, whichever limit cut it off."""
     if is_open(turn) or turn.error is not None or turn.outcome == "cancelled":
         return FAILED
     return CUT if turn.outcome in ("cut", "capped") or turn.cut_reason is not None else DONE

@@ -1,4 +1,4 @@
-"""The SDK: everything a chat client does with an Everturn server, over REST and server-sent events."""
+"""The SDK: all operations of a chat client on an Everturn server, over REST and server-sent events."""
 
 import asyncio
 import json
@@ -38,14 +38,14 @@ from everturn_client.uploads import Upload, build_free_path, load_uploads
 
 MAX_DOWNLOAD_BYTES = 1024**3
 TURN_LIMIT_S = 7200.0
-"""Longer than any turn may take by the server's own cap of 30 minutes, with the time it may wait in the queue."""
+"""Longer than any turn can take by the server's own cap of 30 minutes, including the time it can wait in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened outside. `kind` is one that the server takes, such as `form`, `wizard` or `alert`.
+    """An external event. `kind` is one that the server accepts, such as `form`, `wizard` or `alert`.
 
-    A `reactive` event wakes the agent, and adds `iteration_credit` rounds to its turn; another one is only recorded.
+    A `reactive` event wakes the agent and adds `iteration_credit` rounds to its turn; any other is only recorded.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """One event, and the state it leads to. `turn` is the followed turn, None until the stream tells of it."""
+    """One event and the resulting state. `turn` is the followed turn, None until the stream mentions it."""
 
     envelope: Envelope
     state: StateView
@@ -66,11 +66,11 @@ class Followed:
 class EverturnClient:
     """One user's access to one tenant and project. Use as an async context manager, or call `aclose`.
 
-    All methods raise ProblemError when the server refuses, Unreachable when it does not answer, BadAnswer and TooMuch
-    for answers that are unreadable or too large. A token or user name that no header can carry raises BadInput at once.
-    `dev_user` names a user in the server's development mode.
-    `connections` bounds how many are open: 100 for calls and, apart from them, 100 for streams.
-    `report_unreachable` is called once for each request that waits for the server as `Timings.reconnect_s` allows.
+    All methods raise ProblemError when the server rejects the request, Unreachable when it does not answer, BadAnswer
+    and TooMuch for responses that are unreadable or too large. A token or user name that no header can carry raises
+    BadInput at once. `dev_user` names a user in the server's development mode. `connections` bounds how many are open:
+    100 for calls and, apart from them, 100 for streams. `report_unreachable` is called once for each request that waits
+    for the server as `Timings.reconnect_s` allows.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class EverturnClient:
             report_unreachable=report_unreachable,
         )
         self.signals = SentSignals(self.requests, self._path)
-        """Receipts of signals, and changing or taking back what was not applied yet."""
+        """Reads receipts of signals, and edits or retracts signals that were not applied yet."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,28 +115,29 @@ class EverturnClient:
         await self.requests.aclose()
 
     async def create_conversation(self, title: str = "", *, bundle_id: str | None = None) -> ConversationView:
-        """Begin a conversation. `send_message` to "new" does so too."""
+        """Create a conversation. `send_message` to "new" does so too."""
         body = _without_none({"title": title, "bundle_id": bundle_id})
         return parse_answer(ConversationView, await self.requests.send("POST", self._path(), json=body))
 
     async def list_conversations(
         self, *, limit: int = 50, cursor: str | None = None, search: str | None = None, archived: bool = False
     ) -> ConversationPage:
-        """One page, newest activity first. `search` is a part of the title; `archived` lists those only."""
+        """One page, most recently active first. `search` is a part of the title; with `archived` only archived ones are
+        listed."""
         params = _without_none({"limit": limit, "cursor": cursor, "q": search, "archived": archived or None})
         return parse_answer(ConversationPage, await self.requests.send("GET", self._path(), params=params))
 
     async def get_conversation(self, conversation_id: str) -> ConversationNow:
-        """Title, state and times; while it waits, its position."""
+        """Title, state and times; while it waits, its queue position."""
         return parse_answer(ConversationNow, await self.requests.send("GET", self._path(conversation_id)))
 
     async def rename_conversation(self, conversation_id: str, title: str) -> ConversationView:
-        """Give it another title."""
+        """Change the title."""
         body = await self.requests.send("PATCH", self._path(conversation_id), json={"title": title})
         return parse_answer(ConversationView, body)
 
     async def archive_conversation(self, conversation_id: str, *, archived: bool = True) -> ConversationView:
-        """Put it into the archive, or take it out of there."""
+        """Archive or unarchive a conversation."""
         body = await self.requests.send(
             "PATCH", self._path(conversation_id), json={"archived": archived}, is_repeatable=True
         )
@@ -145,14 +146,14 @@ class EverturnClient:
     async def fork_conversation(
         self, conversation_id: str, *, turn_id: str | None = None, title: str | None = None
     ) -> Fork:
-        """Copy everything up to the end of `turn_id`, of the last ended turn without it, to a new conversation."""
+        """Copy everything up to the end of `turn_id` (default: the last ended turn) to a new conversation."""
         body = _without_none({"turn_id": turn_id, "title": title})
         return parse_answer(Fork, await self._submit(self._path(conversation_id, "fork"), body, ()))
 
     async def export_conversation(
         self, conversation_id: str, destination: Path, *, max_bytes: int = MAX_DOWNLOAD_BYTES
     ) -> Path:
-        """Save a conversation as JSON Lines with its hashes, as `download` saves a file."""
+        """Save a conversation as JSON Lines with its hashes, like `download` saves a file."""
         return await self._save(self._path(conversation_id, "export"), {}, destination, conversation_id, max_bytes)
 
     async def search(
@@ -163,7 +164,7 @@ class EverturnClient:
         conversation_id: str | None = None,
         targets: Sequence[Literal["user", "assistant", "attachment", "summary", "notes"]] | None = None,
     ) -> SearchPage:
-        """Search the messages of all conversations, or of one. The best hits first.
+        """Search the messages of all conversations, or of one. The best hits are first.
 
         `targets` are the kinds of texts, all by default; summaries and notes are what the agent wrote for itself.
         """
@@ -187,9 +188,9 @@ class EverturnClient:
         target_turn_id: str | None = None,
         time_zone: str | None = None,
     ) -> Accepted:
-        """Send a message, to "new" for a new conversation. Repeated when the connection breaks, and never doubled.
+        """Send a message, to "new" for a new conversation. Retried when the connection breaks, without duplicates.
 
-        While a turn runs it becomes a signal into that turn. Raises OSError for files that can't be read.
+        While a turn runs, the message becomes a signal for that turn. Raises OSError for files that can't be read.
         `time_zone` is the person's, an IANA name such as Europe/Berlin; a name that the server does not know is a 422.
         """
         uploads = await asyncio.to_thread(load_uploads, files)
@@ -212,16 +213,16 @@ class EverturnClient:
         files: Sequence[Path] = (),
         target_turn_id: str | None = None,
     ) -> AcceptedSignal:
-        """Say something to the running turn. A blank steer makes it stop with what it has, a cancel ends it."""
+        """Send a signal to the running turn. A blank steer makes it stop with what it has, a cancel ends it."""
         fields = {"kind": kind, "text": text, "target_turn_id": target_turn_id}
         return await self._send_signal(conversation_id, fields, files)
 
     async def answer_approval(
         self, conversation_id: str, approval_id: str, kind: Literal["approve", "deny"], reason: str = ""
     ) -> AcceptedSignal:
-        """Say whether a call may be made. Turns show what is asked as `approvals`, those that wait as `pending`.
+        """Approve or deny a tool call. Turns list requests as `approvals`; those without an answer are `pending`.
 
-        Raises ProblemError: 404 for an approval that this conversation has not, 409 when it was settled otherwise.
+        Raises ProblemError: 404 if this conversation has no such approval, 409 if it was already settled differently.
         """
         fields = {"kind": kind, "text": reason, "approval_id": approval_id}
         return await self._send_signal(conversation_id, fields, ())
@@ -235,7 +236,7 @@ class EverturnClient:
         files: Sequence[Path] = (),
         target_turn_id: str | None = None,
     ) -> AcceptedSignal:
-        """Tell of something outside. Without a running turn a reactive event opens one, another waits for the next."""
+        """Send an external event. Without a running turn a reactive event opens one; any other waits for the next."""
         fields = {"kind": "event", "text": text, "event": asdict(event), "target_turn_id": target_turn_id}
         return await self._send_signal(conversation_id, fields, files)
 
@@ -255,23 +256,24 @@ class EverturnClient:
     async def feedback(
         self, conversation_id: str, turn_id: str, reaction: Literal["ok", "not_ok", "neutral"] | None, text: str = ""
     ) -> None:
-        """Judge a turn; a second judgement replaces the first, None clears it."""
+        """Rate a turn; a second rating replaces the first, None clears it."""
         path = self._path(conversation_id, "turns", turn_id, "feedback")
         await self.requests.send("POST", path, json={"reaction": reaction, "text": text}, is_repeatable=True)
 
     async def download(self, artifact_id: str, destination: Path, *, max_bytes: int = MAX_DOWNLOAD_BYTES) -> Path:
-        """Save a file; returns its path. A folder as destination takes it under a free name; a file is replaced.
+        """Save a file; returns its path. In a folder it gets a free name; an existing file is replaced.
 
-        A download that breaks off leaves nothing behind. Raises OSError when it can't be written.
+        An interrupted download leaves nothing behind. Raises OSError when it can't be written.
         """
         path = f"/files/{self._scope}/{quote(artifact_id, safe='')}"
         return await self._save(path, {"download": "1"}, destination, artifact_id, max_bytes)
 
     def events(self, conversation_id: str, after: str | None = None) -> AsyncGenerator[Envelope, None]:
-        """The conversation's events, endlessly: without `after` a snapshot and what follows it, else all after that id.
+        """The conversation's events, endlessly: without `after` a snapshot and all later events, otherwise all after
+        that id.
 
-        Reconnects by itself. Close the generator (`contextlib.aclosing`) when you leave it early: until then it has one
-        of `Connections.streams`. Raises TooMuch when all of them are taken.
+        Reconnects by itself. Close the generator (`contextlib.aclosing`) when you leave it early: until then it holds
+        one of `Connections.streams`. Raises TooMuch when all of them are in use.
         """
         path = self._path(conversation_id, "events")
         return EventStream(self.requests.streams, path, after=after, timings=self._timings, random=self._random).run()

@@ -1,11 +1,11 @@
-"""What can go wrong between this client and a server."""
+"""Errors between this client and a server."""
 
 import re
 
 from everturn.core.errors import EverturnError, Problem
 
 _BYTE = re.compile("[\udc80-\udcff]")
-"""What Python makes of a byte that is not UTF-8."""
+"""Python's representation of bytes that are not UTF-8."""
 
 
 class ProblemError(EverturnError):
@@ -42,8 +42,8 @@ class TimedOut(EverturnError):
 
 
 def check_utf8(text: str, name: str, remedy: str) -> None:
-    """Raise BadInput for a text from outside that was not UTF-8: Python keeps such bytes of arguments, variables, file
-    names and standard input as surrogates, which can't be encoded. `name` says what the text is."""
+    """Raise BadInput for external text that is not UTF-8. Python keeps such bytes of arguments, variables, file names
+    and standard input as surrogates, which can't be encoded. `name` describes the text."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""One conversation's events as one endless sequence, over as many connections as it takes."""
+"""One conversation's events as one endless sequence, over any number of connections."""
 
 import asyncio
 import random as randomness
@@ -30,8 +30,8 @@ _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 class EventStream:
     """Follows one conversation; owns the cursor. Use it once.
 
-    Reconnects with Last-Event-ID after a cut, an end, silence, 429 and 5xx. Raises ProblemError for what trying
-    again does not mend (401, 404 and the like), Unreachable after `give_up_s` without a single byte, TooMuch when it
+    Reconnects with Last-Event-ID after a broken or ended connection, silence, 429 and 5xx. Raises ProblemError for
+    permanent errors (401, 404 and the like), Unreachable after `give_up_s` without a single byte, and TooMuch when it
     can't begin because `http` has no connection left; a stream that has begun waits for one.
     """
 
@@ -54,7 +54,7 @@ class EventStream:
         self._has_begun = False
 
     async def run(self) -> AsyncGenerator[Envelope, None]:
-        """All events from the cursor on, each id once. Close it to end the connection."""
+        """All events after the cursor, each id once. Close it to end the connection."""
         self._alive_at = _now()
         while True:
             failure: Exception | None = None
@@ -105,7 +105,7 @@ class EventStream:
             self._cursor = envelope.data.state.cursor
         elif envelope.id and not self._advance(envelope.id):
             return None
-        # A server that greets and dies in a loop must not be asked faster and faster.
+        # Not for Ready: a server that greets and dies in a loop must not be contacted faster and faster.
         if not isinstance(envelope.data, Ready):
             self._backoff.reset()
         if isinstance(envelope.data, ServerShutdown):

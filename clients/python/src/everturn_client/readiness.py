@@ -1,4 +1,4 @@
-"""What a server reports about itself and its dependencies, and how to fix what is wrong."""
+"""A server's report about itself and its dependencies, and remedies for problems."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class ServerState(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact. `remedy` says what to do and is empty when all is well."""
+    """One fact. `remedy` says what to do and is empty if there is no problem."""
 
     name: str
     fact: str

@@ -1,4 +1,4 @@
-"""Sending single requests: credentials, time limits, and repeating what may be repeated."""
+"""Sending single requests: credentials, timeouts, and retries where they are safe."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -15,17 +15,17 @@ from everturn_client.errors import BadInput, ProblemError, Unreachable
 _AGAIN_LATER = frozenset({429, 502, 503, 504})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)
 _AWAY = (*_NOT_SENT, httpx2.NetworkError, httpx2.RemoteProtocolError)
-"""No connection, or one that broke: so it is while a server restarts."""
+"""No connection, or a broken one, as while a server restarts."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 _MAX_IDLE = 20
-"""Connections that are kept for the next request, of each kind."""
+"""Idle connections that are kept for later requests, per kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """How many connections to the server may be open at once: `calls` for requests and downloads, `streams` for
-    conversations that are followed. Neither ever takes one of the other's. A request for which there is none waits up
-    to `Timings.connect_s`."""
+    """How many connections to the server can be open at once: `calls` for requests and downloads, `streams` for
+    followed conversations. Neither uses connections of the other. A request without a free connection waits up to
+    `Timings.connect_s`."""
 
     calls: int = 100
     streams: int = 100
@@ -34,7 +34,7 @@ class Connections:
 class Requests:
     """Sends requests of one user to one server. Owns the connections.
 
-    `report_unreachable` is called once for a request that has to wait for the server, with the reason.
+    `report_unreachable` is called once per request that has to wait for the server, with the reason.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Requests:
         self._timings = timings
         self._random = random
         self._report_unreachable = report_unreachable
-        # A proxy from the environment must not get in the way of a server on this machine.
+        # A proxy from the environment must not be used for a server on this machine.
         is_local = httpx2.URL(base_url).host in _LOOPBACK
 
         def open_pool(size: int) -> httpx2.AsyncClient:
@@ -67,7 +67,7 @@ class Requests:
         connections = connections or Connections()
         self.http = open_pool(connections.calls)
         self.streams = open_pool(connections.streams)
-        """For event streams, which last: with as many of them as there is room for, requests are still answered."""
+        """For event streams, which are long-lived: even when all of them are in use, requests are still answered."""
 
     async def aclose(self) -> None:
         try:
@@ -86,10 +86,10 @@ class Requests:
         key: str | None = None,
         is_repeatable: bool = False,
     ) -> bytes:
-        """Send one request and read its answer. GETs, what is repeatable, and what has an idempotency key are repeated.
+        """Send one request and read its response. Retries GETs, repeatable requests, and those with an idempotency key.
 
-        What never reached the server is sent again in any case, within `Timings.reconnect_s`.
-        Raises ProblemError for an answer that is an error, Unreachable when there is none.
+        A request that never reached the server is retried in any case, within `Timings.reconnect_s`. Raises
+        ProblemError for an error response, Unreachable when there is none.
         """
         headers = {"idempotency-key": key} if key else {}
         tries = self._begin(may_repeat=method == "GET" or is_repeatable or key is not None, has_key=key is not None)
@@ -104,7 +104,7 @@ class Requests:
                 await tries.wait_after(error)
 
     async def load_any(self, path: str) -> bytes:
-        """The body of one GET, whatever its status says. Raises Unreachable."""
+        """The body of one GET, whatever its status is. Raises Unreachable."""
         try:
             async with self.http.stream("GET", path) as response:
                 return await read_body(response)
@@ -115,9 +115,9 @@ class Requests:
     async def stream(
         self, method: str, path: str, *, params: Mapping[str, Any]
     ) -> AsyncGenerator[httpx2.Response, None]:
-        """One good answer, read as it comes; redirects to other servers get no token.
+        """Open one successful response, to be read as it arrives; redirects to other servers get no token.
 
-        Repeats and raises as `send`, until the answer begins.
+        Retries and raises as `send`, until the response begins.
         """
         tries = self._begin(may_repeat=method == "GET", has_key=False)
         while True:
@@ -152,7 +152,7 @@ class Requests:
 
 
 class _Tries:
-    """The tries of one request: whether and when it is sent again after an error."""
+    """The attempts of one request: whether and when it is retried after an error."""
 
     def __init__(
         self,
@@ -174,11 +174,12 @@ class _Tries:
         self._report_unreachable = report_unreachable
         self._count = 0
         self._waited = 0
-        """Tries while the server was away. It may not be ready at once when it is back, so they don't count."""
+        """Attempts while the server was unreachable. It may not be ready at once when it returns, so they don't
+        count."""
         self._was_sent = False
 
     async def wait_after(self, error: httpx2.TransportError | ProblemError) -> None:
-        """Return when the request is to be sent again; else raise the error, or Unreachable instead of it."""
+        """Return when the request can be retried; otherwise raise the error, or Unreachable instead of it."""
         self._count += 1
         asked_s: float | None = None
         if isinstance(error, ProblemError):
@@ -190,11 +191,11 @@ class _Tries:
 
     def _check_again_later(self, error: ProblemError) -> None:
         status = error.problem.status
-        # A repeated submission meets an earlier try of its own, still at work, as a conflict.
+        # A retried submission gets a conflict while an earlier attempt of its own is still running.
         is_own_twin = status == 409 and self._has_key and self._was_sent
         if self._count - self._waited >= self._attempts or not (status in _AGAIN_LATER or is_own_twin):
             raise error
-        # The try may still be at work, behind a proxy or in the database.
+        # The attempt may still be running, behind a proxy or in the database.
         self._was_sent = self._was_sent or status >= 500
 
     def _check_waits(self, error: httpx2.TransportError) -> None:
@@ -204,7 +205,7 @@ class _Tries:
         if not waits and (self._count if is_away else self._count - self._waited) >= self._attempts:
             raise self._unreachable(error) from error
         self._waited += waits
-        # A first failure may be a connection that the server has closed in the meantime.
+        # The first failure may be a connection that the server has closed in the meantime.
         if waits and self._waited == 2 and self._report_unreachable:
             self._report_unreachable(self._unreachable(error))
 

@@ -1,4 +1,4 @@
-"""What a client may still do with a signal it has sent: look at its receipt, change its text, take it back."""
+"""Operations on sent signals: read the receipt, edit the text, retract."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from everturn_client.requests import Requests
 
 
 class BuildPath(Protocol):
-    """The path of something of this tenant and project on the server."""
+    """Builds the path of a resource of this tenant and project on the server."""
 
     def __call__(self, *parts: str) -> str: ...
 
@@ -20,21 +20,21 @@ class SentSignals:
         self._build_path = build_path
 
     async def get(self, conversation_id: str, signal_id: str) -> SignalState:
-        """A signal with its receipt as it stands now."""
+        """A signal with its current receipt."""
         return await self._send("GET", conversation_id, signal_id)
 
     async def edit(self, conversation_id: str, signal_id: str, text: str) -> SignalState:
-        """Give it another text; a 409 once it was applied."""
+        """Change its text; a 409 once it was applied."""
         return await self._send("PATCH", conversation_id, signal_id, {"text": text})
 
     async def retract(self, conversation_id: str, signal_id: str) -> SignalState:
-        """Take it back; a 409 once it was applied. Doing so twice is fine."""
+        """Retract it; a 409 once it was applied. Repeating this is safe."""
         return await self._send("DELETE", conversation_id, signal_id)
 
     async def _send(
         self, method: str, conversation_id: str, signal_id: str, fields: dict[str, str] | None = None
     ) -> SignalState:
         path = self._build_path(conversation_id, "signals", signal_id)
-        # Each of them gives the same when it is repeated.
+        # All of them are idempotent.
         body = await self._requests.send(method, path, json=fields, is_repeatable=True)
         return parse_answer(SignalState, body)

@@ -1,4 +1,4 @@
-"""What the client takes from the environment; the only place that reads it."""
+"""The client's settings from the environment; the only place that reads it."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """`url` of the server, `token` to send, `state_dir` for what is remembered, `colour` unless it is unwanted."""
+    """`url` of the server, `token` to send, `state_dir` for remembered conversations, `colour` unless NO_COLOR is
+    set."""
 
     url: str
     token: str | None
@@ -25,8 +26,8 @@ class ClientSettings:
 def load_settings(environ: Mapping[str, str] | None = None) -> ClientSettings:
     """Read EVERTURN_URL, EVERTURN_TOKEN, XDG_STATE_HOME, NO_COLOR and TZ, or the time zone of this machine.
 
-    A file with DOS line ends leaves a carriage return after each value, so whitespace around address and token is left
-    out. Raises BadInput for an address that is not UTF-8. `Requests` checks the token.
+    A file with DOS line ends leaves a carriage return after each value, so whitespace around URL and token is stripped.
+    Raises BadInput for a URL that is not UTF-8. `Requests` checks the token.
     """
     env = os.environ if environ is None else environ
     url = env.get("EVERTURN_URL", "").strip()
@@ -46,7 +47,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> ClientSettings:
 
 
 def _find_time_zone(variable: str) -> str | None:
-    """An IANA name; None where neither TZ nor the link of this machine's zone has one."""
+    """An IANA name; None if neither TZ nor the link of this machine's zone has one."""
     if not variable:
         _, _, name = os.path.realpath("/etc/localtime").rpartition("/zoneinfo/")
         return name or None

@@ -12,7 +12,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One dispatched event. `id` is the last id the stream has told, which may be from an earlier event."""
+    """One dispatched event. `id` is the last id of the stream, which can be from an earlier event."""
 
     name: str
     data: str
@@ -20,10 +20,10 @@ class SseEvent:
 
 
 class SseParser:
-    """Parses one connection's stream; the same events come out however the bytes are cut.
+    """Parses one connection's stream; the events don't depend on how the bytes are split.
 
-    `retry_ms` is the reconnection time the server asked for, None until it does. An event that the stream
-    does not finish is dropped. Raises TooMuch when one event has more than `max_event_bytes`.
+    `retry_ms` is the reconnection time that the server requested, None before. An unfinished event is dropped. Raises
+    TooMuch when one event has more than `max_event_bytes`.
     """
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
@@ -38,7 +38,7 @@ class SseParser:
         self._data: list[str] = []
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Take the next bytes; returns the events they complete."""
+        """Parse the next bytes; returns the events that they complete."""
         if not chunk:
             return []
         if self._after_cr and chunk.startswith(b"\n"):
@@ -53,7 +53,7 @@ class SseParser:
             if event:
                 events.append(event)
         self._keep(chunk[start:])
-        # The second half of a CRLF may come with the next bytes.
+        # The second half of a CRLF can arrive with the next bytes.
         self._after_cr = chunk.endswith(b"\r")
         return events
 

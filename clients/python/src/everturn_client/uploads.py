@@ -1,4 +1,4 @@
-"""Files on this machine on their way to and from the server."""
+"""Local files that are uploaded or downloaded."""
 
 import mimetypes
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from everturn_client.errors import TooMuch, check_utf8
 
 MAX_FILES = 20
 MAX_UPLOAD_BYTES = 64 * 1024 * 1024
-"""What is held in memory for one message; servers usually take 25 MB."""
+"""How much is held in memory for one message; servers usually accept 25 MB."""
 _FORBIDDEN = frozenset('/\\:*?"<>|')
 MAX_NAME_CHARS = 120
 
@@ -45,7 +45,7 @@ def load_uploads(paths: Sequence[Path]) -> tuple[Upload, ...]:
 
 
 def build_free_path(folder: Path, filename: str) -> Path:
-    """A path in `folder` that does not exist, named as the file but never outside of the folder."""
+    """A path in `folder` that does not exist, named like the file but never outside the folder."""
     name = "".join("_" if char in _FORBIDDEN or not char.isprintable() else char for char in filename)
     name = name.strip(" .")[-MAX_NAME_CHARS:] or "file"
     wanted = folder / name

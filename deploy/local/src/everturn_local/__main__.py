@@ -1,4 +1,4 @@
-"""The command `python -m everturn_local`: `run`, `up` and what else COMMANDS names."""
+"""The command `python -m everturn_local`: `run`, `up` and the other COMMANDS."""
 
 import argparse
 import asyncio
@@ -23,7 +23,7 @@ from everturn_local.web.choice import open_web_client
 
 COMMANDS = ("run", "images", "up", "down", "logs", "doctor", "migrate", "operate", "web", "clean")
 MAX_TOLD = 20
-"""Names of what `clean` left that are told."""
+"""How many of the names that `clean` left are printed."""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--base", default="", help="images: the base image")
     parser.add_argument("--images", choices=tuple(RECIPES), default="all", help="images: which")
     parser.add_argument("--only", choices=("build", "check"), default="build", help="web: what to do")
-    # What follows `operate` is for the ingress, also where it begins with a dash.
+    # Everything after `operate` is for the ingress, even if it begins with a dash.
     operating = arguments[:1] == ["operate"]
     chosen = parser.parse_args(arguments[:1] if operating else arguments)
     try:
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run_compose(settings: LocalSettings, chosen: argparse.Namespace) -> int:
-    """Work on the platform as containers. Raises EverturnError."""
+    """Manage the platform as containers. Raises EverturnError."""
     environment, compose = load_compose_environment(), load_compose_settings()
     match chosen.command:
         case "up":
@@ -76,7 +76,7 @@ def run_compose(settings: LocalSettings, chosen: argparse.Namespace) -> int:
 
 
 async def run_web(what: str) -> int:
-    """Build or check the web client, where its sources changed. Raises EverturnError, also where there is no Node."""
+    """Build or check the web client if its sources changed. Raises EverturnError, also without Node."""
     client = open_web_client(show_progress)
     if what == "check":
         await client.check()
@@ -86,7 +86,7 @@ async def run_web(what: str) -> int:
 
 
 def run_clean(settings: LocalSettings, *, yes: bool) -> int:
-    """Delete all local state after a question. The exit status is 1 when anything is left, and which is told."""
+    """Delete all local state after a question. Exit status 1 when anything is left; its names are printed."""
     home = Home(settings.everturn_home.absolute())
     if not home.root.exists():
         return 0
@@ -108,7 +108,7 @@ def run_clean(settings: LocalSettings, *, yes: bool) -> int:
 
 
 def _agrees(question: str) -> bool:
-    """False where nobody can answer."""
+    """Ask a yes/no question; False at the end of input."""
     try:
         return input(question).strip().lower() == "y"
     except EOFError:

@@ -1,4 +1,4 @@
-"""The lines `make run` shows when the platform is ready: where it is, what was chosen and why, how to use it."""
+"""The lines that `make run` prints when the platform is ready: URL, choices with reasons, and how to use it."""
 
 import shlex
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ CHOICES = (
     ("embedder", "embedder_why"),
     ("antivirus", "antivirus_why"),
 )
-"""Fields of the ready lines: a choice and the reason for it."""
+"""Fields of the ready lines: a choice and its reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may use the platform: everybody in development mode, people with a token or key in production.
+    """Who can use the platform: everybody in development mode, people with a token or key in production.
 
-    `operate` is how an operator's command begins.
+    `operate` is the prefix of an operator's command.
     """
 
     is_open: bool
@@ -41,7 +41,7 @@ def render_banner(
     start_s: float,
     access: Access,
 ) -> str:
-    """`reports` are the ready lines of the services by name; what they say is shown, nothing is guessed."""
+    """`reports` are the ready lines of the services by name; the banner shows only what they report."""
     url = next((report["url"] for report in reports.values() if "url" in report), "")
     lines = ["", f"Everturn is ready after {start_s:.1f} s", "", f"  {'url':<10} {url}"]
     lines += [f"  {name:<10} {text}" for name, text in build_choices(reports).items()]
@@ -57,7 +57,7 @@ def render_banner(
 
 
 def _render_keys(url: str, access: Access) -> list[str]:
-    """How a person gets in, in production."""
+    """How a person gets access, in production."""
     return [
         "Production mode: each request needs a token of your identity provider or an API key. "
         "Create a key in another terminal:",
@@ -72,7 +72,7 @@ def _render_keys(url: str, access: Access) -> list[str]:
 
 
 def build_choices(reports: Reports) -> dict[str, str]:
-    """Each choice with its reason; where services differ, all that were reported."""
+    """Each choice with its reason; if services differ, all reported ones."""
     return {
         choice: "; ".join(found)
         for choice, why in CHOICES
@@ -86,7 +86,7 @@ def _render_choice(report: Mapping[str, str], choice: str, why: str) -> str:
 
 
 def build_commands(url: str) -> list[str]:
-    """How to talk to it. The address is named only where it isn't the client's default."""
+    """Example commands. The URL is included only if it isn't the client's default."""
     prefix = "" if url == "http://127.0.0.1:8080" else f"EVERTURN_URL={shlex.quote(url)} "
     return [
         f'{prefix}.venv/bin/everturn chat "What can you do?"',

@@ -1,4 +1,4 @@
-"""`make doctor`: one page of facts about this machine and this home, each ok or with what to do."""
+"""`make doctor`: one page of facts about this machine and this home, each ok or with a remedy."""
 
 import asyncio
 import shutil
@@ -24,20 +24,20 @@ SANDBOX_PROBE = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact. `remedy` says what to do and is empty when all is well."""
+    """One fact. `remedy` says what to do and is empty if there is no problem."""
 
     name: str
     fact: str
     remedy: str = ""
     rows: tuple[str, ...] = ()
-    """What stands below the line."""
+    """Printed below the line."""
 
 
 Check = Callable[[LocalSettings], Finding]
 
 
 def run_doctor(settings: LocalSettings, *, environment: Mapping[str, str], walls: bool = True) -> int:
-    """Prints the page; returns the number of problems. With `walls` it also tries to escape from the sandboxes."""
+    """Print the page; returns the number of problems. With `walls` it also tries to escape from the sandboxes."""
     findings = [check(settings) for check in CHECKS]
     print(render_findings(findings), flush=True)
     if walls:
@@ -48,7 +48,7 @@ def run_doctor(settings: LocalSettings, *, environment: Mapping[str, str], walls
 
 
 def inspect_escapes(environment: Mapping[str, str]) -> list[Finding]:
-    """The escape battery on every launcher that works here. One that is absent is no problem: its code isn't run."""
+    """Run the escape battery on every launcher that works here. A missing one is no problem: it runs no code."""
     try:
         return [build_finding(found) for found in run_escapes(environment)]
     except BatteryFailed as failure:
@@ -102,7 +102,7 @@ def inspect_setpriv(settings: LocalSettings) -> Finding:
 
 
 def inspect_sandbox(settings: LocalSettings) -> Finding:
-    """Really enters a sandbox: some systems have the program but forbid what it needs."""
+    """Actually enters a sandbox: some systems have the program but forbid what it needs."""
     program = shutil.which("bwrap")
     if program is None:
         return Finding("sandbox", "bubblewrap is not installed; run_code is not offered", "apt-get install bubblewrap")
@@ -119,7 +119,7 @@ def inspect_sandbox_python(settings: LocalSettings) -> Finding:
 
 
 def inspect_lock(settings: LocalSettings) -> Finding:
-    """Whether the environments are those of the committed lock; the setup script knows."""
+    """Whether the environments match the committed lock, according to the setup script."""
     script = REPOSITORY / "deploy" / "local" / "setup_environment.py"
     done = subprocess.run(
         [sys.executable, script, "--check"], capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False
@@ -154,7 +154,7 @@ def inspect_home(settings: LocalSettings) -> Finding:
 
 
 def inspect_objects(settings: LocalSettings) -> Finding:
-    """A folder of the home, or the store that OBJECTS_URL names, which is written to."""
+    """Check the store: a folder of the home, or a write to the store that OBJECTS_URL names."""
     if not settings.objects_url:
         return Finding("objects", f"files in {Home(settings.everturn_home.absolute()).objects}")
     try:

@@ -23,7 +23,7 @@ _SETTINGS: Final = ("EXECUTION_PROFILES", "EXECUTION_MODE", "SANDBOX_UIDS", "DOC
 
 @dataclass(frozen=True, slots=True)
 class Escapes:
-    """What the battery found on one launcher. `unavailable` says why it could not be tried there."""
+    """The battery's result on one launcher. `unavailable` says why it could not be tried there."""
 
     launcher: str
     held: int = 0
@@ -38,7 +38,7 @@ class BatteryFailed(Exception):
 
 
 def run_escapes(environment: Mapping[str, str]) -> list[Escapes]:
-    """On every launcher that this machine offers. Raises BatteryFailed. What it starts ends with it."""
+    """Run the battery on every launcher of this machine. Raises BatteryFailed. All started processes end with it."""
     with _broker(environment) as broker:
         own = {name: environment[name] for name in _SETTINGS if name in environment}
         done = _run_command(
@@ -48,7 +48,7 @@ def run_escapes(environment: Mapping[str, str]) -> list[Escapes]:
 
 
 def parse_escapes(text: str) -> list[Escapes]:
-    """The lines of `python -m chat_proc battery --json`, by launcher in their order."""
+    """Parse the lines of `python -m chat_proc battery --json`, grouped by launcher in order."""
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     launchers = dict.fromkeys(line["launcher"] for line in lines)
     return [_join(name, [line for line in lines if line["launcher"] == name]) for name in launchers]
@@ -83,7 +83,7 @@ def _run_command(own: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _broker(environment: Mapping[str, str]) -> Generator[str]:
-    """The address of a broker of our own, empty where none starts. It ends its pairs when it is stopped."""
+    """Run a broker of our own; yields its URL, empty if it does not start. It ends its pairs when it is stopped."""
     with tempfile.TemporaryDirectory(prefix="everturn-doctor-") as folder:
         place = Path(folder) / "broker.sock"
         own = {name: environment[name] for name in _SETTINGS if name in environment}
@@ -107,7 +107,7 @@ def _broker(environment: Mapping[str, str]) -> Generator[str]:
 
 
 def _serves(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether it says its line; one that can't reach an engine ends, or stays silent."""
+    """Whether it prints its ready line; one that can't reach an engine ends or stays silent."""
     if process.stdout is None:
         return False
     ready, _, _ = select.select([process.stdout], [], [], BROKER_START_S)

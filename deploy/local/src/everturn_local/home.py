@@ -1,4 +1,4 @@
-"""Owns the folder EVERTURN_HOME: where each part keeps its state, who may enter, and the generated passwords."""
+"""Owns the folder EVERTURN_HOME: its layout, its permissions, and the generated passwords."""
 
 import fcntl
 import json
@@ -68,12 +68,12 @@ class Home:
 
     @property
     def broker_socket(self) -> Path:
-        """Where the broker of container runs is served. A path of more than 107 bytes can't be a socket's."""
+        """The socket of the broker for container runs. A socket's path can have at most 107 bytes."""
         return self.sockets / "broker.sock"
 
     @property
     def processes(self) -> Path:
-        """Records of started processes, by which a later start finds what a killed run left."""
+        """Records of started processes, with which a later start finds what a killed run left."""
         return self.root / "processes"
 
     @property
@@ -86,12 +86,12 @@ class Home:
 
     @property
     def signing_secret_file(self) -> Path:
-        """What tickets and guests are sealed with: kept, so that they outlive a restart."""
+        """The secret that seals tickets and guest tokens; stored, so that they survive a restart."""
         return self.root / "signing-secret"
 
     @property
     def battery_report(self) -> Path:
-        """What the workers keep of the escape battery, so that a restart need not try it anew."""
+        """The workers' result of the escape battery, so that a restart need not run it again."""
         return self.root / "battery.json"
 
     @property
@@ -104,10 +104,10 @@ class Home:
 
 
 def save_home(root: Path) -> Home:
-    """Create the folders that are missing and set their modes: nobody else may enter.
+    """Create missing folders and set their modes: no other user can enter.
 
-    For root the server's own group may traverse the top folder, because Postgres refuses to run as root.
-    Raises HomeUnusableError.
+    For root the server's own group can traverse the top folder, because Postgres refuses to run as root. Raises
+    HomeUnusableError.
     """
     home = Home(root.absolute())
     try:
@@ -116,7 +116,7 @@ def save_home(root: Path) -> Home:
     except OSError as error:
         raise HomeUnusableError(f"{home.root}: {error.strerror}. Set EVERTURN_HOME to another folder.") from error
     if not is_ours:
-        # Closing somebody's home folder, or /tmp, to everybody else would break what others keep there.
+        # Changing the mode of a user's home folder, or of /tmp, would break other files there.
         raise HomeUnusableError(f"{home.root} contains other files. Set EVERTURN_HOME to a new or an empty folder.")
     if is_root():
         os.chown(home.root, 0, SERVER_UID)
@@ -152,7 +152,7 @@ def save_signing_secret(home: Home) -> str:
 
 
 def _save_private(file: Path, text: str) -> None:
-    """Whole or not at all, and for nobody else."""
+    """Write atomically, readable only by this user."""
     unfinished = file.with_suffix(".new")
     unfinished.unlink(missing_ok=True)
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
@@ -173,18 +173,18 @@ def load_secrets(home: Home) -> Secrets:
 
 
 def remove_home(home: Home) -> None:
-    """Delete all state. Only what we made: EVERTURN_HOME may name a folder that holds other things too."""
+    """Delete all state, but only our own files: EVERTURN_HOME can be a folder that contains others."""
     for folder in (home.postgres, home.redis, home.objects, home.logs, home.sockets, home.processes, home.clamd):
         shutil.rmtree(folder, ignore_errors=True)
     for file in (home.secrets_file, home.signing_secret_file, home.lock_file, home.battery_report):
-        with suppress(OSError):  # `load_left` tells what may not be deleted, here as in the folders
+        with suppress(OSError):  # `load_left` reports what can't be deleted, here and in the folders
             file.unlink(missing_ok=True)
     if home.root.is_dir() and not any(home.root.iterdir()):
         home.root.rmdir()
 
 
 def load_left(home: Home) -> list[str]:
-    """What is in the root still, by name: what isn't ours, and what this user may not delete."""
+    """The names that remain in the root: files of others, and files that this user can't delete."""
     return sorted(path.name for path in home.root.iterdir()) if home.root.is_dir() else []
 
 

@@ -1,4 +1,4 @@
-"""`make migrate`: brings the database up to date, whether or not the platform runs."""
+"""`make migrate`: updates the database, whether or not the platform runs."""
 
 from everturn_local.home import Home, HomeInUseError, load_secrets, run_lock, save_home
 from everturn_local.migrations import run_migrations
@@ -9,7 +9,7 @@ from everturn_local.settings import LocalSettings, load_environment
 
 
 def run_migrate(settings: LocalSettings) -> str:
-    """Returns what was done. Starts Postgres for the time of the migration when nobody else runs it."""
+    """Migrate and return a description. Starts Postgres for the migration if no platform runs it."""
     home = save_home(settings.everturn_home)
     try:
         with run_lock(home), run_database(home):

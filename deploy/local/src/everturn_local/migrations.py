@@ -1,4 +1,4 @@
-"""Runs the repository's migrations as the database owner, the way an operator does: with alembic."""
+"""Runs the repository's migrations as the database owner, as an operator does: with alembic."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ class MigrationError(EverturnError):
 
 
 def run_migrations(owner_url: str, *, env: Mapping[str, str]) -> None:
-    """Bring the schema to the newest version. Raises MigrationError with what alembic said."""
+    """Update the schema to the newest version. Raises MigrationError with alembic's output."""
     argv = [sys.executable, "-m", "alembic", "-c", str(REPOSITORY / "migrations" / "alembic.ini"), "upgrade", "head"]
     done = subprocess.run(
         argv,

@@ -1,4 +1,4 @@
-"""`make operate`: an operator's command of the ingress, on the platform that runs from this home."""
+"""`make operate`: an operator command of the ingress, on the platform that runs from this home."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ class NotRunning(EverturnError):
 
 
 def run_operate(settings: LocalSettings, arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
-    """The command's exit status. Without arguments it lists the commands. Raises NotRunning."""
+    """Return the command's exit status. Without arguments it lists the commands. Raises NotRunning."""
     spec = load_operator(settings, environment)
     # Without a command the ingress would serve.
     argv = [*spec.argv, "--called-as", "make operate", *(arguments or ["--help"])]
@@ -36,7 +36,8 @@ def run_operate(settings: LocalSettings, arguments: Sequence[str], *, environmen
 
 
 def load_operator(settings: LocalSettings, environment: Mapping[str, str]) -> ServiceSpec:
-    """An ingress with the settings of those that run, and the address of the migrating role. Raises NotRunning."""
+    """The spec of an ingress with the settings of the running ones, plus the migrating role's URL. Raises
+    NotRunning."""
     home = Home(settings.everturn_home.absolute())
     _check_runs(home)
     secrets = load_secrets(home)

@@ -1,4 +1,4 @@
-"""Loopback ports: a free one, and the one a server had last time."""
+"""Loopback ports: free ones, and the ones that servers had last time."""
 
 import secrets
 import socket
@@ -9,8 +9,8 @@ from everturn.core.errors import EverturnError
 LOOPBACK = "127.0.0.1"
 
 FIRST_PORT, PORT_COUNT, MAX_TRIES = 20_000, 12_000, 200
-"""Below the ports that Linux gives to outgoing connections (32768 up): a client that keeps calling a stopped server
-could otherwise be given that very port, reach itself, and keep the server from coming back."""
+"""Below the ports that Linux uses for outgoing connections (32768 up). Otherwise a client that keeps calling a stopped
+server could get that very port, connect to itself, and block the server's restart."""
 
 
 class NoFreePort(EverturnError):
@@ -18,15 +18,15 @@ class NoFreePort(EverturnError):
 
 
 _claims: dict[int, socket.socket] = {}
-"""Ports of this process, by an abstract Unix socket each: the kernel gives a name to one process of the machine and
-takes it back when that ends. Without it two programs that start at once, or one whose server is being restarted and
-another that looks for a port, would now and then choose the same."""
+"""Ports claimed by this process, each with an abstract Unix socket: the kernel gives such a name to one process and
+releases it when that ends. Without it two programs that start at once, or a restarting server and a program that looks
+for a port, would sometimes choose the same one."""
 
 
 def load_free_port() -> int:
-    """A port that is free now and that no other call, here or in another process of ours, gets while this one runs.
+    """A port that is free now and that no other call, in any process of ours, gets while this one runs.
 
-    A program that is not ours may still take it before its user binds it; callers try again.
+    A foreign program can still bind it first; callers retry.
     """
     candidates = (FIRST_PORT + secrets.randbelow(PORT_COUNT) for _ in range(MAX_TRIES))
     free = (port for port in candidates if port not in _claims and is_port_free(port))
@@ -37,7 +37,7 @@ def load_free_port() -> int:
 
 
 def _try_claim(port: int) -> bool:
-    """False when another process has it; no error when this one has."""
+    """False if another process has claimed it; True if this one has or now claims it."""
     if port in _claims:
         return True
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -61,7 +61,7 @@ def is_port_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def save_port(file: Path) -> int:
-    """The port remembered in `file` while it is free and nobody else's, otherwise a new one, remembered."""
+    """The port remembered in `file` if it is free and unclaimed, otherwise a new one, which is remembered."""
     remembered = try_load_port(file)
     if remembered is not None and is_port_free(remembered) and _try_claim(remembered):
         return remembered

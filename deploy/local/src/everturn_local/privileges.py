@@ -1,4 +1,4 @@
-"""Under which user and with which tie to its parent a child process runs; built as a `setpriv` command prefix."""
+"""The user of a child process and its tie to the parent, as a `setpriv` command prefix."""
 
 import os
 import shutil
@@ -30,8 +30,8 @@ def build_child_prefix(*, death_signal: str) -> list[str]:
 def build_server_prefix(*, death_signal: str, reaches: Iterable[Path]) -> list[str]:
     """Like `build_child_prefix`, and for root: as SERVER_UID.
 
-    `reaches` are the paths the server must open. Where a folder above them is closed to it (a checkout below /root),
-    the server gets the one capability that lets it pass folders, instead of opening those folders to everybody.
+    `reaches` are the paths that the server must open. If a folder above them is closed to it (a checkout below /root),
+    the server gets the one capability that lets it traverse folders, instead of opening those folders to everybody.
     """
     if not is_root():
         return build_child_prefix(death_signal=death_signal)
@@ -44,7 +44,7 @@ def build_server_prefix(*, death_signal: str, reaches: Iterable[Path]) -> list[s
 
 
 def is_reachable(path: Path) -> bool:
-    """Whether SERVER_UID may pass every folder above `path`."""
+    """Whether SERVER_UID can traverse every folder above `path`."""
     return all(_may_pass(folder.stat()) for folder in path.absolute().parents)
 
 
@@ -57,9 +57,9 @@ def _may_pass(status: os.stat_result) -> bool:
 
 
 def _build_passage() -> list[str]:
-    """Containers often lack the narrower capability, so take the first that we have ourselves.
+    """Containers often lack the narrower capability, so use the first that we have.
 
-    `no_setuid_fixup` makes access(2), with which Postgres checks its own binary, count the capability.
+    `no_setuid_fixup` makes access(2), with which Postgres checks its own binary, honour the capability.
     """
     held = _load_capabilities()
     name = next((name for name, bit in CAPABILITY_BITS.items() if held >> bit & 1), "dac_override")

@@ -1,4 +1,4 @@
-"""One child process: start, signals, stop, waiting for its exit; and the record by which a later run finds it."""
+"""One child process: start, signals, stop, waiting for its exit; and the record with which a later run finds it."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class Process(Protocol):
 
 
 class Spawn(Protocol):
-    """What starts a process; see Child for what it is told."""
+    """Starts a process; see Child for its parameters."""
 
     def __call__(
         self,
@@ -50,7 +50,7 @@ class Spawn(Protocol):
 
 
 class Child:
-    """A started process. Must be created in the main thread: the parent-death signal follows the thread that forked."""
+    """A started process. Create it in the main thread: the parent-death signal follows the thread that forked."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Child:
     ) -> None:
         """`log` receives standard output and error, appended. The child leads its own process group.
 
-        It runs in `folder`, in ours without one. `output` is a descriptor that receives standard output instead.
+        It runs in `folder`, by default the current one. `output` is a descriptor that receives standard output instead.
         """
         with log.open("ab") as log_file:
             self._process = subprocess.Popen(
@@ -92,7 +92,7 @@ class Child:
         self._process.send_signal(sig)
 
     def stop(self, steps: Sequence[StopStep]) -> int:
-        """Send the signals of `steps` in turn until it exits; at last kill its whole group. Blocks."""
+        """Send the signals of `steps` in turn until it exits; finally kill its whole group. Blocks."""
         for sig, limit_s in steps:
             self.send(sig)
             with suppress(subprocess.TimeoutExpired):
@@ -126,7 +126,7 @@ def kill_group(pid: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """Names a process beyond its reused number: boot, number, and start time in clock ticks since boot."""
+    """Identifies a process even if its number is reused: boot, number, and start time in clock ticks since boot."""
 
     boot: str
     pid: int
@@ -134,7 +134,7 @@ class ProcessRecord:
 
 
 def try_record(pid: int) -> ProcessRecord | None:
-    """None when no such process runs."""
+    """The record of a process; None when it does not run."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -173,7 +173,7 @@ def run_leftover_cleanup(folder: Path) -> list[str]:
 
 
 def _try_load_record(path: Path) -> ProcessRecord | None:
-    """None for a record that was cut off while it was written."""
+    """Load a record; None for one that was truncated while it was written."""
     try:
         return ProcessRecord(**json.loads(path.read_text()))
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Whether the platform behind an address is ready: asks the ingress, which asks the others."""
+"""Whether the platform behind a URL is ready: queries the ingress, which checks the other parts."""
 
 import json
 import time
@@ -19,26 +19,27 @@ _DIRECT: Final = build_opener(ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """`missing` in words, empty when all is there; `failing` are parts that the platform does without for now."""
+    """`missing` as text, empty when nothing is missing; `failing` are parts that the platform can do without for
+    now."""
 
     missing: str
     failing: Sequence[str] = ()
 
 
 def build_url(bind: str, port: int) -> str:
-    """Where this machine reaches what is bound there."""
+    """The URL with which this machine reaches a server bound there."""
     host = ANYWHERE.get(bind, f"[{bind}]" if ":" in bind else bind)
     return f"http://{host}:{port}"
 
 
 def reach_url(url: str) -> str:
-    """Where this machine reaches an ingress that reports this address."""
+    """The URL with which this machine reaches an ingress that reports `url`."""
     parts = urlsplit(url)
     return build_url(parts.hostname or "", parts.port or 80)
 
 
 def wait_ready(look: Callable[[], Readiness], *, limit_s: float) -> Readiness:
-    """Until nothing is missing, or the limit is over; what was found last."""
+    """Poll until nothing is missing or the limit is over; returns the last result."""
     deadline = time.monotonic() + limit_s
     while (found := look()).missing and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -46,7 +47,7 @@ def wait_ready(look: Callable[[], Readiness], *, limit_s: float) -> Readiness:
 
 
 def load_readiness(url: str, workers: int) -> Readiness:
-    """As the ingress reports it now. It may count workers that ended some seconds ago."""
+    """The ingress's current report. It can include workers that ended some seconds ago."""
     try:
         with _DIRECT.open(f"{url}/readyz", timeout=ANSWER_LIMIT_S) as answer:
             report: dict[str, Any] = json.loads(answer.read(MAX_ANSWER_BYTES))
@@ -59,7 +60,7 @@ def load_readiness(url: str, workers: int) -> Readiness:
 
 
 def _find_cause(error: HTTPError) -> str:
-    """The parts that fail, where the answer says so; otherwise its status."""
+    """The failing parts if the response names them, otherwise its status."""
     try:
         return "; ".join(_find_failing(json.loads(error.read(MAX_ANSWER_BYTES)))) or str(error)
     except (OSError, HTTPException, ValueError, KeyError, TypeError):

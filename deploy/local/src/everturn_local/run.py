@@ -30,8 +30,9 @@ class PortInUse(EverturnError):
 
 
 async def run_platform(settings: LocalSettings) -> int:
-    """Runs until SIGINT or SIGTERM; returns the exit code. A second signal while it stops ends everything at once."""
-    # In this order: a second run on the same home meets its own sister on the port, and should be told so.
+    """Run until SIGINT or SIGTERM; returns the exit code. A second signal during the stop ends everything at once."""
+    # In this order: a second run on the same home would find the port used by the first one, and must report that
+    # instead.
     check_unused(Home(settings.everturn_home.absolute()))
     check_port(settings)
     started = time.monotonic()
@@ -83,7 +84,7 @@ def check_port(settings: LocalSettings) -> None:
 
 
 class StopSignals:
-    """Turns SIGINT and SIGTERM into the end of what is awaited."""
+    """Turns SIGINT and SIGTERM into cancellation of the awaited work."""
 
     def __init__(self) -> None:
         self._arrived = asyncio.Event()
@@ -92,11 +93,11 @@ class StopSignals:
             loop.add_signal_handler(sig, self._arrived.set)
 
     async def run_unless_signalled(self, work: Coroutine[Any, Any, None]) -> bool:
-        """True when the work ended by itself; on a signal it is cancelled, waited for, and the answer is False."""
+        """True if the work ended by itself; on a signal it is cancelled and awaited, and the result is False."""
         return await self._settle(asyncio.create_task(work))
 
     async def try_result(self, work: Coroutine[Any, Any, _Result]) -> _Result | None:
-        """What the work gives; None when a signal ended it."""
+        """The result of the work; None when a signal ended it."""
         working = asyncio.create_task(work)
         return working.result() if await self._settle(working) else None
 
@@ -115,7 +116,7 @@ class StopSignals:
 
 
 def _build_operate_command(settings: LocalSettings) -> str:
-    """For a terminal without our environment."""
+    """The command for a terminal without this environment."""
     home = settings.everturn_home.absolute()
     usual = LocalSettings.model_fields["everturn_home"].default
     return "make operate" if home == usual else f"EVERTURN_HOME={shlex.quote(str(home))} make operate"
@@ -132,10 +133,10 @@ async def _run_started(platform: Platform, announce: Callable[[], None]) -> None
 
 
 async def wait_until_ready(look: Callable[[], Readiness], *, report: Callable[[str], None]) -> None:
-    """Until nothing is missing. What is missing is reported when it lasts, and again when it changes."""
+    """Wait until nothing is missing. What is missing is reported if it persists, and again when it changes."""
     reported, is_first = "", True
     while (found := await asyncio.to_thread(look)).missing:
-        # Workers register themselves a moment after they started.
+        # Workers register themselves a moment after their start.
         if not is_first and found.missing != reported:
             report(f"waiting to be ready: {found.missing}")
             reported = found.missing

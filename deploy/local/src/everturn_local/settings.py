@@ -1,4 +1,4 @@
-"""The only place where the local runner reads its environment: where state lives, the port, what services inherit."""
+"""The local runner's settings, the only place that reads its environment: state folder, port, inherited variables."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[4]
 ENV_FILE = REPOSITORY / ".env"
 
 WARM_PROFILES = '{"default": {"warm": 1, "preload": ["numpy", "pandas", "matplotlib.pyplot"]}}'
-"""What runs may use where nobody has said it: one sandbox waits with the imports that most programs begin with."""
+"""The default execution profiles: one warm sandbox with the imports of most programs."""
 
 
 class BadSettings(EverturnError):
@@ -77,7 +77,7 @@ class ComposeSettings(BaseSettings):
 
 
 def load_compose_settings(env_file: Path = ENV_FILE) -> ComposeSettings:
-    """As `load_settings`."""
+    """Like `load_settings`."""
     try:
         return ComposeSettings(_env_file=env_file)  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
     except ValidationError as error:
@@ -85,7 +85,7 @@ def load_compose_settings(env_file: Path = ENV_FILE) -> ComposeSettings:
 
 
 def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
-    """From the environment, and what isn't there from `env_file`, which may be absent. Raises BadSettings."""
+    """Load from the environment, then from `env_file`, which need not exist. Raises BadSettings."""
     try:
         return LocalSettings(_env_file=env_file)  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
     except ValidationError as error:
@@ -93,12 +93,12 @@ def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
 
 
 def load_run_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
-    """What `make run` hands to the services: the environment, what isn't there from `env_file`, and a warm sandbox."""
+    """The variables that `make run` passes to the services: the environment, then `env_file`, and a warm sandbox."""
     return {"EXECUTION_PROFILES": WARM_PROFILES, **load_compose_environment(env_file)}
 
 
 def load_compose_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
-    """Where `make up` looks for variables of the compose file: the environment, and after it `env_file`."""
+    """Where `make up` finds variables of the compose file: the environment, then `env_file`."""
     written = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
     return {**written, **os.environ}
 

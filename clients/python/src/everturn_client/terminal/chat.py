@@ -1,4 +1,4 @@
-"""One turn in a terminal: send, follow, print, download, and cancel at Ctrl-C."""
+"""One turn in a terminal: send, follow, print, download, and cancel on Ctrl-C."""
 
 import asyncio
 import re
@@ -29,14 +29,14 @@ _ANSWER = re.compile(r"(?:(?P<yes>y|yes)|(?:n|no)(?:[\s,:]+(?P<reason>.*))?)", r
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person says to the question whether a tool may be called."""
+    """A person's answer to the question whether a tool can be called."""
 
     kind: Literal["approve", "deny"]
     reason: str = ""
 
 
 def try_parse_answer(text: str) -> Answer | None:
-    """`y`, `yes`, `n`, `no`, and a reason behind the latter two; None for anything else."""
+    """`y`, `yes`, `n`, `no`, and a reason after the latter two; None for anything else."""
     found = _ANSWER.fullmatch(text.strip())
     if found is None:
         return None
@@ -45,9 +45,10 @@ def try_parse_answer(text: str) -> Answer | None:
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """How turns are shown. `command` is how this program is called, with the options that name server and user.
+    """How turns are shown. `command` calls this program with the options that name server and user.
 
-    With `asks_here` somebody reads the questions here and can answer them; otherwise the commands that do are printed.
+    With `asks_here` a person reads questions here and can answer them; otherwise the commands for answering are
+    printed.
     """
 
     show_thinking: bool = True
@@ -61,7 +62,7 @@ class ChatOptions:
 class Chat:
     """Turns of one conversation, which is `new` until the first message was accepted.
 
-    `asked` is the oldest question of the followed turn that waits for an answer.
+    `asked` is the oldest unanswered question of the followed turn.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Chat:
         self._keyboard: int | None = None
 
     async def run_once(self, text: str, files: Sequence[Path], keyboard: int | None = None) -> TurnView:
-        """Send one message and follow its turn to the end; says at last how to continue.
+        """Send one message and follow its turn to the end; finally prints how to continue.
 
         Questions are answered at the terminal `keyboard`, which is read only while one waits.
         """
@@ -108,25 +109,25 @@ class Chat:
         try:
             return await self._client.send_message(self.conversation_id, text, files=files, time_zone=zone)
         except ProblemError as error:
-            # A zone that only one of the two machines knows must not stop a message, nor must an older server.
+            # A zone that only one of the two machines knows must not block a message, nor must an older server.
             if zone is None or not any(field.startswith("body.time_zone") for field in error.fields):
                 raise
         return await self._client.send_message(self.conversation_id, text, files=files)
 
     async def send(self, text: str, files: Sequence[Path] = ()) -> Accepted:
-        """Send a message and remember the conversation. Tells its position, when it has to wait."""
+        """Send a message and remember the conversation. Prints its queue position, if it has to wait."""
         accepted = await self._send(text, files)
         self.conversation_id = accepted.conversation_id
         await asyncio.to_thread(self._memory.save, self.conversation_id)
         for notice in accepted.receipt.file_notices:
             self._screen.say(notice)
-        # The next one in line mostly begins at once.
+        # The next one in line usually begins at once.
         if accepted.receipt.position:
             self._say_position(accepted.receipt.position, more=bool(accepted.receipt.position_more))
         return accepted
 
     async def follow(self, turn_id: str) -> TurnView:
-        """Print the turn until it ends, then download its files if that is wanted. Ctrl-C cancels the turn."""
+        """Print the turn until it ends, then download its files if requested. Ctrl-C cancels the turn."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("A turn is followed inside a task.")
@@ -142,16 +143,16 @@ class Chat:
         return turn
 
     async def cancel(self) -> None:
-        """Ask for the end of the running turn."""
+        """Cancel the running turn."""
         try:
             await self._client.send_signal(self.conversation_id, "cancel")
         except ProblemError as error:
-            # It may have ended in this very moment.
+            # It may have ended at this moment.
             if error.problem.status != 409:
                 raise
 
     async def answer(self, answer: Answer) -> None:
-        """Answer the question that waits. Its outcome is printed when the server announces it."""
+        """Answer the waiting question. Its outcome is printed when the server announces it."""
         if self.asked is None:
             self.say("No tool call is waiting for approval.")
             return
@@ -163,7 +164,7 @@ class Chat:
             self.say(str(error))
 
     def say(self, text: str) -> None:
-        """A line between what the turn prints."""
+        """Print a line within the output of the turn."""
         if self._printer:
             self._screen.write(self._printer.end_line())
         self._screen.say(text)
@@ -197,7 +198,7 @@ class Chat:
         self._ask(turn)
 
     def _ask(self, turn: TurnView) -> None:
-        """Ask the oldest question that waits, once."""
+        """Ask the oldest waiting question, once."""
         waiting = [approval for approval in turn.approvals if approval.state == "pending"] if is_open(turn) else []
         asked = waiting[0] if waiting else None
         if (asked and asked.approval_id) == (self.asked and self.asked.approval_id):
@@ -206,12 +207,13 @@ class Chat:
         self._asked_changed.set()
         if asked and self._options.asks_here:
             if self._keyboard is not None:
-                # What was typed before the question is printed does not answer it; what is typed from then on does.
+                # Input typed before the question is printed does not answer it; later input does.
                 termios.tcflush(self._keyboard, termios.TCIFLUSH)
             self.say(f"Allow {one_line(asked.tool_id)}? Type y to allow it, or n with an optional reason to deny it.")
 
     async def _answer_at(self, keyboard: int) -> None:
-        """Read answers from a terminal while a question waits. The end of input leaves it to another terminal."""
+        """Read answers from a terminal while a question waits. At the end of input, print the commands that answer it
+        instead."""
         while True:
             await self._asked_changed.wait()
             self._asked_changed.clear()
@@ -224,7 +226,7 @@ class Chat:
                     return
 
     async def _take_answers(self, lines: LineReader) -> bool:
-        """Until the question is another one or none. False at the end of input."""
+        """Read answers until the question changes or is settled. False at the end of input."""
         while not self._asked_changed.is_set():
             reading, changing = asyncio.ensure_future(lines.next()), asyncio.ensure_future(self._asked_changed.wait())
             try:
@@ -250,7 +252,7 @@ class Chat:
         return f"{self._options.command} answer --conversation {self.conversation_id}"
 
     def _print_status(self, turn: TurnView, status: ConvStatus) -> None:
-        """The position of the turn as it falls; one that waits anew tells it again."""
+        """Print the turn's position whenever it changes, and again when the turn waits again."""
         if status.state != "queued":
             self._told_position = ""
         elif status.turn_id == turn.turn_id and status.position is not None:

@@ -1,4 +1,4 @@
-"""The commands besides chat."""
+"""All commands except chat."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from everturn_client.terminal.wording import one_line, render_conversation, rend
 
 MAX_LISTED = 1000
 MAX_HITS = 50
-"""What the server gives at once."""
+"""The server's maximum per request."""
 MAX_OPENINGS = 20
-"""Conversations without a title that a list reads to name them by their first message. Only a first turn that has not
-ended leaves one without, so there are few."""
+"""How many untitled conversations a list reads to show their first message instead. Only conversations whose first turn
+has not ended have no title, so there are few."""
 
 
 async def run_list(client: EverturnClient, screen: Screen, *, limit: int, title: str, archived: bool) -> None:
@@ -42,7 +42,7 @@ async def run_list(client: EverturnClient, screen: Screen, *, limit: int, title:
 
 
 async def _try_fetch(client: EverturnClient, conversation_id: str) -> StateView | None:
-    """None for a conversation that was deleted meanwhile."""
+    """The state, or None if the conversation was deleted meanwhile."""
     try:
         return await client.fetch(conversation_id)
     except ProblemError as error:
@@ -54,8 +54,8 @@ async def _try_fetch(client: EverturnClient, conversation_id: str) -> StateView 
 async def run_search(
     client: EverturnClient, screen: Screen, query: str, *, limit: int, conversation_id: str | None
 ) -> None:
-    """Print what was found: each conversation once, in the order of its best hit, and a line for each hit in it."""
-    # Summaries and notes are the agent's own: no command shows them where they were found.
+    """Print the hits: each conversation once, in the order of its best hit, with a line per hit."""
+    # Summaries and notes are the agent's own: no command could show a hit in them.
     page = await client.search(
         query,
         limit=min(limit, MAX_HITS),
@@ -80,7 +80,7 @@ async def run_rename(client: EverturnClient, screen: Screen, conversation_id: st
 async def run_archive(
     client: EverturnClient, screen: Screen, conversation_ids: Sequence[str], *, archived: bool
 ) -> None:
-    """Put conversations into the archive, or take them out of it."""
+    """Archive or unarchive conversations."""
     for conversation_id in conversation_ids:
         await client.archive_conversation(conversation_id, archived=archived)
         screen.say(f"{'Archived' if archived else 'Unarchived'} {conversation_id}.", "good")
@@ -89,12 +89,12 @@ async def run_archive(
 async def run_delete(
     client: EverturnClient, screen: Screen, conversation_ids: Sequence[str], *, answers: TextIO | None
 ) -> bool:
-    """Delete conversations. Asks before each one where `answers` come from somewhere; False when one was kept."""
+    """Delete conversations. With `answers`, asks before each one; False when one was kept."""
     is_kept = False
     for conversation_id in conversation_ids:
         if answers:
             conversation = await client.get_conversation(conversation_id)
-            # Turns may have megabytes, so they are read only where there is no title.
+            # Turns can have megabytes, so they are read only if there is no title.
             state = None if conversation.title.strip() else await client.fetch(conversation_id)
             name = render_name(conversation, state)
             screen.write([Piece("info", f'Delete "{name}" with all its messages and files? [y/N] ')])
@@ -111,7 +111,7 @@ async def run_delete(
 async def run_fork(
     client: EverturnClient, screen: Screen, conversation_id: str, *, turn_id: str | None, title: str | None
 ) -> None:
-    """Copy a conversation; the copy's id goes to standard output."""
+    """Copy a conversation; prints the copy's id to standard output."""
     fork = await client.fork_conversation(conversation_id, turn_id=turn_id, title=title)
     screen.write([Piece("output", f"{fork.conversation_id}\n")])
     copied = "the first message" if fork.turns == 1 else f"the first {fork.turns} messages"
@@ -119,7 +119,7 @@ async def run_fork(
 
 
 async def run_export(client: EverturnClient, screen: Screen, conversation_id: str, output: Path) -> None:
-    """Save a conversation and say where."""
+    """Save a conversation and print the path."""
     saved = await client.export_conversation(conversation_id, output)
     screen.say(f"Saved {saved}", "good")
 
@@ -127,7 +127,7 @@ async def run_export(client: EverturnClient, screen: Screen, conversation_id: st
 async def run_show(
     client: EverturnClient, screen: Screen, conversation_id: str, *, all_turns: bool, as_json: bool, command: str
 ) -> None:
-    """Print the last turns of a conversation, as many as the server gives at once, or all of them, oldest first."""
+    """Print the last turns of a conversation, one page of the server, or all of them, oldest first."""
     state = await client.fetch(conversation_id)
     while all_turns and state.next_cursor:
         older = await client.fetch(conversation_id, cursor=state.next_cursor)
@@ -158,7 +158,7 @@ def _show_turn(screen: Screen, turn: TurnView, command: str, conversation_id: st
 
 
 async def run_download(client: EverturnClient, screen: Screen, artifact_id: str, output: Path) -> None:
-    """Save a file and say where."""
+    """Save a file and print the path."""
     saved = await client.download(artifact_id, output)
     screen.say(f"Saved {saved}", "good")
 
@@ -206,6 +206,6 @@ async def run_feedback(
     reaction: Literal["ok", "not_ok", "neutral"],
     text: str,
 ) -> None:
-    """Judge a turn."""
+    """Rate a turn."""
     await client.feedback(conversation_id, turn_id, reaction, text)
     screen.say("Feedback saved.", "good")

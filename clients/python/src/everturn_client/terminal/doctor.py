@@ -1,4 +1,4 @@
-"""`everturn doctor`: asks a server for its state and says how to fix its problems."""
+"""`everturn doctor`: requests a server's state and prints how to fix its problems."""
 
 from collections.abc import Sequence
 
@@ -12,14 +12,14 @@ NAME_CHARS = 12
 
 
 async def run_doctor(client: EverturnClient, screen: Screen) -> int:
-    """Prints a line for each fact; the number of problems. Raises Unreachable where nothing answers."""
+    """Print a line per fact; returns the number of problems. Raises Unreachable if nothing answers."""
     # Print the server's own report before the next request, which an unhealthy server may not answer.
     problems = tell(screen, await _look_at_server(client))
     return problems + tell(screen, [await _look_at_credential(client)])
 
 
 def tell(screen: Screen, findings: Sequence[Finding]) -> int:
-    """Print them; how many are problems."""
+    """Print the findings; returns how many are problems."""
     for finding in findings:
         is_bad = bool(finding.remedy)
         screen.say(f"{'PROBLEM' if is_bad else 'ok':<8} {finding.name:<{NAME_CHARS}} {finding.fact}", _tone(is_bad))

@@ -1,4 +1,4 @@
-"""Ctrl-C while a turn runs: the first press asks to cancel the turn, the second leaves."""
+"""Ctrl-C while a turn runs: the first press cancels the turn, the second exits."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Remembering the last conversation with each server and user, in a small file between calls."""
+"""Remembers the last conversation with each server and user in a small file."""
 
 import json
 import os
@@ -12,7 +12,7 @@ MAX_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LastConversations:
-    """The file is `<folder>/conversations.json`; `place` names server, tenant, project and user in one text."""
+    """The file is `<folder>/conversations.json`; `place` combines server, tenant, project and user in one text."""
 
     folder: Path
     place: str
@@ -22,11 +22,11 @@ class LastConversations:
         return self.folder / "conversations.json"
 
     def try_load(self) -> str | None:
-        """The last conversation here; None when there is none or the file can't be read."""
+        """The last conversation here; None if there is none or the file can't be read."""
         return self._load_all().get(self.place)
 
     def save(self, conversation_id: str) -> None:
-        """Remember it as the last one. The oldest places are forgotten."""
+        """Remember it as the last one. The oldest entries are dropped."""
         remembered = {place: last for place, last in self._load_all().items() if place != self.place}
         remembered[self.place] = conversation_id
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

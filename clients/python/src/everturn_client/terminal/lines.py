@@ -1,4 +1,4 @@
-"""Reading lines that a person types, without blocking what runs meanwhile."""
+"""Reading typed lines without blocking the event loop."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ _READ_BYTES = 65536
 
 
 class LineReader:
-    """Lines from a file descriptor while it is entered. When too many wait, reading stops until some are taken."""
+    """Reads lines from a file descriptor while it is entered. Reading pauses while too many lines wait."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -29,7 +29,7 @@ class LineReader:
         self._pause()
 
     async def next(self) -> str | None:
-        """The next line without its end; None when there are no more."""
+        """The next line without its line end; None at the end of input."""
         line = await self._lines.get()
         if line is None:
             self._lines.put_nowait(None)
@@ -51,7 +51,7 @@ class LineReader:
         try:
             read = os.read(self._descriptor, _READ_BYTES)
         except OSError:
-            # A terminal that went away reads as an error, not as an end.
+            # A terminal that was closed reads as an error, not as an end.
             read = b""
         *whole, self._buffer = (self._buffer + read).split(b"\n")
         if (not read and self._buffer) or len(self._buffer) > MAX_LINE_BYTES:

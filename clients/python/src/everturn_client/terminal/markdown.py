@@ -1,7 +1,7 @@
-"""Markdown for a terminal, laid out while it streams: what is printed is never changed, and no character gets lost.
+"""Markdown for a terminal, laid out while it streams: printed text is never changed, and no character is lost.
 
-A block, such as a paragraph or an item of a list, is laid out anew with each piece that comes, and the lines that no
-later text of it can change are printed. A table is printed when it is complete, code and formulas line by line.
+A block, such as a paragraph or a list item, is laid out again with each new piece, and lines that no later text of it
+can change are printed. A table is printed when it is complete, code and formulas line by line.
 """
 
 import re
@@ -23,23 +23,23 @@ from rich.text import Text
 from rich.theme import Theme
 
 MAX_BLOCK_CHARS = 4_000
-"""What is longer is shown as several blocks, because a block is laid out anew with each piece of it."""
+"""Longer blocks are split into several, because a block is laid out again with each piece of it."""
 MAX_TABLE_CHARS = 20_000
 """A table is laid out once."""
 MIN_GROWTH_CHARS = 16
-"""By so much a block has grown, or by a line, when it is laid out again."""
+"""A block is laid out again once it has grown by this much, or by a line."""
 _ENDLESS_COLUMNS = 1_000_000
 MAX_HELD_CHARS = 2_000
-"""So far behind the end, a sign that nothing has closed is taken for text."""
+"""An unclosed mark this far before the end is treated as text."""
 MIN_COLUMNS = 20
 MAX_DEPTH = 18
-"""Of lists and quotations; a list is two levels. What nests deeper is printed as it was written."""
+"""Nesting depth of lists and quotations; a list is two levels. Deeper nesting is printed unformatted."""
 COLUMNS_PER_LEVEL = 2
 _CODE_THEME = "ansi_dark"
 _STYLES = Theme({"markdown.code": "cyan", "markdown.code_block": "cyan", "markdown.h1": "bold underline"})
 _FENCE = re.compile(r" {0,3}(?P<mark>`{3,}(?=[^`\n]*\n)|~{3,})[ \t]*(?P<language>[\w+#.-]*)[^\n]*\n")
 _FORMULA = re.compile(r"^ {0,3}(?P<mark>\$\$|\\\[)[ \t]*\n", re.MULTILINE)
-# Between single dollar signs there is TeX, or they are prices.
+# Text between single dollar signs is either TeX or prices.
 _INLINE_FORMULA = re.compile(
     r"\\\(.{0,2000}?\\\)|\\\[.{0,2000}?\\\]|\$\$.{0,2000}?\$\$|\\begin\{(\w+\*?)\}.{0,2000}?\\end\{\1\}"
     r"|\$(?=[^\s$][^$]{0,500}[\\^_{])[^$]{0,500}[^\s\\$]\$(?!\d)",
@@ -53,7 +53,7 @@ _LISTS = frozenset({"bullet_list_open", "ordered_list_open"})
 
 
 def _keep_formula(state: StateInline, silent: bool) -> bool:
-    """A formula is text, whatever stands in it; so is a backslash before a sign that Markdown has no use for."""
+    """Keep formulas as text, whatever they contain, and a backslash before a character without meaning in Markdown."""
     found = _INLINE_FORMULA.match(state.src, state.pos, state.posMax)
     kept = found[0] if found else state.src[state.pos : state.pos + 2]
     if not found and not re.fullmatch(r"\\[()\[\]{},;:!%]", kept):
@@ -65,7 +65,7 @@ def _keep_formula(state: StateInline, silent: bool) -> bool:
 
 
 def _build_parser() -> MarkdownIt:
-    # Without HTML nothing of a text is taken for markup and left out; without definitions no line of it disappears.
+    # Without HTML no text is dropped as markup; without reference definitions no line of it disappears.
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
     parser.inline.ruler.before("escape", "formula", _keep_formula)
     return parser
@@ -79,7 +79,7 @@ class _Heading(Heading):
 
 
 class _Table(TableElement):
-    """A table that wraps words which are wider than their column, instead of cutting them off."""
+    """A table that wraps words wider than their column, instead of cutting them off."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
@@ -90,7 +90,7 @@ class _Table(TableElement):
 
 
 class _Laid(Markdown):
-    """Tokens that were parsed by our rules, laid out by rich."""
+    """Tokens parsed by this module's rules, laid out by rich."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -105,7 +105,7 @@ class _Laid(Markdown):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block that begins at line `line` of what was parsed. An item of a list is one as well."""
+    """A block that begins at line `line` of the parsed text. A list item is also one."""
 
     kind: str
     line: int
@@ -113,7 +113,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """Lines that are printed as they are until `closing` matches one."""
+    """Lines that are printed unchanged until `closing` matches one."""
 
     closing: re.Pattern[str]
     syntax: Syntax | None
@@ -127,30 +127,30 @@ class MarkdownWriter:
         self._find_columns = find_columns
         self._colour = colour
         self._source = ""
-        """From the beginning of the block that is not complete."""
+        """The text from the start of the incomplete block."""
         self._literal: _Literal | None = None
         self._shown: list[str] = []
-        """Lines of that block which are printed."""
+        """Printed lines of that block."""
         self._settled = ""
-        """What of it was laid out last."""
+        """The part of it that was last laid out."""
         self._columns = 0
         self._has_shown_any = False
         self._is_after_blank = False
 
     def begin(self) -> None:
-        """What comes is a new text."""
+        """Start a new text."""
         self.end()
         self._literal = None
         self._has_shown_any = False
 
     def feed(self, text: str) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         self._source += text
         while self._advance():
             pass
 
     def end(self) -> None:
-        """Print what is held back: something else is written now, or the text is complete. Open code stays open."""
+        """Print held back text: other output follows, or the text is complete. Open code stays open."""
         source, self._source = self._source, ""
         if self._literal:
             self._print_literal(source, self._literal)
@@ -159,7 +159,7 @@ class MarkdownWriter:
         self._is_after_blank = False
 
     def _advance(self) -> bool:
-        """Print what can be; whether there may be more."""
+        """Print what is final; returns whether there may be more."""
         if self._literal:
             return self._advance_literal(self._literal)
         blank = len(self._source) - len(self._source.lstrip("\n"))
@@ -196,7 +196,7 @@ class MarkdownWriter:
         return False
 
     def _take_complete(self, blocks: Sequence[_Block]) -> bool:
-        """Print the blocks that others follow, up to code, which is printed line by line."""
+        """Print the blocks that are followed by others, up to code, which is printed line by line."""
         taken = 0
         lines = re.split(r"(?<=\n)", self._source)
         for block, following in pairwise(blocks):
@@ -208,13 +208,14 @@ class MarkdownWriter:
         return taken > 0
 
     def _take(self, end: int) -> None:
-        """The block is complete."""
+        """Print a complete block."""
         block, self._source = self._source[:end], self._source[end:]
         self._print_whole(block)
         self._is_after_blank = bool(re.search(r"\n[ \t]*\n\s*$", block))
 
     def _print_settled(self) -> None:
-        """The lines that no later text of the block can change: all but the last of what has no open marks."""
+        """Print the lines that no later text of the block can change: all but the last of the part without open
+        marks."""
         settled = _find_settled(self._source)
         if settled.count("\n") == self._settled.count("\n") and len(settled) < len(self._settled) + MIN_GROWTH_CHARS:
             return
@@ -226,7 +227,8 @@ class MarkdownWriter:
 
     def _print_whole(self, block: str) -> None:
         lines = self._lay_out(block)
-        # Where the end of a block changes what its beginning means, all of it is printed again: doubled, but readable.
+        # If the end of a block changes the meaning of its beginning, all of it is printed again: duplicated, but
+        # readable.
         known = len(self._shown) if lines[: len(self._shown)] == self._shown else 0
         self._print_lines(lines[known:])
         self._shown, self._settled = [], ""
@@ -260,7 +262,7 @@ class MarkdownWriter:
             self._literal = None
             self._write(f"{self._style(line, 'dim')}\n")
         elif literal.syntax and line.strip() and "\t" not in line:
-            # Lines with tabs stay plain: the highlighter would make blanks of them.
+            # Lines with tabs stay plain: the highlighter would replace tabs by blanks.
             coloured = literal.syntax.highlight(line)
             coloured.rstrip()
             self._write("".join(f"{each}\n" for each in self._render(coloured)))
@@ -274,7 +276,7 @@ class MarkdownWriter:
         return self._render(Text(text, style))[0] if text else ""
 
     def _lay_out(self, block: str) -> list[str]:
-        """The lines of a block, for the width that the terminal had when the block began."""
+        """The lines of a block, for the terminal width when the block began."""
         if not self._shown:
             self._columns = max(MIN_COLUMNS, self._find_columns())
         tokens = _PARSER.parse(block)
@@ -301,12 +303,12 @@ class MarkdownWriter:
 
 
 def _without_padding(line: str) -> str:
-    """Rich fills lines up with blanks, which would be copied, and wrap in a window that becomes narrower."""
+    """Strip rich's padding with blanks, which would be copied, and would wrap when the window gets narrower."""
     return "" if not _COLOUR.sub("", line).strip() else re.sub(r" +((?:\x1b\[0m)*)$", r"\1", line)
 
 
 def _split(source: str) -> list[_Block]:
-    """The blocks of a text, with a list's items for the list."""
+    """The blocks of a text, with list items instead of lists."""
     return list(_find_blocks(_PARSER.parse(source)))
 
 
@@ -318,14 +320,14 @@ def _find_blocks(tokens: Sequence[Token]) -> Iterator[_Block]:
 
 
 def _is_closed(kind: str, source: str) -> bool:
-    """Whether nothing that follows can belong to the block."""
+    """Whether no later text can belong to the block."""
     if kind in _CLOSED_BY_LINE:
         return source.endswith("\n")
     return kind in _CLOSED_BY_BLANK and bool(re.search(r"\n[ \t]*\n$", source))
 
 
 def _is_code(source: str) -> bool:
-    """Whether the text ends in code that is not closed."""
+    """Whether the text ends in unclosed code."""
     is_open = False
     mark = ""
     for line in source.split("\n"):
@@ -351,13 +353,13 @@ _CLOSING = {"\\(": "\\)", "\\[": "\\]", "$$": "$$", "<": ">"}
 
 
 def _find_cut(source: str, max_chars: int) -> int:
-    """Behind the last whole line or word of so many characters."""
+    """The position after the last whole line or word within `max_chars`."""
     part = source[:max_chars]
     return (part.rfind("\n") + 1) or (part.rfind(" ") + 1) or max_chars
 
 
 def _find_settled(source: str) -> str:
-    """Whole words from the beginning of a text, without any mark that a later text could close."""
+    """Whole words from the start of a text, without any mark that later text could close."""
     while True:
         settled = _cut_open_marks(source)
         settled = settled[: max(settled.rfind(" "), settled.rfind("\n")) + 1]
@@ -367,7 +369,7 @@ def _find_settled(source: str) -> str:
 
 
 def _cut_open_marks(source: str) -> str:
-    """The beginning of a text up to the first mark, such as of emphasis, that a later text could close."""
+    """The start of a text up to the first mark, such as of emphasis, that later text could close."""
     opened: list[tuple[str, int]] = []
     at = 0
     while found := _MARKS.search(source, at):
@@ -387,7 +389,7 @@ def _cut_open_marks(source: str) -> str:
                 inner, begin = opened.pop()
                 if inner == "[":
                     break
-            # An address may follow.
+            # A URL may follow.
             if at == len(source) or source[at] == "(":
                 end = source.find(")", at)
                 if end < 0:
@@ -409,9 +411,9 @@ def _adapt(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _adapt_inline(children: Sequence[Token]) -> Iterator[Token]:
-    """Breaks that were written as HTML, images with their address, and an address that is its own text once.
+    """Convert HTML line breaks, show images with their URL, and show a URL that is its own text once.
 
-    Reading Markdown decodes entities and addresses, so what was inert before may have a control character again.
+    Parsing Markdown decodes entities and URLs, so escaped text can contain control characters again.
     """
     for at, child in enumerate(children):
         token = replace(child, content=make_inert(child.content))
@@ -438,17 +440,17 @@ _ACTIVE = re.compile(
 )
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _UNSEEN_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Joiners and fillers that are drawn as nothing; the page names the same ones in what it asks about."""
+"""Joiners and fillers that are invisible; the web page shows the same ones in approval questions."""
 
 
 def make_inert(text: str) -> str:
-    """As visible escapes: control characters other than newline and tab, separators of lines and paragraphs, what
-    turns the direction of text, and tags. Joiners and marks that languages are written with stay."""
+    """Show as visible escapes: control characters other than newline and tab, line and paragraph separators,
+    bidirectional controls, and tags. Joiners and marks that languages use stay."""
     return _ACTIVE.sub(lambda found: _escape(found[0]), text)
 
 
 def show_unseen(text: str) -> str:
-    """As visible escapes: every character that nobody sees, or that changes the order of others."""
+    """Show as visible escapes: every invisible character, and those that change the order of others."""
     return "".join(_escape(char) if _is_unseen(char) else char for char in text)
 
 

@@ -28,7 +28,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """Redirect the running turn; blank stops it with what it has."""
+    """Redirect the running turn; a blank one stops it with what it has."""
 
     text: str
 
@@ -45,19 +45,19 @@ class ListFiles:
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """Leave."""
+    """Leave the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """Say what can be typed."""
+    """Print what can be typed."""
 
 
 Typed = Say | Steer | Cancel | Answer | ListFiles | Quit | Help
 
 
 def parse_line(line: str | None, *, is_asked: bool = False) -> Typed | None:
-    """What a typed line means; None for a blank one. The end of input quits. `is_asked`: a question waits."""
+    """Parse a typed line; None for a blank one. The end of input quits. `is_asked`: a question waits for an answer."""
     if line is None:
         return Quit()
     text = line.strip()
@@ -84,7 +84,7 @@ def parse_line(line: str | None, *, is_asked: bool = False) -> Typed | None:
 
 
 class Prompt:
-    """Talks with a person until they leave."""
+    """Interacts with a person until they leave."""
 
     def __init__(self, client: EverturnClient, chat: Chat, screen: Screen, lines: LineReader, command: str) -> None:
         self._client = client
@@ -95,7 +95,7 @@ class Prompt:
         self._next_turn: str | None = None
 
     async def run(self) -> None:
-        """Read and answer until /quit or the end of input."""
+        """Read and process lines until /quit or the end of input."""
         self._screen.say(HELP)
         running = await self._find_running()
         if running and not await self._run_turns(running):
@@ -121,7 +121,7 @@ class Prompt:
                     assert_never(typed)
 
     async def _run_message(self, text: str) -> bool:
-        """Send a message and run its turn, and those its followups became. False when the person left."""
+        """Send a message and run its turn, and the turns of its followups. False when the person left."""
         try:
             accepted = await self._chat.send(text)
         except ProblemError as error:
@@ -130,7 +130,7 @@ class Prompt:
         return await self._run_turns(accepted.turn_id)
 
     async def _run_turns(self, turn_id: str) -> bool:
-        """Run a turn and those its followups became. False when the person left."""
+        """Run a turn and the turns of its followups. False when the person left."""
         next_id: str | None = turn_id
         while next_id:
             self._next_turn = None
@@ -142,7 +142,7 @@ class Prompt:
         return True
 
     async def _find_running(self) -> str | None:
-        """The turn that runs or waits in the conversation that is continued."""
+        """The turn that runs or waits in a continued conversation."""
         if self._chat.conversation_id == NEW:
             return None
         state = await self._client.fetch(self._chat.conversation_id)
@@ -150,13 +150,13 @@ class Prompt:
         return last.turn_id if last and is_open(last) else None
 
     async def _run_turn(self, turn_id: str) -> TurnView | None:
-        """Print the turn and take what is typed meanwhile. None when the person left."""
+        """Print the turn and process input meanwhile. None when the person left."""
         following = asyncio.ensure_future(self._chat.follow(turn_id))
         reading = asyncio.ensure_future(self._lines.next())
         try:
             while True:
                 await asyncio.wait({following, reading}, return_when=asyncio.FIRST_COMPLETED)
-                # A line that came together with the turn's end must not get lost.
+                # A line that arrived together with the turn's end must not get lost.
                 if reading.done():
                     typed = parse_line(reading.result(), is_asked=self._chat.asked is not None)
                     if isinstance(typed, Quit):
@@ -176,7 +176,7 @@ class Prompt:
             match typed:
                 case Say(text=text):
                     accepted = await self._chat.send(text)
-                    # The turn ended before this came: it is a turn of its own.
+                    # The turn ended before this arrived, so it is a turn of its own.
                     if accepted.signal_id is None:
                         self._next_turn = accepted.turn_id
                     elif self._chat.asked:
@@ -197,7 +197,7 @@ class Prompt:
             self._chat.say(str(error))
 
     async def _find_promoted(self, turn: TurnView) -> str | None:
-        """The turn that a followup became which came too late for this one."""
+        """The new turn of a followup that arrived too late for this one."""
         if not any(_may_be_promoted(signal) for signal in turn.signals):
             return None
         state = await self._client.fetch(self._chat.conversation_id, turn_ids=[turn.turn_id])

@@ -1,4 +1,4 @@
-"""Writing to the terminal: answers to standard output, all else to standard error, colour only where it can be seen."""
+"""Writing to the terminal: answers to standard output, everything else to standard error, colour only on terminals."""
 
 import os
 import shutil
@@ -15,10 +15,10 @@ _CODES: dict[Tone, str] = {"answer": "", "output": "", "thinking": "2;3", "info"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text to write. Only `answer` and `output` go to standard output.
+    """Some text to write. Only `answer` and `output` are written to standard output.
 
-    An `answer` is Markdown, which a terminal shows laid out and a file gets as it is; `begins` says that it is not the
-    continuation of the one before.
+    An `answer` is Markdown, which is laid out on a terminal and written unchanged to a file; `begins` marks the start
+    of a new text instead of a continuation.
     """
 
     tone: Tone
@@ -31,7 +31,7 @@ class OutputClosed(EverturnError):
 
 
 class Screen:
-    """The two streams of a terminal program. Text is written inert: it can't move the cursor or change colours."""
+    """The two streams of a terminal program. Text is escaped: it can't move the cursor or change colours."""
 
     def __init__(self, out: TextIO, err: TextIO, *, colour: bool) -> None:
         self._out = out
@@ -44,7 +44,7 @@ class Screen:
         )
 
     def write(self, pieces: Iterable[Piece]) -> None:
-        """Write and show at once. Raises OutputClosed."""
+        """Write and flush. Raises OutputClosed."""
         for piece in pieces:
             stream = self._out if piece.tone in ("answer", "output") else self._err
             text = make_inert(piece.text)
@@ -58,16 +58,16 @@ class Screen:
             _write(stream, f"\x1b[{code}m{text}\x1b[0m" if code else text)
 
     def say(self, text: str, tone: Tone = "info") -> None:
-        """One line."""
+        """Write one line."""
         self.write([Piece(tone, f"{text}\n")])
 
     def end_answer(self) -> None:
-        """Show what is held back of an answer until its layout is certain. Raises OutputClosed."""
+        """Show the part of an answer that is held back until its layout is certain. Raises OutputClosed."""
         if self._markdown:
             self._markdown.end()
 
     def write_raw(self, line: bytes) -> None:
-        """One line of machine-readable output. Raises OutputClosed."""
+        """Write one line of machine-readable output. Raises OutputClosed."""
         _write(self._out, line.decode() + "\n")
 
 

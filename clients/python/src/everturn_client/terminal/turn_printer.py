@@ -1,4 +1,4 @@
-"""Turning the changing state of a turn into text that is only ever appended, as a terminal needs it."""
+"""Converts the changing state of a turn into append-only text, as a terminal needs it."""
 
 from collections.abc import Iterator
 
@@ -25,9 +25,10 @@ _STEP_TONES: dict[str, Tone] = {"started": "info", "completed": "good", "error":
 
 
 class TurnPrinter:
-    """Prints one turn: give it each state in turn, and write what it returns. It remembers what was printed.
+    """Prints one turn: pass it each state in order, and write what it returns. It remembers what was printed.
 
-    `answer_command` is what an approval's id and the answer follow; without it, questions are answered at the prompt.
+    `answer_command` is the command to which an approval's id and the answer are appended; without it, questions are
+    answered at the prompt.
     """
 
     def __init__(self, *, show_thinking: bool, download_command: str, answer_command: str = "") -> None:
@@ -44,20 +45,20 @@ class TurnPrinter:
         self._has_ended = False
 
     def render(self, turn: TurnView) -> list[Piece]:
-        """What is new since the last call."""
+        """The text that is new since the last call."""
         return list(self._render(turn))
 
     def render_compaction(self, told: ChatCompaction) -> list[Piece]:
-        """A line between what the turn prints; it is no part of the turn's state."""
+        """A line within the turn's output; it is not part of the turn's state."""
         return list(self._say(render_compaction(told), "good" if told.status == "completed" else "info"))
 
     def render_phase(self, phase: ChatPhase) -> list[Piece]:
-        """A line about the model that the turn waits for; it is no part of the turn's state."""
+        """A line about the model that the turn waits for; it is not part of the turn's state."""
         line = render_phase(phase)
         return list(self._say(line)) if line else []
 
     def end_line(self) -> list[Piece]:
-        """End the line that a text left open, so that something else can be written."""
+        """End an unfinished line, so that other text can be written."""
         tone, self._line_tone, self._line_key = self._line_tone, None, None
         return [Piece(tone, "\n")] if tone else []
 
@@ -66,7 +67,7 @@ class TurnPrinter:
         for number in sorted({item.round for item in (*turn.texts, *turn.steps)}):
             texts = [text for text in turn.texts if text.round == number]
             yield from self._render_texts([text for text in texts if text.channel != "answer"])
-            # What was answered stands before its call, what is asked still is the last that is read.
+            # Settled approvals are printed before their call; pending ones are printed last.
             asked = [approval for approval in turn.approvals if approval.round == number]
             yield from self._render_approvals([approval for approval in asked if approval.state != "pending"])
             for step in turn.steps:
@@ -88,7 +89,7 @@ class TurnPrinter:
             yield from self._render_end(turn)
 
     def _forget_lost_texts(self, turn: TurnView) -> Iterator[Piece]:
-        """A rewind withdrew or replaced texts: they will be sent again."""
+        """Forget texts that a rewind withdrew or replaced: they will be sent again."""
         present = {(text.round, text.channel, text.instance): text.text for text in turn.texts}
         lost = [key for key, text in self._printed.items() if not present.get(key, "").startswith(text)]
         if lost:

@@ -1,4 +1,4 @@
-"""How things of a conversation are called in a terminal."""
+"""The texts for parts of a conversation in a terminal."""
 
 import json
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ _MARKS = {StepStatus.PENDING: "□", StepStatus.IN_PROGRESS: "…", StepStatus.D
 MAX_LINE_CHARS = 200
 MAX_PARAMS_CHARS = 16_000
 MAX_NAME_CHARS = 60
-"""As long as the titles are that the server makes of a first message."""
+"""As long as the titles that the server derives from a first message."""
 _NO_TITLE = "(no title)"
 
 
 def render_step(step: StepView) -> str:
-    """One line for a step as it is now."""
+    """One line for the current state of a step."""
     if step.status == "started":
         return f"▸ {one_line(step.title)} …"
     took = "" if step.duration_ms is None else f" ({render_duration(step.duration_ms)})"
@@ -46,7 +46,7 @@ def render_plan(plan: PlanSnapshot) -> str:
 
 
 def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
-    """What is asked, whole, with the commands that answer it if there is `answer_command`; or what became of it."""
+    """The complete question, with the commands that answer it if there is `answer_command`; or its outcome."""
     if approval.state != "pending":
         reason = f": {one_line(approval.reason)}" if approval.reason else ""
         return f"· {one_line(approval.tool_id)} {approval.state}{reason}"
@@ -61,7 +61,7 @@ def render_approval(approval: ApprovalView, answer_command: str = "") -> str:
 
 
 def _show_exactly(text: str) -> str:
-    """What a person approves is what will be sent: no blank is dropped, and nothing that nobody sees stays hidden."""
+    """A person approves exactly what will be sent: no blank is dropped, and invisible characters are shown."""
     return _cut(show_unseen(text), MAX_PARAMS_CHARS)
 
 
@@ -74,7 +74,7 @@ def render_answer_commands(approval: ApprovalView, answer_command: str) -> str:
 _SIGNAL_STATES = {
     "accepted": "Queued",
     "queued": "Queued for the next answer",
-    # It is on the timeline. No model call has seen it if a stop came right behind it, so this does not say "read".
+    # It is on the timeline. If a stop followed at once, no model call has seen it, so this does not say "read".
     "applied": "Delivered",
     "promoted": "Sent as the next message",
     "expired": "Arrived too late",
@@ -84,9 +84,9 @@ _SIGNAL_STATES = {
 
 
 def render_signal(signal: SignalView) -> str:
-    """One line for what was said while the agent worked, and how far it has come.
+    """One line for a signal sent while the agent worked, and its state.
 
-    Empty for a stop and an answer to a question, which show themselves, unless they came to nothing.
+    Empty for a stop and an answer to a question, whose effects are visible, unless they had none.
     """
     said = one_line(signal.text)
     shows_itself = signal.kind in ("cancel", "approve", "deny") or (signal.kind == "steer" and not said)
@@ -104,13 +104,13 @@ def render_file(file: FileView, download_command: str) -> str:
 
 
 def render_sources(citations: Sequence[CitationView]) -> str:
-    """The sources of an answer, each with the number that the answer cites it by."""
+    """The sources of an answer, each with its citation number."""
     lines = [f"  [{cited.sid}] {one_line(cited.title)}  {cited.url}" for cited in citations]
     return "\n".join(["Sources:", *lines])
 
 
 def render_position(ahead: int, *, more: bool) -> str:
-    """Where a turn stands that waits for a worker; with `more` there are more than `ahead` before it."""
+    """The queue position of a waiting turn; with `more` there are more than `ahead` before it."""
     if more:
         return f"· waiting, more than {ahead} messages are ahead"
     match ahead:
@@ -123,7 +123,7 @@ def render_position(ahead: int, *, more: bool) -> str:
 
 
 def render_compaction(told: ChatCompaction) -> str:
-    """One line for summarizing older parts, as it begins and ends."""
+    """One line when summarizing of older parts begins or ends."""
     match told.status:
         case "started":
             return f"▸ summarizing older parts ({told.before_tokens:,} tokens) …"
@@ -135,7 +135,7 @@ def render_compaction(told: ChatCompaction) -> str:
 
 
 def render_phase(phase: ChatPhase) -> str:
-    """One line for what a turn waits for; empty once the model goes on."""
+    """One line for what a turn waits for; empty once the model continues."""
     match phase.phase:
         case "model_waiting":
             return f"· the model has been silent for {render_duration(phase.waited_ms or 0)}"
@@ -161,14 +161,14 @@ _CUT_BECAUSE = {
 
 
 def render_cut(reason: str) -> str:
-    """Why an answer stops before its end; a reason that this client does not know is left out."""
+    """Why an answer ends early; an unknown reason is left out."""
     because = f": {_CUT_BECAUSE[reason]}" if reason in _CUT_BECAUSE else ""
     goes_on = "" if reason in ("content_filter", "refusal") else _CONTINUE
     return f"This answer was cut off{because}.{goes_on}"
 
 
 def render_end(turn: TurnView) -> str:
-    """How a turn ended, in a sentence; empty when it just completed."""
+    """How a turn ended, in a sentence; empty when it completed normally."""
     if turn.error:
         title = turn.error.title.rstrip(".")
         detail = f". {turn.error.detail}" if turn.error.detail else "."
@@ -189,7 +189,7 @@ def render_end(turn: TurnView) -> str:
 
 
 def render_counts(turn: TurnView) -> str:
-    """Calls of the model, time and tokens of an ended turn."""
+    """Model calls, time and tokens of an ended turn."""
     parts = [f"{turn.rounds} model call{'' if turn.rounds == 1 else 's'}"]
     if turn.elapsed_ms is not None:
         parts.append(render_duration(turn.elapsed_ms))
@@ -210,14 +210,14 @@ def render_time(ts: str) -> str:
 
 
 def render_conversation(conversation: ConversationView, state: StateView | None = None) -> str:
-    """One line of a list. `state`, if it was read, names a conversation that has no title yet."""
+    """One line of a list. `state`, if available, provides a name for an untitled conversation."""
     activity = conversation.last_activity_at[:16].replace("T", " ")
     name = render_name(conversation, state)
     return f"{conversation.conversation_id}  {activity}  {conversation.state:8} {name}"
 
 
 def render_name(conversation: ConversationView, state: StateView | None) -> str:
-    """The title; while there is none, the beginning of the first message or the names of its files."""
+    """The title; without one, the start of the first message or the names of its files."""
     if title := one_line(conversation.title):
         return title
     if state is None or state.next_cursor is not None:
@@ -233,14 +233,14 @@ _SAID_BY = {"user": "You", "assistant": "Answer", "attachment": "File"}
 
 
 def render_hits(hits: Sequence[SearchHit]) -> str:
-    """Hits of one conversation: its id and title, and a line for each hit that says who wrote it and when."""
+    """Hits of one conversation: its id and title, and a line per hit with author and date."""
     title = one_line(hits[0].title) or _NO_TITLE
     lines = [f"  {_SAID_BY.get(hit.target, hit.target):6}  {hit.ts[:10]}  {one_line(hit.snippet)}" for hit in hits]
     return "\n".join([f"{hits[0].conversation_id}  {title}", *lines])
 
 
 def render_size(size: int) -> str:
-    """Bytes as a person reads them."""
+    """A size in human-readable form."""
     amount = float(size)
     for unit in ("bytes", "KB", "MB"):
         if amount < 1000:
@@ -250,7 +250,7 @@ def render_size(size: int) -> str:
 
 
 def render_duration(duration_ms: int) -> str:
-    """Milliseconds as a person reads them."""
+    """A duration in human-readable form."""
     return f"{duration_ms} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
 
 

@@ -1,4 +1,4 @@
-"""`make up`, `make down` and `make logs`: start the platform as containers, end them, and show what they say."""
+"""`make up`, `make down` and `make logs`: start the platform as containers, stop them, and show their logs."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ from everturn_local.readiness import Readiness, build_url, load_readiness, wait_
 from everturn_local.settings import ComposeSettings, LocalSettings
 
 START_LIMIT_S: Final = 1_800.0
-"""The first start pulls images of others."""
+"""The first start pulls third-party images."""
 STOP_LIMIT_S: Final = 300.0
 SHOWN_LINES: Final = "40"
 OWN_IMAGES: Final = ("BROKER_IMAGE", "CHAT_PROC_IMAGE", "INGRESS_IMAGE")
-"""Variables by which an operator names images that are made elsewhere; ours aren't made when all of them are set."""
+"""Variables with which an operator names images built elsewhere; ours aren't built when all of them are set."""
 
 Report = Callable[[str], None]
 
@@ -34,7 +34,7 @@ class NotReady(EverturnError):
 
 
 def run_up(settings: ComposeSettings, images: LocalSettings, environment: Mapping[str, str], report: Report) -> int:
-    """Returns 0 with the platform ready; what is there already and unchanged stays. Raises EverturnError."""
+    """Return 0 once the platform is ready; unchanged containers keep running. Raises EverturnError."""
     Installation(settings.home.absolute()).save_first_files()
     compose = open_compose(settings, environment)
     with open_engine(environment) as engine:
@@ -72,7 +72,7 @@ def _start(
 
 
 def wait_started(settings: ComposeSettings, engine: Containers, report: Report) -> None:
-    """Until what was started is ready. Raises NotReady, after what each container that is not well said last."""
+    """Wait until the platform is ready. Raises NotReady, after showing the last output of unhealthy containers."""
     url = build_url(settings.bind, settings.port)
     found = wait_ready(lambda: _look(settings, url, engine), limit_s=settings.limit_s)
     if found.missing:
@@ -84,8 +84,8 @@ def wait_started(settings: ComposeSettings, engine: Containers, report: Report) 
 
 
 def _look(settings: ComposeSettings, url: str, engine: Containers) -> Readiness:
-    """What the platform says, and whether its workers are ours: those of before that have ended are known for some
-    seconds more, while the containers of this start may not come up."""
+    """The platform's report, and the health of this start's worker containers: the report still includes ended workers
+    of an earlier start for some seconds."""
     found = load_readiness(url, settings.workers)
     if found.missing:
         return found
@@ -98,7 +98,7 @@ def _look(settings: ComposeSettings, url: str, engine: Containers) -> Readiness:
 
 
 def run_down(settings: ComposeSettings, environment: Mapping[str, str], *, volumes: bool, yes: bool) -> int:
-    """End and remove the containers. `volumes`: after a question, which `yes` answers, all data too."""
+    """Stop and remove the containers. `volumes` also deletes all data, after a question that `yes` skips."""
     compose = open_compose(settings, environment)
     if volumes and not yes and not _agrees(f"Delete all conversations and files of {settings.project}? [y/N] "):
         print("kept")
@@ -108,26 +108,26 @@ def run_down(settings: ComposeSettings, environment: Mapping[str, str], *, volum
 
 
 def run_logs(settings: ComposeSettings, environment: Mapping[str, str], services: str) -> int:
-    """The last lines of all services, or of those named, and what comes after, until Ctrl-C."""
+    """Show the last lines of all services, or of those named, and follow them until Ctrl-C."""
     compose = open_compose(settings, environment)
     return compose.follow("logs", "--follow", "--tail", SHOWN_LINES, *services.split())
 
 
 def open_compose(settings: ComposeSettings, environment: Mapping[str, str]) -> Compose:
-    """The program with what the file asks for. Raises NoCompose, NoSocket."""
+    """Open the compose program with the variables of the file. Raises NoCompose, NoSocket."""
     variables = build_variables(settings, environment)
     program = find_program(environment.get("PATH", os.defpath))
     return Compose(program, settings.project, variables, ("--profile", "s3") if settings.s3 else ())
 
 
 def check_port(settings: ComposeSettings, compose: Compose) -> None:
-    """Raises PortTaken unless it is our own ingress that has the port."""
+    """Raises PortTaken unless the port is free or used by our own ingress."""
     if not is_port_free(settings.port, settings.bind) and not compose.ask("ps", "--quiet", "ingress"):
         raise PortTaken(f"{settings.bind}:{settings.port}. Stop that program, or choose another: make up PORT=8090")
 
 
 def _agrees(question: str) -> bool:
-    """False where nobody can answer."""
+    """Ask a yes/no question; False at the end of input."""
     try:
         return input(question).strip().lower() == "y"
     except EOFError:

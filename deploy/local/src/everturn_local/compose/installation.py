@@ -1,4 +1,4 @@
-"""What an installation has beside the compose file: its folder, its settings, and values for the file's variables."""
+"""The parts of an installation besides the compose file: its folder, its settings, and the file's variables."""
 
 import hashlib
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class NoSocket(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Where an installation keeps what is its own."""
+    """The files of an installation."""
 
     home: Path
 
@@ -53,14 +53,14 @@ class Installation:
         return self.home / "config" / "everturn.toml"
 
     def save_first_files(self) -> None:
-        """Settings and configuration where there are none; later ones are the operator's."""
+        """Create settings and configuration if they don't exist; afterwards the operator owns them."""
         self.config_file.parent.mkdir(parents=True, exist_ok=True)
         for file, text in ((self.settings_file, FIRST_SETTINGS), (self.config_file, FIRST_CONFIG)):
             if not file.exists():
                 file.write_text(text)
 
     def compute_config_digest(self) -> str:
-        """Changes when a file beside the configuration does; the compose program does not look into mounted folders."""
+        """A digest of the configuration folder; the compose program does not detect changes in mounted folders."""
         digest = hashlib.sha256()
         folder = self.config_file.parent
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
@@ -70,7 +70,7 @@ class Installation:
 
 
 def build_variables(settings: ComposeSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the compose program: the caller's, and what the file asks for. Raises NoSocket."""
+    """The environment of the compose program: the caller's, and the variables of the file. Raises NoSocket."""
     installation = Installation(settings.home.absolute())
     socket = find_socket(environment)
     store = {"OBJECTS_URL": STORE_URL} if settings.s3 else {}
@@ -91,7 +91,7 @@ def build_variables(settings: ComposeSettings, environment: Mapping[str, str]) -
 
 
 def find_socket(environment: Mapping[str, str]) -> Path:
-    """The engine's. Raises NoSocket."""
+    """The engine's socket. Raises NoSocket."""
     address = environment.get("DOCKER_HOST") or USUAL_ENGINE
     parts = urlsplit(address)
     if parts.scheme != "unix" or not Path(parts.path).is_socket():

@@ -36,7 +36,7 @@ class Compose:
         return [*self.program, "--project-name", self.project, "--file", str(FILE), *self.options, *words]
 
     def run(self, *words: str, limit_s: float) -> None:
-        """What it prints is shown. Raises ComposeFailed."""
+        """Run a command and show its output. Raises ComposeFailed."""
         try:
             code = subprocess.run(self.build_command(*words), env=self.env, timeout=limit_s, check=False).returncode
         except subprocess.TimeoutExpired as error:
@@ -45,7 +45,7 @@ class Compose:
             raise ComposeFailed(f"`{words[0]}` exited with {code}; see its output above.")
 
     def follow(self, *words: str) -> int:
-        """Its exit code, after as long as it likes; Ctrl-C ends it."""
+        """Run a command without a time limit, until Ctrl-C; returns its exit code."""
         with subprocess.Popen(self.build_command(*words), env=self.env) as running:
             try:
                 return running.wait()
@@ -53,7 +53,7 @@ class Compose:
                 return running.wait()
 
     def ask(self, *words: str) -> str:
-        """What it prints on stdout. Raises ComposeFailed."""
+        """Run a command and return its standard output. Raises ComposeFailed."""
         done = subprocess.run(
             self.build_command(*words),
             env=self.env,
@@ -68,7 +68,7 @@ class Compose:
 
 
 def find_program(path: str) -> Sequence[str]:
-    """The command to begin with. `path` is where programs are looked for. Raises NoCompose."""
+    """The command prefix of the compose program. `path` is the search path. Raises NoCompose."""
     docker = shutil.which("docker", path=path)
     if docker is not None and _answers([docker, "compose", "version"]):
         return [docker, "compose"]

@@ -1,7 +1,7 @@
-"""The secrets of the compose file: one file each, made with random values at the first start and never changed after.
+"""The secrets of the compose file: one file each, generated at the first start and never changed afterwards.
 
-Containers run as several users, none of which is ours, so every file is readable and the folder is closed: only we and
-the engine get through it.
+Containers run as several users, none of which is ours. So every file is readable, and the folder is closed to all but
+us and the engine.
 """
 
 import os
@@ -27,11 +27,11 @@ GIVEN: Final = {
     "aws-access-key-id": "AWS_ACCESS_KEY_ID",
     "aws-secret-access-key": "AWS_SECRET_ACCESS_KEY",
 }
-"""What others have issued, and by which variable it may be given. An empty file is a secret that is not set."""
+"""Externally issued secrets and the variables that can set them. An empty file is a secret that is not set."""
 REDIS_OPERATOR: Final = "redis-url"
-"""The operator's address, which no container is given."""
+"""The operator's URL, which no container gets."""
 LAST: Final = "signing-secret"
-"""The one that is written last: with it the folder was whole once, and without it nothing was started yet."""
+"""The file that is written last: if it exists, the folder was complete once; otherwise nothing was started yet."""
 
 
 class SecretsUnusable(EverturnError):
@@ -39,7 +39,7 @@ class SecretsUnusable(EverturnError):
 
 
 def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
-    """Make what is missing, and take over what the environment gives. Raises SecretsUnusable."""
+    """Create missing secrets, and copy those of the environment. Raises SecretsUnusable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(FOLDER_MODE)
@@ -60,7 +60,7 @@ def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
 
 
 def check_whole(folder: Path, names: Iterable[str]) -> None:
-    """Raises SecretsUnusable where some are gone: new ones would not be those that the data knows."""
+    """Raises SecretsUnusable if some are lost: new ones would not match the existing data."""
     lost = sorted(name for name in names if not (folder / name).exists())
     if lost and (folder / LAST).exists():
         raise SecretsUnusable(
@@ -70,7 +70,7 @@ def check_whole(folder: Path, names: Iterable[str]) -> None:
 
 
 def build_secrets() -> dict[str, str]:
-    """New values by file name. Hexadecimal, so that they need no quoting in an address."""
+    """Generate values by file name. Hexadecimal, so that they need no quoting in a URL."""
     admin, owner, ingress, worker, redis = (secrets.token_hex(PASSWORD_BYTES) for _ in range(5))
     return {
         "postgres-password": admin,
@@ -85,8 +85,8 @@ def build_secrets() -> dict[str, str]:
 
 
 def build_redis_files(operator_url: str) -> dict[str, str]:
-    """The server's configuration and the addresses of the services, by file name: written at each start, for what a
-    service may do changes with the version."""
+    """The server's configuration and the services' URLs, by file name. Written at each start, because the permissions
+    of a service change with the version."""
     password = urlsplit(operator_url).password or ""
     addresses = {
         name: f"redis://{user}:{derive_password(password, user)}@redis:6379/0"
@@ -96,7 +96,7 @@ def build_redis_files(operator_url: str) -> dict[str, str]:
 
 
 def save_store_keys(folder: Path) -> None:
-    """Keys of the S3 server that is started beside the others, where none were given."""
+    """Generate keys for the included S3 server if none were given."""
     files = [folder / "aws-access-key-id", folder / "aws-secret-access-key"]
     if not all(file.read_text().strip() for file in files):
         for file in files:
@@ -109,13 +109,13 @@ def _save_missing(file: Path, value: str) -> None:
 
 
 def _save_changed(file: Path, value: str) -> None:
-    """A container that runs keeps the file it was started with, so what is as it should be is left alone."""
+    """Write only on change, because a running container keeps the file it was started with."""
     if not file.exists() or file.read_text() != f"{value}\n":
         _save(file, value)
 
 
 def _save(file: Path, value: str) -> None:
-    """Whole or not at all."""
+    """Write atomically."""
     unfinished = file.with_name(f".{file.name}.new")
     unfinished.unlink(missing_ok=True)
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:

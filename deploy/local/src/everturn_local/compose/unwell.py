@@ -1,4 +1,4 @@
-"""Which containers of an installation are well, and what each of the others said last: why `make up` failed."""
+"""Finds unhealthy containers of an installation and their last output: why `make up` failed."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
@@ -10,14 +10,14 @@ SERVICE_LABEL: Final = "com.docker.compose.service"
 WORKERS: Final = "chat-proc"
 """The service whose containers are workers."""
 JOBS: Final = frozenset({"migrate"})
-"""Services that are to end, with status 0."""
+"""Services that must end, with status 0."""
 SHOWN_LINES: Final = 40
 MAX_SHOWN_CHARS: Final = 20_000
-"""Of one container: a line may be long."""
+"""Of one container: a line can be long."""
 
 
 class Containers(Protocol):
-    """The part of an engine that is asked."""
+    """The part of an engine that is used here."""
 
     def load_containers(self, label: str) -> list[FoundContainer]: ...
 
@@ -25,8 +25,8 @@ class Containers(Protocol):
 
 
 def show_unwell(engine: Containers, project: str, show: Callable[[str], None]) -> None:
-    """Show the state and the last lines of each container that is not well. An engine that went away is told so:
-    whoever calls has a failure of their own to tell."""
+    """Show the state and the last lines of each unhealthy container. An engine failure is only shown, because the
+    caller has a failure of its own to report."""
     try:
         unwell = find_unwell(engine.load_containers(f"{PROJECT_LABEL}={project}"))
     except NoEngineError as error:
@@ -40,18 +40,19 @@ def _load_last_words(engine: Containers, name: str) -> str:
     try:
         said = engine.load_last_lines(name, count=SHOWN_LINES)[-MAX_SHOWN_CHARS:].rstrip()
     except NoEngineError as error:
-        # It may have been removed since; the others are told of all the same.
+        # It may have been removed since; report the others anyway.
         return f"its output can't be shown: {error}"
     return f"said last:\n{said}" if said else "said nothing"
 
 
 def find_unwell(containers: Iterable[FoundContainer]) -> list[FoundContainer]:
-    """By name. A container without a healthcheck is well while it runs, a job when it has ended with 0."""
+    """Find unhealthy containers, sorted by name. Without a healthcheck a running one is healthy, a job when it ended
+    with 0."""
     return sorted((each for each in containers if not _is_well(each)), key=lambda each: each.name)
 
 
 def count_well(containers: Iterable[FoundContainer], service: str) -> int:
-    """How many containers of this service are well now."""
+    """How many containers of this service are healthy now."""
     return sum(_is_well(each) for each in containers if each.labels.get(SERVICE_LABEL) == service)
 
 

@@ -1,4 +1,4 @@
-"""Chooses the image that ours stand on: what the engine has, what it can pull, and at last one that we make."""
+"""Chooses the base image: one that the engine has, one that it can pull, or finally one that we build."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +11,13 @@ Report = Callable[[str], None]
 
 
 def try_load_base(engine: Engine, wanted: str) -> FoundImage | None:
-    """The base that is here already. `wanted` is empty when nobody named one."""
+    """The base image if it exists locally. `wanted` is empty unless the user named one."""
     found = engine.try_load_image(wanted or DEFAULT_BASE)
     return found if found or wanted else engine.try_load_image(build_base_name())
 
 
 def save_wanted_base(engine: Engine, wanted: str, cache: Path, report: Report) -> FoundImage:
-    """Get one. A base that somebody named is never replaced by another: raises ImageError when it can't be had."""
+    """Pull or build one. A base that the user named is never replaced: raises ImageError if it can't be pulled."""
     try:
         report(f"pulling {wanted or DEFAULT_BASE}")
         engine.pull_image(wanted or DEFAULT_BASE)

@@ -1,4 +1,4 @@
-"""Whether `make run` can run generated code in containers here; where it can't, why, and what would change that."""
+"""Whether `make run` can run generated code in containers; otherwise the reason and a remedy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from everturn_local.images.making import is_current
 from everturn_local.images.recipes import RUN_RECIPES
 
 LOOK_LIMIT_S: Final = 10
-"""Seconds after which an engine that says nothing counts as none."""
+"""Seconds after which an unresponsive engine counts as absent."""
 MAX_SOCKET_BYTES: Final = 107
 BUILD: Final = "make images"
 OTHER_MODES: Final = ("bubblewrap", "off")
-"""Values of the worker's EXECUTION_MODE in which it asks no broker."""
+"""Values of the worker's EXECUTION_MODE that need no broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerChoice:
-    """`chosen`: a broker is to be started. `why` is for people."""
+    """`chosen`: start a broker. `why` is for people."""
 
     chosen: bool
     why: str
 
 
 def choose_containers(environment: Mapping[str, str], socket: Path) -> ContainerChoice:
-    """Containers where everything for them is here. `socket` is where the broker would be served. Raises Invalid."""
+    """Choose containers if everything they need exists. `socket` is the broker's future socket. Raises Invalid."""
     if obstacle := find_setting(environment, socket):
         return ContainerChoice(False, obstacle)
     try:
@@ -46,7 +46,7 @@ def choose_containers(environment: Mapping[str, str], socket: Path) -> Container
 
 
 def find_setting(environment: Mapping[str, str], socket: Path) -> str:
-    """What decides against a broker of our own before any engine is asked; empty when nothing does."""
+    """The setting that rules out our own broker, before any engine is queried; empty if none does."""
     if environment.get("BROKER_URL"):
         return "the broker that BROKER_URL names is used"
     if (mode := environment.get("EXECUTION_MODE", "")) in OTHER_MODES:
@@ -57,14 +57,14 @@ def find_setting(environment: Mapping[str, str], socket: Path) -> str:
 
 
 def load_image_names(environment: Mapping[str, str]) -> list[str]:
-    """Every image that the operator's profiles name, each once."""
+    """Every image that the operator's profiles name, without duplicates."""
     profiles = load_profiles(environment.get("EXECUTION_PROFILES", "")).values()
     named = [name for profile in profiles for name in (profile.supervisor_image, profile.executor_image)]
     return list(dict.fromkeys(named))
 
 
 def find_missing_image(engine: Engine, names: list[str]) -> str:
-    """Says which image has to be made first; empty when all are there and ours are of the sources that run."""
+    """The image that must be built first; empty if all exist and ours match the current sources."""
     ours = {recipe.latest: recipe for recipe in RUN_RECIPES}
     for name in names:
         image = engine.try_load_image(name)

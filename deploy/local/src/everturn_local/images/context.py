@@ -1,4 +1,4 @@
-"""What is sent to the engine for one build, as one tar: names, contents and modes, nothing else of this machine."""
+"""The build context for the engine, as one tar: names, contents and modes, nothing else of this machine."""
 
 import hashlib
 import io
@@ -17,7 +17,7 @@ def load_folder(folder: Path, prefix: str) -> Context:
 
 
 def build_digest(context: Context, facts: Mapping[str, str]) -> str:
-    """Equal for equal files and facts: what an image was made from."""
+    """A digest of what an image is built from: equal for equal files and facts."""
     digest = hashlib.sha256()
     for name, value in sorted(facts.items()):
         digest.update(f"{name}\0{value}\0".encode())
@@ -27,7 +27,7 @@ def build_digest(context: Context, facts: Mapping[str, str]) -> str:
 
 
 def save_context(context: Context, target: BinaryIO) -> None:
-    """Write the tar. Owner and times are the same everywhere, so that the engine knows a layer it already has."""
+    """Write the tar. Owner and times are always the same, so that the engine recognizes existing layers."""
     with tarfile.open(fileobj=target, mode="w") as archive:
         for name, path in sorted(context.items()):
             data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Makes an image to stand on where none can be pulled: a small system from this machine's own package mirror."""
+"""Builds a base image if none can be pulled: a small system from this machine's own package mirror."""
 
 import contextlib
 import os
@@ -28,16 +28,16 @@ EMPTIED: Final = (
 )
 """Folders that only people and the package manager read."""
 OF_THIS_MACHINE: Final = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
-"""Files in which the tool leaves addresses and names of the machine it runs on."""
+"""Files in which the tool leaves addresses and names of this machine."""
 
 
 def build_base_name() -> str:
-    """Names the system and its release."""
+    """The image name, with the release of the system."""
     return f"everturn/base:{load_suite()}"
 
 
 def load_suite() -> str:
-    """The release of this machine: the one whose packages it can get. Raises ImageError."""
+    """The release of this machine, whose packages it can download. Raises ImageError."""
     suite = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     if not suite:
         raise ImageError("this system has no package mirror that debootstrap knows")
@@ -45,7 +45,7 @@ def load_suite() -> str:
 
 
 def check_can_make() -> None:
-    """Raises ImageError that says what to do."""
+    """Raises ImageError with a remedy if this machine can't build a base image."""
     if os.geteuid() != 0:
         raise ImageError(
             "building a base image needs root. Run it with sudo once, or name an image: make images BASE=..."
@@ -58,7 +58,7 @@ def check_can_make() -> None:
 
 
 def save_base(engine: Engine, name: str, folder: Path) -> None:
-    """Make the system below `folder`, which is free again at the end, and give it to the engine. Raises ImageError."""
+    """Build the system in a temporary folder below `folder` and import it into the engine. Raises ImageError."""
     check_can_make()
     with tempfile.TemporaryDirectory(prefix="base-", dir=folder) as place:
         root = Path(place) / "root"
@@ -69,7 +69,7 @@ def save_base(engine: Engine, name: str, folder: Path) -> None:
 
 
 def load_mirror(suite: str) -> str:
-    """Where this machine gets the main packages of a release from; empty for the tool's own default."""
+    """The mirror of this machine for the main packages of a release; empty for the tool's own default."""
     done = subprocess.run(
         ["/usr/bin/env", "apt-get", "indextargets", "--format", TARGET_FORMAT, "Created-By: Packages"],
         capture_output=True,
@@ -81,13 +81,13 @@ def load_mirror(suite: str) -> str:
 
 
 def find_mirror(targets: str, suite: str) -> str:
-    """Lines of `address release component`."""
+    """Find the mirror in lines of `address release component`."""
     lines = (line.split() for line in targets.splitlines())
     return next((words[0] for words in lines if words[1:] == [suite, "main"]), "")
 
 
 def remove_extras(root: Path) -> None:
-    """Take out what no program reads and what names this machine; licences stay."""
+    """Remove what no program reads and what identifies this machine; licences stay."""
     for name in EMPTIED:
         for path in (root / name).glob("*"):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -101,7 +101,7 @@ def remove_extras(root: Path) -> None:
 
 def _run_debootstrap(root: Path) -> None:
     suite = load_suite()
-    # In mounts of its own: whatever ends it, nothing of this machine stays mounted below a folder we delete.
+    # In a mount namespace: however it ends, nothing of this machine stays mounted below a folder that we delete.
     command = ["unshare", "--mount", "debootstrap", "--variant=minbase", "--include=python3", suite, str(root)]
     command += [mirror] if (mirror := load_mirror(suite)) else []
     try:

@@ -1,5 +1,5 @@
-"""What we need of a container engine: look at images, pull, import, build, tag, remove them, one throw-away run, and
-what became of containers that were started by others."""
+"""The operations that we need of a container engine: inspect, pull, import, build, tag and remove images, one
+throw-away run, and the state of containers that others started."""
 
 import contextlib
 import tempfile
@@ -15,7 +15,7 @@ from everturn.core.errors import EverturnError
 from everturn_local.images.context import Context, save_context
 
 ANSWER_LIMIT_S: Final = 60
-"""Seconds until an engine that says nothing is given up."""
+"""Seconds until an unresponsive engine is given up."""
 STEP_LIMIT_S: Final = 300
 """Seconds of silence inside one step of a build."""
 USUAL_ADDRESS: Final = "unix:///var/run/docker.sock"
@@ -46,7 +46,7 @@ class FoundImage:
 
 @dataclass(frozen=True, slots=True)
 class FoundContainer:
-    """A container in any state. `state` is the engine's word; `health` is empty without a healthcheck."""
+    """A container in any state. `state` is the engine's term; `health` is empty without a healthcheck."""
 
     name: str
     labels: Mapping[str, str]
@@ -57,7 +57,7 @@ class FoundContainer:
 
 @contextlib.contextmanager
 def open_engine(environment: Mapping[str, str], *, limit_s: int = ANSWER_LIMIT_S) -> Generator["Engine"]:
-    """The engine that DOCKER_HOST names, or the usual socket. Raises NoEngineError, which says where and why."""
+    """Open the engine that DOCKER_HOST names, or the default socket. Raises NoEngineError with address and cause."""
     try:
         client = cast("Any", docker).DockerClient.from_env(
             environment=dict(environment), timeout=limit_s, version="auto"
@@ -73,7 +73,7 @@ def open_engine(environment: Mapping[str, str], *, limit_s: int = ANSWER_LIMIT_S
 
 
 class Engine:
-    """Calls of the engine's interface, with its errors as ours."""
+    """Calls to the engine's API, with its errors translated."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -83,7 +83,7 @@ class Engine:
             return str(self._client.version()["Version"])
 
     def try_load_image(self, name: str) -> FoundImage | None:
-        """By name or id."""
+        """Find an image by name or id."""
         with _translated():
             try:
                 found = self._client.images.get(name)
@@ -92,20 +92,20 @@ class Engine:
             return _read_image(found)
 
     def load_tags(self, repository: str) -> list[str]:
-        """The names of this repository's images, the newest first."""
+        """The names of this repository's images, newest first."""
         with _translated():
             found = [_read_image(image) for image in self._client.images.list(name=repository)]
         images = sorted(found, key=lambda image: image.created, reverse=True)
-        # An image may have names in other repositories too, which are not ours to touch.
+        # An image can also have names in other repositories, which we must not touch.
         return [tag for image in images for tag in image.tags if tag.startswith(f"{repository}:")]
 
     def pull_image(self, name: str) -> None:
-        """From whatever registry the engine knows. Raises ImageError."""
+        """Pull an image from a registry that the engine knows. Raises ImageError."""
         with _translated():
             self._client.images.pull(name)
 
     def import_image(self, tar: BinaryIO, name: str) -> None:
-        """A file system becomes an image of one layer."""
+        """Import a file system as an image of one layer."""
         repository, _, tag = name.partition(":")
         with _translated():
             self._client.api.import_image(src=tar, repository=repository, tag=tag)
@@ -113,7 +113,7 @@ class Engine:
     def build_image(
         self, context: Context, *, name: str, arguments: Mapping[str, str], labels: Mapping[str, str]
     ) -> None:
-        """Build what the Dockerfile of the context says. Raises ImageError with the end of what was printed."""
+        """Build the Dockerfile of the context. Raises ImageError with the end of the output."""
         said: deque[str] = deque(maxlen=SHOWN_LINES)
         with tempfile.TemporaryFile() as tar, _translated():
             save_context(context, cast("BinaryIO", tar))
@@ -141,7 +141,7 @@ class Engine:
             self._client.api.tag(name, repository, tag)
 
     def try_remove_tag(self, name: str) -> str | None:
-        """None when it was kept because a container uses it."""
+        """Remove a tag; None if it was kept because a container uses it."""
         with _translated():
             try:
                 self._client.images.remove(name)
@@ -152,13 +152,13 @@ class Engine:
         return name
 
     def run_python(self, image: str, source: str) -> str:
-        """What a program prints in a container that is removed at its end. Raises ImageError."""
+        """Run a program in a temporary container and return its output. Raises ImageError."""
         with _translated():
             container = self._client.containers.create(
                 image, ["python3", "-I", "-c", source], entrypoint="", network_mode="none"
             )
             try:
-                # Attached before it starts: the log that an engine writes may be behind the container's end.
+                # Attach before the start: the engine's log can lag behind the container's end.
                 output = container.attach(stream=True)
                 container.start()
                 printed = b"".join(output).decode()
@@ -169,14 +169,14 @@ class Engine:
         return printed
 
     def load_containers(self, label: str) -> list[FoundContainer]:
-        """Those with this label, `name=value`, in whatever state. Raises NoEngineError."""
+        """Containers with this label, `name=value`, in any state. Raises NoEngineError."""
         with _translated(NoEngineError):
             found = self._client.api.containers(all=True, filters={"label": label})
             states = [self._client.api.inspect_container(each["Id"]) for each in found]
         return [_read_container(each) for each in states]
 
     def load_last_lines(self, name: str, *, count: int) -> str:
-        """Of what a container said on stdout and stderr. Raises NoEngineError, also when it is gone."""
+        """The last lines of a container's stdout and stderr. Raises NoEngineError, also when it is gone."""
         with _translated(NoEngineError):
             said = cast("bytes", self._client.api.logs(name, tail=count))
         return said.decode(errors="replace")

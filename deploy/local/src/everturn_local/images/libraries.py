@@ -1,4 +1,4 @@
-"""The libraries of an image for the Python of its base, as a folder that is made once per lock."""
+"""The libraries of an image for the Python of its base, in a folder that is created once per lock."""
 
 import hashlib
 import shutil
@@ -16,15 +16,16 @@ from everturn_local.settings import REPOSITORY
 SETUP: Final = REPOSITORY / "deploy" / "local" / "setup_environment.py"
 LIMIT_S: Final = 600
 KEPT: Final = 8
-"""Of three services and the executor, for this lock and the one before."""
+"""Folders of three services and the executor, for this lock and the previous one."""
 MIN_GLIBC: Final = (2, 28)
 NOT_IMPORTED: Final = ("libraries/bin/", "libraries/share/", "libraries/.", "libraries/pandas/tests/")
-"""Start scripts name the Python that installed them; nothing imports the rest."""
+"""Start scripts refer to the Python that installed them; the rest is never imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class BasePython:
-    """What decides which wheels fit. `version` is like 3.12, `machine` like x86_64, `libc` like 2.36."""
+    """The properties that determine which wheels fit. `version` is like 3.12, `machine` like x86_64, `libc` like
+    2.36."""
 
     version: str
     machine: str
@@ -34,11 +35,11 @@ class BasePython:
 ASK_PYTHON: Final = (
     "import os, platform, sys; print('%d.%d' % sys.version_info[:2], platform.machine(), *platform.libc_ver())"
 )
-"""Prints what `parse_python` reads."""
+"""Prints the input of `parse_python`."""
 
 
 def parse_python(printed: str) -> BasePython:
-    """Raises ImageError for a base that the libraries have no wheels for."""
+    """Parse the base's properties. Raises ImageError for a base without matching wheels."""
     match printed.split():
         case [version, machine, "glibc", libc] if tuple(map(int, libc.split(".")[:2])) >= MIN_GLIBC:
             return BasePython(version, machine, libc)
@@ -47,7 +48,7 @@ def parse_python(printed: str) -> BasePython:
 
 
 def save_libraries(python: BasePython, cache: Path, lock: str) -> Context:
-    """The files of what a lock names, under `libraries/`. Downloads what is missing, with its hash."""
+    """The files of a lock's packages, under `libraries/`. Downloads missing ones and verifies their hashes."""
     folder = cache / "libraries" / build_folder_name(python, lock)
     if not folder.is_dir():
         unfinished = folder.with_suffix(".new")
@@ -65,7 +66,7 @@ def build_folder_name(python: BasePython, lock: str) -> str:
 
 
 def build_platform(python: BasePython) -> str:
-    """The oldest system that all wheels of the lock are made for; newer ones run them too."""
+    """The oldest platform that all wheels of the lock support; newer ones run them too."""
     return f"{python.machine}-manylinux_{MIN_GLIBC[0]}_{MIN_GLIBC[1]}"
 
 

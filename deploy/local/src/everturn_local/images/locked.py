@@ -1,4 +1,4 @@
-"""Which entries of requirements.lock a service needs to run: its own libraries, and what these ask for."""
+"""Selects the entries of requirements.lock that a service needs: its own libraries and their dependencies."""
 
 import re
 import tomllib
@@ -9,17 +9,17 @@ from typing import Any, Final
 from everturn_local.images.engine import ImageError
 
 COMMON: Final = "everturn"
-"""The one package of ours that services ask for, by its extras."""
+"""The one package of ours that services depend on, with extras."""
 _ENTRY: Final = re.compile(r"^([A-Za-z0-9._-]+)==.*(?:\n[ \t].*)*", re.MULTILINE)
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?")
 
 
 def build_runtime_lock(lock: str, wanted: Iterable[str]) -> str:
-    """The entries of `wanted` and of all that they need, each with its hashes. Raises ImageError.
+    """The entries of `wanted` and all their dependencies, each with its hashes. Raises ImageError.
 
-    The lock tells of each package who asked for it; that is followed backwards.
+    The lock lists the dependents of each package; they are followed backwards.
     """
-    # One name may stand there in several versions, each for other Pythons.
+    # One name can occur in several versions, each for other Pythons.
     entries: dict[str, str] = {}
     for match in _ENTRY.finditer(lock):
         entries[match[1]] = f"{entries.get(match[1], '')}{match[0]}\n"
@@ -33,13 +33,13 @@ def build_runtime_lock(lock: str, wanted: Iterable[str]) -> str:
 
 
 def find_askers(entries: str) -> frozenset[str]:
-    """The names after each `# via`, on its line or on those below it."""
+    """The names after each `# via`, on its line or on the lines below it."""
     comments = " ".join(line.strip() for line in entries.splitlines() if line.lstrip().startswith("#"))
     return frozenset(comments.replace("#", " ").split()) - {"via"}
 
 
 def find_wanted(service: Path, common: Path) -> frozenset[str]:
-    """What the pyproject.toml of a service asks for by itself and through the extras of the common package."""
+    """The direct requirements of a service, from its pyproject.toml and through the extras of the common package."""
     wanted: set[str] = set()
     for name, extras in map(parse_requirement, _load_project(service)["dependencies"]):
         if name == COMMON:
@@ -50,7 +50,7 @@ def find_wanted(service: Path, common: Path) -> frozenset[str]:
 
 
 def parse_requirement(requirement: str) -> tuple[str, Sequence[str]]:
-    """The name in its normal form, and the extras of `name[one,two]>=1`. Raises ImageError."""
+    """The normalized name, and the extras of `name[one,two]>=1`. Raises ImageError."""
     match = _REQUIREMENT.match(requirement)
     if match is None:
         raise ImageError(f"{requirement!r} names no package")

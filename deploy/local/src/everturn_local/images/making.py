@@ -1,4 +1,4 @@
-"""`make images`: makes our images where they are missing or stand on other sources."""
+"""`make images`: builds our images if they are missing or outdated."""
 
 import asyncio
 import contextlib
@@ -29,19 +29,19 @@ from everturn_local.settings import LocalSettings, load_environment
 from everturn_local.web.choice import open_web_client
 
 KEPT: Final = 4
-"""Earlier images of one repository that stay, so that going back to earlier sources costs nothing."""
+"""How many earlier images of a repository are kept, so that returning to earlier sources costs nothing."""
 RECIPES: Final[Mapping[str, Sequence[Recipe]]] = {
     "all": (*RUN_RECIPES, *SERVICE_RECIPES),
     "runs": RUN_RECIPES,
     "services": SERVICE_RECIPES,
 }
-"""What `make images ONLY=` may name."""
+"""The values of `make images ONLY=`."""
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An image and the digest of everything that decides what it becomes."""
+    """An image and the digest of everything that determines its content."""
 
     recipe: Recipe
     content: str
@@ -52,9 +52,9 @@ class Wanted:
 
 
 def run_images(settings: LocalSettings, *, base: str = "", only: str = "all", report: Report) -> int:
-    """Returns 0 with the images there that `only` names. Raises EverturnError.
+    """Return 0 once the images of `only` exist. Raises EverturnError.
 
-    One at a time on this machine: others wait for it.
+    Only one runs at a time on this machine; others wait for it.
     """
     started = time.monotonic()
     cache = settings.everturn_cache.expanduser().absolute()
@@ -65,7 +65,7 @@ def run_images(settings: LocalSettings, *, base: str = "", only: str = "all", re
 
 
 class ImageMaker:
-    """Makes images with one engine. `cache` is a folder for what costs a download."""
+    """Builds images with one engine. `cache` is a folder for downloads."""
 
     def __init__(self, engine: Engine, cache: Path, report: Report) -> None:
         self._engine = engine
@@ -73,7 +73,7 @@ class ImageMaker:
         self._report = report
 
     def save_images(self, base: str, recipes: Sequence[Recipe]) -> list[str]:
-        """The names of the images, which all are there. Raises ImageError."""
+        """Build missing images; returns the names of all. Raises ImageError."""
         ground = try_load_base(self._engine, base) or save_wanted_base(self._engine, base, self._cache, self._report)
         wanted = [build_wanted(recipe, ground.id) for recipe in recipes]
         missing = [image for image in wanted if self._engine.try_load_image(image.name) is None]
@@ -118,20 +118,21 @@ class ImageMaker:
 
 
 def is_current(recipe: Recipe, image: FoundImage) -> bool:
-    """Whether an image was made from the sources that are here now, whatever it stands on."""
+    """Whether an image was built from the current sources, whatever its base is."""
     ground = image.labels.get(BASE_LABEL, "")
     return image.labels.get(CONTENT_LABEL) == build_wanted(recipe, ground).content
 
 
 def build_wanted(recipe: Recipe, ground: str) -> Wanted:
-    """`ground` is the id of the base: also a newer one makes another image."""
+    """`ground` is the id of the base: a newer base also results in another image."""
     facts = {"base": ground, "version": version("everturn-local"), **load_facts(recipe)}
     return Wanted(recipe, build_digest(load_inputs(recipe), facts))
 
 
 @contextlib.contextmanager
 def run_cache_lock(cache: Path) -> Generator[None]:
-    """Two at once would make the same twice. The kernel releases the lock when the process dies."""
+    """Lock the cache, because two concurrent builds would do the same work. The kernel releases the lock of a dead
+    process."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "images.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

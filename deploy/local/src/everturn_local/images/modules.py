@@ -1,4 +1,4 @@
-"""Which of our Python files go into an image: a package, and of the others only the modules that it imports."""
+"""Selects our Python files for an image: one package, and of the library only the modules that it imports."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,8 @@ PACKAGE_MARK = "__init__.py"
 def load_modules(package: Path, *, without: Sequence[str], library: Path) -> Mapping[str, Path]:
     """Files by their path below an import folder, such as `everturn/execution/framing.py`.
 
-    All of `package` but its parts `without`, and what these import of `library`, another package, at any remove.
+    These are all of `package` except its parts `without`, and everything they import of `library`, directly or
+    indirectly.
     """
     own = [path for path in sorted(package.rglob("*.py")) if path.relative_to(package).parts[0] not in without]
     waiting, found = list(own), set(own)
@@ -31,7 +32,7 @@ def _load_imported(file: Path, library: Path) -> Iterator[Path]:
 
 
 def _load_places(library: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """What importing the name runs: each package on the way, and at its end a package, a module or nothing."""
+    """The files that importing the name runs: each package on the way, and finally a package, a module or nothing."""
     places = [library / PACKAGE_MARK]
     for depth in range(1, len(parts) + 1):
         place = library.joinpath(*parts[:depth])
@@ -40,7 +41,7 @@ def _load_places(library: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def find_imports(source: str) -> set[str]:
-    """Every name that a module may import: for `from a import b` that is `a` and, where b is a module, `a.b`."""
+    """Every name that a module can import: for `from a import b` that is `a` and, if b is a module, `a.b`."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

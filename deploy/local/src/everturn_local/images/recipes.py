@@ -1,4 +1,4 @@
-"""What our images are made from: a Dockerfile, our files, libraries; for the ingress also its page and migrations."""
+"""The contents of our images: a Dockerfile, our files, libraries; for the ingress also its page and migrations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from everturn_local.web.client import WEB
 from everturn_local.web.stamps import build_sources_digest
 
 DEFAULT_BASE: Final = "python:3.12-slim-bookworm"
-"""The same as in the Dockerfiles; where it can't be had, one is made."""
+"""The same as in the Dockerfiles; if it can't be pulled, one is built."""
 CONTENT_LABEL: Final = "everturn.content"
 BASE_LABEL: Final = "everturn.base"
 LIBRARY: Final = REPOSITORY / "libs" / "common"
@@ -25,7 +25,7 @@ BYTE_CODE: Final = "__pycache__"
 
 
 class Libraries(Enum):
-    """What is installed beside our own files."""
+    """The libraries that are installed in addition to our own files."""
 
     NONE = "none"
     OF_GENERATED_CODE = "of generated code"
@@ -36,8 +36,9 @@ class Libraries(Enum):
 class Recipe:
     """One image. `package` is below `services`, in its folder of the same name with hyphens.
 
-    Of the common package an image has the modules that its own import; `loads_drivers`: all but those for tests,
-    because drivers are loaded by name. `serves_page`: with the built web client and the migrations.
+    Of the common package an image gets only the modules that its own files import. With `loads_drivers` it gets all
+    except those for tests, because drivers are loaded by name. With `serves_page` it gets the built web client and the
+    migrations.
     """
 
     repository: str
@@ -65,7 +66,7 @@ SUPERVISOR: Final = Recipe(
 )
 EXECUTOR: Final = Recipe("everturn/executor", "executor.Dockerfile", "executor", libraries=Libraries.OF_GENERATED_CODE)
 RUN_RECIPES: Final = (SUPERVISOR, EXECUTOR)
-"""What a broker starts for each run of a program."""
+"""The images that a broker starts for each run of a program."""
 
 BROKER: Final = Recipe(
     "everturn/broker",
@@ -90,11 +91,11 @@ WORKER: Final = Recipe(
     loads_drivers=True,
 )
 SERVICE_RECIPES: Final = (BROKER, INGRESS, WORKER)
-"""What deploy/docker-compose.yml and deploy/k8s start."""
+"""The images that deploy/docker-compose.yml and deploy/k8s start."""
 
 
 def load_sources(recipe: Recipe) -> Context:
-    """The Dockerfile, our files under `python/`, and where the image has them those under `migrations/`."""
+    """The Dockerfile, our files under `python/`, and for some images those under `migrations/`."""
     dockerfile = REPOSITORY / "deploy" / "docker" / recipe.dockerfile
     modules = load_whole_packages(recipe) if recipe.loads_drivers else load_imported_modules(recipe)
     migrations: Context = load_clean_folder(REPOSITORY / "migrations", "migrations") if recipe.serves_page else {}
@@ -107,19 +108,19 @@ def load_imported_modules(recipe: Recipe) -> Context:
 
 
 def load_whole_packages(recipe: Recipe) -> Context:
-    """With what is no module too: prompts, prices, types."""
+    """Includes files that are not modules: prompts, prices, types."""
     common = load_clean_folder(LIBRARY / "src" / "everturn", "everturn")
     own = load_clean_folder(recipe.service / "src" / recipe.package, recipe.package)
     return {**common, **own}
 
 
 def load_clean_folder(folder: Path, prefix: str) -> Context:
-    """All files but those that Python makes."""
+    """All files except those that Python generates."""
     return {name: path for name, path in load_folder(folder, prefix).items() if BYTE_CODE not in name.split("/")}
 
 
 def load_lock(recipe: Recipe) -> str:
-    """Names, versions and hashes of the libraries of an image; empty for none."""
+    """Names, versions and hashes of an image's libraries; empty for none."""
     match recipe.libraries:
         case Libraries.NONE:
             return ""
@@ -131,13 +132,13 @@ def load_lock(recipe: Recipe) -> str:
 
 
 def load_inputs(recipe: Recipe) -> Context:
-    """Every file of the repository that alone decides what the image becomes."""
+    """Every file of the repository whose whole content determines the image."""
     lock = {"requirements.lock": GENERATED_LOCK} if recipe.libraries is Libraries.OF_GENERATED_CODE else {}
     return {**load_sources(recipe), **lock}
 
 
 def load_facts(recipe: Recipe) -> Mapping[str, str]:
-    """What decides beside these files, each as a digest: a service has some entries of a lock, and a page is built."""
+    """Further inputs, each as a digest: the service's entries of the lock, and the sources of the page."""
     of_service = recipe.libraries is Libraries.OF_SERVICE
     facts = {"libraries": sha256(load_lock(recipe).encode()).hexdigest()} if of_service else {}
     return {**facts, "page": build_sources_digest(WEB)} if recipe.serves_page else facts

@@ -1,4 +1,4 @@
-"""This machine's antivirus clamd on a socket of our own: whether there is one, what it knows, and its process."""
+"""This machine's antivirus clamd on a socket of our own: its detection, its signatures, and its process."""
 
 import os
 import shutil
@@ -14,13 +14,13 @@ from everturn_local.servers.errors import ServerStartError
 from everturn_local.servers.waiting import Waited, wait_for_server
 
 FRESHCLAM = Path("/var/lib/clamav")
-"""Where freshclam keeps signatures, as packages set it up."""
+"""Where freshclam stores signatures, as packages configure it."""
 PROGRAMS = "/usr/sbin:/usr/local/sbin"
-"""Folders beside those of PATH: clamd is often where only root's PATH leads."""
+"""Folders in addition to PATH: clamd is often only on root's PATH."""
 EICAR = b"X5O!P%@AP[4\\PZX54(P^)7CC)7}$" + b"EICAR-" + b"STANDARD-" + b"ANTIVIRUS-" + b"TEST-FILE!" + b"$H+H*"
-"""The test file of all scanners; in pieces, so that none of them takes this module away."""
+"""The EICAR test file of all scanners; in pieces, so that no scanner removes this module."""
 READY_LIMIT_S = 10.0
-"""With freshclam's signatures clamd may take longer. It isn't waited for then: uploads are refused until it answers."""
+"""With freshclam's signatures clamd can take longer. Then nobody waits: uploads are rejected until it answers."""
 ANSWER_LIMIT_S = 2.0
 POLL_S = 0.02
 STOP_STEPS: Sequence[StopStep] = ((signal.SIGTERM, 5.0),)
@@ -38,14 +38,14 @@ SCAN_OPTIONS = {
 """The same as in `deploy/docker/clamd.conf`; `docs/how-to/scan-uploads.md` says why."""
 OPTIONS = {"Foreground": "yes", "LocalSocketMode": "600"} | SCAN_OPTIONS
 MEMORY_BYTES = 4 * 2**30
-"""Of address space, as much as the container of `deploy/docker-compose.yml` has: freshclam's signatures take more than
-1 GiB, and twice that while newer ones are loaded."""
+"""Limit of the address space, the same as the memory of the container in `deploy/docker-compose.yml`: freshclam's
+signatures need more than 1 GiB, and twice that while newer ones are loaded."""
 MEMORY_BYTES_WITHOUT_SIGNATURES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class ClamdChoice:
-    """The `program` to start, None for none. `signatures` is its folder of them, None for the test file's only."""
+    """The `program` to start, None for none. `signatures` is its signature folder, None for only the test file's."""
 
     program: Path | None
     signatures: Path | None
@@ -55,7 +55,7 @@ class ClamdChoice:
 def choose_clamd(
     environment: Mapping[str, str], *, signatures: Path = FRESHCLAM, programs: str = PROGRAMS
 ) -> ClamdChoice:
-    """A clamd of our own where the machine has the program and the operator names no other."""
+    """Choose a clamd of our own if the machine has the program and the operator configures no other."""
     if environment.get("CLAMD_URL"):
         return ClamdChoice(None, None, "CLAMD_URL is set")
     if environment.get("APP_AV_SCAN") == "0":
@@ -69,18 +69,18 @@ def choose_clamd(
 
 
 def _judge_unscanned(environment: Mapping[str, str]) -> str:
-    """What the ingress does without a clamd."""
+    """How the ingress treats uploads without clamd."""
     development = environment.get("EVERTURN_MODE", "development") == "development"
     return "accepted unscanned" if development and environment.get("APP_AV_SCAN") != "1" else "refused"
 
 
 def find_socket(folder: Path) -> Path:
-    """Where the clamd with this folder listens, while it runs."""
+    """The socket of the clamd with this folder, while it runs."""
     return folder / "run" / "clamd.sock"
 
 
 class EmbeddedClamd:
-    """One clamd with its socket, configuration and temporary files in `folder`. Stop and start may alternate."""
+    """One clamd with its socket, configuration and temporary files in `folder`. Stop and start can alternate."""
 
     def __init__(self, folder: Path, *, program: Path, signatures: Path | None, log: Path) -> None:
         self.folder = folder.absolute()
@@ -119,23 +119,23 @@ class EmbeddedClamd:
             raise ServerStartError.from_log("clamd", self._log)
 
     def _build_limits(self) -> list[str]:
-        """A file that makes it grow beyond its memory ends it, not its neighbours; whoever supervises it restarts it.
+        """A memory limit, so that a file that makes clamd grow ends only clamd; its supervisor restarts it.
 
-        The program is in the same package as setpriv, which runs servers as another user; without it there is no limit.
+        prlimit is in the same package as setpriv, which runs servers as another user; without it there is no limit.
         """
         prlimit = shutil.which("prlimit")
         size = MEMORY_BYTES if self._signatures else MEMORY_BYTES_WITHOUT_SIGNATURES
         return [prlimit, f"--as={size}", "--"] if prlimit else []
 
     def stop(self) -> None:
-        """No error when it isn't running."""
+        """Stop it. No error when it isn't running."""
         if self._child is not None:
             self._child.stop(STOP_STEPS)
             self._child = None
             remove_record(self._records, "server")
 
     def kill(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal without any waiting: for fault tests."""
+        """Send a signal without waiting: for fault tests."""
         if self._child is not None:
             self._child.send(sig)
 
@@ -154,7 +154,7 @@ class EmbeddedClamd:
         return file
 
     def _give(self, folder: Path) -> None:
-        """What it reads and writes is its own: it looks at strangers' files, and not as root."""
+        """Make clamd own its folders: it processes untrusted files, and not as root."""
         folder.mkdir(mode=0o700, exist_ok=True)
         if is_root():
             os.chown(folder, SERVER_UID, SERVER_UID)

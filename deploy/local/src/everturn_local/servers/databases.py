@@ -17,7 +17,7 @@ from everturn_local.servers.postgres import EmbeddedPostgres
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrls:
-    """How each role reaches one database."""
+    """The URL with which each role reaches one database."""
 
     superuser: str
     owner: str
@@ -26,25 +26,25 @@ class DatabaseUrls:
 
 
 def save_roles(postgres: EmbeddedPostgres, passwords: Secrets) -> None:
-    """Create the roles that are missing and set rights and passwords of all; may run at every start."""
+    """Create missing roles and set rights and passwords of all; idempotent, for every start."""
     words = RolePasswords(passwords.everturn_owner, passwords.everturn_ingress, passwords.everturn_worker)
     postgres.run_sql("\n".join(build_role_statements(words)))
 
 
 def save_database(postgres: EmbeddedPostgres, name: str = DATABASE) -> None:
-    """Create the database and its extension; may run at every start."""
+    """Create the database and its extension; idempotent, for every start."""
     if not postgres.run_sql(f"SELECT 1 FROM pg_database WHERE datname = '{name}'"):  # noqa: S608 our own name
         postgres.run_sql(f"CREATE DATABASE {name} OWNER {OWNER}")
     postgres.run_sql("\n".join(build_database_statements(name)), database=name)
 
 
 def save_database_copy(postgres: EmbeddedPostgres, name: str, *, template: str) -> None:
-    """A new database with the schema and rows of `template`, to which nobody may be connected."""
+    """Create a database with the schema and rows of `template`, which must have no connections."""
     postgres.run_sql(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}")
 
 
 def remove_database(postgres: EmbeddedPostgres, name: str) -> None:
-    """Ends its sessions first."""
+    """Remove a database; ends its sessions first."""
     postgres.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong when an embedded server starts."""
+"""Errors at the start of an embedded server."""
 
 from pathlib import Path
 

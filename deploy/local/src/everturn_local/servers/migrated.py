@@ -1,4 +1,4 @@
-"""A database with the newest schema on a server of its own, which lives as long as somebody needs it."""
+"""A database with the newest schema on a temporary server of its own."""
 
 import tempfile
 from collections.abc import Generator
@@ -21,7 +21,7 @@ def run_throwaway_database(*, durable: bool = True) -> Generator[DatabaseUrls]:
 
 @contextmanager
 def run_database(home: Home, *, durable: bool = True) -> Generator[DatabaseUrls]:
-    """The database of a home that nobody else runs. Raises ServerStartError, SqlError, MigrationError."""
+    """Run the database of a home that is not in use. Raises ServerStartError, SqlError, MigrationError."""
     passwords = save_secrets(home)
     server = EmbeddedPostgres(
         home.postgres, password=passwords.postgres, log=home.logs / "postgres.log", durable=durable

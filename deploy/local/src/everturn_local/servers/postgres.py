@@ -35,7 +35,7 @@ class SqlError(EverturnError):
 
 
 class EmbeddedPostgres:
-    """One server with its data in `folder`. Owns the process; stop and start may alternate.
+    """One server with its data in `folder`. Owns the process; stop and start can alternate.
 
     `durable=False` skips fsync: data survives killed processes but not a power cut; for tests.
     """
@@ -63,7 +63,7 @@ class EmbeddedPostgres:
         return self.url(role="postgres", password=self._password, database=database)
 
     def start(self) -> None:
-        """Create the data at the first start, repair what a killed run left, start, wait until it takes connections.
+        """Create the data at the first start, clean up after a killed run, start, wait until it accepts connections.
 
         Raises ServerStartError with the end of its log.
         """
@@ -79,21 +79,21 @@ class EmbeddedPostgres:
         raise ServerStartError.from_log("Postgres", self._log)
 
     def attach(self) -> None:
-        """Use a server that another process runs on this folder; `stop` leaves it alone."""
+        """Use a server that another process runs on this folder; `stop` does not stop it."""
         port = try_load_port(self.folder / "port")
         if port is None:
             raise ServerStartError("Postgres never ran here.")
         self.port = port
 
     def stop(self) -> None:
-        """Fast shutdown; of a killed server, wait for its sessions, which notice it late. No error when none runs."""
+        """Fast shutdown; then wait for sessions, which notice a killed server late. No error when none runs."""
         if self._child is not None:
             self._child.stop(STOP_STEPS)
             _wait_backends_gone(self.data)
             self._child = None
 
     def kill(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal without any waiting: for fault tests."""
+        """Send a signal without waiting: for fault tests."""
         if self._child is not None:
             self._child.send(sig)
 
@@ -117,7 +117,7 @@ class EmbeddedPostgres:
         return Child(argv, env=_build_environment(), log=self._log)
 
     def _wait_ready(self) -> bool:
-        """False when it exited, which at this point mostly means that its port was taken meanwhile."""
+        """False if it exited, usually because its port was taken meanwhile."""
         child = self._child
         deadline = time.monotonic() + READY_LIMIT_S
         while child is not None and child.exit_code is None:
@@ -130,7 +130,7 @@ class EmbeddedPostgres:
         return False
 
     def _run_initdb(self) -> None:
-        """Into a folder of another name, renamed at the end: a killed first start leaves nothing half made."""
+        """Use a folder of another name, renamed at the end: an aborted first start leaves nothing incomplete."""
         unfinished = self.folder / "data.new"
         shutil.rmtree(unfinished, ignore_errors=True)
         password_file = self.folder / "password.new"
@@ -169,7 +169,7 @@ def run_postmaster_cleanup(data: Path) -> None:
 
 
 def _runs_on(data: Path, pid: int) -> bool:
-    """The number may belong to another program by now: a server's working folder is its data."""
+    """Whether the process is a server on this data, by its working folder: the pid may have been reused."""
     try:
         return Path(f"/proc/{pid}/cwd").readlink() == data
     except OSError:
@@ -188,7 +188,7 @@ def _end(pid: int) -> None:
 
 
 def _wait_backends_gone(data: Path) -> None:
-    """Children of a killed server notice it within a moment; a new server refuses to start before that."""
+    """Wait until the children of a killed server have ended; a new server refuses to start before that."""
     deadline = time.monotonic() + READY_LIMIT_S
     while time.monotonic() < deadline:
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]

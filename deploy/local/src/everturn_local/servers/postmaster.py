@@ -1,4 +1,4 @@
-"""Reads the file postmaster.pid, in which a Postgres server tells who runs on the data and whether it is ready."""
+"""Reads the file postmaster.pid, in which a Postgres server records its process and whether it is ready."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def try_load_postmaster_pid(data: Path) -> int | None:
 
 
 def is_ready(data: Path, pid: int) -> bool:
-    """Whether the server with this process number takes connections."""
+    """Whether the server with this pid accepts connections."""
     lines = _load_lines(data)
     return len(lines) > STATUS_LINE and lines[0] == str(pid) and lines[STATUS_LINE].strip() == "ready"
 

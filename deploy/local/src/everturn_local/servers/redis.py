@@ -20,12 +20,12 @@ MAX_REPLY_CHARS = 1_000
 POLL_S = 0.01
 PORT_TRIES = 3
 MAX_MEMORY_BYTES = 512 * 1024 * 1024
-"""As in deploy/docker-compose.yml. Without a limit Redis would take the memory of the machine."""
+"""As in deploy/docker-compose.yml. Without a limit Redis could use all memory of the machine."""
 STOP_STEPS: Sequence[StopStep] = ((signal.SIGTERM, 10.0),)
 
 
 class EmbeddedRedis:
-    """One server with its data in `folder`. Owns the process; stop and start may alternate."""
+    """One server with its data in `folder`. Owns the process; stop and start can alternate."""
 
     def __init__(
         self,
@@ -50,16 +50,17 @@ class EmbeddedRedis:
 
     @property
     def _records(self) -> Path:
-        """Two servers on one file would destroy it, so a start first ends what a killed run left."""
+        """Process records: two servers on one file would destroy it, so a start first ends leftovers of a killed
+        run."""
         return self.folder / "processes"
 
     @property
     def url(self) -> str:
-        """For operators and tests; services have users of their own."""
+        """The URL for operators and tests; services have users of their own."""
         return f"redis://:{self._password}@{LOOPBACK}:{self.port}/0"
 
     def service_url(self, user: str) -> str:
-        """For a service, as the user INGRESS or WORKER of `everturn.redis.users`."""
+        """The URL for a service, as the user INGRESS or WORKER of `everturn.redis.users`."""
         return f"redis://{user}:{derive_password(self._password, user)}@{LOOPBACK}:{self.port}/0"
 
     def start(self) -> None:
@@ -76,26 +77,26 @@ class EmbeddedRedis:
         raise ServerStartError.from_log("The Redis server", self._log)
 
     def attach(self) -> None:
-        """Use a server that another process runs on this folder; `stop` leaves it alone."""
+        """Use a server that another process runs on this folder; `stop` does not stop it."""
         port = try_load_port(self.folder / "port")
         if port is None:
             raise ServerStartError("Redis never ran here.")
         self.port = port
 
     def stop(self) -> None:
-        """Orderly shutdown, which writes what is buffered. No error when it isn't running."""
+        """Graceful shutdown, which writes buffered data. No error when it isn't running."""
         if self._child is not None:
             self._child.stop(STOP_STEPS)
             self._child = None
             remove_record(self._records, "server")
 
     def kill(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal without any waiting: for fault tests."""
+        """Send a signal without waiting: for fault tests."""
         if self._child is not None:
             self._child.send(sig)
 
     def empty(self) -> None:
-        """Forget everything, as a restart without a disk would."""
+        """Delete all data, as a restart without a disk would."""
         reply = self._ask("FLUSHALL")
         if reply != "+OK":
             raise ServerStartError(f"The Redis server refused to be emptied: {reply}")
@@ -105,7 +106,7 @@ class EmbeddedRedis:
         return Child(argv, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, log=self._log)
 
     def _save_configuration(self) -> Path:
-        """A file, because every local user can read the arguments of a process."""
+        """Use a file, because every local user can read the arguments of a process."""
         settings = {
             "bind": LOOPBACK,
             "port": str(self.port),
@@ -115,7 +116,7 @@ class EmbeddedRedis:
             "appendfsync": "everysec",
             "save": '""',
             "maxmemory": str(self._max_memory_bytes),
-            # Nothing of ours may be dropped unseen: who would fill it is refused before.
+            # No data may be evicted silently: callers that would fill the memory are rejected earlier.
             "maxmemory-policy": "noeviction",
             "logfile": '""',
             "daemonize": "no",
@@ -128,7 +129,7 @@ class EmbeddedRedis:
         return file
 
     def _wait_ready(self, child: Child) -> bool:
-        """False when it exited, which at this point mostly means that its port was taken meanwhile."""
+        """False if it exited, usually because its port was taken meanwhile."""
         waited = wait_for_server(child, self._answers, limit_s=READY_LIMIT_S, poll_s=POLL_S)
         if waited is Waited.SILENT:
             self.stop()
@@ -136,14 +137,14 @@ class EmbeddedRedis:
         return waited is Waited.ANSWERS
 
     def _answers(self) -> bool:
-        """Refused while it isn't listening yet; an error reply while it still reads its file."""
+        """Connections are refused while it isn't listening; it replies with an error while it loads its file."""
         try:
             return self._ask("PING") == "+PONG"
         except OSError:
             return False
 
     def _ask(self, command: str) -> str:
-        """One inline command on a connection of its own; returns the first line of the reply."""
+        """Send one inline command on a new connection; returns the first line of the reply."""
         with socket.create_connection((LOOPBACK, self.port), timeout=REPLY_LIMIT_S) as connection:
             connection.sendall(f"AUTH {self._password}\r\n{command}\r\n".encode())
             with connection.makefile(newline="\r\n") as replies:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Process(Protocol):
-    """A process that was started."""
+    """A started process."""
 
     @property
     def exit_code(self) -> int | None:
@@ -16,7 +16,7 @@ class Process(Protocol):
 
 
 class Waited(StrEnum):
-    """How it went."""
+    """The result of waiting."""
 
     ANSWERS = "answers"
     EXITED = "exited"
@@ -24,7 +24,7 @@ class Waited(StrEnum):
 
 
 def wait_for_server(process: Process, answers: Callable[[], bool], *, limit_s: float, poll_s: float) -> Waited:
-    """Ask until it answers, has exited, or the limit is over."""
+    """Poll until it answers, has exited, or the limit is over."""
     deadline = time.monotonic() + limit_s
     while process.exit_code is None:
         if answers():

@@ -40,7 +40,8 @@ def main(arguments: list[str]) -> int:
 
 
 def count_lanes() -> int:
-    """One more than there are cores: a third of a group's time is waiting for servers, ends of leases and the like."""
+    """One more than there are cores: a third of a group's time is spent waiting for servers, lease expiry and the
+    like."""
     return len(os.sched_getaffinity(0)) + 1
 
 

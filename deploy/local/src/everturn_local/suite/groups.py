@@ -1,4 +1,4 @@
-"""Which tests run together in one process: every test file belongs to the group with the nearest folder above it."""
+"""Assigns tests to processes: every test file belongs to the group with the nearest folder above it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class TestsWithoutGroup(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The tests below `folder` (from the top of the repository) that no group of a deeper folder takes.
+    """The tests below `folder` (from the top of the repository) that belong to no group of a deeper folder.
 
-    `alone`: nothing runs beside it, because it measures, or has limits that a busy machine would break.
-    `on_request`: runs only with `--all`, as in CI, because it needs programs that few machines have, and minutes.
+    `alone`: nothing runs at the same time, because it measures, or has limits that a busy machine would exceed.
+    `on_request`: runs only with `--all`, as in CI, because it takes minutes and needs programs that few machines have.
     """
 
     folder: str
@@ -48,10 +48,10 @@ GROUPS = (
     Group("tests/sandbox/chat_proc", alone=True),
     Group("tests/compose", alone=True, on_request=True),
 )
-"""In the order of their start: long ones first, so that no lane is left with a long one at the end.
+"""In the order of their start: long ones first, so that no lane has a long one left at the end.
 
-Alone are the battery, because an attempt that a busy machine kept from ending in time doesn't count as denied, and
-compose, because it starts a second platform in the container engine whose containers other tests count.
+The battery runs alone, because an attempt that a busy machine kept from ending in time doesn't count as denied. Compose
+runs alone, because it starts a second platform in the container engine whose containers other tests count.
 """
 
 
@@ -70,7 +70,7 @@ def try_find_group(file: str, groups: Sequence[Group] = GROUPS) -> Group | None:
 
 
 def build_selection(group: Group, groups: Sequence[Group] = GROUPS) -> list[str]:
-    """What pytest is told so that it collects this group's files and no other's."""
+    """The arguments with which pytest collects this group's files and no others."""
     inside = [other.folder for other in groups if other.folder.startswith(f"{group.folder}/")]
     return [group.folder, *(f"--ignore={folder}" for folder in inside)]
 

@@ -1,4 +1,4 @@
-"""Runs groups of tests as processes side by side and owns these processes; none outlives it."""
+"""Runs groups of tests as concurrent processes and owns these processes; none outlives it."""
 
 import asyncio
 import shutil
@@ -18,25 +18,25 @@ from everturn_local.suite.outcomes import GroupRun, count_second_looks, try_find
 
 PYTEST_BROKE_DOWN = 3
 STOP_LIMIT_S = 20.0
-"""For the servers and containers of interrupted tests."""
+"""Time for the servers and containers of interrupted tests to stop."""
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
 
 OPTIONS = ("-v", "--durations=10")
-"""With -v the output names each test when it starts, so that a crash has a name."""
+"""With -v the output names each test when it starts, so that a crash can be attributed."""
 
 AGAIN_OPTIONS = ("--tb=native",)
-"""Showing a failure parses its source, which in Python 3.11 can fail itself; this form doesn't parse."""
+"""Formatting a failure parses its source, which can itself fail in Python 3.11; this form doesn't parse."""
 
 ONLY_FAILED = ("--last-failed", "--last-failed-no-failures=none")
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What runs where. `limit_s` bounds all of it; `logs` receives one file per group.
+    """What runs where. `limit_s` bounds the whole run; `logs` receives one file per group.
 
-    `max_unsteady`: as many failed tests in all of it may run a second time. More of them are not looked at again.
-    `on_request`: whether the groups that run on request are part of it.
+    `max_unsteady`: up to this many failed tests are run a second time; if more fail, none is. `on_request`: whether the
+    groups that run on request are included.
     """
 
     root: Path
@@ -50,13 +50,13 @@ class Suite:
 
 
 async def run_groups(suite: Suite, take: Callable[[GroupRun], None]) -> None:
-    """First the groups that bear company, as many as there are lanes; then the others, one after the other.
+    """Run first the groups that can run concurrently, in as many lanes; then the others, one after the other.
 
     `take` receives each group as it ends.
     """
     deadline = time.monotonic() + suite.limit_s
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell that started us in the background made us ignore it, and the tests would inherit that.
+        # A shell that started us in the background made us ignore SIGINT, and the tests would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = [group for group in suite.groups if suite.on_request or not group.on_request]
     for alone, lanes in ((False, suite.lanes), (True, 1)):
@@ -88,7 +88,7 @@ async def _run_group(suite: Suite, group: Group, deadline: float) -> GroupRun:
 
 
 async def look_again(suite: Suite, runs: Sequence[GroupRun], limit_s: float) -> list[GroupRun]:
-    """The same runs; where some tests failed, with what these did when they ran once more with nothing beside them."""
+    """Run failed tests once more, with nothing running at the same time; returns the runs with these results."""
     deadline = time.monotonic() + limit_s
     wanted = sum(map(count_second_looks, runs))
     if not 0 < wanted <= suite.max_unsteady:
@@ -109,12 +109,12 @@ def _find_log(suite: Suite, group: Group) -> Path:
 
 
 def _keep_in(cache: Path) -> tuple[str, ...]:
-    """Where pytest notes what failed: a folder for each group, since groups run at the same time."""
+    """Where pytest records failures: a folder per group, since groups run at the same time."""
     return ("-o", f"cache_dir={cache}")
 
 
 async def _run_pytest(suite: Suite, arguments: Sequence[str], log: Path, deadline: float) -> int | None:
-    """Its exit code, None when the time was over. Whatever happens, its processes are gone when this returns."""
+    """Run pytest; returns its exit code, None when the time was over. Its processes are gone in any case on return."""
     log.write_bytes(b"")
     # -P keeps the current folder off the import path, as the program pytest does.
     argv = [*build_child_prefix(death_signal="INT"), sys.executable, "-P", "-m", "pytest", f"--rootdir={suite.root}"]
@@ -129,7 +129,7 @@ async def _run_pytest(suite: Suite, arguments: Sequence[str], log: Path, deadlin
 
 
 async def _end(child: Child) -> None:
-    """An interrupted pytest still stops what its fixtures have started."""
+    """Interrupt pytest first, so that it stops what its fixtures have started."""
     if child.exit_code is None:
         child.send(signal.SIGINT)
         with suppress(TimeoutError):
@@ -139,7 +139,7 @@ async def _end(child: Child) -> None:
 
 
 def load_log(log: Path) -> str:
-    """The end of it, if it is very long."""
+    """The content of a log; only the end of a very long one."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - MAX_LOG_BYTES))
         return file.read().decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What a group's output says: how many tests passed, which failed and how, what took longest. Pure."""
+"""Evaluates a group's output: how many tests passed, which failed and how, what took longest. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -28,10 +28,10 @@ EXIT_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupRun:
-    """A group that ran. `exit_code` is negative for a signal and None when the time for all of the tests was over.
+    """A completed group. `exit_code` is negative for a signal and None when the time for all of the tests was over.
 
-    `text` is what it wrote; `again` what its last file wrote when that was run once more to show why pytest broke down;
-    `second` what its failed tests wrote when only they were run once more, with the exit code of that.
+    `text` is its output; `again` the output of its last file, run once more to show why pytest crashed; `second` the
+    output of its failed tests when only they were run once more, with the exit code of that.
     """
 
     group: Group
@@ -45,7 +45,7 @@ class GroupRun:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of tests. What a group lost otherwise, by a crash for example, counts as one error."""
+    """Numbers of tests. Other losses of a group, for example by a crash, count as one error."""
 
     passed: int = 0
     failed: int = 0
@@ -62,24 +62,24 @@ class Counts:
 
 
 def is_good(run: GroupRun) -> bool:
-    """All of it ran, nothing failed, and it says so."""
+    """Whether all of it ran without failures and reported so."""
     return run.exit_code == 0 and parse_counts(run.text) != Counts()
 
 
 def count_second_looks(run: GroupRun) -> int:
-    """How many of its tests failed, when that is all that went wrong."""
+    """How many of its tests failed, if nothing else went wrong."""
     counts = parse_counts(run.text)
     return counts.failed + counts.errors if run.exit_code == TESTS_FAILED else 0
 
 
 def is_unsteady(run: GroupRun) -> bool:
-    """Some of it failed, and all of that passed when it was run once more."""
+    """Whether some tests failed, and all of them passed when run once more."""
     counts = parse_counts(run.second)
     return run.second_exit_code == 0 and counts.passed > 0 and not counts.failed and not counts.errors
 
 
 def build_counts(run: GroupRun) -> Counts:
-    """An unsteady test counts as passed: its second run told so."""
+    """The counts of a run; an unsteady test counts as passed, by its second run."""
     found = parse_counts(run.text)
     if is_unsteady(run):
         return Counts(passed=found.passed + parse_counts(run.second).passed, skipped=found.skipped)
@@ -88,7 +88,7 @@ def build_counts(run: GroupRun) -> Counts:
 
 
 def parse_counts(text: str) -> Counts:
-    """From pytest's last line; nothing where it didn't come to write one."""
+    """Parse pytest's last line; zero counts if it is missing."""
     lines = SUMMARY.findall(text)
     found = {word.rstrip("s"): int(number) for number, word in COUNT.findall(lines[-1])} if lines else {}
     return Counts(
@@ -100,7 +100,7 @@ def parse_counts(text: str) -> Counts:
 
 
 def try_find_last_file(text: str) -> str | None:
-    """The file of the test that was started last."""
+    """The file of the test that started last."""
     started = STARTED.findall(text)
     return started[-1] if started else None
 
@@ -110,7 +110,7 @@ def render_progress(run: GroupRun) -> str:
 
 
 def render_failure(run: GroupRun) -> str:
-    """All that a reader needs to mend it: what failed and how, or else the end of the output."""
+    """All that a reader needs to fix it: the failures, or otherwise the end of the output."""
     title = f"{run.group.name}: {_render_end(run)}"
     tail_lines = INTERRUPTED_TAIL_LINES if run.exit_code is None else TAIL_LINES
     parts = [f"{'#' * 20} {title} {'#' * 20}", _cut(_find_failures(run.text, tail_lines))]
@@ -129,7 +129,7 @@ def render_failure(run: GroupRun) -> str:
 
 
 def render_unsteady(runs: Iterable[GroupRun]) -> str:
-    """How many tests failed and then passed; nothing where none did. The race behind each is still to be found."""
+    """How many tests failed and then passed; empty if none did. Each still hides a race."""
     found = sum(parse_counts(run.second).passed for run in runs if is_unsteady(run))
     return (
         f"unsteady: {found}, shown above: they failed, and passed alone. Each hides a race to be found."
@@ -145,7 +145,7 @@ def render_slowest(runs: Iterable[GroupRun]) -> str:
 
 
 def render_total(runs: Sequence[GroupRun], took_s: float) -> str:
-    """One line in the form of pytest's last one."""
+    """One line in the form of pytest's last line."""
     return f"{_render_counts(sum(map(build_counts, runs), Counts()))} in {took_s:.2f}s"
 
 
@@ -169,13 +169,13 @@ def _render_end(run: GroupRun) -> str:
 
 
 def _find_failures(text: str, tail_lines: int) -> str:
-    """From the first heading of failures on; without one, the end of the output."""
+    """The text from the first heading of failures on; without one, the end of the output."""
     heading = FAILURES.search(text)
     return text[heading.start() :] if heading else "\n".join(text.splitlines()[-tail_lines:])
 
 
 def _cut(text: str) -> str:
-    """Beginning and end, when it is too long to be read."""
+    """Start and end of a text that is too long to be read."""
     lines = text.rstrip().splitlines()
     if len(lines) <= MAX_SHOWN_LINES:
         return "\n".join(lines)

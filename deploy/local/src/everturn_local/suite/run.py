@@ -1,4 +1,4 @@
-"""Runs all tests in groups, prints one line as each group ends, then what was slow, what failed, and the total."""
+"""Runs all tests in groups, prints one line as each group ends, then slow tests, failures, and the total."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ Show = Callable[[str], None]
 
 
 async def run_suite(suite: Suite, show: Show) -> int:
-    """The exit code: 0 when every group ran and no test failed, or passed in its second look.
+    """Return the exit code: 0 when every group ran and every test passed, possibly in its second run.
 
     SIGTERM ends it like SIGINT does: no total is shown.
 

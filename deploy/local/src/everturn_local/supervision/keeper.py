@@ -1,4 +1,4 @@
-"""Keeps one part alive: starts it again when it dies, with growing delays, and says so."""
+"""Keeps one part alive: restarts and reports it when it dies, with growing delays."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ async def run_keeper(
     report: Callable[[str], None],
     on_restart: Callable[[], None] = lambda: None,
 ) -> None:
-    """Runs until cancelled, or until the part dies while `is_on()` is false. No error of the part ends it."""
+    """Run until cancelled, or until the part dies while `is_on()` is false. Errors of the part don't end it."""
     deaths: deque[float] = deque(maxlen=MAX_DEATHS)
     while True:
         exited = await _run_apart(part.wait_exit())
@@ -41,7 +41,7 @@ async def run_keeper(
 
 
 async def _run_apart(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Run it to its end as a task of its own: whatever it raises must not end the keeper, which nobody looks after."""
+    """Run it to its end as a task of its own: its exceptions must not end the keeper, which is not supervised."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait({task})
@@ -58,13 +58,13 @@ def _render_end(exited: asyncio.Task[int]) -> str:
 
 
 def _render_error(error: BaseException) -> str:
-    """Our own errors and those of the system say what is wrong; others are named too."""
+    """Our own errors and those of the system are self-explanatory; others get their type's name."""
     known = isinstance(error, EverturnError | OSError)
     return str(error) if known else f"{type(error).__name__}: {error}"
 
 
 def render_exit(code: int) -> str:
-    """An exit code in words; negative ones are signals."""
+    """An exit code as text; negative ones are signals."""
     if code >= 0:
         return f"exit code {code}"
     try:

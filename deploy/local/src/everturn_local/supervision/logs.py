@@ -1,4 +1,4 @@
-"""Log files of the parts: kept bounded at start, and read along for errors worth a line on the terminal."""
+"""Log files of the parts: rotated at start, and watched for errors to show on the terminal."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ ERROR_LEVELS = frozenset({"error", "critical"})
 
 
 def save_rotated(log: Path) -> None:
-    """Move a log that has grown too big aside; one older file is kept."""
+    """Rotate a log that has grown too large; one older file is kept."""
     if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_suffix(".log.1"))
 
@@ -27,7 +27,7 @@ def load_tail(log: Path, max_lines: int = 8, *, start: int = 0) -> list[str]:
 
 
 class ErrorWatch:
-    """Reads one log from where it ends now and returns the errors that were added since the last call."""
+    """Reads one log from its current end and returns the errors that were added since the last call."""
 
     def __init__(self, name: str, log: Path) -> None:
         self._name = name
@@ -48,7 +48,7 @@ class ErrorWatch:
 
 
 def render_errors(name: str, lines: Sequence[str], max_errors: int = 3) -> list[str]:
-    """Short terminal lines for the entries of level error and above; the rest is counted."""
+    """Short terminal lines for entries of level error and above; the rest is counted."""
     errors = [text for line in lines if (text := _try_error(line))]
     shown = [f"{name}: {text[:MAX_LINE_CHARS]}" for text in errors[:max_errors]]
     more = len(errors) - len(shown)
@@ -56,7 +56,7 @@ def render_errors(name: str, lines: Sequence[str], max_errors: int = 3) -> list[
 
 
 def _try_error(line: str) -> str | None:
-    """None for a line that is no JSON entry or no error."""
+    """The error of a line; None if it is no JSON entry or no error."""
     if not line.startswith("{"):
         return None
     try:

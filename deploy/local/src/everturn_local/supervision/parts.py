@@ -1,4 +1,4 @@
-"""What supervision needs of a part, be it a server or a service, and the servers as such parts."""
+"""The interface of a supervised part, a server or a service, and servers as such parts."""
 
 import asyncio
 import signal
@@ -20,11 +20,12 @@ class Part(Protocol):
         ...
 
     async def start(self, *, extra_env: Mapping[str, str] | None = None) -> object:
-        """Returns when it is ready; raises an EverturnError that shows why it isn't."""
+        """Start and return when it is ready; raises an EverturnError with the cause."""
         ...
 
     async def wait_exit(self) -> int:
-        """Its exit code, negative for a signal; at once, that of its last process, when it isn't running."""
+        """Wait for its exit code, negative for a signal. Returns that of its last process at once if it isn't
+        running."""
         ...
 
     async def stop(self, *, limit_s: float = ...) -> None: ...
@@ -46,7 +47,7 @@ class Server(Protocol):
 class ServerPart:
     """An embedded server as a part; it ignores `extra_env`.
 
-    It starts on the calling thread, in well under a second; clamd is waited for a little longer.
+    It starts on the calling thread, in less than a second; clamd takes a little longer.
     """
 
     def __init__(self, name: str, server: Server) -> None:
@@ -66,7 +67,7 @@ class ServerPart:
         return 0 if child is None else await child.wait_exit()
 
     async def stop(self, *, limit_s: float = 0.0) -> None:
-        """The servers know their own limits; the wait for their exit is in a thread."""
+        """Stop in a thread; the servers have time limits of their own."""
         await asyncio.to_thread(self._server.stop)
 
     def send(self, sig: signal.Signals) -> None:

@@ -26,7 +26,7 @@ from everturn_local.supervision.service import STOP_LIMIT_S, ReadyReport, Servic
 from everturn_local.supervision.specs import BROKER, Layout, Surroundings, build_redis_urls, build_specs
 
 BROKER_STOP_S = 15.0
-"""At least: it ends all its pairs side by side, within a second on an idle machine."""
+"""A minimum: the broker ends all its pairs concurrently, within a second on an idle machine."""
 
 T = TypeVar("T")
 SpecBuilder = Callable[[Surroundings, Layout], list[ServiceSpec]]
@@ -43,11 +43,11 @@ class NotStarted(EverturnError):
 class Platform:
     """An async context manager. Parts are named `postgres`, `redis`, `clamd`, `broker`, `ingress-1`..., `worker-1`...
 
-    Only one platform may use a home at a time. `port` is that of the first ingress, 0 for a free one; further
-    ingresses get free ports. `env` is added to the environment of every service. With `auto_restart` (may be switched
-    at any time) a part that dies is started again. Start it on the main thread.
-    With a `clamd` that has a program, uploads are scanned by it. With `containers` a broker is started, and generated
-    code runs in containers. `specs` says which services there are, and `spawn` makes their processes.
+    Only one platform can use a home at a time. `port` is that of the first ingress, 0 for a free one; further ingresses
+    get free ports. `env` is added to the environment of every service. With `auto_restart` (can be switched at any
+    time) a part that dies is restarted. Start it on the main thread. With a `clamd` that has a program, it scans
+    uploads. With `containers` a broker is started, and generated code runs in containers. `specs` defines the services,
+    and `spawn` starts their processes.
     """
 
     def __init__(
@@ -102,16 +102,17 @@ class Platform:
 
     @property
     def reports(self) -> Mapping[str, ReadyReport]:
-        """What each service last said when it became ready."""
+        """The last ready report of each service."""
         return {name: service.report for name, service in self._services.items()}
 
     @property
     def urls(self) -> list[str]:
-        """The address of each ingress."""
+        """The URL of each ingress."""
         return [report["url"] for name, report in self.reports.items() if name.startswith("ingress-")]
 
     async def start(self) -> None:
-        """Servers, migrations, services. Raises an EverturnError that shows the cause; nothing is left running then."""
+        """Start servers, run migrations, start services. On failure stops everything and raises an EverturnError with
+        the cause."""
         self._held.enter_context(run_lock(self.home))
         try:
             for name in run_leftover_cleanup(self.home.processes):
@@ -125,10 +126,10 @@ class Platform:
             raise
 
     async def stop(self, *, limit_s: float = STOP_LIMIT_S) -> None:
-        """Services first, each with `limit_s` to finish what it does, then the broker, then the servers."""
+        """Stop the services, each with `limit_s` to finish, then the broker, then the servers."""
         await asyncio.gather(*(self._stop_part(name, limit_s) for name in self._services if name != BROKER))
-        # What runs in containers ends with the broker, so that goes after those who wait for it.
-        # Killed, it would leave the volumes of its pairs until it is started again.
+        # Container runs end with the broker, so it stops after the services that wait for them. If killed, it would
+        # leave the volumes of its pairs until its next start.
         await self._stop_part(BROKER, max(limit_s, BROKER_STOP_S))
         await asyncio.gather(*(self._stop_part(name, limit_s) for name in self._parts if name not in self._services))
         self._parts.clear()
@@ -136,31 +137,31 @@ class Platform:
         self._held.close()
 
     def kill(self, name: str, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to one part, without any waiting. With `auto_restart` it is started again when it dies."""
+        """Send a signal to one part, without waiting. With `auto_restart` it is restarted when it dies."""
         self._part(name).send(sig)
 
     async def kill_and_wait(self, name: str, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Kill one part and wait until it was started again. Needs `auto_restart`."""
+        """Kill one part and wait until it is restarted. Needs `auto_restart`."""
         restarted = self._restarted.setdefault(name, asyncio.Event())
         restarted.clear()
         self._part(name).send(sig)
         await restarted.wait()
 
     async def wait_exit(self, name: str) -> int:
-        """Wait until the present process of a part has ended; its exit code, negative for a signal."""
+        """Wait until the current process of a part has ended; returns its exit code, negative for a signal."""
         return await self._part(name).wait_exit()
 
     def pid(self, name: str) -> int | None:
-        """The process of a part, None while it isn't running."""
+        """The pid of a part, None while it isn't running."""
         return self._part(name).pid
 
     async def stop_part(self, name: str, *, limit_s: float = STOP_LIMIT_S) -> None:
-        """Stop one part in order; it stays down until `restart`."""
+        """Stop one part gracefully; it stays stopped until `restart`."""
         self._part(name)
         await self._stop_part(name, limit_s)
 
     async def restart(self, name: str, *, extra_env: Mapping[str, str] | None = None) -> None:
-        """Stop one part if it runs and start it, ready when this returns. `extra_env` holds for this process only."""
+        """Stop one part if it runs and start it; returns when it is ready. `extra_env` applies to this process only."""
         part = self._part(name)
         await self._stop_part(name, STOP_LIMIT_S)
         await self._start_part(part, extra_env=extra_env)
@@ -193,7 +194,7 @@ class Platform:
         await self._start_clamd()
 
     async def _start_clamd(self) -> None:
-        """One that doesn't start keeps nobody from chatting: uploads are refused until it is there."""
+        """Start clamd if configured. If it fails, the platform continues: uploads are rejected until it runs."""
         if self._clamd is None or self._clamd.program is None:
             return
         log = self.home.logs / "clamd.log"
@@ -209,14 +210,14 @@ class Platform:
         self._report(f"starting {self._ingresses} ingress and {self._workers} workers")
         self._services.update({service.name: service for service in self._build_services()})
         if BROKER in self._services:
-            # A worker looks at its start whether code can run.
+            # A worker checks at its start whether code can run.
             await self._start_part(self._services[BROKER])
         try:
             async with asyncio.TaskGroup() as group:
                 for service in [service for name, service in self._services.items() if name != BROKER]:
                     group.create_task(self._start_part(service))
         except ExceptionGroup as failures:
-            # The first one is the cause; the others were cancelled for it or tell the same.
+            # The first one is the cause; the others were cancelled because of it or report the same.
             raise failures.exceptions[0] from failures
 
     def _build_services(self) -> list[ServiceProcess]:

@@ -16,14 +16,14 @@ from everturn_local.processes import KILLED_LIMIT_S, Child, Process, Spawn, kill
 from everturn_local.supervision.logs import load_tail, save_rotated
 
 READY_LIMIT_S = 180.0
-"""Rarely more than ten seconds. Who is killed for being slow on a busy machine makes it busier."""
+"""Rarely more than ten seconds are needed. Killing slow services on a busy machine makes it busier."""
 GATED_READY_LIMIT_S = 300.0
-"""With EXECUTION_GATE=battery a service tries to escape before it is ready: a minute and more on a busy machine."""
+"""With EXECUTION_GATE=battery a service runs the escape battery first: more than a minute on a busy machine."""
 STOP_LIMIT_S = 30.0
 MAX_READY_BYTES = 16 * 1024
 
 ReadyReport = Mapping[str, str]
-"""What a service says about itself when it is ready: `url`, `model`, `why`, `sandbox`, `antivirus` and so on."""
+"""A service's ready report: `url`, `model`, `why`, `sandbox`, `antivirus` and so on."""
 
 
 class ServiceStartError(EverturnError):
@@ -32,7 +32,8 @@ class ServiceStartError(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class ServiceSpec:
-    """What to start. `env` is the whole environment. The ready line comes on the descriptor READY_FD, or on stdout."""
+    """What to start. `env` is the whole environment. The ready line arrives on the descriptor READY_FD, or on
+    stdout."""
 
     name: str
     argv: Sequence[str]
@@ -42,7 +43,7 @@ class ServiceSpec:
 
 
 class ServiceProcess:
-    """Owns the process of one service; start and stop may alternate. `spawn` makes the process."""
+    """Owns the process of one service; start and stop can alternate. `spawn` starts the process."""
 
     def __init__(self, spec: ServiceSpec, *, records: Path, spawn: Spawn = Child) -> None:
         self.spec = spec
@@ -73,13 +74,14 @@ class ServiceProcess:
         try:
             self.report = await self._load_report(reading)
         except BaseException:
-            # Also when the start is cancelled: a service that nobody waits for must not stay.
+            # Also on cancellation: an abandoned service must not keep running.
             await self.stop(limit_s=0)
             raise
         return self.report
 
     async def wait_exit(self) -> int:
-        """Exit code of the running process or else of the last one, negative for a signal; 0 when none was started."""
+        """Exit code of the running process or otherwise of the last one, negative for a signal; 0 when none was
+        started."""
         if self._child is None:
             return self._last_exit
         code = await self._child.wait_exit()
@@ -87,7 +89,7 @@ class ServiceProcess:
         return code
 
     async def stop(self, *, limit_s: float = STOP_LIMIT_S) -> None:
-        """SIGTERM, then after the limit SIGKILL to its whole group. No error when it isn't running."""
+        """Send SIGTERM, then after the limit SIGKILL to its whole group. No error when it isn't running."""
         child = self._child
         if child is None:
             return
@@ -100,7 +102,7 @@ class ServiceProcess:
         self._child = None
 
     def send(self, sig: signal.Signals) -> None:
-        """No error when it isn't running."""
+        """Send a signal. No error when it isn't running."""
         if self._child is not None:
             self._child.send(sig)
 
@@ -129,7 +131,7 @@ class ServiceProcess:
 
 
 async def _load_line(descriptor: int) -> bytes:
-    """One line, or less when the writer closes its end. Takes over the descriptor."""
+    """Read one line, or less when the writer closes its end. Takes ownership of the descriptor."""
     reader = asyncio.StreamReader(limit=MAX_READY_BYTES)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(
@@ -142,7 +144,7 @@ async def _load_line(descriptor: int) -> bytes:
 
 
 def parse_ready_line(line: bytes) -> ReadyReport:
-    """`{"ready": true, "model": "...", ...}` with text values. Raises ValueError that says what is wrong."""
+    """Parse `{"ready": true, "model": "...", ...}` with text values. Raises ValueError with the reason."""
     if not line:
         raise ValueError("it ended before it was ready")
     entry = json.loads(line)
@@ -155,5 +157,5 @@ def parse_ready_line(line: bytes) -> ReadyReport:
 
 
 def find_ready_limit_s(env: Mapping[str, str]) -> float:
-    """How long a service may take to say that it is ready."""
+    """The maximum time until a service must report that it is ready."""
     return GATED_READY_LIMIT_S if env.get("EXECUTION_GATE", "").strip() == "battery" else READY_LIMIT_S

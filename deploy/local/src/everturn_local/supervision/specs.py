@@ -1,4 +1,4 @@
-"""How each service is started: its command and its environment."""
+"""The command and environment of each service."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from everturn_local.supervision.service import ServiceSpec
 BROKER = "broker"
 BROKER_PREFIXES = ("BROKER_", "DOCKER_", "LC_", "LOG_")
 BROKER_NAMES = ("EXECUTION_PROFILES", "FAILPOINT", "HOME", "LANG", "PATH", "TZ")
-"""Of the caller's environment the broker gets these only: it holds the engine, so it gets nobody's keys."""
+"""The only variables of the caller that the broker gets: it has access to the engine, so it gets no keys."""
 
 SANDBOX_PYTHON = REPOSITORY / ".venv-sandbox" / "bin" / "python"
 
@@ -31,7 +31,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class RedisUrls:
-    """How each service reaches the Redis server."""
+    """The Redis URL of each service."""
 
     ingress: str
     worker: str
@@ -43,7 +43,7 @@ def build_redis_urls(server: EmbeddedRedis) -> RedisUrls:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all services share. `env` is the caller's environment, which carries model keys and proxies."""
+    """What all services share. `env` is the caller's environment, including model keys and proxies."""
 
     home: Home
     database: DatabaseUrls
@@ -51,7 +51,7 @@ class Surroundings:
     env: Mapping[str, str]
     signing_secret: str = ""
     clamd_url: str = ""
-    """Of our own antivirus; empty where none was started."""
+    """URL of our own antivirus; empty if none was started."""
 
 
 def build_specs(around: Surroundings, layout: Layout) -> list[ServiceSpec]:
@@ -69,7 +69,7 @@ def build_specs(around: Surroundings, layout: Layout) -> list[ServiceSpec]:
 
 
 def build_broker_spec(around: Surroundings) -> ServiceSpec:
-    """The only service that may talk to the container engine."""
+    """The only service with access to the container engine."""
     inherited = {
         name: value for name, value in around.env.items() if name in BROKER_NAMES or name.startswith(BROKER_PREFIXES)
     }
@@ -89,7 +89,7 @@ def build_ingress_spec(around: Surroundings, name: str, *, host: str, port: int)
 
 
 def build_worker_spec(around: Surroundings, number: int) -> ServiceSpec:
-    """METRICS_PORT is the first worker's; each of the others has the next one."""
+    """METRICS_PORT is the first worker's; each of the others uses the next one."""
     first = around.env.get("METRICS_PORT", "")
     own = {
         "DATABASE_URL": around.database.worker,
@@ -107,10 +107,10 @@ def _build_spec(around: Surroundings, name: str, *, module: str, own: Mapping[st
         "LOG_FORMAT": "json",
         "EVERTURN_MODE": "development",
         **{name: value for name, value in around.env.items() if not name.startswith("DOCKER_")},
-        # The only server of the caller's that services here may use: files can lie in a bucket.
+        # The only external server of the caller that services here can use: files can be in a bucket.
         "OBJECTS_URL": around.env.get("OBJECTS_URL") or around.home.objects_url,
         **own,
     }
-    # -P keeps the current folder off the import path: a file named json.py there must not be loaded.
+    # -P keeps the current folder off the import path: a file named json.py there must not be imported.
     argv = [sys.executable, "-P", "-m", module]
     return ServiceSpec(name=name, argv=argv, env=env, log=around.home.logs / f"{name}.log")

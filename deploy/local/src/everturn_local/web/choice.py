@@ -1,4 +1,4 @@
-"""Whether `make run` has a page, which one, and why."""
+"""Whether `make run` serves a page, which one, and why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ class NoNode(EverturnError):
 
 @dataclass(frozen=True, slots=True)
 class WebChoice:
-    """The folder of the page that is served, None without one, and why."""
+    """The folder of the served page, None without one, and the reason."""
 
     dist: Path | None
     why: str
 
     @property
     def env(self) -> dict[str, str]:
-        """What the ingress is told."""
+        """The variables for the ingress."""
         return {"WEB_DIST": str(self.dist)} if self.dist else {}
 
 
@@ -39,7 +39,7 @@ def open_web_client(report: Report) -> WebClient:
 
 
 async def choose_web(environment: Mapping[str, str], *, wanted: bool, report: Report) -> WebChoice:
-    """Builds the client when its sources changed. A build that fails is told, and the platform runs without a page."""
+    """Build the client if its sources changed. A failed build is reported, and the platform runs without a page."""
     if given := environment.get("WEB_DIST"):
         return WebChoice(Path(given).absolute(), "WEB_DIST is set")
     if not wanted:

@@ -1,4 +1,4 @@
-"""The web client's packages, build, checks and tests: each only when its sources are others than last time."""
+"""The web client's packages, build, checks and tests: each runs only if its sources changed since the last time."""
 
 import asyncio
 import fcntl
@@ -19,9 +19,9 @@ BUILD_LIMIT_S: Final = 180.0
 CHECK_LIMIT_S: Final = 240.0
 TEST_LIMIT_S: Final = 480.0
 TURN_LIMIT_S: Final = 600.0
-"""Until who works on the client already is done."""
+"""How long to wait for another process that works on the client."""
 POLL_S: Final = 0.2
-# What packages would run while they are installed, they don't: no tool of ours needs it.
+# Install scripts of packages don't run: none of our tools needs them.
 INSTALL: Final = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-timeout=60000")
 ESLINT: Final = "node_modules/eslint/bin/eslint.js"
 TSC: Final = "node_modules/typescript/bin/tsc"
@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 
 
 class WebClient:
-    """The web client in `web`, worked on with `node`. All methods raise ProgramFailed."""
+    """The web client in `web`, built with `node`. All methods raise ProgramFailed."""
 
     def __init__(self, web: Path, node: Node, report: Report) -> None:
         self._web = web
@@ -40,17 +40,17 @@ class WebClient:
         self._stamps = Stamps(web)
 
     async def save_build(self) -> Path:
-        """The folder of the built client."""
+        """Build the client if necessary; returns its folder."""
         async with self._alone():
             return await self._save_build()
 
     async def check(self) -> None:
-        """Lint and types."""
+        """Check lint and types."""
         async with self._alone():
             await self._check()
 
     async def test(self, *names: str, env: Mapping[str, str] | None = None) -> str:
-        """What the tests print; `names` narrow them, `env` is for the tests."""
+        """Run the tests and return their output; `names` select some, `env` is for the tests."""
         async with self._alone():
             await self._save_packages()
         return await self._run(VITEST, "run", *names, limit_s=TEST_LIMIT_S, env=env)
@@ -84,7 +84,7 @@ class WebClient:
         self._stamps.save("check", digest)
 
     async def _save_packages(self) -> None:
-        """Install what the lock names."""
+        """Install the packages of the lock file."""
         digest = build_packages_digest(self._web)
         if self._stamps.is_done("packages", digest):
             return
@@ -94,7 +94,7 @@ class WebClient:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
-        """One at a time works on packages and build, in all processes; the kernel gives the lock back for the dead."""
+        """Lock packages and build across all processes; the kernel releases the lock of a dead process."""
         deadline = time.monotonic() + TURN_LIMIT_S
         with (self._web / "package.json").open("rb") as file:
             while not _try_lock(file.fileno()):

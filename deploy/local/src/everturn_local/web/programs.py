@@ -1,4 +1,4 @@
-"""Runs one program of the web client's tools to its end; none outlives the call."""
+"""Runs one of the web client's tools to its end; its processes never outlive the call."""
 
 import asyncio
 import os
@@ -23,9 +23,10 @@ class ProgramFailed(EverturnError):
 async def run_program(
     node: Node, arguments: Sequence[str | Path], *, folder: Path, limit_s: float, env: Mapping[str, str]
 ) -> str:
-    """What it printed. `arguments` begin with a script for Node; `env` is besides our own environment.
+    """Run a program and return its output. `arguments` begin with a script for Node; `env` is added to our own
+    environment.
 
-    Raises ProgramFailed with the end of what it printed.
+    Raises ProgramFailed with the end of its output.
     """
     process = await asyncio.create_subprocess_exec(
         node.program,
@@ -53,13 +54,13 @@ async def run_program(
 
 
 def _build_path(node: Node) -> dict[str, str]:
-    """Tools start each other by the name `node`; in CI they ask nothing, and colors are for terminals."""
+    """Variables for tools: they start each other by the name `node`, must not prompt (CI), and print no colours."""
     present = load_environment().get("PATH", os.defpath)
     return {"PATH": f"{node.program.parent}{os.pathsep}{present}", "CI": "true", "NO_COLOR": "1"}
 
 
 async def _read_output(output: asyncio.StreamReader | None) -> str:
-    """All of it is read, so that the program never waits for us; the end is kept."""
+    """Read all of the output, so that the program never blocks; keep the end."""
     kept = b""
     while output is not None and (part := await output.read(65_536)):
         kept = (kept + part)[-MAX_OUTPUT_BYTES:]

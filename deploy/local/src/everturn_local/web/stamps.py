@@ -1,4 +1,4 @@
-"""What was done with which sources, so that it is done again only when they change."""
+"""Records which steps were done with which sources, so that they run again only after changes."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ MADE: Final = frozenset({"node_modules", "dist"})
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Digests by what was done, kept in a file beside the installed packages, with which they go."""
+    """Digests by step, stored next to the installed packages and deleted together with them."""
 
     web: Path
 
@@ -24,7 +24,7 @@ class Stamps:
         return self._load().get(what) == digest
 
     def save(self, what: str, digest: str) -> None:
-        # npm removes a folder into which it has put nothing.
+        # npm removes the folder when it has installed nothing into it.
         (self.web / FOLDER).mkdir(exist_ok=True)
         (self.web / FOLDER / FILE).write_text(json.dumps({**self._load(), what: digest}))
 
@@ -41,12 +41,12 @@ class Stamps:
 
 
 def build_packages_digest(web: Path) -> str:
-    """Of what says which packages there are to be."""
+    """The digest of the files that determine the packages."""
     return _build_digest(web, (web / name for name in LOCKED))
 
 
 def build_sources_digest(web: Path) -> str:
-    """Of all that is not made."""
+    """The digest of all files that are not generated."""
     files = (path for path in web.rglob("*") if path.relative_to(web).parts[0] not in MADE and path.is_file())
     return _build_digest(web, sorted(files))
 
