@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, build_opener
 ANSWER_LIMIT_S: Final = 10.0
 POLL_S: Final = 0.5
 MAX_ANSWER_BYTES: Final = 1 << 20
-ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 what an operator may have told us to bind
+ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - addresses that an operator can bind
 _DIRECT: Final = build_opener(ProxyHandler({}))
 
 

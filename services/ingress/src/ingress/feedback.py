@@ -54,7 +54,7 @@ class FeedbackIn(JsonBody):
         return self
 
     def moment(self, now: datetime) -> datetime:
-        """When it was given; a clock ahead of ours counts as now."""
+        """The time of the judgement; a time in the future counts as now."""
         return min(self.ts, now) if self.ts else now
 
 

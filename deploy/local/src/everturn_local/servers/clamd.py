@@ -20,7 +20,8 @@ PROGRAMS = "/usr/sbin:/usr/local/sbin"
 EICAR = b"X5O!P%@AP[4\\PZX54(P^)7CC)7}$" + b"EICAR-" + b"STANDARD-" + b"ANTIVIRUS-" + b"TEST-FILE!" + b"$H+H*"
 """The EICAR test file of all scanners; in pieces, so that no scanner removes this module."""
 READY_LIMIT_S = 10.0
-"""With freshclam's signatures clamd can take longer. Then nobody waits: uploads are rejected until it answers."""
+"""With freshclam's signatures clamd can take longer. Then startup continues, and uploads are rejected until it
+answers."""
 ANSWER_LIMIT_S = 2.0
 POLL_S = 0.02
 STOP_STEPS: Sequence[StopStep] = ((signal.SIGTERM, 5.0),)

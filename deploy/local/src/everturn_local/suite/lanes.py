@@ -50,7 +50,7 @@ class Suite:
 
 
 async def run_groups(suite: Suite, take: Callable[[GroupRun], None]) -> None:
-    """Run first the groups that can run concurrently, in as many lanes; then the others, one after the other.
+    """Run first the groups that can run concurrently, one per lane at a time; then the others, one after the other.
 
     `take` receives each group as it ends.
     """

@@ -1,6 +1,6 @@
 """The container engine: the few calls that the broker makes, through the docker SDK in threads, and its two streams.
 
-Every call has a time limit. A cancelled call first completes, so that its effect is known.
+Every call has a time limit. A cancelled call that has started completes first, so that its effect is known.
 """
 
 import asyncio

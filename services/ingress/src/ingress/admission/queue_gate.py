@@ -207,7 +207,7 @@ class QueueCaps:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """What one room answered, and the other one, which is to hear of it."""
+    """The refusal of one room, and the other room, which must be notified."""
 
     reason: str
     problem: ProblemError

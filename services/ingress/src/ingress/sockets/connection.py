@@ -211,13 +211,13 @@ class Connection:
         self._quiet.clear()
 
     def begin_call(self) -> Held:
-        """Note that the library runs the next call; returns what it holds, for `end_call`. Calls begin in order of
+        """Record that the library runs the next call; returns what it holds, for `end_call`. Calls begin in order of
         arrival."""
         self._running += 1
         return self._whole.popleft()
 
     def end_call(self, held: Held) -> None:
-        """Note that a call has ended; its answer may still wait to be sent."""
+        """Record that a call has ended; its answer may still wait to be sent."""
         self._running -= 1
         self._guard.open_bytes -= held.size
         self._guard.open_calls -= not held.acked
@@ -308,7 +308,7 @@ class Connection:
         await self.close(POLICY, "The session is over.", last=(render_own("session_end", refusal), render_farewell()))
 
     def end(self, *, oversized: bool = False) -> None:
-        """Note that the client is gone or nothing more is read from it; unsent answers are not awaited."""
+        """Record that the client is gone or nothing more is read from it; unsent answers are not awaited."""
         if oversized and not self.closed:
             self._metrics.socket_refusals.labels(reason="oversized").inc()
         self.closed = True

@@ -294,7 +294,7 @@ class ClientCursor:
             self._put(frame)
 
     def reach_end(self, position: EventCursor, *, found_any: bool) -> None:
-        """Note that the stream was read to its end, which the reader knows as `position`.
+        """Record that the stream was read to its end, which the reader knows as `position`.
 
         If nothing was found although `position` is ahead, the stream lost what this client needs. After a fresh
         snapshot the client becomes live anyway, because nothing newer is available.
@@ -336,7 +336,7 @@ class ClientCursor:
         return piece[0].frames if count == 1 else b"".join(each.frames for each in piece)
 
     def let_go(self) -> None:
-        """Note that the connection no longer holds the last piece."""
+        """Record that the connection no longer holds the last piece."""
         self._in_hand_bytes = 0
 
     def place(self, batch: Batch) -> Place:
