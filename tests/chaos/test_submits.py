@@ -20,7 +20,7 @@ from everturn_local.supervision.platform import Platform
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-TWIN_WAIT_S = 5.0
+CONCURRENT_WAIT_S = 5.0
 TRIES = 5
 TABLES = ("turn", "block", "signal", "artifact", "source", "tool_effect", "usage_event", "snippet", "lease")
 
@@ -50,7 +50,7 @@ async def test_the_same_submit_twenty_times_in_parallel_is_one_turn(stage: Any) 
 
     assert {answer.status_code for answer in answers} <= {202, 409}
     # A twin is refused only when it has waited as long as it may.
-    assert all(answer.elapsed.total_seconds() >= TWIN_WAIT_S for answer in answers if answer.status_code == 409)
+    assert all(answer.elapsed.total_seconds() >= CONCURRENT_WAIT_S for answer in answers if answer.status_code == 409)
     accepted = {answer.json()["turn_id"] for answer in answers if answer.status_code == 202}
     assert len(accepted) == 1
     assert (other.status_code, other.headers["content-type"]) == (422, "application/problem+json")

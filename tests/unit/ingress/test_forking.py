@@ -8,7 +8,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.lifecycle.forks import Fork, ForkWish
 from everturn.turns.inbox import IdempotencyKey, KeyBusy
 from everturn_testing.core import FixedClock, SequentialIds
-from ingress.admission.idempotency import TWIN_WAIT_S
+from ingress.admission.idempotency import CONCURRENT_WAIT_S
 from ingress.errors import ProblemError
 from ingress.lifecycle import ForkIn, ForkService
 
@@ -54,7 +54,7 @@ async def test_a_twin_that_takes_too_long_is_told() -> None:
     with pytest.raises(KeyBusy):
         await service.fork(ANN, SOURCE, ForkIn(), Headers({"Idempotency-Key": "a"}))
 
-    assert len(forks.keys) == TWIN_WAIT_S
+    assert len(forks.keys) == CONCURRENT_WAIT_S
 
 
 async def test_another_turn_is_another_request() -> None:

@@ -20,7 +20,7 @@ from everturn.core.failpoints import Failpoints
 from everturn.core.ids import Ids
 from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
 from everturn.core.tracing import NO_TRACING, Tracing
-from everturn.core.ttl_cache import Kept
+from everturn.core.ttl_cache import TtlCache
 from everturn.events.stream import EventErasure, EventReader, WireMemory
 from everturn.feedback.model import FeedbackBook
 from everturn.files.objects import Objects
@@ -38,11 +38,11 @@ from everturn.turns.ports import Turns
 from ingress import feedback, guests, memory, search, web
 from ingress import lifecycle as life
 from ingress.admission.descriptions import add_examples, describe_fields
-from ingress.admission.edge import Edge
+from ingress.admission.edge import OuterMiddleware
 from ingress.admission.fields import Bundles
-from ingress.admission.limits import build_front
+from ingress.admission.limits import build_request_limits
 from ingress.admission.metrics import IngressMetrics
-from ingress.admission.queue_gate import FleetWatch, QueueCaps, WorkGate
+from ingress.admission.queue_gate import QueueCaps, WorkerPoolWatch, WorkGate
 from ingress.admission.responses import PROBLEM_SCHEMA, problem_of_validation
 from ingress.admission.slots import OpenSlots
 from ingress.attachments import endpoints as attachments
@@ -139,7 +139,7 @@ def build_app(parts: Parts) -> FastAPI:
     app.mount("/socket.io", app.state.sockets)
     app.router.routes.append(WebSocketRoute("/{path:path}", refuse_elsewhere))
     _add_error_handlers(app)
-    app.add_middleware(Edge, metrics=parts.metrics, monotonic=parts.clock.monotonic, tracing=parts.tracing)
+    app.add_middleware(OuterMiddleware, metrics=parts.metrics, monotonic=parts.clock.monotonic, tracing=parts.tracing)
     app.add_middleware(Cors, origins=parts.auth.origins, development=parts.settings.development)
     return app
 
@@ -189,9 +189,11 @@ def _name_operation(route: APIRoute) -> str:
 
 def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
-    app.state.fleet = FleetWatch(parts.presences, monotonic=parts.clock.monotonic)
+    app.state.fleet = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
     app.state.chat = _build_chat(parts, app.state.fleet)
-    app.state.front = build_front(parts.settings, parts.buckets, metrics=parts.metrics, monotonic=parts.clock.monotonic)
+    app.state.front = build_request_limits(
+        parts.settings, parts.buckets, metrics=parts.metrics, monotonic=parts.clock.monotonic
+    )
     app.state.conversations = ConversationService(
         conversations=parts.conversations,
         turns=parts.turns,
@@ -230,7 +232,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.readiness = _build_readiness(parts)
 
 
-def _build_readiness(parts: Parts) -> Kept[ReadyOut]:
+def _build_readiness(parts: Parts) -> TtlCache[ReadyOut]:
     needed = {
         "postgres": Part(parts.check_database),
         "postgres disk": Part(parts.check_database_disk, required=False),
@@ -242,10 +244,10 @@ def _build_readiness(parts: Parts) -> Kept[ReadyOut]:
         "loops": Part(LOOPS.check, required=False),
     }
     look = partial(check_parts, needed, parts.presences)
-    return Kept(look, keep_s=READINESS_KEEP_S, monotonic=parts.clock.monotonic)
+    return TtlCache(look, keep_s=READINESS_KEEP_S, monotonic=parts.clock.monotonic)
 
 
-def _build_chat(parts: Parts, fleet: FleetWatch) -> ChatService:
+def _build_chat(parts: Parts, fleet: WorkerPoolWatch) -> ChatService:
     settings = parts.settings
     caps = FileCaps(settings.max_image_bytes, settings.max_doc_bytes, settings.max_text_bytes, settings.max_files)
     intake = Intake(
@@ -271,7 +273,7 @@ def _build_chat(parts: Parts, fleet: FleetWatch) -> ChatService:
     )
 
 
-def _build_gate(parts: Parts, fleet: FleetWatch) -> WorkGate:
+def _build_gate(parts: Parts, fleet: WorkerPoolWatch) -> WorkGate:
     settings = parts.settings
     return WorkGate(
         doorbells=parts.wires.doorbells,

@@ -39,10 +39,10 @@ from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, choose_antivirus
 from ingress.attachments.rescan import Rescan
 from ingress.attachments.structure.checks import open_checks
-from ingress.auth.gate import AuthGate, Ways
+from ingress.auth.gate import AuthGate, AuthMethods
 from ingress.auth.origins import Origins
-from ingress.auth.revocation import MAX_AGE_S, Standing
-from ingress.auth.signed_tokens import MIN_SECRET_BYTES, Guests, Seals, Tickets
+from ingress.auth.revocation import MAX_AGE_S, RevocationChecker
+from ingress.auth.signed_tokens import MIN_SECRET_BYTES, Guests, Tickets, TokenSigner
 from ingress.auth.tokens import JwksFetch, JwksKeys, KeySource, StaticKey, TokenVerifier, check_algorithms
 from ingress.chat.service import Wires
 from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
@@ -161,9 +161,9 @@ def migrate_schema(folder: Path) -> None:
 def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock) -> AuthGate:
     """Build the gate with all authentication methods that the settings allow."""
     secret = settings.signing_secret
-    seals = Seals(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
-    ways = Ways(
-        standing=Standing(credentials, clock, max_age_s=min(MAX_AGE_S, settings.reauthorize_s)),
+    seals = TokenSigner(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
+    ways = AuthMethods(
+        standing=RevocationChecker(credentials, clock, max_age_s=min(MAX_AGE_S, settings.reauthorize_s)),
         guests=Guests(
             seals,
             clock,

@@ -17,7 +17,7 @@ from everturn.lifecycle.export_check import ExportWriter
 from everturn.lifecycle.exports import BlockLine, BrokenLine, Exports, HeaderLine, Section
 from everturn.lifecycle.forks import Fork, Forks, ForkWish
 from ingress.admission.fields import ConversationPath, JsonBody, Line
-from ingress.admission.idempotency import HEADER, build_key, wait_for_twin
+from ingress.admission.idempotency import HEADER, build_key, wait_for_concurrent_request
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.admission.slots import HeldResponse, OpenSlots, download_slots
@@ -123,7 +123,9 @@ class ForkService:
         route = f"POST /conversations/{principal.tenant}/{principal.project}/{source_id}/fork"
         key = build_key(headers, route=route, content=body.model_dump())
         wish = ForkWish(self._ids.conversation(), TurnId(body.turn_id) if body.turn_id else None, body.title)
-        return await wait_for_twin(partial(self._forks.fork, principal, source_id, wish, key), self._clock)
+        return await wait_for_concurrent_request(
+            partial(self._forks.fork, principal, source_id, wish, key), self._clock
+        )
 
 
 JSON_LINES = "application/jsonl"

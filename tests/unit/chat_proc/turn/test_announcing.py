@@ -10,7 +10,7 @@ from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
 from chat_proc.turn.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
-from chat_proc.turn.inbox import Patience
+from chat_proc.turn.inbox import RetryPolicy
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -370,7 +370,7 @@ async def test_a_lease_is_handed_back_although_the_database_was_away_for_a_momen
         sweeps=NoSweeps(),
         doorbells=bench.doorbells,
         clock=bench.clock,
-        patience=Patience((0.0,)),
+        patience=RetryPolicy((0.0,)),
     )
 
     await announcer.hand_back(claim.lease, requeue=True)
@@ -401,7 +401,7 @@ def build_announcer(
         sweeps=sweeps,
         doorbells=bench.doorbells,
         clock=bench.clock,
-        patience=Patience((0.0,)),
+        patience=RetryPolicy((0.0,)),
     )
 
 

@@ -7,7 +7,7 @@ from turn_bench.drivers import NoSweeps
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
-from chat_proc.turn.inbox import Patience
+from chat_proc.turn.inbox import RetryPolicy
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -69,7 +69,7 @@ async def test_a_turn_is_parked_although_the_answers_of_the_database_are_lost() 
     await bench.say("Send it.")
     worker = bench.hire()
     approvals = ApprovalsBehindABrokenLink(bench.platform, "worker-1")
-    worker.change(approvals=approvals, patience=Patience((0.0,)))
+    worker.change(approvals=approvals, patience=RetryPolicy((0.0,)))
 
     assert await worker.run_one()
 

@@ -7,7 +7,7 @@ from chat_proc.agent.open_turn import TurnActivity, TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.files import describe_media
 from chat_proc.turn.context import LeasedTurn, add_usage, last_round
-from chat_proc.turn.inbox import LeasedInbox, Patience
+from chat_proc.turn.inbox import LeasedInbox, RetryPolicy
 from chat_proc.turn.opening import draft_opening
 from chat_proc.turn.records import ManifestKeeper
 from everturn.core.errors import StaleFence, Unavailable
@@ -46,7 +46,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         lease_age_s=lambda: 0.0,
         approvals=worker.approvals,
         activity=TurnActivity(bench.clock.monotonic),
-        patience=Patience((0.0,)),
+        patience=RetryPolicy((0.0,)),
     )
     return turn, emitter
 

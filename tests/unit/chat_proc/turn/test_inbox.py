@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from chat_proc.turn.inbox import LeasedInbox, Patience
+from chat_proc.turn.inbox import LeasedInbox, RetryPolicy
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
@@ -49,7 +49,7 @@ def rows() -> Rows:
 
 @pytest.fixture
 def inbox(rows: Rows) -> LeasedInbox:
-    return LeasedInbox(rows, ANN, TURN, 5, report=rows.reported.append, patience=Patience((0.0,)))
+    return LeasedInbox(rows, ANN, TURN, 5, report=rows.reported.append, patience=RetryPolicy((0.0,)))
 
 
 async def settle() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from chat_proc.turn.inbox import Patience
+from chat_proc.turn.inbox import RetryPolicy
 from everturn.core.errors import Conflict, Unavailable
 
 
@@ -26,25 +26,25 @@ def failing(times: int, error: Exception):
 async def test_a_call_that_works_is_made_once() -> None:
     slept = Slept()
 
-    assert await Patience(sleep=slept.sleep).call(failing(0, Unavailable())) == "done"
+    assert await RetryPolicy(sleep=slept.sleep).call(failing(0, Unavailable())) == "done"
     assert slept.pauses == []
 
 
 async def test_what_is_unavailable_is_asked_again_after_each_pause() -> None:
     slept = Slept()
 
-    assert await Patience((1.0, 2.0, 3.0), sleep=slept.sleep).call(failing(2, Unavailable())) == "done"
+    assert await RetryPolicy((1.0, 2.0, 3.0), sleep=slept.sleep).call(failing(2, Unavailable())) == "done"
     assert slept.pauses == [1.0, 2.0]
 
 
 async def test_after_the_last_pause_it_gives_up() -> None:
     with pytest.raises(Unavailable):
-        await Patience((1.0,), sleep=Slept().sleep).call(failing(2, Unavailable()))
+        await RetryPolicy((1.0,), sleep=Slept().sleep).call(failing(2, Unavailable()))
 
 
 async def test_another_error_is_raised_at_once() -> None:
     slept = Slept()
 
     with pytest.raises(Conflict):
-        await Patience(sleep=slept.sleep).call(failing(1, Conflict()))
+        await RetryPolicy(sleep=slept.sleep).call(failing(1, Conflict()))
     assert slept.pauses == []

@@ -8,7 +8,7 @@ from turn_bench.bench import ANN, Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, cut_answer
 
-from chat_proc.turn.inbox import Patience
+from chat_proc.turn.inbox import RetryPolicy
 from chat_proc.turn.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from chat_proc.worker.heartbeat import STALL_S
 from everturn.core.errors import StaleFence, Unavailable
@@ -205,7 +205,7 @@ async def test_a_turn_whose_database_is_away_is_cut_off_and_writes_nothing() -> 
     bench = Bench()
     await bench.say("Hello.")
     worker = bench.hire()
-    worker.change(timelines=AwayTimelines(worker.timelines), patience=Patience(()))
+    worker.change(timelines=AwayTimelines(worker.timelines), patience=RetryPolicy(()))
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
     turn = worker.runner.hold(claim, bench.clock.monotonic())
@@ -222,7 +222,7 @@ async def test_work_that_fails_as_an_erasure_takes_its_lease_leaves_no_objects()
     bench = Bench()
     await bench.say("Hello.")
     worker = bench.hire()
-    worker.change(timelines=AwayTimelines(worker.timelines), patience=Patience(()))
+    worker.change(timelines=AwayTimelines(worker.timelines), patience=RetryPolicy(()))
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
     bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from everturn.core.ttl_cache import Kept
+from everturn.core.ttl_cache import TtlCache
 from everturn_testing.core import FixedClock
 
 
@@ -23,7 +23,7 @@ class Looking:
 
 async def test_many_who_ask_at_once_or_soon_after_share_one_look() -> None:
     looking, clock = Looking(), FixedClock()
-    kept = Kept(looking.look, keep_s=1.0, monotonic=clock.monotonic)
+    kept = TtlCache(looking.look, keep_s=1.0, monotonic=clock.monotonic)
 
     together = await asyncio.gather(*(kept.load() for _ in range(20)))
     clock.advance(0.9)
@@ -36,7 +36,7 @@ async def test_many_who_ask_at_once_or_soon_after_share_one_look() -> None:
 
 async def test_a_look_that_failed_or_was_given_up_is_not_kept() -> None:
     looking, clock = Looking(), FixedClock()
-    kept = Kept(looking.look, keep_s=1.0, monotonic=clock.monotonic)
+    kept = TtlCache(looking.look, keep_s=1.0, monotonic=clock.monotonic)
 
     looking.fails = True
     with pytest.raises(ConnectionError):

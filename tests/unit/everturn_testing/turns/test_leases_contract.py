@@ -19,7 +19,7 @@ class Generous(MemoryLeases):
         return await super().try_claim(conversation_id)
 
 
-class Standing(MemoryLeases):
+class RevocationChecker(MemoryLeases):
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
         self._platform.conversations[conversation_id].fence = 0
         return await super().try_claim(conversation_id)
@@ -33,7 +33,7 @@ async def test_leases_that_two_can_hold_are_noticed(stage: Stage, platform: Memo
 
 
 async def test_a_fence_that_stands_still_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, rival=Standing(platform, owner="worker-2"))
+    broken = replace(stage, rival=RevocationChecker(platform, owner="worker-2"))
 
     with pytest.raises(AssertionError):
         await LeasesContract().test_an_expired_lease_is_taken_over_with_the_next_fence(broken)

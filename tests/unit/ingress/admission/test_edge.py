@@ -6,7 +6,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from everturn.limits.token_buckets import Level, Limit
-from ingress.admission.edge import MAX_CONTENT_TYPE_BYTES, MAX_HEADER_BYTES, Edge
+from ingress.admission.edge import MAX_CONTENT_TYPE_BYTES, MAX_HEADER_BYTES, OuterMiddleware
 from ingress.admission.limits import DRAWN_KEY, Drawn
 from ingress.admission.metrics import IngressMetrics
 
@@ -35,7 +35,7 @@ def scope(headers: list[tuple[bytes, bytes]] | None = None) -> Scope:
 
 async def run(app: Any, request: Scope) -> tuple[Sent, IngressMetrics]:
     metrics, sent = IngressMetrics(), Sent()
-    await Edge(app, metrics=metrics, monotonic=lambda: 0.0)(request, receive, sent)
+    await OuterMiddleware(app, metrics=metrics, monotonic=lambda: 0.0)(request, receive, sent)
     return sent, metrics
 
 

@@ -8,7 +8,7 @@ from everturn.core.errors import Unavailable
 from everturn.queue.ports import WorkerPresence
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.presences import MemoryPresences
-from ingress.admission.queue_gate import GUESSED_TURN_S, REST_S, STALE_S, Fleet, FleetWatch, build_fleet
+from ingress.admission.queue_gate import GUESSED_TURN_S, REST_S, STALE_S, WorkerPool, WorkerPoolWatch, build_fleet
 
 
 def worker(name: str, slots: int, turn_s: float | None = None) -> WorkerPresence:
@@ -18,19 +18,19 @@ def worker(name: str, slots: int, turn_s: float | None = None) -> WorkerPresence
 def test_each_worker_counts_by_its_slots() -> None:
     fleet = build_fleet((worker("a", 3, 10.0), worker("b", 1, 2.0), worker("c", 4)))
 
-    assert fleet == Fleet(8, 8.0)
+    assert fleet == WorkerPool(8, 8.0)
     assert fleet.interval_us == 1_000_000
 
 
 def test_nobody_is_an_empty_fleet_with_a_guess() -> None:
-    assert build_fleet(()) == Fleet(0, GUESSED_TURN_S)
-    assert Fleet(0, 5.0).interval_us == 5_000_000
+    assert build_fleet(()) == WorkerPool(0, GUESSED_TURN_S)
+    assert WorkerPool(0, 5.0).interval_us == 5_000_000
 
 
 async def test_workers_are_asked_for_again_after_a_second() -> None:
     clock = FixedClock()
     presences = MemoryPresences(monotonic=clock.monotonic)
-    watch = FleetWatch(presences, monotonic=clock.monotonic)
+    watch = WorkerPoolWatch(presences, monotonic=clock.monotonic)
     assert (await watch.load()).slots == 0
 
     await presences.save(worker("a", 2), ttl_s=60)
@@ -56,7 +56,7 @@ class SlowPresences(MemoryPresences):
 
 async def test_many_that_want_to_know_at_once_ask_once() -> None:
     presences = SlowPresences()
-    watch = FleetWatch(presences, monotonic=FixedClock().monotonic)
+    watch = WorkerPoolWatch(presences, monotonic=FixedClock().monotonic)
     asking = [asyncio.create_task(watch.load()) for _ in range(100)]
     await asyncio.sleep(0)
 
@@ -70,7 +70,7 @@ async def test_a_wire_that_did_not_answer_is_left_alone_for_a_moment() -> None:
     clock, presences = FixedClock(), SlowPresences()
     presences.answers.set()
     presences.down = True
-    watch = FleetWatch(presences, monotonic=clock.monotonic)
+    watch = WorkerPoolWatch(presences, monotonic=clock.monotonic)
 
     failed = await asyncio.gather(*(watch.load() for _ in range(100)), return_exceptions=True)
 
@@ -86,7 +86,7 @@ async def test_a_wire_that_is_slow_for_a_moment_leaves_what_was_known() -> None:
     clock, presences = FixedClock(), SlowPresences()
     presences.answers.set()
     await presences.save(worker("a", 3), ttl_s=60)
-    watch = FleetWatch(presences, monotonic=clock.monotonic)
+    watch = WorkerPoolWatch(presences, monotonic=clock.monotonic)
     await watch.load()
     presences.down = True
 

@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 from everturn.core.identity import Principal
 from everturn_testing.core import FixedClock
 from everturn_testing.limits.token_buckets import MemoryTokenBuckets
-from ingress.admission.limits import DRAWN_KEY, build_front
+from ingress.admission.limits import DRAWN_KEY, build_request_limits
 from ingress.admission.metrics import IngressMetrics
 from ingress.settings import IngressSettings
 
@@ -19,7 +19,7 @@ async def call(mode: str, **more: Any) -> dict[str, Any]:
     settings = IngressSettings.model_construct(None, mode=mode, **urls, **more)
     clock = FixedClock()
     buckets = MemoryTokenBuckets(monotonic=clock.monotonic)
-    front = build_front(settings, buckets, metrics=IngressMetrics(), monotonic=clock.monotonic)
+    front = build_request_limits(settings, buckets, metrics=IngressMetrics(), monotonic=clock.monotonic)
     scope: dict[str, Any] = {"type": "http", "client": ("10.0.0.1", 1), "headers": []}
     await front.admit(HTTPConnection(scope), Principal("t", "p", "u"), write=True)
     return scope

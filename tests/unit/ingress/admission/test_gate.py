@@ -19,7 +19,7 @@ from everturn_testing.limits.waiting_rooms import MemoryWaitingRooms
 from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.queue.presences import MemoryPresences
 from ingress.admission.metrics import IngressMetrics
-from ingress.admission.queue_gate import FleetWatch, QueueCaps, WorkGate
+from ingress.admission.queue_gate import QueueCaps, WorkerPoolWatch, WorkGate
 from ingress.errors import ProblemError
 
 ME = Principal("t", "p", "me")
@@ -57,7 +57,7 @@ class World:
             queue=world,
             memory=world,
             rooms=self.rooms,
-            fleet=FleetWatch(self.presences, monotonic=self.clock.monotonic),
+            fleet=WorkerPoolWatch(self.presences, monotonic=self.clock.monotonic),
             caps=caps,
             metrics=self.metrics,
             monotonic=self.clock.monotonic,

@@ -9,13 +9,13 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.queue.ports import QueueDepth
 from everturn_testing.core import FixedClock
-from ingress.admission.queue_gate import KEEP_S, Places
+from ingress.admission.queue_gate import KEEP_S, QueueDepthCache
 
 KEY, OTHER = ("t", Lane.PAID), ("o", Lane.PAID)
 
 
 class World:
-    """Places before a queue whose stored turns are those of one tenant."""
+    """QueueDepthCache before a queue whose stored turns are those of one tenant."""
 
     def __init__(self) -> None:
         self.stored = 0
@@ -23,7 +23,7 @@ class World:
         self.gone = False
         self.clock = FixedClock()
         queue: Any = self
-        self.places = Places(queue, monotonic=self.clock.monotonic)
+        self.places = QueueDepthCache(queue, monotonic=self.clock.monotonic)
 
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         self.counted += 1

@@ -11,14 +11,14 @@ from starlette.datastructures import Headers
 
 from everturn_testing.accounts.credentials import MemoryCredentials
 from everturn_testing.core import FixedClock
-from ingress.auth.gate import AuthGate, Ways
+from ingress.auth.gate import AuthGate, AuthMethods
 from ingress.auth.origins import Origins
-from ingress.auth.revocation import Standing
-from ingress.auth.signed_tokens import Guests, Seals, Tickets
+from ingress.auth.revocation import RevocationChecker
+from ingress.auth.signed_tokens import Guests, Tickets, TokenSigner
 from ingress.auth.tokens import StaticKey, TokenVerifier
 
 SECRET = "a secret that is long enough for HS256"
-SEALS = Seals(b"0123456789abcdef0123456789abcdef")
+SEALS = TokenSigner(b"0123456789abcdef0123456789abcdef")
 VERIFIER = TokenVerifier(
     StaticKey(SECRET, key_type="oct"), issuer="i", audience="a", algorithms=("HS256",), unscoped=True
 )
@@ -58,7 +58,7 @@ def build_door(
     clock = clock or FixedClock(datetime.now(UTC))
     credentials = MemoryCredentials(clock)
     guests, tickets = Guests(SEALS, clock, scopes=scopes), Tickets(SEALS, clock)
-    ways = Ways(Standing(credentials, clock), guests, tickets, Origins(origins))
+    ways = AuthMethods(RevocationChecker(credentials, clock), guests, tickets, Origins(origins))
     gate = AuthGate(development=development, verifier=verifier, ways=ways, clock=clock)
     return Door(gate, clock, credentials, guests, tickets)
 

@@ -5,10 +5,10 @@ import pytest
 from everturn.core.identity import Lane, Role, lane_of
 from everturn_testing.core import FixedClock
 from ingress.auth.callers import is_user_name
-from ingress.auth.signed_tokens import GUEST_S, WINDOW_S, Guests, Seals
+from ingress.auth.signed_tokens import GUEST_S, WINDOW_S, Guests, TokenSigner
 from ingress.errors import ProblemError
 
-SEALS = Seals(b"0123456789abcdef0123456789abcdef")
+SEALS = TokenSigner(b"0123456789abcdef0123456789abcdef")
 HERE = frozenset({("t", "p")})
 
 

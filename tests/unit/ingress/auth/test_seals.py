@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-from ingress.auth.signed_tokens import MAX_SEALED_CHARS, Seals
+from ingress.auth.signed_tokens import MAX_SEALED_CHARS, TokenSigner
 
-SEALS = Seals(b"0123456789abcdef0123456789abcdef")
+SEALS = TokenSigner(b"0123456789abcdef0123456789abcdef")
 VALUE = {"user": "ann", "expires": 12.5, "roles": ["paid"], "until": None}
 
 
 def test_a_sealed_value_comes_back() -> None:
     assert SEALS.try_read("evt_", SEALS.build("evt_", VALUE)) == VALUE
-    assert Seals(b"0123456789abcdef0123456789abcdef").try_read("evt_", SEALS.build("evt_", VALUE)) == VALUE
+    assert TokenSigner(b"0123456789abcdef0123456789abcdef").try_read("evt_", SEALS.build("evt_", VALUE)) == VALUE
 
 
 def test_a_seal_is_for_one_purpose_and_from_one_secret() -> None:
@@ -21,7 +21,7 @@ def test_a_seal_is_for_one_purpose_and_from_one_secret() -> None:
 
     assert SEALS.try_read("evg_", ticket) is None
     assert SEALS.try_read("evg_", "evg_" + ticket.removeprefix("evt_")) is None
-    assert Seals(b"another secret of enough bytes...").try_read("evt_", ticket) is None
+    assert TokenSigner(b"another secret of enough bytes...").try_read("evt_", ticket) is None
 
 
 def test_a_change_anywhere_breaks_the_seal() -> None:
@@ -51,4 +51,4 @@ def test_a_value_without_its_mac_is_none() -> None:
 
 def test_a_short_secret_is_refused() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        Seals(b"short")
+        TokenSigner(b"short")

@@ -12,7 +12,7 @@ from everturn_testing.accounts.credentials import MemoryCredentials
 from everturn_testing.core import FixedClock
 from ingress.auth.api_keys import build_key_text
 from ingress.auth.callers import Caller, Kind, Proof
-from ingress.auth.revocation import MAX_AGE_S, Standing
+from ingress.auth.revocation import MAX_AGE_S, RevocationChecker
 from ingress.errors import ProblemError
 
 ANN = Principal("t", "p", "ann", frozenset({Role.REGISTERED, Role.PAID}))
@@ -22,7 +22,7 @@ ANN = Principal("t", "p", "ann", frozenset({Role.REGISTERED, Role.PAID}))
 class Stage:
     clock: FixedClock
     credentials: MemoryCredentials
-    standing: Standing
+    standing: RevocationChecker
 
     async def make(self, **changes: object) -> tuple[str, ApiKey]:
         text, made = build_key_text()
@@ -35,7 +35,7 @@ class Stage:
 def stage() -> Stage:
     clock = FixedClock()
     credentials = MemoryCredentials(clock)
-    return Stage(clock, credentials, Standing(credentials, clock))
+    return Stage(clock, credentials, RevocationChecker(credentials, clock))
 
 
 async def refusal(asking: Awaitable[object]) -> int:

@@ -6,10 +6,10 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn_testing.core import FixedClock
 from ingress.auth.callers import Caller, Proof
-from ingress.auth.signed_tokens import TICKET_S, Seals, Tickets
+from ingress.auth.signed_tokens import TICKET_S, Tickets, TokenSigner
 from ingress.errors import ProblemError
 
-SEALS = Seals(b"0123456789abcdef0123456789abcdef")
+SEALS = TokenSigner(b"0123456789abcdef0123456789abcdef")
 ANN = Caller(Principal("t", "p", "ann"), None, Proof("key", 1.0, "0123456789abcdef"))
 MINE = ConversationId("conv_1")
 
@@ -61,7 +61,7 @@ def test_a_ticket_for_another_stream_is_401(place: dict[str, str]) -> None:
 
 def test_a_changed_ticket_and_one_of_another_server_are_401() -> None:
     tickets = Tickets(SEALS, FixedClock())
-    foreign = Tickets(Seals(b"another secret of enough bytes..."), FixedClock()).build(ANN, MINE).text
+    foreign = Tickets(TokenSigner(b"another secret of enough bytes..."), FixedClock()).build(ANN, MINE).text
 
     for text in (foreign, tickets.build(ANN, MINE).text[:-3], "", "evt_", "evk_0"):
         with pytest.raises(ProblemError) as refused:

@@ -22,7 +22,7 @@ from everturn_testing.limits.waiting_rooms import MemoryWaitingRooms
 from everturn_testing.queue.presences import MemoryPresences
 from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
-from ingress.admission.queue_gate import FleetWatch, QueueCaps, WorkGate
+from ingress.admission.queue_gate import QueueCaps, WorkerPoolWatch, WorkGate
 from ingress.admission.slots import NoRoom
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
@@ -93,7 +93,7 @@ class World:
             queue=world,
             memory=world,
             rooms=MemoryWaitingRooms(monotonic=self.clock.monotonic),
-            fleet=FleetWatch(presences, monotonic=self.clock.monotonic),
+            fleet=WorkerPoolWatch(presences, monotonic=self.clock.monotonic),
             caps=QueueCaps(total=self._cap, unattended=self._cap, tenant=10 * self._cap),
             metrics=self.metrics,
             monotonic=self.clock.monotonic,

@@ -15,7 +15,7 @@ from ingress.errors import unauthorized
 from ingress.stream.feed import Feed
 from ingress.stream.frames import UNAUTHORIZED
 from ingress.stream.hub import Hub
-from ingress.stream.recheck import CallerStanding, Recheck
+from ingress.stream.recheck import CallerCheck, Recheck
 from ingress.stream.rows import Snapshot, StreamRows
 
 ANN = Caller(Principal("t", "p", "ann"))
@@ -38,7 +38,7 @@ class Gate:
             raise self.refusal
 
 
-def begin(gate: Gate, clock: FixedClock) -> CallerStanding:
+def begin(gate: Gate, clock: FixedClock) -> CallerCheck:
     return Recheck(gate.recheck, every_s=60, monotonic=clock.monotonic).begin(ANN)
 
 

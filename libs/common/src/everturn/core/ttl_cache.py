@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Found = TypeVar("Found")
 
 
-class Kept(Generic[Found]):
+class TtlCache(Generic[Found]):
     """Owns the last result. One computation at a time, and none while the result is at most `keep_s` seconds old."""
 
     def __init__(self, look: Callable[[], Awaitable[Found]], *, keep_s: float, monotonic: Callable[[], float]) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.stream.emitter import EventNumbering
-from chat_proc.turn.inbox import Patience
+from chat_proc.turn.inbox import RetryPolicy
 from everturn.conversations.model import Conversation, ConversationState
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, Unavailable, problem
@@ -112,7 +112,7 @@ class Announcer:
         clock: Clock,
         memory: WireMemory | None = None,
         publish_s: float = PUBLISH_S,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> None:
         self._leases = leases
         self._timelines = timelines
@@ -123,7 +123,7 @@ class Announcer:
         self._clock = clock
         self._memory = memory
         self._publish_s = publish_s
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
 
     async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
         """Publish the state and the terminal event of a turn from its rows; the sweeper retries if that fails.

@@ -12,7 +12,7 @@ from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.files import AttachedMedia
 from chat_proc.turn.announcing import build_status_after, draft_exit, status_of
-from chat_proc.turn.inbox import LeasedInbox, Patience
+from chat_proc.turn.inbox import LeasedInbox, RetryPolicy
 from chat_proc.turn.opening import draft_gate, load_some_previews, make_title, title_source
 from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
@@ -64,7 +64,7 @@ class LeasedTurn:
         lease_age_s: Callable[[], float],
         approvals: TurnApprovals,
         activity: TurnActivity,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         pictures: PictureFitter | None = None,
     ) -> None:
         self._claim = claim
@@ -79,7 +79,7 @@ class LeasedTurn:
         self._last_hash = claim.last_hash or GENESIS_HASH
         self._usage = usage
         self._booked: tuple[UsageEvent, ...] = ()
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         # The turn may have begun on another machine: its age comes from the database, not from a wall clock.
         self._began_s = clock.monotonic() - _find_age_s(turn)
         self._claimed_at_s = claimed_at_s

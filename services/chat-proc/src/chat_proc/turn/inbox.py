@@ -29,12 +29,12 @@ PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)
 """Shorter in total than a lease; the heartbeat stops a worker that loses its lease meanwhile."""
 
 
-def build_patience(lease: LeaseTiming) -> "Patience":
+def build_patience(lease: LeaseTiming) -> "RetryPolicy":
     """Retries that end before the lease expires, however short it is."""
-    return Patience(tuple(pause_s * lease.retry_share for pause_s in PAUSES_S))
+    return RetryPolicy(tuple(pause_s * lease.retry_share for pause_s in PAUSES_S))
 
 
-class Patience:
+class RetryPolicy:
     """How often, and with which pauses in seconds, a call is retried."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Patience:
                 with keep_cancellation():
                     return await make()
             except Unavailable as error:
-                _log.warning("asking_again", error=str(error), pause_s=pause_s)
+                _log.warning("retrying", error=str(error), pause_s=pause_s)
                 await self._sleep(pause_s)
         with keep_cancellation():
             return await make()
@@ -77,12 +77,12 @@ class LeasedInbox:
         inbox_seq: int,
         *,
         report: Callable[[Signal], None],
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> None:
         self._timelines = timelines
         self._principal = principal
         self._turn_id = turn_id
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         self._latest_seq = inbox_seq
         self._report = report
         self._known: dict[SignalId, Signal] = {}
@@ -161,7 +161,7 @@ class LeasedInbox:
 class PatientApprovals:
     """Implements TurnApprovals by wrapping another one, with retries while the database does not answer."""
 
-    def __init__(self, approvals: TurnApprovals, patience: Patience) -> None:
+    def __init__(self, approvals: TurnApprovals, patience: RetryPolicy) -> None:
         self._approvals = approvals
         self._patience = patience
 

@@ -18,7 +18,7 @@ from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.announcing import Announcer, build_crash_end
 from chat_proc.turn.context import LeasedTurn
-from chat_proc.turn.inbox import LeasedInbox, Patience, PatientApprovals
+from chat_proc.turn.inbox import LeasedInbox, PatientApprovals, RetryPolicy
 from chat_proc.turn.opening import add_prune_notice, draft_opening, load_previews
 from chat_proc.turn.records import ManifestKeeper
 from chat_proc.turn.titling import TitleCalls
@@ -133,7 +133,7 @@ class RunnerParts:
     titles: TitleCalls
     clock: Clock
     failpoints: Failpoints
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
     tracing: Tracing = NO_TRACING
     pictures: PictureFitter = field(default_factory=PictureFitter)

@@ -19,7 +19,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.leases import ClaimBounds
 from everturn.core.loops import Part, check_all, guarded, sum_up
 from everturn.core.page_server import Page
-from everturn.core.ttl_cache import Kept
+from everturn.core.ttl_cache import TtlCache
 from everturn.queue.ports import Presences, WorkerPresence
 
 # How long the turns of this worker take: a moving average that weights recent turns most.
@@ -172,7 +172,7 @@ class ReadyPage:
 
     def __init__(self, parts: Mapping[str, Part], monotonic: Callable[[], float]) -> None:
         self._parts = parts
-        self._kept = Kept(self._look, keep_s=READINESS_KEEP_S, monotonic=monotonic)
+        self._kept = TtlCache(self._look, keep_s=READINESS_KEEP_S, monotonic=monotonic)
 
     async def build(self) -> Page:
         """Status 503 if a part that turns need is unavailable, or if this worker accepts no more turns."""

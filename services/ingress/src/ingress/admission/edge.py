@@ -90,7 +90,7 @@ _SINGLE = frozenset({b"content-type", b"content-encoding", b"content-length", b"
 _log = structlog.get_logger(__name__)
 
 
-class Edge:
+class OuterMiddleware:
     """ASGI middleware around the whole application."""
 
     def __init__(

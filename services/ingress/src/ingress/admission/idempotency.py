@@ -49,24 +49,24 @@ def _unquote(value: str) -> str:
 # Requests of this process with the same Idempotency-Key run one after another, so that they need one place and one
 # check, and all wait for the first one's answer.
 
-TWIN_WAIT_S = 5.0
+CONCURRENT_WAIT_S = 5.0
 """How long a request waits for another one with the same Idempotency-Key (api.md)."""
 LOOK_EVERY_S = 0.05
 
 Answer = TypeVar("Answer")
 
 
-class Twins:
+class IdempotencyLocks:
     """Holds a lock for each key in use. For a duplicate in another process, the transaction waits."""
 
-    def __init__(self, clock: Clock, *, wait_s: float = TWIN_WAIT_S) -> None:
+    def __init__(self, clock: Clock, *, wait_s: float = CONCURRENT_WAIT_S) -> None:
         self._clock = clock
         self._wait_s = wait_s
         self._locks: dict[tuple[str, ...], asyncio.Lock] = {}
         self._users: dict[tuple[str, ...], int] = {}
 
     @asynccontextmanager
-    async def alone(self, principal: Principal, key: IdempotencyKey | None) -> AsyncGenerator[float]:
+    async def hold(self, principal: Principal, key: IdempotencyKey | None) -> AsyncGenerator[float]:
         """Hold the key's lock. Yields the remaining seconds to wait for a duplicate in another process. Raises KeyBusy
         when one in this process takes too long."""
         if key is None:
@@ -95,8 +95,8 @@ class Twins:
             raise KeyBusy() from error
 
 
-async def wait_for_twin(
-    commit: Callable[[], Awaitable[Answer]], clock: Clock, *, wait_s: float = TWIN_WAIT_S
+async def wait_for_concurrent_request(
+    commit: Callable[[], Awaitable[Answer]], clock: Clock, *, wait_s: float = CONCURRENT_WAIT_S
 ) -> Answer:
     """Return the result of `commit`, retried while a duplicate in another process holds the key. Raises KeyBusy after
     `wait_s`."""

@@ -1,5 +1,5 @@
-"""Limits of what one client can send: rates by role, invalid credentials, and bytes of bodies. `Front` checks them in
-order."""
+"""Limits of what one client can send: rates by role, invalid credentials, and bytes of bodies; `RequestLimits` holds
+them."""
 
 import hashlib
 import math
@@ -329,7 +329,7 @@ class BodyHold:
 DRAWN_KEY = "everturn.drawn"
 
 
-class Front:
+class RequestLimits:
     """The limits of one process, as routes use them."""
 
     def __init__(self, rates: RateGate, guard: CredentialGuard, bodies: BodyBudget) -> None:
@@ -354,9 +354,9 @@ class Front:
         return load_drawn(connection.scope)
 
 
-def build_front(
+def build_request_limits(
     settings: IngressSettings, buckets: TokenBuckets, *, metrics: IngressMetrics, monotonic: Callable[[], float]
-) -> Front:
+) -> RequestLimits:
     """Build the limits from the settings. Development mode has one user, who is limited only if the settings say so."""
     rates = RateGate(
         buckets,
@@ -369,7 +369,7 @@ def build_front(
         max_bytes=settings.bodies_max_bytes, max_bytes_per_user=settings.bodies_max_bytes_per_user, metrics=metrics
     )
     guard = CredentialGuard(settings.bad_credentials_limit, metrics=metrics, monotonic=monotonic)
-    return Front(rates, guard, bodies)
+    return RequestLimits(rates, guard, bodies)
 
 
 def load_drawn(scope: Scope) -> Drawn | None:
@@ -377,6 +377,6 @@ def load_drawn(scope: Scope) -> Drawn | None:
     return cast(Drawn | None, scope.get(DRAWN_KEY))
 
 
-def load_front(connection: HTTPConnection) -> Front:
+def load_request_limits(connection: HTTPConnection) -> RequestLimits:
     """The limits of this application."""
-    return cast(Front, connection.app.state.front)
+    return cast(RequestLimits, connection.app.state.front)

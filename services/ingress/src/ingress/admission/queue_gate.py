@@ -36,7 +36,7 @@ GUESSED_TURN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class WorkerPool:
     """All live workers together."""
 
     slots: int
@@ -50,28 +50,28 @@ class Fleet:
         return max(1, int(self.turn_s / max(1, self.slots) * SECOND_US))
 
 
-def build_fleet(workers: tuple[WorkerPresence, ...]) -> Fleet:
+def build_fleet(workers: tuple[WorkerPresence, ...]) -> WorkerPool:
     """Sum up the workers, weighted by their slots."""
     slots = sum(worker.slots for worker in workers)
     told = [(worker.slots, worker.turn_s) for worker in workers if worker.turn_s is not None]
     running = [worker.user_running_max for worker in workers if worker.user_running_max is not None]
     weight = sum(weight for weight, _ in told)
     turn_s = sum(weight * turn_s for weight, turn_s in told) / weight if weight else GUESSED_TURN_S
-    return Fleet(slots, turn_s, min(running, default=None))
+    return WorkerPool(slots, turn_s, min(running, default=None))
 
 
-class FleetWatch:
+class WorkerPoolWatch:
     """Loads the workers at most once a second, however many callers need them."""
 
     def __init__(self, presences: Presences, *, monotonic: Callable[[], float]) -> None:
         self._presences = presences
         self._monotonic = monotonic
-        self._fleet = Fleet(0, GUESSED_TURN_S)
+        self._fleet = WorkerPool(0, GUESSED_TURN_S)
         self._failure: str | None = None
         self._ask_at = self._known_at = -math.inf
         self._asking = asyncio.Lock()
 
-    async def load(self) -> Fleet:
+    async def load(self) -> WorkerPool:
         """Raises Unavailable after at most 250 ms if nothing is known, and then for half a second without a query."""
         async with self._asking:
             if self._monotonic() >= self._ask_at:
@@ -122,7 +122,7 @@ class _Counted:
 _NEVER = _Counted(-math.inf, QueueDepth(0, 0, 0))
 
 
-class Places:
+class QueueDepthCache:
     """Owns the counts and the admissions since. Call `leave` or `settle` after each `enter`."""
 
     def __init__(self, queue: Queue, *, monotonic: Callable[[], float]) -> None:
@@ -226,13 +226,13 @@ class WorkGate:
         queue: Queue,
         rooms: WaitingRooms,
         memory: WireMemory,
-        fleet: FleetWatch,
+        fleet: WorkerPoolWatch,
         caps: QueueCaps,
         metrics: IngressMetrics,
         monotonic: Callable[[], float],
     ) -> None:
         self._doorbells = doorbells
-        self._places = Places(queue, monotonic=monotonic)
+        self._places = QueueDepthCache(queue, monotonic=monotonic)
         self._rooms = rooms
         self._memory = memory
         self._fleet = fleet
@@ -297,11 +297,11 @@ class WorkGate:
             text = "The memory for events is nearly full."
             raise self._refused(principal, "memory", unavailable(text, retry_after_s=MEMORY_RETRY_S))
 
-    async def _load(self, principal: Principal) -> tuple[Fleet, QueueView]:
+    async def _load(self, principal: Principal) -> tuple[WorkerPool, QueueView]:
         return await self._fleet.load(), await self._places.load(_key_of(principal))
 
     async def _ask_rooms(
-        self, principal: Principal, visitor: Visitor, fleet: Fleet, view: QueueView
+        self, principal: Principal, visitor: Visitor, fleet: WorkerPool, view: QueueView
     ) -> _Refusal | None:
         own, total = self._tenant_load(fleet, view.depth), self._total_load(fleet, view)
         if _is_crowded(own):
@@ -325,11 +325,11 @@ class WorkGate:
             if _is_crowded(load) and entry.wait_s < MAX_WAIT_US / SECOND_US:
                 await self._rooms.keep(room, visitor, entry.wait_s)
 
-    def _total_load(self, fleet: Fleet, view: QueueView) -> RoomLoad:
+    def _total_load(self, fleet: WorkerPool, view: QueueView) -> RoomLoad:
         room = self._caps.total if fleet.slots else min(self._caps.total, self._caps.unattended)
         return RoomLoad(view.depth.waiting, room, _interval_us(fleet), view.age_us)
 
-    def _tenant_load(self, fleet: Fleet, depth: QueueDepth) -> RoomLoad:
+    def _tenant_load(self, fleet: WorkerPool, depth: QueueDepth) -> RoomLoad:
         # Doorbells of tenants with a full share alternate, so a tenant's queue drains at a fraction of the total rate.
         return RoomLoad(depth.of_tenant, self._caps.tenant, _interval_us(fleet) * max(1, depth.tenants))
 
@@ -341,7 +341,7 @@ class WorkGate:
 class Admission:
     """One admitted request. New work holds a place in the queue until it is stored or abandoned."""
 
-    def __init__(self, places: Places | None, principal: Principal, visitor: Visitor) -> None:
+    def __init__(self, places: QueueDepthCache | None, principal: Principal, visitor: Visitor) -> None:
         self.principal = principal
         self.visitor = visitor
         self._places = places
@@ -380,7 +380,7 @@ def _is_crowded(load: RoomLoad) -> bool:
     return load.depth >= load.room // 2
 
 
-def _interval_us(fleet: Fleet) -> int:
+def _interval_us(fleet: WorkerPool) -> int:
     return fleet.interval_us if fleet.slots else UNATTENDED_INTERVAL_US
 
 

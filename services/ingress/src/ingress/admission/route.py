@@ -14,7 +14,14 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from ingress.admission.connections import RECOGNIZED_KEY
-from ingress.admission.limits import BODY_BYTES_PER_S, BODY_GRACE_S, BODY_TIMEOUT_S, BodyHold, is_write, load_front
+from ingress.admission.limits import (
+    BODY_BYTES_PER_S,
+    BODY_GRACE_S,
+    BODY_TIMEOUT_S,
+    BodyHold,
+    is_write,
+    load_request_limits,
+)
 from ingress.admission.responses import MAX_ERRORS, MAX_NAME_CHARS
 from ingress.admission.strict_json import BadJson, load_strict
 from ingress.auth.gate import AuthGate, Caller, save_caller
@@ -188,7 +195,7 @@ class AdmittedRoute(StrictRoute):
 
     async def admit(self, request: Request) -> AdmittedRequest:
         """Authenticate, then check what is known without the body. Raises problems: 401, 403, 404, 413, 415, 429."""
-        gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
+        gate, front = cast(AuthGate, request.app.state.auth), load_request_limits(request)
         with front.authenticating(request):
             caller = await self.authenticate(request, gate)
         _recognize(request, caller)
@@ -231,7 +238,7 @@ class BodyScopedRoute(AdmittedRoute):
     async def admit(self, request: Request) -> AdmittedRequest:
         """Admit in another order than other routes: the credential, its rate, the body, then access to its tenant and
         project."""
-        gate, front = cast(AuthGate, request.app.state.auth), load_front(request)
+        gate, front = cast(AuthGate, request.app.state.auth), load_request_limits(request)
         with front.authenticating(request):
             owner = await gate.load_owner(request.headers)
         await front.admit(request, owner, write=is_write(request.method, self.path))

@@ -9,7 +9,7 @@ from pydantic import Field
 from everturn.core.errors import Unavailable
 from everturn.turns.inbox import MAX_OPEN_SIGNALS
 from ingress.admission.fields import JsonBody
-from ingress.admission.queue_gate import FleetWatch
+from ingress.admission.queue_gate import WorkerPoolWatch
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.attachments.sniffing import ACCEPTED_KINDS, PLAIN
@@ -97,7 +97,7 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
     )
 
 
-async def _load_running_turns(watch: FleetWatch) -> int | None:
+async def _load_running_turns(watch: WorkerPoolWatch) -> int | None:
     """Also None when the wire does not answer: the other limits are valid anyway."""
     try:
         return (await watch.load()).user_running_max

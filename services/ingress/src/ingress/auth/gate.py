@@ -13,21 +13,21 @@ from ingress.auth.api_keys import PREFIX as KEY_PREFIX
 from ingress.auth.callers import Caller, Proof, is_scope_name
 from ingress.auth.development import check_local_request, load_dev_user
 from ingress.auth.origins import Origins
-from ingress.auth.revocation import Standing
+from ingress.auth.revocation import RevocationChecker
 from ingress.auth.signed_tokens import GUEST_PREFIX, GUEST_TOKEN, GuestPass, Guests, Ticket, Tickets
 from ingress.auth.tokens import Claims, TokenVerifier
 from ingress.errors import absent, unauthorized
 
-__all__ = ["AuthGate", "Caller", "CallerOf", "Me", "MeInBody", "Ways", "load_caller", "save_caller"]
+__all__ = ["AuthGate", "AuthMethods", "Caller", "CallerOf", "Me", "MeInBody", "load_caller", "save_caller"]
 _SCOPE_KEY = "everturn.caller"
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class AuthMethods:
     """The authentication methods in addition to the issuer's tokens. All return a Caller, which passes the same
     checks."""
 
-    standing: Standing
+    standing: RevocationChecker
     guests: Guests
     tickets: Tickets
     origins: Origins
@@ -37,7 +37,7 @@ class AuthGate:
     """Authenticates requests. An invalid credential is 401, never anonymous; without one only development mode is
     open."""
 
-    def __init__(self, *, development: bool, verifier: TokenVerifier | None, ways: Ways, clock: Clock) -> None:
+    def __init__(self, *, development: bool, verifier: TokenVerifier | None, ways: AuthMethods, clock: Clock) -> None:
         self._development = development
         self._verifier = verifier
         self._ways = ways

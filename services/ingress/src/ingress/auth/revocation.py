@@ -54,7 +54,7 @@ MAX_AGE_S = 15.0
 _BAD_KEY = "The API key is invalid."
 
 
-class Standing:
+class RevocationChecker:
     """Checks API keys and revocations in the database, with a short-lived cache."""
 
     def __init__(self, credentials: Credentials, clock: Clock, *, max_age_s: float = MAX_AGE_S) -> None:

@@ -18,8 +18,8 @@ from everturn.limits.token_buckets import BucketTable, Limit
 from ingress.auth.callers import Caller, Proof, build_record, read_record
 from ingress.errors import absent, forbidden, too_many, unauthorized
 
-# Seals: small signed values that the server hands out and verifies later, so that it does not have to store them. A
-# sealed text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each purpose
+# Small signed values that the server hands out and verifies later, so that it does not have to store them. A sealed
+# text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each purpose
 # has its own key, derived from one secret that all nodes share.
 
 MAX_SEALED_CHARS = 2048
@@ -29,7 +29,7 @@ Purpose = Literal["evt_", "evg_"]
 """The prefix identifies the purpose of a sealed text: `evt_` opens an event stream, `evg_` is a guest token."""
 
 
-class Seals:
+class TokenSigner:
     """Creates and verifies sealed values. It never exposes its keys."""
 
     def __init__(self, secret: bytes) -> None:
@@ -94,7 +94,7 @@ class Guests:
 
     def __init__(
         self,
-        seals: Seals,
+        seals: TokenSigner,
         clock: Clock,
         *,
         scopes: frozenset[Scope] = frozenset(),
@@ -179,7 +179,7 @@ class Tickets:
     """Issues and verifies tickets. A ticket represents the caller who requested it, and expires no later than the
     caller."""
 
-    def __init__(self, seals: Seals, clock: Clock) -> None:
+    def __init__(self, seals: TokenSigner, clock: Clock) -> None:
         self._seals = seals
         self._clock = clock
 

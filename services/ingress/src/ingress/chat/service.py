@@ -34,7 +34,7 @@ from everturn.turns.inbox import (
     UploadTooLate,
 )
 from ingress.admission.fields import Bundles, load_conversation_id
-from ingress.admission.idempotency import Twins, build_key, try_read_key, wait_for_twin
+from ingress.admission.idempotency import IdempotencyLocks, build_key, try_read_key, wait_for_concurrent_request
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import Admission, WorkGate
 from ingress.admission.slots import NoRoom, WorkSlots
@@ -96,7 +96,7 @@ class ChatService:
         self._ids = ids
         self._clock = clock
         self._metrics = metrics
-        self._twins = Twins(clock)
+        self._idempotency_locks = IdempotencyLocks(clock)
         self._storing = WorkSlots(
             STORED_AT_ONCE,
             WAITING_TO_BE_STORED,
@@ -183,7 +183,7 @@ class ChatService:
         """Admit and store a request. A request that was already accepted gets its first answer, even if it would be
         rejected now: the queue is full, the antivirus or the store is unavailable, or a scan now finds something in a
         file."""
-        async with self._twins.alone(principal, key) as wait_s:
+        async with self._idempotency_locks.hold(principal, key) as wait_s:
             try:
                 admission = await self._gate.admit(principal, key, new_work=new_work)
                 try:
@@ -245,7 +245,7 @@ class ChatService:
     ) -> Receipt:
         try:
             async with self._storing.take(principal.limited_as):
-                receipt = await wait_for_twin(commit, self._clock, wait_s=wait_s)
+                receipt = await wait_for_concurrent_request(commit, self._clock, wait_s=wait_s)
             opened = receipt.signal_id is None and not receipt.replayed
             admission.settle() if opened else admission.leave()
         except TenantFull as error:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.core.loops import CHECK_TIMEOUT_S, Part, PartOut, Readiness, check_all, sum_up
-from everturn.core.ttl_cache import Kept
+from everturn.core.ttl_cache import TtlCache
 from everturn.queue.ports import Presences, Queue, WorkerPresence
 from ingress.admission.metrics import IngressMetrics
 
@@ -142,7 +142,7 @@ async def get_health() -> HealthOut:
 )
 async def get_readiness(request: Request) -> Response:
     """Whether this process can serve requests, part by part, and the live workers; up to a second old."""
-    found = await cast(Kept[ReadyOut], request.app.state.readiness).load()
+    found = await cast(TtlCache[ReadyOut], request.app.state.readiness).load()
     return JSONResponse(found.model_dump(), status_code=503 if found.status == "unready" else 200)
 
 
@@ -151,7 +151,7 @@ async def get_metrics(request: Request) -> Response:
     """Metrics for Prometheus; docs/metrics.md lists them."""
     metrics = cast(IngressMetrics, request.app.state.metrics)
     await cast(QueueWatch, request.app.state.queue_watch).look()
-    ready = await cast(Kept[ReadyOut], request.app.state.readiness).load()
+    ready = await cast(TtlCache[ReadyOut], request.app.state.readiness).load()
     for name, part in ready.parts.items():
         metrics.part_ready.labels(name).set(part.ok)
     numbers = generate_latest(metrics.registry) + generate_latest(REGISTRY)

@@ -26,7 +26,7 @@ from ingress.sockets.packets import (
     render_refused_namespace,
 )
 from ingress.sockets.websocket import COUNTED_KEY, REFUSAL_KEY, Line
-from ingress.stream.recheck import CallerStanding
+from ingress.stream.recheck import CallerCheck
 
 CLOSE_TIMEOUT_S = 5
 PARSED_KEY = "everturn.parsed"
@@ -42,7 +42,7 @@ class Admitted:
     """
 
     caller: Caller
-    standing: CallerStanding
+    standing: CallerCheck
     session_info: dict[str, Any]
     hold: BodyHold
     draw: Callable[[str | None], Awaitable[Drawn | ProblemError | None]]

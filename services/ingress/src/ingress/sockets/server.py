@@ -19,7 +19,7 @@ from everturn.core.loops import guarded
 from everturn.core.tracing import Tracing
 from ingress.admission.connections import load_address
 from ingress.admission.edge import internal_error
-from ingress.admission.limits import Drawn, Front, load_drawn
+from ingress.admission.limits import Drawn, RequestLimits, load_drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller
@@ -100,7 +100,7 @@ class SocketParts:
     """What sockets share with the HTTP endpoints."""
 
     auth: AuthGate
-    front: Front
+    front: RequestLimits
     calls: ChatCalls
     hub: Hub
     feed: Feed

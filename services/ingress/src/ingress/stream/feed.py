@@ -15,7 +15,7 @@ from ingress.admission.slots import OpenSlots
 from ingress.errors import ProblemError
 from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, Phase, build_batch
 from ingress.stream.hub import REREADS, Hub
-from ingress.stream.recheck import CallerStanding
+from ingress.stream.recheck import CallerCheck
 from ingress.stream.subscription import Subscription
 
 PAGE_ENTRIES = 200
@@ -53,7 +53,7 @@ class Feed:
         self._jitter = jitter
         self._large = OpenSlots(max_total=LARGE_SNAPSHOTS, max_per_user=LARGE_SNAPSHOTS_OF_PERSON)
 
-    async def chunks(self, client: Subscription, standing: CallerStanding | None = None) -> AsyncGenerator[bytes]:
+    async def chunks(self, client: Subscription, standing: CallerCheck | None = None) -> AsyncGenerator[bytes]:
         """Yield frames in few pieces until the server drains, the credential is no longer valid or the conversation is
         gone.
 

@@ -24,15 +24,15 @@ class Recheck:
     every_s: float
     monotonic: Callable[[], float]
 
-    def begin(self, caller: Caller) -> "CallerStanding":
+    def begin(self, caller: Caller) -> "CallerCheck":
         """Start the rechecks of a caller whose stream or socket opens now."""
-        return CallerStanding(partial(self.check, caller), every_s=self.every_s, monotonic=self.monotonic)
+        return CallerCheck(partial(self.check, caller), every_s=self.every_s, monotonic=self.monotonic)
 
 
 _log = structlog.get_logger(__name__)
 
 
-class CallerStanding:
+class CallerCheck:
     """Owns the time of the next recheck of one caller."""
 
     def __init__(

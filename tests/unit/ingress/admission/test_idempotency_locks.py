@@ -1,4 +1,4 @@
-"""Twins: who waits for whom, and for how long."""
+"""IdempotencyLocks: who waits for whom, and for how long."""
 
 import asyncio
 
@@ -7,20 +7,20 @@ import pytest
 from everturn.core.identity import Principal
 from everturn.turns.inbox import IdempotencyKey, KeyBusy
 from everturn_testing.core import FixedClock
-from ingress.admission.idempotency import TWIN_WAIT_S, Twins, wait_for_twin
+from ingress.admission.idempotency import CONCURRENT_WAIT_S, IdempotencyLocks, wait_for_concurrent_request
 
 ME = Principal("t", "p", "me")
 KEY = IdempotencyKey("messages", "k", "hash")
 
 
 async def test_twins_come_one_after_another_also_when_the_first_fails() -> None:
-    twins = Twins(FixedClock())
+    locks = IdempotencyLocks(FixedClock())
     inside: list[int] = []
     most = 0
 
     async def come(n: int) -> None:
         nonlocal most
-        async with twins.alone(ME, KEY):
+        async with locks.hold(ME, KEY):
             inside.append(n)
             most = max(most, len(inside))
             await asyncio.sleep(0)
@@ -39,27 +39,27 @@ async def test_twins_come_one_after_another_also_when_the_first_fails() -> None:
     [(ME, None), (ME, IdempotencyKey("signals", "k", "hash")), (Principal("t", "p", "you"), KEY)],
 )
 async def test_other_requests_wait_for_nobody(principal: Principal, key: IdempotencyKey | None) -> None:
-    twins = Twins(FixedClock(), wait_s=0)
+    locks = IdempotencyLocks(FixedClock(), wait_s=0)
 
-    async with twins.alone(ME, KEY), twins.alone(principal, key):
+    async with locks.hold(ME, KEY), locks.hold(principal, key):
         pass
 
 
 async def test_a_twin_that_waits_too_long_is_told_so_and_the_next_one_comes_in() -> None:
-    twins = Twins(FixedClock(), wait_s=0)
+    locks = IdempotencyLocks(FixedClock(), wait_s=0)
 
-    async with twins.alone(ME, KEY):
+    async with locks.hold(ME, KEY):
         with pytest.raises(KeyBusy):
-            async with twins.alone(ME, KEY):
+            async with locks.hold(ME, KEY):
                 pass
 
-    async with Twins(FixedClock()).alone(ME, KEY), twins.alone(ME, None):
+    async with IdempotencyLocks(FixedClock()).hold(ME, KEY), locks.hold(ME, None):
         pass
 
 
 async def test_who_waited_for_a_twin_here_waits_less_for_one_elsewhere() -> None:
     clock = FixedClock()
-    twins = Twins(clock)
+    locks = IdempotencyLocks(clock)
     waited, asks = asyncio.Event(), 0
 
     async def commit() -> None:
@@ -70,14 +70,14 @@ async def test_who_waited_for_a_twin_here_waits_less_for_one_elsewhere() -> None
 
     async def come() -> None:
         waited.set()
-        async with twins.alone(ME, KEY) as left_s:
-            await wait_for_twin(commit, clock, wait_s=left_s)
+        async with locks.hold(ME, KEY) as left_s:
+            await wait_for_concurrent_request(commit, clock, wait_s=left_s)
 
-    async with twins.alone(ME, KEY) as left_s:
+    async with locks.hold(ME, KEY) as left_s:
         coming = asyncio.create_task(come())
         await waited.wait()
-        clock.advance(TWIN_WAIT_S - 2)
+        clock.advance(CONCURRENT_WAIT_S - 2)
 
     with pytest.raises(KeyBusy):
         await coming
-    assert (left_s, asks) == (TWIN_WAIT_S, 2)
+    assert (left_s, asks) == (CONCURRENT_WAIT_S, 2)
