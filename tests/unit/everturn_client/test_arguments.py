@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_client.arguments import build_command_prefix, build_parser
+from everturn_client.arguments import build_command_prefix, build_parser, parse_arguments
 from everturn_client.settings import load_settings
 
 SETTINGS = load_settings({"HOME": "/home/ann", "EVERTURN_TOKEN": "secret"})
@@ -31,6 +31,16 @@ def test_an_answer_names_its_approval_and_may_have_a_reason() -> None:
     assert (approved.kind, approved.reason) == ("approve", "")
 
 
+def test_the_last_word_of_a_command_can_follow_its_options() -> None:
+    parser = build_parser(SETTINGS)
+
+    signal = parse_arguments(parser, ["signal", "followup", "--conversation", "conv_1", "hello there"])
+    answer = parse_arguments(parser, ["answer", "appr_1", "deny", "--conversation", "conv_1", "Not today."])
+
+    assert (signal.text, signal.conversation) == ("hello there", "conv_1")
+    assert (answer.reason, answer.conversation) == ("Not today.", "conv_1")
+
+
 def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
     line = ["signal", "event", "Sent.", "--event-kind", "form", "--payload", '{"n": 1}', "--record-only", "--file", "a"]
 
@@ -45,7 +55,10 @@ def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
     ("line", "message"),
     [
         (["signal", "event", "--payload", '{"a": NaN}'], "must be a JSON object"),
+        (["signal", "event", "--payload", '{"a": 1e999}'], "must be a JSON object"),
+        (["signal", "event", "--payload", '{"a":' * 500 + "1" + "}" * 500], "must be a JSON object"),
         (["signal", "event", "--payload", "[1]"], "must be a JSON object"),
+        (["signal", "followup", "--turn", "t", "one", "two"], "unrecognized arguments: one two"),
         (["signal", "event", "--payload", "[" * 100_000], "must be a JSON object"),
         (["signal", "event", "--payload", '{"a": ' + "9" * 5_000 + "}"], "must be a JSON object"),
         (["list", "--wait", "1e9"], "must be a number of seconds from 0 to 86400"),
@@ -56,7 +69,7 @@ def test_a_wrong_value_is_named_with_what_is_right(
     line: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        build_parser(SETTINGS).parse_args(line)
+        parse_arguments(build_parser(SETTINGS), line)
 
     said = capsys.readouterr().err
     assert message in said

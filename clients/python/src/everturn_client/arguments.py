@@ -3,11 +3,11 @@
 import argparse
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 from everturn_client.errors import check_utf8
@@ -21,6 +21,23 @@ EXIT_CODES = (
 WAIT_S = 60.0
 """Longer than an ingress takes to restart."""
 MAX_WAIT_S = 86_400.0
+
+
+MAX_PAYLOAD_DEPTH = 64
+"""As the server's."""
+LAST_WORDS: Final = {"signal": "text", "answer": "reason"}
+"""Commands with a word that can be left out, behind words that can't."""
+
+
+def parse_arguments(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse; accepts the last word of a command also behind its options, as newer versions of argparse do."""
+    found, left = parser.parse_known_args(argv)
+    name = LAST_WORDS.get(found.command or "")
+    if name and len(left) == 1 and not left[0].startswith("-") and not getattr(found, name):
+        setattr(found, name, left[0])
+    elif left:
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
+    return found
 
 
 def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
@@ -185,16 +202,29 @@ def _seconds(text: str) -> float:
 
 def _json_object(text: str) -> dict[str, object]:
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value: object = json.loads(text)
+        json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError('must be a JSON object, such as {"city": "Oslo"}, with finite numbers')
+    if not isinstance(value, dict) or _is_deep(cast(object, value)):
+        raise argparse.ArgumentTypeError(
+            'must be a JSON object, such as {"city": "Oslo"}, with finite numbers, nested in at most '
+            f"{MAX_PAYLOAD_DEPTH} levels"
+        )
     return cast(dict[str, object], value)
 
 
-def _refuse_constant(name: str) -> object:
-    raise ValueError(name)
+def _is_deep(value: object) -> bool:
+    level: list[object] = [value]
+    for _ in range(MAX_PAYLOAD_DEPTH):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += cast(dict[str, object], each).values()
+            elif isinstance(each, list):
+                inner += cast(list[object], each)
+        level = inner
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _server_url(text: str) -> str:

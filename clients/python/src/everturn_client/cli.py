@@ -16,7 +16,7 @@ import httpx2
 from everturn.core.errors import EverturnError
 from everturn.events.fold import is_open
 from everturn.events.views import TurnView
-from everturn_client.arguments import build_command_prefix, build_parser, check_encoding
+from everturn_client.arguments import build_command_prefix, build_parser, check_encoding, parse_arguments
 from everturn_client.backoff import Timings
 from everturn_client.client import Event, EverturnClient
 from everturn_client.errors import BadInput, ProblemError, TooMuch, Unreachable, check_utf8
@@ -66,9 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         Screen(sys.stdout, sys.stderr, colour=False).say(str(error), "bad")
         return USAGE
     parser = build_parser(settings)
-    arguments = parser.parse_args(argv)
+    arguments = parse_arguments(parser, argv)
     if arguments.command is None and sys.stdin.isatty() and sys.stdout.isatty():
-        arguments = parser.parse_args([*(sys.argv[1:] if argv is None else argv), "chat"])
+        arguments = parse_arguments(parser, [*(sys.argv[1:] if argv is None else argv), "chat"])
     screen = Screen(sys.stdout, sys.stderr, colour=settings.colour)
     try:
         return _run_command(parser, arguments, settings, screen)
