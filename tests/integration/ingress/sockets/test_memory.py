@@ -22,6 +22,7 @@ SOCKETS, EACH = 16, 6_000_000
 REST = 500_000
 """So much more is below the cap where almost all of it is held; a message that is longer has no room."""
 FIN, TEXT, BINARY = 0x80, 1, 2
+TRIES, MESSAGES = 10, 5
 HANDSHAKE = (
     "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
     "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -118,9 +119,15 @@ async def test_what_a_socket_held_is_free_again_when_it_hangs_up(bounded: Any) -
             text = {"text": "x" * (REST + 1)}
             return http.post("/conversations/default/default/new/messages", json=text).status_code
 
-        async with await Peer.join(bounded.url, "cat") as peer:
-            await peer.send(TEXT, b"x" * (CAP - REST))  # the rest never comes
-            await wait_until(lambda: send_message() == 429)
+        statuses: list[int] = []
+        # A message that is sent before the socket's bytes were read can take their room: then those are dropped.
+        for _ in range(TRIES):
+            async with await Peer.join(bounded.url, "cat") as peer:
+                await peer.send(TEXT, b"x" * (CAP - REST))  # the rest never comes
+                statuses = [await asyncio.to_thread(send_message) for _ in range(MESSAGES)]
+            if 429 in statuses:
+                break
+        assert 429 in statuses
         await wait_until(lambda: send_message() == 202)
         async with await Peer.join(bounded.url, "cat") as peer:
             await peer.send(FIN | TEXT, b'451-["chat_message",{"f":{"_placeholder":true,"num":0}}]')
