@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from faults.proxy import FaultProxy
 
-from chat_proc.turn.inbox import LeasedInbox
+from chat_proc.turn.inbox import TurnInbox
 from everturn.core.cancellation import Ran, Stragglers, run_until
 from everturn.core.identity import Principal
 from everturn.core.ids import TurnId
@@ -45,7 +45,7 @@ async def test_the_wait_ends_although_its_connection_breaks_around_the_cancellat
 ) -> None:
     """`cut_after_s` after the cancellation, which may come while the statement, the rollback or the next try is on its
     way; None is just before it."""
-    inbox = LeasedInbox(PostgresTimelines(far_database), ANN, TURN, 0, report=lambda _: None)
+    inbox = TurnInbox(PostgresTimelines(far_database), ANN, TURN, 0, report=lambda _: None)
     # Much longer than the test may take: a second cancellation would hide that the first was lost.
     stragglers = Stragglers(grace_s=60.0)
     sent = proxy.expect(statement)

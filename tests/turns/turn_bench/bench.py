@@ -27,9 +27,9 @@ from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteTool
-from chat_proc.turn.announcing import Announcer
-from chat_proc.turn.runner import ClaimedTurn, RunnerParts, TurnRunner
-from chat_proc.turn.titling import TitleCalls
+from chat_proc.worker.announcing import Announcer
+from chat_proc.worker.opening import TitleCalls
+from chat_proc.worker.runner import ClaimedTurn, RunnerParts
 from chat_proc.workspace.loading import ArtifactHistory
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import iso
@@ -37,7 +37,7 @@ from everturn.core.errors import StaleFence
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.core.leases import ORIGIN, Claim, EventCursor
 from everturn.core.logging import Redactor
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import Envelope, parse_envelope
@@ -260,7 +260,6 @@ class BenchWorker:
             clock=bench.clock,
             failpoints=failpoints,
         )
-        self.runner = TurnRunner(self.parts)
 
     def build_announcer(self, sweeps: Sweeps) -> Announcer:
         return Announcer(
@@ -277,7 +276,9 @@ class BenchWorker:
     def change(self, **parts: Any) -> None:
         """Use these parts from the next claim on."""
         self.parts = replace(self.parts, **parts)
-        self.runner = TurnRunner(self.parts)
+
+    def claimed(self, claim: Claim, asked_at_s: float) -> ClaimedTurn:
+        return ClaimedTurn(self.parts, claim, asked_at_s)
 
     def ring(self) -> None:
         if self.current is not None and not self.deaf:
@@ -294,7 +295,7 @@ class BenchWorker:
         claim = await self.leases.try_claim(self.bench.conversation_id)
         if claim is None:
             return False
-        self.current = self.runner.hold(claim, asked_at_s)
+        self.current = self.claimed(claim, asked_at_s)
         working = asyncio.create_task(self.current.run())
         dying = asyncio.create_task(self.gate.dead.wait())
         try:

@@ -7,7 +7,6 @@ from pydantic import SecretStr
 from turn_bench.programs import build_parts
 
 from chat_proc.bootstrap import (
-    Readiness,
     build_compactor,
     build_embedder,
     build_loop,
@@ -24,6 +23,7 @@ from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
+from chat_proc.worker.presence import Readiness
 from everturn.core.cancellation import Stragglers
 from everturn.core.failpoints import Failpoints
 from everturn.core.tracing import NO_TRACING

@@ -35,22 +35,20 @@ from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
 from chat_proc.stream.trimming import StreamTrimmer
 from chat_proc.timeline.compaction.cut import build_context_limits
+from chat_proc.timeline.files import is_text
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramParts
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
 from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
-from chat_proc.tools.stored_files import is_text
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
-from chat_proc.turn.announcing import Announcer
-from chat_proc.turn.inbox import build_patience
-from chat_proc.turn.runner import RunnerParts, TurnRunner
-from chat_proc.turn.titling import TitleCalls
+from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.drain import Worker
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.housekeeping import OrphanSweep, RetentionJob, Sweeper
 from chat_proc.worker.loop import ClaimLoop, Slots
+from chat_proc.worker.opening import TitleCalls
 from chat_proc.worker.presence import (
     Pace,
     PresenceTask,
@@ -61,6 +59,7 @@ from chat_proc.worker.presence import (
     build_limits,
     count_extra_slots,
 )
+from chat_proc.worker.runner import ClaimedTurn, RunnerParts
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import now_ms, open_clock
 from everturn.core.failpoints import Failpoints
@@ -69,6 +68,7 @@ from everturn.core.leases import LeaseTiming
 from everturn.core.logging import Redactor
 from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
 from everturn.core.page_server import build_live_page, build_metrics_page, open_page_server
+from everturn.core.retry import RetryPolicy
 from everturn.core.tracing import NO_TRACING, Tracing, open_tracing
 from everturn.execution.messages import RunLimits, parse_uid_range
 from everturn.execution.profiles import choose_profiles, load_profiles
@@ -368,7 +368,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
     database, wire = drivers.database, drivers.wire
     clock, failpoints = open_clock(settings.clock_steps), Failpoints(settings.failpoint)
     leases = PostgresLeases(database, owner=owner, ttl_s=settings.lease_s)
-    patience = build_patience(LeaseTiming(settings.lease_s))
+    retries = RetryPolicy.within_lease(LeaseTiming(settings.lease_s))
     timelines, sweeps = PostgresTimelines(database), PostgresSweeps(database)
     announcer = Announcer(
         leases=leases,
@@ -378,7 +378,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         sweeps=sweeps,
         doorbells=wire.doorbells,
         clock=clock,
-        patience=patience,
+        retries=retries,
         memory=wire.memory,
     )
     parts = RunnerParts(
@@ -393,7 +393,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         titles=titles,
         clock=clock,
         failpoints=failpoints,
-        patience=patience,
+        retries=retries,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
         tracing=drivers.tracing,
     )
@@ -406,7 +406,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         doorbells=wire.doorbells,
         bells=wire.inbox_bells,
         heartbeat=heartbeat,
-        runner=TurnRunner(parts),
+        claim_turn=partial(ClaimedTurn, parts),
         slots=Slots(settings.worker_slots, extra=count_extra_slots(settings)),
         bounds=partial(build_claim_bounds, settings, drivers.presence),
         pace=drivers.pace,

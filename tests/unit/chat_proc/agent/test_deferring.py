@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.agent.signal_folding import draft_deferral, is_same_answer, repeats_deferred
+from chat_proc.turn.leased import TurnEnd, Writing
 from everturn.core.ids import TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody

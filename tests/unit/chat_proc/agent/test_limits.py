@@ -1,5 +1,4 @@
 from chat_proc.agent.limits import (
-    Spent,
     TurnLimits,
     base_rounds,
     has_room_for,
@@ -8,6 +7,7 @@ from chat_proc.agent.limits import (
     reached_cap,
     round_limit,
 )
+from chat_proc.turn.leased import Spent
 from everturn.core.ids import SignalId, TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import EventBody, SignalBody, TurnHeaderBody

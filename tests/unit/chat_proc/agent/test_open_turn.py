@@ -1,4 +1,4 @@
-from chat_proc.agent.open_turn import Writing
+from chat_proc.turn.leased import Writing
 from everturn.core.ids import SignalId
 from everturn.events.model import ConvTitle
 from everturn.timeline.turns import SignalState

@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from chat_proc.agent.generation import WaitingNotice
-from chat_proc.agent.open_turn import OpenTurn
+from chat_proc.turn.leased import LeasedTurn
 from everturn.events.model import AnyEvent, ChatPhase
 from everturn.models.port import ModelRetry, TextDelta
 
@@ -26,7 +26,7 @@ class Heard:
 async def test_silence_is_reported_again_and_again_until_the_block_ends() -> None:
     heard = Heard()
 
-    with WaitingNotice(cast("OpenTurn", heard), 1, first_after_s=0.01, every_s=0.01):
+    with WaitingNotice(cast("LeasedTurn", heard), 1, first_after_s=0.01, every_s=0.01):
         await asyncio.wait_for(heard.twice.wait(), 10)
     count = len(heard.phases)
     await asyncio.sleep(0.05)
@@ -38,7 +38,7 @@ async def test_silence_is_reported_again_and_again_until_the_block_ends() -> Non
 async def test_a_repeated_call_is_announced_and_so_is_the_reply_after_it() -> None:
     heard = Heard()
 
-    with WaitingNotice(cast("OpenTurn", heard), 1) as notice:
+    with WaitingNotice(cast("LeasedTurn", heard), 1) as notice:
         notice.note(TextDelta("a"))
         notice.note(ModelRetry(1.5, attempt=2, max_attempts=12, reason="rate_limited"))
         notice.note(TextDelta("b"))

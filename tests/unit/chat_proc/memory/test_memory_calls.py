@@ -11,8 +11,8 @@ from turn_bench.replies import answer, call
 from turn_bench.seed_calls import build_bench, make_call, offer_all
 
 from chat_proc.memory.indexer import Indexer
+from chat_proc.timeline.files import is_text
 from chat_proc.tools.memory.memsearch import MemsearchTool
-from chat_proc.tools.stored_files import is_text
 from everturn.core.failpoints import Failpoints
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.search import IndexJob

@@ -7,11 +7,11 @@ from turn_bench.drivers import NoSweeps
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
-from chat_proc.turn.inbox import RetryPolicy
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import Lease
+from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.approvals import Approval
 from everturn.turns.ports import Ring
@@ -69,7 +69,7 @@ async def test_a_turn_is_parked_although_the_answers_of_the_database_are_lost() 
     await bench.say("Send it.")
     worker = bench.hire()
     approvals = ApprovalsBehindABrokenLink(bench.platform, "worker-1")
-    worker.change(approvals=approvals, patience=RetryPolicy((0.0,)))
+    worker.change(approvals=approvals, retries=RetryPolicy((0.0,)))
 
     assert await worker.run_one()
 

@@ -3,15 +3,15 @@ import asyncio
 import pytest
 from turn_bench.bench import ANN, LEASE_S, Bench, BenchWorker
 
-from chat_proc.agent.open_turn import TurnActivity, TurnEnd, Writing
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.files import describe_media
-from chat_proc.turn.context import LeasedTurn, add_usage, last_round
-from chat_proc.turn.inbox import LeasedInbox, RetryPolicy
-from chat_proc.turn.opening import draft_opening
+from chat_proc.turn.inbox import TurnInbox
+from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd, Writing, add_usage, last_round
 from chat_proc.turn.records import ManifestKeeper
+from chat_proc.worker.opening import draft_opening
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.ids import TurnId
+from everturn.core.retry import RetryPolicy
 from everturn.events.model import ConvStatus, ConvTitle
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import NoticeBody
@@ -37,7 +37,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         await timelines.load_blocks(ANN, bench.conversation_id),
         timelines=timelines,
         emitter=emitter,
-        inbox=LeasedInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None),
+        inbox=TurnInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None),
         clock=bench.clock,
         objects=bench.objects,
         usage=await timelines.load_usage(ANN, row.id),
@@ -46,7 +46,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         lease_age_s=lambda: 0.0,
         approvals=worker.approvals,
         activity=TurnActivity(bench.clock.monotonic),
-        patience=RetryPolicy((0.0,)),
+        retries=RetryPolicy((0.0,)),
     )
     return turn, emitter
 

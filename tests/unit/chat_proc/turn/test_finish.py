@@ -1,7 +1,6 @@
 import pytest
 
-from chat_proc.agent.open_turn import TurnEnd
-from chat_proc.turn.announcing import build_status_after, draft_exit, status_of
+from chat_proc.turn.leased import TurnEnd, build_status_after, draft_exit, status_of
 from everturn.core.errors import problem
 from everturn.core.ids import TurnId
 from everturn.timeline.blocks import BlockType

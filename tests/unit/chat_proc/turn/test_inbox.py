@@ -3,10 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from chat_proc.turn.inbox import LeasedInbox, RetryPolicy
+from chat_proc.turn.inbox import TurnInbox
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
+from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import Signal, SignalKind, SignalState
 from everturn.turns.commits import Promotion, SignalChange
 from everturn_testing.core import BEGINNING
@@ -48,8 +49,8 @@ def rows() -> Rows:
 
 
 @pytest.fixture
-def inbox(rows: Rows) -> LeasedInbox:
-    return LeasedInbox(rows, ANN, TURN, 5, report=rows.reported.append, patience=RetryPolicy((0.0,)))
+def inbox(rows: Rows) -> TurnInbox:
+    return TurnInbox(rows, ANN, TURN, 5, report=rows.reported.append, retries=RetryPolicy((0.0,)))
 
 
 async def settle() -> None:
@@ -57,13 +58,13 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_first_wait_looks_for_what_came_before_it(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_the_first_wait_looks_for_what_came_before_it(rows: Rows, inbox: TurnInbox) -> None:
     rows.signals = [say(SignalKind.CANCEL)]
 
     await asyncio.wait_for(inbox.wait_for_control(), 5)
 
 
-async def test_a_followup_does_not_end_the_wait_and_a_steer_does(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_a_followup_does_not_end_the_wait_and_a_steer_does(rows: Rows, inbox: TurnInbox) -> None:
     rows.signals = [say(SignalKind.FOLLOWUP)]
     waiting = asyncio.create_task(inbox.wait_for_control())
     await settle()
@@ -75,7 +76,7 @@ async def test_a_followup_does_not_end_the_wait_and_a_steer_does(rows: Rows, inb
     await asyncio.wait_for(waiting, 5)
 
 
-async def test_a_ring_during_the_read_is_not_lost(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_a_ring_during_the_read_is_not_lost(rows: Rows, inbox: TurnInbox) -> None:
     rows.during_read.clear()
     waiting = asyncio.create_task(inbox.wait_for_control())
     await settle()
@@ -87,7 +88,7 @@ async def test_a_ring_during_the_read_is_not_lost(rows: Rows, inbox: LeasedInbox
     await asyncio.wait_for(waiting, 5)
 
 
-async def test_a_ring_whose_wait_was_cancelled_during_the_read_is_not_lost(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_a_ring_whose_wait_was_cancelled_during_the_read_is_not_lost(rows: Rows, inbox: TurnInbox) -> None:
     rows.during_read.clear()
     waiting = asyncio.create_task(inbox.wait_for_control())
     await settle()
@@ -99,7 +100,7 @@ async def test_a_ring_whose_wait_was_cancelled_during_the_read_is_not_lost(rows:
     await asyncio.wait_for(inbox.wait_for_control(), 5)
 
 
-async def test_a_control_signal_is_found_by_each_wait_until_it_is_answered(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_a_control_signal_is_found_by_each_wait_until_it_is_answered(rows: Rows, inbox: TurnInbox) -> None:
     rows.signals = [say(SignalKind.STEER)]
     await asyncio.wait_for(inbox.wait_for_control(), 5)
     await asyncio.wait_for(inbox.wait_for_control(), 5)
@@ -110,7 +111,7 @@ async def test_a_control_signal_is_found_by_each_wait_until_it_is_answered(rows:
         await asyncio.wait_for(inbox.wait_for_control(), 0.01)
 
 
-async def test_a_higher_number_from_the_heartbeat_rings(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_a_higher_number_from_the_heartbeat_rings(rows: Rows, inbox: TurnInbox) -> None:
     waiting = asyncio.create_task(inbox.wait_for_control())
     await settle()
     reads = rows.reads
@@ -125,7 +126,7 @@ async def test_a_higher_number_from_the_heartbeat_rings(rows: Rows, inbox: Lease
     waiting.cancel()
 
 
-async def test_what_is_seen_is_what_was_known_before_the_read(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_what_is_seen_is_what_was_known_before_the_read(rows: Rows, inbox: TurnInbox) -> None:
     rows.during_read.clear()
     reading = asyncio.create_task(inbox.load_unseen())
     await settle()
@@ -138,14 +139,14 @@ async def test_what_is_seen_is_what_was_known_before_the_read(rows: Rows, inbox:
     assert inbox.seen_seq == 7
 
 
-async def test_a_database_that_is_away_for_a_moment_is_asked_again(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_a_database_that_is_away_for_a_moment_is_asked_again(rows: Rows, inbox: TurnInbox) -> None:
     rows.failures = 1
     rows.signals = [say(SignalKind.CANCEL)]
 
     await asyncio.wait_for(inbox.wait_for_control(), 5)
 
 
-async def test_receipts_tell_what_became_of_each_signal(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_receipts_tell_what_became_of_each_signal(rows: Rows, inbox: TurnInbox) -> None:
     rows.signals = [say(SignalKind.FOLLOWUP, f"sig_{n}") for n in range(3)]
     await inbox.load_unseen()
 
@@ -160,7 +161,7 @@ async def test_receipts_tell_what_became_of_each_signal(rows: Rows, inbox: Lease
     }
 
 
-async def test_every_change_of_a_signal_is_reported_once(rows: Rows, inbox: LeasedInbox) -> None:
+async def test_every_change_of_a_signal_is_reported_once(rows: Rows, inbox: TurnInbox) -> None:
     said = say(SignalKind.FOLLOWUP)
     edited = replace(said, text="Better.")
     retracted = replace(edited, state=SignalState.RETRACTED)
@@ -174,7 +175,7 @@ async def test_every_change_of_a_signal_is_reported_once(rows: Rows, inbox: Leas
 
 
 async def test_a_read_that_began_before_a_commit_does_not_report_what_the_commit_settled(
-    rows: Rows, inbox: LeasedInbox
+    rows: Rows, inbox: TurnInbox
 ) -> None:
     rows.signals = [say(SignalKind.FOLLOWUP)]
     await inbox.load_unseen()

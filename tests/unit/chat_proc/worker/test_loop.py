@@ -204,7 +204,7 @@ class Desk:
             doorbells=self.doorbells,
             bells=self.bells,
             heartbeat=self.heartbeat,
-            runner=self.runner,
+            claim_turn=self.runner.hold,
             slots=self.slots,
             pace=self.pace,
             failpoints=Failpoints(),

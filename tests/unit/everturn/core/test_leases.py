@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.turn.inbox import build_patience
 from everturn.core.leases import ORIGIN, EventCursor, LeaseTiming, try_parse_cursor
+from everturn.core.retry import RetryPolicy
 from everturn.postgres.pool import build_server_settings
 
 numbers = st.integers(0, (1 << 63) - 1)
@@ -55,5 +55,5 @@ def test_every_time_of_a_lease_follows_from_how_long_it_lasts(ttl_s: float) -> N
 
     assert 3 * timing.renew_every_s < timing.sure_s < timing.give_up_s < ttl_s
     assert timing.lock_timeout_s < timing.idle_in_transaction_s <= ttl_s / 3
-    assert sum(build_patience(timing)._pauses_s) < ttl_s / 2  # pyright: ignore[reportPrivateUsage]
+    assert sum(RetryPolicy.within_lease(timing).pauses_s) < ttl_s / 2
     assert build_server_settings(timing)["lock_timeout"] == f"{timing.lock_timeout_s * 1000:.0f}ms"

@@ -18,10 +18,10 @@ from everturn.timeline.bodies import (
 from everturn.timeline.next_step import (
     INTERRUPTED,
     PENDING,
+    BeginTurn,
     ExecuteCalls,
     FinishTurn,
     GenerateRound,
-    OpenTurn,
     TurnEnded,
     failure_streak,
     next_step,
@@ -54,7 +54,7 @@ def test_a_reply_that_somebody_cut_off_is_no_failed_one(turn: TimelineBuilder) -
 
 
 def test_an_empty_turn_is_opened() -> None:
-    assert next_step(()) == OpenTurn()
+    assert next_step(()) == BeginTurn()
 
 
 def test_an_opened_turn_begins_with_its_first_round(turn: TimelineBuilder) -> None:

@@ -18,7 +18,7 @@ from everturn.timeline.bodies import (
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTurn:
+class BeginTurn:
     """The turn has no blocks: write the header and the prompt."""
 
 
@@ -60,7 +60,7 @@ class TurnEnded:
     """The turn has its terminal block."""
 
 
-NextStep = OpenTurn | GenerateRound | ExecuteCalls | FinishTurn | TurnEnded
+NextStep = BeginTurn | GenerateRound | ExecuteCalls | FinishTurn | TurnEnded
 
 PENDING = "pending"
 """Reason of an attempt that waits for the calls next to it, until a completion or a deferral follows."""
@@ -85,7 +85,7 @@ DECISION_TYPES = frozenset(
 def next_step(blocks: Sequence[Block]) -> NextStep:
     """Choose the next step from the blocks of one turn, in order."""
     if not blocks:
-        return OpenTurn()
+        return BeginTurn()
     if blocks[-1].type is BlockType.EXIT:
         return TurnEnded()
     pending = _pending_calls(blocks)

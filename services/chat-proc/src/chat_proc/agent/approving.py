@@ -3,14 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, cast
 
 from chat_proc.agent.check import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.open_turn import OpenTurn, Writing, place_of, show_files
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import Ask, CallPolicy
+from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.clock import iso
 from everturn.core.ids import CallId
 from everturn.core.logging import Redactor
@@ -64,7 +63,9 @@ class ApprovalGate:
         self._timeout_s = timeout_s
         self._redactor = redactor or Redactor()
 
-    async def draft_questions(self, turn: OpenTurn, calls: Mapping[CallId, ToolCallBody], place: RoundPlace) -> Writing:
+    async def draft_questions(
+        self, turn: LeasedTurn, calls: Mapping[CallId, ToolCallBody], place: RoundPlace
+    ) -> Writing:
         """Draft the questions for all calls that need approval. They belong in the commit that decides on the calls, so
         that such a call is never on the timeline without its question."""
         asked_about: dict[CallId, Ask] = {}
@@ -95,7 +96,7 @@ class ApprovalGate:
         )
         return Writing(drafts=drafts, requests=tuple(requests), after=after)
 
-    async def ask(self, turn: OpenTurn, calls: Sequence[PendingCall], place: RoundPlace) -> None:
+    async def ask(self, turn: LeasedTurn, calls: Sequence[PendingCall], place: RoundPlace) -> None:
         """Ask about calls that have not begun, and were decided on when their tools did not need approval yet."""
         asked = find_questions(turn.turn_blocks)
         new = {_call_id(call): call.body for call in calls if _call_id(call) not in asked}
@@ -103,11 +104,11 @@ class ApprovalGate:
         if writing.requests:
             await turn.commit(writing)
 
-    def is_asked(self, turn: OpenTurn, call: PendingCall) -> bool:
+    def is_asked(self, turn: LeasedTurn, call: PendingCall) -> bool:
         """Whether a person was asked about this call."""
         return call.block.call_id in find_questions(turn.turn_blocks)
 
-    async def settle(self, turn: OpenTurn, calls: Sequence[PendingCall], place: RoundPlace) -> frozenset[CallId]:
+    async def settle(self, turn: LeasedTurn, calls: Sequence[PendingCall], place: RoundPlace) -> frozenset[CallId]:
         """Record the new outcomes of questions about these calls; returns the calls concerned.
 
         None of them has begun: a call begins only after its outcome is on the timeline.
@@ -130,7 +131,7 @@ class ApprovalGate:
             await turn.commit(writing)
         return frozenset(_call_id(call) for call, _, _ in answered)
 
-    def judge(self, turn: OpenTurn, call: PendingCall, place: RoundPlace, *, stopped: bool) -> Verdict:
+    def judge(self, turn: LeasedTurn, call: PendingCall, place: RoundPlace, *, stopped: bool) -> Verdict:
         """Decide on a call that a person was asked about; `stopped` if a steer or a cancel is pending."""
         question = find_questions(turn.turn_blocks)[_call_id(call)]
         outcome = question.outcome
@@ -149,16 +150,16 @@ class ApprovalGate:
             case "withdrawn":
                 return MayNot(Writing(), _STOPPED)
 
-    async def _receipt(self, turn: OpenTurn, row: Approval, place: RoundPlace) -> Writing:
+    async def _receipt(self, turn: LeasedTurn, row: Approval, place: RoundPlace) -> Writing:
         said = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
-        return fold_signals(said, place, partial(show_files, turn)).writing
+        return fold_signals(said, place, turn.show_files).writing
 
-    async def _review(self, turn: OpenTurn, call: ToolCallBody) -> Ask | None:
+    async def _review(self, turn: LeasedTurn, call: ToolCallBody) -> Ask | None:
         """The question, if a person has to approve the call. A call that the policy refuses is refused when it runs."""
         spec = next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
         if spec is None:
             return None
-        verdict = await self._policy.review(spec, call.params, place_of(turn))
+        verdict = await self._policy.review(spec, call.params, turn.place)
         if not isinstance(verdict, Ask):
             return None
         CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()

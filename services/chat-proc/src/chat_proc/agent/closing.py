@@ -15,10 +15,10 @@ from chat_proc.agent.drafting import (
 )
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.limits import build_account, find_usable_text, read_usable_text
-from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import build_refusal_problem
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
+from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
 from everturn.models.port import ModelFailed
@@ -36,7 +36,7 @@ class ClosingCall:
         self._generator = generator
 
     async def run(
-        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace, cap: str
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace, cap: str
     ) -> TurnEnd:
         """`cap` names the reached limit in words."""
 
@@ -62,13 +62,13 @@ class ClosingCall:
         return TurnEnd(Outcome.CAPPED, writing=writing, cut_reason=answer.cut_reason)
 
 
-def _find_last_resort(turn: OpenTurn, cap: str) -> GiveAnswer:
+def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
     """What the model wrote in a wrong form earlier in the turn, otherwise a list of what was done."""
     text = find_usable_text(turn.turn_blocks) or build_account(turn.turn_blocks, cap)
     return GiveAnswer(text, text)
 
 
-def _end_without_call(turn: OpenTurn, place: RoundPlace, cap: str, why: str) -> TurnEnd:
+def _end_without_call(turn: LeasedTurn, place: RoundPlace, cap: str, why: str) -> TurnEnd:
     """The end of a turn whose closing call failed."""
     answer = _find_last_resort(turn, cap)
     if is_blank(answer.text):
@@ -80,11 +80,11 @@ def _end_without_call(turn: OpenTurn, place: RoundPlace, cap: str, why: str) -> 
     return TurnEnd(Outcome.CAPPED, writing=Writing(drafts=drafts, rewind=True))
 
 
-def _count_completions(turn: OpenTurn) -> int:
+def _count_completions(turn: LeasedTurn) -> int:
     return sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
 
 
-def _write(turn: OpenTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer | None) -> Writing:
+def _write(turn: LeasedTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer | None) -> Writing:
     drafts = [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
     if answer is not None and answer.text:
         drafts += draft_answer(place, generated.texts, answer, _count_completions(turn) + 1)

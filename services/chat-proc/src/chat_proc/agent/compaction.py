@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 import structlog
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.open_turn import OpenTurn, Writing
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
@@ -32,6 +31,7 @@ from chat_proc.timeline.compaction.cut import (
 )
 from chat_proc.timeline.compaction.memory import Memory, build_memory, restamp, try_read_memory
 from chat_proc.timeline.compaction.turn_facts import render_transcript, render_working_summaries
+from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.cancellation import Stopped, end_tasks, run_until
 from everturn.core.failpoints import Failpoints
 from everturn.core.metrics import COMPACTIONS
@@ -194,7 +194,7 @@ class Compactor:
         self.failpoints = failpoints
         self.tracing = tracing
 
-    def open(self, turn: OpenTurn, prompts: TurnPrompts) -> "TurnCompaction":
+    def open(self, turn: LeasedTurn, prompts: TurnPrompts) -> "TurnCompaction":
         return TurnCompaction(self, turn, prompts)
 
 
@@ -211,7 +211,7 @@ class _Work:
 class TurnCompaction:
     """Owned by the loop's run of one turn, which calls `finish` before each end and `abandon` when it leaves."""
 
-    def __init__(self, shared: Compactor, turn: OpenTurn, prompts: TurnPrompts) -> None:
+    def __init__(self, shared: Compactor, turn: LeasedTurn, prompts: TurnPrompts) -> None:
         self._shared = shared
         self._turn = turn
         self._prompts = prompts

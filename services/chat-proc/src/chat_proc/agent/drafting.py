@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
-from chat_proc.agent.open_turn import Writing
 from chat_proc.channels.decisions import Decision
 from chat_proc.stream.texts import RoundTexts
+from chat_proc.turn.leased import Writing
 from everturn.core.ids import CallId, TurnId
 from everturn.core.refs import (
     call_ref,

@@ -16,13 +16,14 @@ from pydantic import BaseModel
 
 from chat_proc.agent.check import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.open_turn import LiveCall, OpenTurn, Writing, place_of, show_files
 from chat_proc.catalog.call_policy import Ask, CallPolicy, Refuse, report_refusal
 from chat_proc.catalog.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.cancellation import Stopped, Stragglers, run_until
 from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import ArtifactId, CallId, make_id
+from everturn.core.leases import Lease
 from everturn.core.logging import Redactor
 from everturn.core.metrics import NO_TOOL, TOOL_CALLS, TOOL_SECONDS
 from everturn.core.refs import result_ref
@@ -36,7 +37,7 @@ from everturn.timeline.bodies import CheckoutBody, PlanBody, StoredText, ToolCal
 from everturn.timeline.next_step import PendingCall
 from everturn.timeline.rendering import build_preview
 from everturn.turns.approvals import hash_arguments
-from everturn.turns.commits import Effect, EffectChange, EffectState
+from everturn.turns.commits import Effect, EffectChange, EffectState, UsageEvent
 
 # Long tool results: the object store holds the whole text, and the block a preview of it.
 
@@ -67,7 +68,7 @@ class ResultKeeper:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    async def keep(self, turn: OpenTurn, call_id: CallId, body: ToolResultBody, cap: int) -> KeptResult:
+    async def keep(self, turn: LeasedTurn, call_id: CallId, body: ToolResultBody, cap: int) -> KeptResult:
         """The same result with a text of about `cap` characters at most."""
         if len(body.text) <= cap:
             return KeptResult(body)
@@ -101,7 +102,7 @@ def _tell_loss(text: str, kept: str) -> str:
     return f"\n(The result had {len(text)} characters. Only the first {len(kept)} are stored; the others are lost.)"
 
 
-def _build_row(turn: OpenTurn, call_id: CallId, data: bytes) -> Artifact:
+def _build_row(turn: LeasedTurn, call_id: CallId, data: bytes) -> Artifact:
     who, conversation_id = turn.lease.principal, turn.lease.conversation_id
     digest = hashlib.sha256(data)
     born_ms = int(datetime.fromisoformat(turn.now()).timestamp() * 1000)
@@ -167,6 +168,27 @@ class _CutShort:
 _Outcome = ToolOutcome | Stopped | _NoOutcome | _CutShort
 
 
+class LiveCall:
+    """What a call of a round may do to its turn while it runs. Implements LiveTurn."""
+
+    def __init__(self, turn: LeasedTurn, round_number: int) -> None:
+        self._turn = turn
+        self._round = round_number
+
+    @property
+    def lease(self) -> Lease:
+        return self._turn.lease
+
+    def lease_age_s(self) -> float:
+        return self._turn.lease_age_s()
+
+    def emit(self, data: AnyEvent) -> None:
+        self._turn.emit(data, self._round)
+
+    def book(self, usage: UsageEvent) -> None:
+        self._turn.book(usage)
+
+
 class ToolRunner:
     """The only place where a tool's exception becomes a result."""
 
@@ -192,7 +214,7 @@ class ToolRunner:
         self._monotonic = monotonic
 
     async def run(
-        self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool, approved: bool = False
+        self, turn: LeasedTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool, approved: bool = False
     ) -> Writing:
         """Run a pending call that was `approved` by a person or needs no approval. A `resumed` one may have begun
         before: it is repeated only if that is safe, and not if its tool needs approval now but was not approved
@@ -213,7 +235,7 @@ class ToolRunner:
         writing = self._build_writing(turn, pending, place.at(turn.now()), kept.body, outcome)
         return writing.plus(Writing(artifacts=kept.rows))
 
-    def skip(self, turn: OpenTurn, pending: PendingCall, place: RoundPlace, why: str = "") -> Writing:
+    def skip(self, turn: LeasedTurn, pending: PendingCall, place: RoundPlace, why: str = "") -> Writing:
         """Settle a pending call without running it, because of `why`, or because a signal arrived while another one
         ran."""
         why = why or "The call was not begun because the person said something that may change the work."
@@ -221,16 +243,16 @@ class ToolRunner:
         TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
         return self._build_writing(turn, pending, place, result, Stopped())
 
-    async def _find_outcome(self, turn: OpenTurn, pending: PendingCall, *, resumed: bool, approved: bool) -> _Outcome:
+    async def _find_outcome(self, turn: LeasedTurn, pending: PendingCall, *, resumed: bool, approved: bool) -> _Outcome:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
-            verdict = await self._policy.review(spec, pending.body.params, place_of(turn))
+            verdict = await self._policy.review(spec, pending.body.params, turn.place)
             unasked = isinstance(verdict, Ask) and not approved
             if resumed and (unasked or spec.effect is Effect.IRREVERSIBLE):
                 return _NoOutcome("The worker stopped during this call.")
             if isinstance(verdict, Refuse) or unasked:
                 why = verdict.why if isinstance(verdict, Refuse) else _NOBODY_WAS_ASKED
-                report_refusal(spec, place_of(turn), why)
+                report_refusal(spec, turn.place, why)
                 return ToolOutcome("error", why)
             return await self._call(turn, spec, pending)
         except Invalid as gone:
@@ -239,7 +261,7 @@ class ToolRunner:
         except Unavailable as error:
             return ToolOutcome("error", f"The call was not made: {error}")
 
-    async def _call(self, turn: OpenTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
+    async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
         call = self._build_call(turn, pending, params)
         name = f"{spec.tool_id} {call.call_id}"
@@ -251,7 +273,7 @@ class ToolRunner:
             return _CutShort(ran.value)
         return ran.value
 
-    def _build_call(self, turn: OpenTurn, pending: PendingCall, params: BaseModel) -> ToolCall:
+    def _build_call(self, turn: LeasedTurn, pending: PendingCall, params: BaseModel) -> ToolCall:
         context = ToolContext(
             principal=turn.lease.principal,
             conversation_id=turn.lease.conversation_id,
@@ -264,7 +286,7 @@ class ToolRunner:
         )
         return ToolCall(pending.block.call_id or CallId(""), params, pending.code, context)
 
-    async def _bounded(self, turn: OpenTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
+    async def _bounded(self, turn: LeasedTurn, spec: ToolSpec, call: ToolCall) -> ToolOutcome | _NoOutcome:
         self._failpoints.hit("turn.in_tool")
         try:
             with turn.activity.open_call():
@@ -276,7 +298,7 @@ class ToolRunner:
 
     def _build_writing(
         self,
-        turn: OpenTurn,
+        turn: LeasedTurn,
         pending: PendingCall,
         place: RoundPlace,
         result: ToolResultBody,
@@ -292,7 +314,7 @@ class ToolRunner:
         events: list[AnyEvent] = [build_step_event(ended)]
         external = [artifact for artifact in result.artifacts if artifact.visibility == "external"]
         if external:
-            events.append(ChatFiles(files=show_files(turn, external)))
+            events.append(ChatFiles(files=turn.show_files(external)))
         events += [ChatPlan(plan=record.body.plan) for record in records if isinstance(record.body, PlanBody)]
         change = effect_change(call_id, pending.body, self._effect(pending.body), _EFFECT_STATES[result.status])
         return Writing(
@@ -322,7 +344,7 @@ class ToolRunner:
         return next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
 
 
-async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec, stop: asyncio.Event) -> _NoOutcome | None:
+async def _wait_for_stop(turn: LeasedTurn, spec: ToolSpec, stop: asyncio.Event) -> _NoOutcome | None:
     """Return when the call has to end: with a reason if it timed out, with None if a person stopped it.
 
     A tool that keeps its work is asked to end first, through `stop`, and gets KEEP_WORK_S to return what it has.
@@ -343,7 +365,7 @@ async def _wait_for_stop(turn: OpenTurn, spec: ToolSpec, stop: asyncio.Event) ->
     return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
 
 
-def _describe_call(turn: OpenTurn, pending: PendingCall, label: str) -> Attributes:
+def _describe_call(turn: LeasedTurn, pending: PendingCall, label: str) -> Attributes:
     """Span attributes of a call by OpenTelemetry's conventions for generative AI, without its parameters or its
     result."""
     return {

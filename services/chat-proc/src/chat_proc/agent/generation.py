@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -21,6 +20,7 @@ from chat_proc.models.calls import build_usage_event, describe_reply, describe_t
 from chat_proc.models.estimate import LearnedRatios, estimate_request
 from chat_proc.models.pricing import price_usage
 from chat_proc.stream.texts import RoundTexts
+from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.failpoints import Failpoints
 from everturn.core.tracing import NO_TRACING, Tracing
@@ -52,7 +52,7 @@ class WaitingNotice:
     """Owned by one model call, and active inside its `with` block. It costs one timer, not a task for each piece."""
 
     def __init__(
-        self, turn: OpenTurn, round_number: int, *, first_after_s: float = FIRST_AFTER_S, every_s: float = EVERY_S
+        self, turn: LeasedTurn, round_number: int, *, first_after_s: float = FIRST_AFTER_S, every_s: float = EVERY_S
     ) -> None:
         self._turn = turn
         self._round = round_number
@@ -147,7 +147,7 @@ class Generator:
         self._ratios = ratios or LearnedRatios()
 
     async def generate(
-        self, turn: OpenTurn, request: ModelRequest, round_number: int, *, closing: bool = False
+        self, turn: LeasedTurn, request: ModelRequest, round_number: int, *, closing: bool = False
     ) -> Generated:
         """Raises ModelFailed, the first model's, if no model gives a complete reply. A `closing` reply is parsed
         leniently.
@@ -269,7 +269,7 @@ class _Call:
     """The request and its model."""
 
     model: LanguageModel
-    turn: OpenTurn
+    turn: LeasedTurn
     request: ModelRequest
     round: int
     limits: DecisionLimits
@@ -280,7 +280,7 @@ class _Call:
 class _Reply:
     """One reply being received."""
 
-    def __init__(self, turn: OpenTurn, round_number: int, stream: DecisionStream) -> None:
+    def __init__(self, turn: LeasedTurn, round_number: int, stream: DecisionStream) -> None:
         self._stream = stream
         self._sources = index_sources(turn.pool.rows)
         self._written: dict[int, _Written] = {}

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from chat_proc.turn.leased import Spent
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import EventBody, TurnHeaderBody
-from everturn.timeline.turns import Signal, SignalKind, TurnUsage
+from everturn.timeline.turns import Signal, SignalKind
 
 FOLLOWUP, STEER = BlockType.USER_FOLLOWUP, BlockType.USER_STEER
 
@@ -33,16 +34,6 @@ class TurnLimits:
     """Rounds left to the turn after a steer with text: the round that reads it, and those after it."""
     finalize_output_tokens: int = 3_000
     """Of one reply in such a round."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What a turn has used so far, including workers that died. `leased_s` are the seconds for which workers held it,
-    without time in the queue, without a worker, or waiting for a person.
-    """
-
-    usage: TurnUsage
-    leased_s: float
 
 
 def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:

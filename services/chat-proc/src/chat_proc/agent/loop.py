@@ -6,7 +6,6 @@ Every step is committed before the next begins, so that any worker can resume fr
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import structlog
 
@@ -16,7 +15,6 @@ from chat_proc.agent.compaction import Compactor, TurnCompaction
 from chat_proc.agent.drafting import RoundPlace, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.limits import TurnLimits, has_room_for, is_finalizing, reached_cap, round_limit
-from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing, show_files
 from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.signal_folding import (
@@ -31,11 +29,13 @@ from chat_proc.agent.signal_folding import (
     try_draft_withdrawn_stop,
 )
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
+from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
 from everturn.core.errors import Conflict
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import TurnId
 from everturn.events.model import ConvStatus
 from everturn.timeline.next_step import (
+    BeginTurn,
     ExecuteCalls,
     FinishTurn,
     GenerateRound,
@@ -44,9 +44,6 @@ from everturn.timeline.next_step import (
     failure_streak,
     next_step,
     sealed_round,
-)
-from everturn.timeline.next_step import (
-    OpenTurn as OpeningMissing,
 )
 from everturn.timeline.turns import CONTROL_KINDS, Outcome, Signal, SignalKind
 from everturn.turns.ports import InboxMoved
@@ -93,7 +90,7 @@ class AgentLoop:
         self._next_turn_id = next_turn_id
         self._failpoints = failpoints
 
-    async def run(self, turn: OpenTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver | Parked:
+    async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver | Parked:
         """Run from the turn's current state to its end; `takeovers` workers have died since its last commit."""
         prompts = self._prompts.open(turn)
         compaction = self._compactor.open(turn, prompts)
@@ -103,7 +100,7 @@ class AgentLoop:
             await compaction.abandon()
 
     async def _run(
-        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, *, takeovers: int
     ) -> TurnEnd | HandedOver | Parked:
         if takeovers and isinstance(next_step(turn.turn_blocks), GenerateRound):
             await self._rounds.book_lost_calls(turn, prompts, takeovers)
@@ -125,11 +122,11 @@ class AgentLoop:
                     end = await self._run_round(turn, prompts, compaction, number)
                     if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
-                case OpeningMissing() | TurnEnded():
+                case BeginTurn() | TurnEnded():
                     raise Conflict("The loop runs only on a turn that is open and begun.")
             resumed = False
 
-    async def close(self, turn: OpenTurn, end: TurnEnd) -> TurnEnd:
+    async def close(self, turn: LeasedTurn, end: TurnEnd) -> TurnEnd:
         """End the turn; signals that arrive meanwhile become the next turn."""
         for _ in range(MAX_TRIES):
             try:
@@ -138,12 +135,12 @@ class AgentLoop:
                 continue
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
-    async def _end(self, turn: OpenTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
+    async def _end(self, turn: LeasedTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
         ready = await compaction.finish()
         return await self._try_close(turn, replace(end, writing=ready.plus(end.writing)), ready)
 
     async def _run_round(
-        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, number: int
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, number: int
     ) -> TurnEnd | None:
         """Run one round; returns the turn's end if the turn ends with it."""
         if (end := await self._fold(turn, number)) is not None:
@@ -157,7 +154,7 @@ class AgentLoop:
         # A turn limited by a steer was ended by the person, not by a cap.
         return replace(closed, outcome=Outcome.STOPPED) if place.finalize and closed.outcome else closed
 
-    def _cap(self, turn: OpenTurn, place: RoundPlace) -> str | None:
+    def _cap(self, turn: LeasedTurn, place: RoundPlace) -> str | None:
         if place.round > place.limit:
             return (
                 "the end of the rounds left after a steer" if place.finalize else f"the limit of {place.limit} rounds"
@@ -168,13 +165,13 @@ class AgentLoop:
             return "the limit of unusable replies"
         return reached_cap(self._limits, turn.spent)
 
-    async def _fold(self, turn: OpenTurn, number: int) -> TurnEnd | None:
+    async def _fold(self, turn: LeasedTurn, number: int) -> TurnEnd | None:
         """Fold new signals into the round that begins; returns the turn's end if they end it."""
         for _ in range(MAX_TRIES):
             signals = await turn.inbox.load_unseen()
             if ending := through_last_end(signals):
                 # No round begins: the signals are recorded in the last one.
-                return _end_with(fold_signals(ending, self._place(turn, number - 1), partial(show_files, turn)))
+                return _end_with(fold_signals(ending, self._place(turn, number - 1), turn.show_files))
             verdict = try_draft_withdrawn_stop(self._place(turn, number - 1), turn.turn_blocks)
             if not signals and verdict is None:
                 return None
@@ -182,7 +179,7 @@ class AgentLoop:
             begin = draft_missing_start(place, turn.turn_blocks)
             start = Writing(drafts=tuple(begin if verdict is None else [verdict, *begin]))
             previews = await turn.load_previews([artifact for signal in signals for artifact in signal.attachments])
-            folded = fold_signals(signals, place, partial(show_files, turn), previews)
+            folded = fold_signals(signals, place, turn.show_files, previews)
             try:
                 await turn.commit(start.plus(folded.writing))
             except InboxMoved:
@@ -191,7 +188,7 @@ class AgentLoop:
             return None
         raise Conflict(f"Signals changed {MAX_TRIES} times while they were folded.")
 
-    async def _execute(self, turn: OpenTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
+    async def _execute(self, turn: LeasedTurn, step: ExecuteCalls, *, resumed: bool) -> bool:
         """Run the calls of a round one after another; a steer or a cancel between two skips the remaining ones.
 
         Returns False if the next one has to wait for a person.
@@ -216,7 +213,7 @@ class AgentLoop:
             await self._commit_results(turn, writing)
         return True
 
-    async def _run_asked(self, turn: OpenTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool) -> bool:
+    async def _run_asked(self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool) -> bool:
         """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
         pending, fresh = calls[0], False
         for _ in range(MAX_TRIES):
@@ -242,12 +239,12 @@ class AgentLoop:
                         return True
         raise Conflict(f"An approval changed {MAX_TRIES} times while it was looked at.")
 
-    async def _commit_results(self, turn: OpenTurn, writing: Writing) -> None:
+    async def _commit_results(self, turn: LeasedTurn, writing: Writing) -> None:
         self._failpoints.hit("turn.before_c2")
         await turn.commit(writing)
         self._failpoints.hit("turn.after_c2")
 
-    async def _try_close(self, turn: OpenTurn, end: TurnEnd, ready: Writing) -> TurnEnd | None:
+    async def _try_close(self, turn: LeasedTurn, end: TurnEnd, ready: Writing) -> TurnEnd | None:
         """End the turn; returns None if a new signal opens one more round instead.
 
         `ready`, a summary that is part of the end's writing, is kept even if the turn continues.
@@ -257,7 +254,7 @@ class AgentLoop:
             final, leftover = end, news
             if end.error is None and (cancelling := _through_last_cancel(news)):
                 place = self._place(turn, _last_round(turn, end))
-                folded = fold_signals(cancelling, place, partial(show_files, turn))
+                folded = fold_signals(cancelling, place, turn.show_files)
                 final = TurnEnd(Outcome.CANCELLED, writing=end.writing.plus(folded.writing))
                 leftover = news[len(cancelling) :]
             elif self._goes_on(turn, end, news):
@@ -274,15 +271,15 @@ class AgentLoop:
                     return None
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
-    async def _close_once(self, turn: OpenTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
+    async def _close_once(self, turn: LeasedTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
         place = self._place(turn, _last_round(turn, end))
-        settled = settle_leftover(leftover, place, self._next_turn_id, partial(show_files, turn))
+        settled = settle_leftover(leftover, place, self._next_turn_id, turn.show_files)
         shown = replace(end.writing, rewind=end.writing.rewind or shows_deferred_again(turn.turn_blocks, end))
         final = TurnEnd(end.outcome, end.error, shown.plus(settled.writing), end.cut_reason)
         await turn.close(final, promote=settled.promote)
         return final
 
-    def _goes_on(self, turn: OpenTurn, end: TurnEnd, news: tuple[Signal, ...]) -> bool:
+    def _goes_on(self, turn: LeasedTurn, end: TurnEnd, news: tuple[Signal, ...]) -> bool:
         """Whether new signals are handled in another round of this turn rather than in the next turn."""
         # A turn ended by a person stays ended, and a model that only repeats itself is not called again.
         if end.error is not None or end.writing.signals or repeats_deferred(turn.turn_blocks, end):
@@ -291,18 +288,18 @@ class AgentLoop:
         heard = [signal for signal in news if signal.kind in wanted and is_heard(signal)]
         return has_room_for(self._limits, turn.turn_blocks, heard, after=_last_round(turn, end))
 
-    def _defer(self, turn: OpenTurn, end: TurnEnd, count: int) -> Writing:
+    def _defer(self, turn: LeasedTurn, end: TurnEnd, count: int) -> Writing:
         """The answer as it was shown, and the deferral of it."""
         verdict = draft_deferral(self._place(turn, _last_round(turn, end)), count)
         # An answer of an open turn has no event of its own.
         return replace(end.writing, drafts=(*end.writing.drafts, verdict), rewind=True)
 
-    def _place(self, turn: OpenTurn, number: int) -> RoundPlace:
+    def _place(self, turn: LeasedTurn, number: int) -> RoundPlace:
         limit = round_limit(self._limits, turn.turn_blocks)
         return RoundPlace(turn.turn_id, number, limit, turn.now(), finalize=is_finalizing(turn.turn_blocks))
 
 
-async def _has_control(turn: OpenTurn) -> bool:
+async def _has_control(turn: LeasedTurn) -> bool:
     return any(signal.kind in CONTROL_KINDS for signal in await turn.inbox.load_unseen())
 
 
@@ -310,7 +307,7 @@ def _end_with(folded: Folded) -> TurnEnd:
     return TurnEnd(Outcome.CANCELLED if folded.cancel else Outcome.STOPPED, writing=folded.writing)
 
 
-def _last_round(turn: OpenTurn, end: TurnEnd) -> int:
+def _last_round(turn: LeasedTurn, end: TurnEnd) -> int:
     return max((draft.round for draft in end.writing.drafts), default=sealed_round(turn.turn_blocks))
 
 
@@ -319,7 +316,7 @@ def _through_last_cancel(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
     return signals[: ends[-1]] if ends else ()
 
 
-async def _load_news(turn: OpenTurn, end: TurnEnd) -> tuple[Signal, ...]:
+async def _load_news(turn: LeasedTurn, end: TurnEnd) -> tuple[Signal, ...]:
     """Unseen signals that the end does not answer already."""
     answered = {change.signal_id for change in end.writing.signals}
     return tuple(signal for signal in await turn.inbox.load_unseen() if signal.id not in answered)

@@ -8,7 +8,6 @@ import structlog
 
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.limits import TurnLimits, base_rounds
-from chat_proc.agent.open_turn import OpenTurn
 from chat_proc.models.estimate import LearnedRatios
 from chat_proc.models.pricing import has_price
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce, build_source_pool
@@ -16,6 +15,7 @@ from chat_proc.timeline.files import Present
 from chat_proc.timeline.manifest import RequestRecord, build_manifest, build_preamble
 from chat_proc.timeline.render import PromptRenderer
 from chat_proc.timeline.view import TimelineView
+from chat_proc.turn.leased import LeasedTurn
 from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
 from chat_proc.workspace.local import describe_limits, fold_workspace
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 class WorkspaceSection:
     """Without a history it describes this turn only."""
 
-    def __init__(self, history: WorkspaceHistory | None, turn: OpenTurn) -> None:
+    def __init__(self, history: WorkspaceHistory | None, turn: LeasedTurn) -> None:
         self._history = history
         self._turn = turn
         self._turns: Sequence[WorkspaceTurn] | None = None
@@ -101,14 +101,14 @@ class PromptBuilder:
         self.history = history
         self.hotset = hotset
 
-    def open(self, turn: OpenTurn) -> "TurnPrompts":
+    def open(self, turn: LeasedTurn) -> "TurnPrompts":
         return TurnPrompts(self, turn)
 
 
 class TurnPrompts:
     """The requests of one turn; a block is rendered once."""
 
-    def __init__(self, shared: PromptBuilder, turn: OpenTurn) -> None:
+    def __init__(self, shared: PromptBuilder, turn: LeasedTurn) -> None:
         self._shared = shared
         self._turn = turn
         self._renderer = PromptRenderer(system_prompt=shared.system_prompt, traits=shared.traits)

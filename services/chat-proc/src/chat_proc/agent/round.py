@@ -26,10 +26,10 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.execution import effect_change
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.limits import TurnLimits, base_rounds, read_usable_text
-from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
 from chat_proc.timeline.files import current_plan
+from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
 from everturn.core.errors import Problem, problem
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import CallId
@@ -67,14 +67,14 @@ class RoundRunner:
         self._failpoints = failpoints
 
     async def run(
-        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
     ) -> TurnEnd | None:
         """Return the end of the turn if the model answered or can't answer; None if the turn continues."""
         with ROUND_SECONDS.time():
             return await self._run(turn, prompts, compaction, place)
 
     async def _run(
-        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
     ) -> TurnEnd | None:
         generated = await self._generate(turn, prompts, compaction, place)
         if isinstance(generated, TurnEnd):
@@ -103,14 +103,14 @@ class RoundRunner:
                 await self._commit_work(turn, place, generated, work)
         return None
 
-    def finish(self, turn: OpenTurn, pending: FinishTurn, limit: int) -> TurnEnd:
+    def finish(self, turn: LeasedTurn, pending: FinishTurn, limit: int) -> TurnEnd:
         """The end of a turn whose answer waited for the calls of its reply."""
         place = RoundPlace(turn.turn_id, pending.round, limit, turn.now())
         completion = draft_pending_completion(place, pending, _count(turn, BlockType.COMPLETION) + 1)
         cut_reason = pending.attempt.cut_reason
         return _end_with_answer(cut_reason, Writing(drafts=(completion, *draft_cut_notice(place, cut_reason))))
 
-    async def book_lost_calls(self, turn: OpenTurn, prompts: TurnPrompts, takeovers: int) -> None:
+    async def book_lost_calls(self, turn: LeasedTurn, prompts: TurnPrompts, takeovers: int) -> None:
         """Book the estimated input of one model call for each earlier worker, which may have died in a call of this
         round.
 
@@ -122,7 +122,7 @@ class RoundRunner:
             turn.book(lost)
 
     async def _generate(
-        self, turn: OpenTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
     ) -> Generated | TurnEnd:
 
         async def generate() -> Generated:
@@ -136,7 +136,7 @@ class RoundRunner:
             return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, failure.detail))
 
     def _build_refusal(
-        self, turn: OpenTurn, place: RoundPlace, generated: Generated, reason: Literal["refusal", "content_filter"]
+        self, turn: LeasedTurn, place: RoundPlace, generated: Generated, reason: Literal["refusal", "content_filter"]
     ) -> TurnEnd:
         """The end of a turn whose model declined: with the model's own text, or with a problem."""
         if said := read_usable_text(generated.decision.outside):
@@ -146,7 +146,7 @@ class RoundRunner:
 
     def _build_end(
         self,
-        turn: OpenTurn,
+        turn: LeasedTurn,
         place: RoundPlace,
         generated: Generated,
         answer: GiveAnswer,
@@ -164,7 +164,7 @@ class RoundRunner:
         writing = write_round(drafts, generated.texts, generated.usage)
         return _end_with_answer(answer.cut_reason, replace(writing, after=marks.after))
 
-    async def _commit_work(self, turn: OpenTurn, place: RoundPlace, generated: Generated, work: Work) -> None:
+    async def _commit_work(self, turn: LeasedTurn, place: RoundPlace, generated: Generated, work: Work) -> None:
         changes_plan = any(use.spec.tool_id == PLAN_TOOL for use in work.calls)
         notes = "\n".join(item.notes for item in work.items)
         marks = Writing() if changes_plan else self._mark_plan(turn, place, notes)
@@ -184,11 +184,11 @@ class RoundRunner:
         await turn.commit(decided.plus(questions))
         self._failpoints.hit("turn.after_c1")
 
-    async def _commit_repair(self, turn: OpenTurn, place: RoundPlace, generated: Generated, repair: Repair) -> None:
+    async def _commit_repair(self, turn: LeasedTurn, place: RoundPlace, generated: Generated, repair: Repair) -> None:
         drafts = [*_draft_begin(turn, place, generated), *draft_repair(place, repair, generated.decision.raw)]
         await turn.commit(write_round(drafts, generated.texts, generated.usage))
 
-    async def _keep_interrupted(self, turn: OpenTurn, place: RoundPlace, generated: Generated) -> None:
+    async def _keep_interrupted(self, turn: LeasedTurn, place: RoundPlace, generated: Generated) -> None:
         """Keep what was shown of a reply that a steer or a cancel cut off; the next round folds the signal."""
         shown = generated.texts.text("answer")
         drafts = _draft_begin(turn, place, generated)
@@ -204,7 +204,7 @@ class RoundRunner:
         # An answer of an open turn has no event of its own.
         await turn.commit(replace(writing, rewind=writing.rewind or bool(shown and ends)))
 
-    def _mark_plan(self, turn: OpenTurn, place: RoundPlace, notes: str) -> Writing:
+    def _mark_plan(self, turn: LeasedTurn, place: RoundPlace, notes: str) -> Writing:
         plan = current_plan(turn.blocks)
         marked = mark_steps(plan, notes, moment=PlanMoment(turn.turn_id, place.now)) if plan else None
         if plan is None or marked is None:
@@ -226,11 +226,11 @@ def _end_with_answer(cut_reason: CutReason | None, writing: Writing) -> TurnEnd:
     return TurnEnd(outcome, writing=writing, cut_reason=cut_reason)
 
 
-def _draft_begin(turn: OpenTurn, place: RoundPlace, generated: Generated) -> list[BlockDraft]:
+def _draft_begin(turn: LeasedTurn, place: RoundPlace, generated: Generated) -> list[BlockDraft]:
     return [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
 
 
-def _count(turn: OpenTurn, kind: BlockType) -> int:
+def _count(turn: LeasedTurn, kind: BlockType) -> int:
     return sum(1 for block in turn.turn_blocks if block.type is kind)
 
 

@@ -9,8 +9,8 @@ import structlog
 
 from chat_proc.agent.check import Repair, UseTool, Verdict
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.open_turn import TurnEnd, Writing
 from chat_proc.catalog.tool import ToolSpec
+from chat_proc.turn.leased import TurnEnd, Writing
 from everturn.core.errors import Invalid
 from everturn.core.ids import SignalId, TurnId
 from everturn.core.refs import external_ref, round_ref

@@ -26,6 +26,8 @@ MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_PDF_BYTES = 10 * 1024 * 1024
 """The largest images and PDFs that are sent to a model."""
 
+_TEXT_APPLICATION = frozenset({"application/json", "application/xml", "application/yaml", "application/csv"})
+
 
 class AttachedMedia(BaseModel):
     """An image or PDF that a tool result wants shown to the model; lives in the result's `data["attached"]`."""
@@ -45,6 +47,11 @@ class _Attaching(BaseModel):
     """The part of a tool result's data that is read here."""
 
     attached: tuple[AttachedMedia, ...] = ()
+
+
+def is_text(mime: str) -> bool:
+    """Whether a file of this type reads as text."""
+    return mime.startswith("text/") or mime in _TEXT_APPLICATION or mime == "image/svg+xml"
 
 
 def is_media(mime: str) -> bool:

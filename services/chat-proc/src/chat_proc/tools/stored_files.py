@@ -11,6 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
+from chat_proc.timeline.files import is_text
 from everturn.core.errors import Invalid
 from everturn.core.ids import ArtifactId, CallId, make_id
 from everturn.core.refs import FileRef, OutputRef, check_path, file_ref, log_ref, output_ref, parse_ref
@@ -60,13 +61,7 @@ _BY_SUFFIX = MappingProxyType(
 )
 """A fixed table: the machine's own mime files would differ between workers."""
 _ZIP_SUFFIXES = (".docx", ".pptx", ".xlsx", ".zip")
-_TEXT_APPLICATION = frozenset({"application/json", "application/xml", "application/yaml", "application/csv"})
 _SNIFFED_BYTES = 4096
-
-
-def is_text(mime: str) -> bool:
-    """Whether a file of this type reads as text."""
-    return mime.startswith("text/") or mime in _TEXT_APPLICATION or mime == "image/svg+xml"
 
 
 def sniff_mime(name: str, data: bytes) -> str:

@@ -2,67 +2,20 @@
 while a server is unavailable."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
 
-import structlog
-
-from chat_proc.agent.open_turn import TurnApprovals
-from everturn.core.cancellation import keep_cancellation
-from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
-from everturn.core.leases import LeaseTiming
+from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import CONTROL_KINDS, Signal, SignalState
 from everturn.turns.approvals import Approval
 from everturn.turns.commits import Promotion, SignalChange
-from everturn.turns.ports import Timelines
-
-# Retries while a server does not answer: a restart of a few seconds only delays a turn.
-
-_log = structlog.get_logger(__name__)
-_T = TypeVar("_T")
-
-PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)
-"""Shorter in total than a lease; the heartbeat stops a worker that loses its lease meanwhile."""
+from everturn.turns.ports import Approvals, Timelines
 
 
-def build_patience(lease: LeaseTiming) -> "RetryPolicy":
-    """Retries that end before the lease expires, however short it is."""
-    return RetryPolicy(tuple(pause_s * lease.retry_share for pause_s in PAUSES_S))
-
-
-class RetryPolicy:
-    """How often, and with which pauses in seconds, a call is retried."""
-
-    def __init__(
-        self,
-        pauses_s: tuple[float, ...] = PAUSES_S,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._pauses_s = pauses_s
-        self._sleep = sleep
-
-    async def call(self, make: Callable[[], Awaitable[_T]]) -> _T:
-        """Return what `make` returns; raise Unavailable if it still does after the last pause.
-
-        A task that was cancelled meanwhile does not retry, whatever error the cancellation caused.
-        """
-        for pause_s in self._pauses_s:
-            try:
-                with keep_cancellation():
-                    return await make()
-            except Unavailable as error:
-                _log.warning("retrying", error=str(error), pause_s=pause_s)
-                await self._sleep(pause_s)
-        with keep_cancellation():
-            return await make()
-
-
-class LeasedInbox:
+class TurnInbox:
     """Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers.
 
     `report` is called for each signal that a read finds new or changed, so that the event stream carries it: hints can
@@ -77,12 +30,12 @@ class LeasedInbox:
         inbox_seq: int,
         *,
         report: Callable[[Signal], None],
-        patience: RetryPolicy | None = None,
+        retries: RetryPolicy | None = None,
     ) -> None:
         self._timelines = timelines
         self._principal = principal
         self._turn_id = turn_id
-        self._patience = patience or RetryPolicy()
+        self._retries = retries or RetryPolicy()
         self._latest_seq = inbox_seq
         self._report = report
         self._known: dict[SignalId, Signal] = {}
@@ -121,9 +74,10 @@ class LeasedInbox:
                 self._keep_settled(promoted)
 
     async def load_unseen(self) -> tuple[Signal, ...]:
+        """Signals that no commit has answered yet, oldest first."""
         # The number is read before the rows: a signal that arrives in between is read again rather than missed.
         covered = self._latest_seq
-        signals = await self._patience.call(lambda: self._timelines.load_signals(self._principal, self._turn_id))
+        signals = await self._retries.call(lambda: self._timelines.load_signals(self._principal, self._turn_id))
         self.seen_seq = max(self.seen_seq, covered)
         for signal in signals:
             if signal.id not in self._settled and self._known.get(signal.id) != signal:
@@ -136,6 +90,7 @@ class LeasedInbox:
         self._settled.add(signal.id)
 
     async def wait_for_control(self) -> None:
+        """Return once a steer or a cancel is pending that no commit has answered."""
         while True:
             await self._rung.wait()
             if await self._has_control():
@@ -155,18 +110,17 @@ class LeasedInbox:
         return any(signal.kind in CONTROL_KINDS for signal in unseen)
 
 
-# The approval rows of a turn, loaded with retries: a database restart only delays the turn.
+class TurnApprovals:
+    """The questions of turns to people, read with retries while the database does not answer."""
 
-
-class PatientApprovals:
-    """Implements TurnApprovals by wrapping another one, with retries while the database does not answer."""
-
-    def __init__(self, approvals: TurnApprovals, patience: RetryPolicy) -> None:
+    def __init__(self, approvals: Approvals, retries: RetryPolicy) -> None:
         self._approvals = approvals
-        self._patience = patience
+        self._retries = retries
 
     async def load_deadline(self, *, timeout_s: float) -> datetime:
-        return await self._patience.call(lambda: self._approvals.load_deadline(timeout_s=timeout_s))
+        """When a question asked now expires, by the database's clock."""
+        return await self._retries.call(lambda: self._approvals.load_deadline(timeout_s=timeout_s))
 
     async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
-        return await self._patience.call(lambda: self._approvals.load_of_turn(principal, turn_id))
+        """All questions that were asked in the turn."""
+        return await self._retries.call(lambda: self._approvals.load_of_turn(principal, turn_id))

@@ -4,30 +4,27 @@ It never fails the turn, and delays it only if the turn waits for a person anywa
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
-from typing import Final, Protocol
+from contextlib import aclosing
+from typing import Final
 
 import structlog
 
-from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
+from chat_proc.models.calls import build_usage_event, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
-from chat_proc.turn.opening import make_title, title_source
-from everturn.core.cancellation import end_tasks
-from everturn.core.errors import EverturnError
+from everturn.core.refs import round_ref
 from everturn.core.tracing import NO_TRACING, Attributes, Tracing
 from everturn.models.port import (
     LanguageModel,
     ModelFailed,
     ModelRequest,
     ModelUsage,
-    PromptMessage,
     ReplyFinished,
     TextDelta,
-    TextPart,
 )
 from everturn.models.tokens import CharsPerToken
-from everturn.timeline.turns import Turn
+from everturn.timeline.blocks import BlockDraft, BlockType
+from everturn.timeline.bodies import TitleBody
+from everturn.timeline.turns import Turn, TurnRequest
 from everturn.turns.commits import UsageEvent
 
 _log = structlog.get_logger(__name__)
@@ -35,16 +32,32 @@ _log = structlog.get_logger(__name__)
 TITLE_ROLE: Final = "title"
 TITLE_S = 20.0
 """Time limit of the title call."""
-SETTLE_S = 3.0
-"""How long a turn waits for its title before it parks for a person: it may not resume until the next day."""
-MAX_PROMPT_CHARS = 4_000
-"""How much of the first message the title call sees; a title summarizes its beginning."""
 MAX_REPLY_CHARS = 500
-MAX_OUTPUT_TOKENS = 1_024
-"""Room for models that think before they write."""
 MAX_LINE_CHARS = 200
 """A longer line is an answer, not a title."""
+TITLE_CHARS = 60
+CODE_FENCE = "```"
 _AROUND = " \t#*_`\"'“”„«»"
+
+
+def make_title(text: str) -> str:
+    """A conversation's first title: the beginning of its first prompt, cut at a word and before a block of code."""
+    words, _, code = text.partition(CODE_FENCE)
+    line = " ".join(words.split()).rstrip(":") or " ".join(code.replace(CODE_FENCE, " ").split())
+    if len(line) <= TITLE_CHARS:
+        return line or "Untitled"
+    return line[:TITLE_CHARS].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
+
+
+def title_source(request: TurnRequest) -> str:
+    """The text from which a title is made: the prompt, or the text of the first event."""
+    return request.text or next((event.text or event.event.kind for event in request.events), "")
+
+
+def draft_gate(turn: Turn, title: str, now: str) -> BlockDraft:
+    """The gate's decision at the beginning of a conversation: its title, once it is known."""
+    body = TitleBody(title=title)
+    return BlockDraft(turn.id, 0, BlockType.STAGE_GATE, round_ref(turn.id, 0, "title"), body, now)
 
 
 class TitleCall:
@@ -121,78 +134,6 @@ class TitleCall:
                         """Reasoning is no title."""
                 if len(self._reply) > MAX_REPLY_CHARS:
                     return
-
-
-class TitledTurn(Protocol):
-    """The turn whose conversation needs a title."""
-
-    turn: Turn
-    title_call: TitleCall | None
-
-    @property
-    def is_titled(self) -> bool: ...
-
-    async def give_title(self, title: str) -> None:
-        """Raises EverturnError."""
-        ...
-
-
-class TitleCalls:
-    """Shared by all turns of a worker. Without a model no title is requested."""
-
-    def __init__(self, model: LanguageModel | None, prompt: str, *, tracing: Tracing = NO_TRACING) -> None:
-        self._model = model
-        self._prompt = prompt
-        self._tracing = tracing
-
-    @asynccontextmanager
-    async def beside(self, titled: TitledTurn) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
-        """Request a title while the body runs, if the turn is a conversation's first; the call ends with the body.
-
-        Yields a function that waits for the title, for at most SETTLE_S.
-        """
-        call = None if titled.is_titled else self._try_build(titled.turn)
-        if call is None:
-            yield _no_title
-            return
-        titled.title_call = call
-        asking = asyncio.create_task(self._give_title(titled, call))
-
-        async def settle() -> None:
-            await asyncio.wait({asking}, timeout=SETTLE_S)
-
-        try:
-            yield settle
-        finally:
-            await end_tasks(asking)
-            if asking.done() and not asking.cancelled() and (error := asking.exception()) is not None:
-                _log.error("title_call_broke", exc_info=error)
-
-    async def _give_title(self, titled: TitledTurn, call: TitleCall) -> None:
-        await call.run()
-        title = call.try_title()
-        if title is None:
-            return
-        try:
-            await titled.give_title(title)
-        except EverturnError as error:
-            # The turn meets the same error in its own commits and handles it there. Its last commit writes the title.
-            _log.warning("title_not_saved", error=str(error))
-
-    def _try_build(self, turn: Turn) -> TitleCall | None:
-        text = title_source(turn.request).strip()
-        if self._model is None or turn.ordinal != 1 or not text:
-            return None
-        messages = (
-            PromptMessage("system", (TextPart(self._prompt),)),
-            PromptMessage("user", (TextPart(text[:MAX_PROMPT_CHARS]),)),
-        )
-        about = describe_turn(turn.conversation_id, turn.id)
-        return TitleCall(self._model, ModelRequest(messages, MAX_OUTPUT_TOKENS), tracing=self._tracing, turn=about)
-
-
-async def _no_title() -> None:
-    """Return at once: no title was requested."""
 
 
 def try_read_title(reply: str) -> str | None:

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Protocol
 
 import structlog
 
+from chat_proc.worker.runner import ClaimedTurn
 from everturn.core.cancellation import describe_tasks, end_tasks
 from everturn.core.clock import Clock
 from everturn.core.errors import Unavailable
@@ -25,39 +25,6 @@ LATE_S = 1.0
 """A renewal that fails this long after its limit indicates a stalled process, not a database outage."""
 
 
-class HeldTurn(Protocol):
-    """A turn that runs under a lease of this worker."""
-
-    @property
-    def fence(self) -> int: ...
-
-    @property
-    def handing_back(self) -> bool:
-        """Whether it is releasing its lease itself, so that a missing lease is no loss."""
-        ...
-
-    def notice_inbox(self, inbox_seq: int) -> None: ...
-
-    def stalled_for_s(self) -> float:
-        """Seconds without progress while no call of a model, a tool or a person is open."""
-        ...
-
-    @property
-    def left_behind(self) -> bool:
-        """Whether some of its work ignored cancellation and still runs, so that its lease has to expire."""
-        ...
-
-    def confirm_lease(self, at_s: float) -> None:
-        """The lease was still ours at this moment of the monotonic clock."""
-        ...
-
-    def ring_inbox(self) -> None: ...
-
-    def lose_lease(self) -> None:
-        """Stop at once and write nothing more."""
-        ...
-
-
 class Heartbeat:
     """Owns the set of held leases. The claim loop calls `hold` and `drop`; `run` is a task of its own."""
 
@@ -68,21 +35,21 @@ class Heartbeat:
         self._every_s, self._give_up_s, self._lease_s = timing.renew_every_s, timing.give_up_s, lease_s
         self._stall_s = stall_s
         self._failed_at_s: float | None = None
-        self._held: dict[ConversationId, HeldTurn] = {}
+        self._held: dict[ConversationId, ClaimedTurn] = {}
         self._confirmed: dict[ConversationId, float] = {}
-        self._lost_in_outage: dict[ConversationId, HeldTurn] = {}
+        self._lost_in_outage: dict[ConversationId, ClaimedTurn] = {}
         """Turns that are winding up. This can outlast a lease if the server hangs."""
         self._renewing: set[asyncio.Task[Mapping[ConversationId, int | None]]] = set()
         """The current renewal, and timed-out ones that still clean up."""
 
-    def hold(self, conversation_id: ConversationId, turn: HeldTurn, asked_at_s: float) -> None:
+    def hold(self, conversation_id: ConversationId, turn: ClaimedTurn, asked_at_s: float) -> None:
         """Renew for this turn too. `asked_at_s` is the monotonic time before the claim was sent, so that the lease is
         never assumed to last longer than in the database, however late the answer arrived."""
         self._held[conversation_id] = turn
         self._confirmed[conversation_id] = asked_at_s
         turn.confirm_lease(asked_at_s)
 
-    def drop(self, conversation_id: ConversationId, turn: HeldTurn) -> None:
+    def drop(self, conversation_id: ConversationId, turn: ClaimedTurn) -> None:
         """Stop renewing for this turn. If it lost its lease and was slow to wind up, this worker may already hold the
         conversation again; that newer turn stays."""
         if self._held.get(conversation_id) is turn:
@@ -90,7 +57,7 @@ class Heartbeat:
         if self._lost_in_outage.get(conversation_id) is turn:
             del self._lost_in_outage[conversation_id]
 
-    def saw_outage(self, conversation_id: ConversationId, turn: HeldTurn) -> bool:
+    def saw_outage(self, conversation_id: ConversationId, turn: ClaimedTurn) -> bool:
         """Whether the database left a renewal unanswered within one lease duration before this turn lost its lease, or
         before now. Valid only until the turn is dropped.
 
@@ -110,7 +77,7 @@ class Heartbeat:
         """Renew until cancelled."""
         try:
             while True:
-                await asyncio.sleep(self._patience_s())
+                await asyncio.sleep(self._until_next_s())
                 with guarded("heartbeat_renewal"):
                     await self.beat()
                 # After any failure too, unconfirmed leases are given up in time.
@@ -125,7 +92,7 @@ class Heartbeat:
         fences = {conversation_id: turn.fence for conversation_id, turn in self._held.items()}
         if not fences:
             return
-        limit_s = self._patience_s()
+        limit_s = self._until_next_s()
         try:
             renewed = await self._renew(fences, limit_s)
         except (Unavailable, TimeoutError) as error:
@@ -172,7 +139,7 @@ class Heartbeat:
             # Retrieved, so that asyncio does not report an error that is no longer awaited.
             renewing.exception()
 
-    def _patience_s(self) -> float:
+    def _until_next_s(self) -> float:
         """The time until the next renewal, or less if a lease must be given up sooner."""
         oldest = min(self._confirmed.values(), default=self._clock.monotonic())
         return max(0.0, min(self._every_s, oldest + self._give_up_s - self._clock.monotonic()))

@@ -7,13 +7,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from chat_proc.worker.heartbeat import Heartbeat, HeldTurn
+from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.presence import Pace
+from chat_proc.worker.runner import ClaimedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, StaleFence, Unavailable
@@ -133,38 +134,6 @@ SUSPECT_ATTEMPTS = 2
 LANE_WEIGHTS = ((Lane.PRIVILEGED, 8), (Lane.PAID, 4), (Lane.REGISTERED, 2), (Lane.ANONYMOUS, 1))
 
 
-class Runner(Protocol):
-    """Runs a claimed turn. Releases the lease itself when it ends normally."""
-
-    def hold(self, claim: Claim, asked_at_s: float) -> "RunningTurn":
-        """`asked_at_s` is the monotonic time before the claim was made."""
-        ...
-
-
-class RunningTurn(HeldTurn, Protocol):
-    """One claim that is being processed."""
-
-    async def run(self) -> bool:
-        """Return whether the turn has ended; False means that it is resumed later, maybe by another worker.
-
-        Raises StaleFence when its lease is lost, Unavailable when the database did not answer in time.
-        """
-        ...
-
-    async def wait_overdue(self) -> None:
-        """Return when the turn has lost its lease and is overdue to end."""
-        ...
-
-    @property
-    def idle_s(self) -> float:
-        """Seconds since the turn last sent an event to its clients; a program or a model has been silent since then."""
-        ...
-
-    def request_handover(self) -> None: ...
-
-    def cut_short(self) -> None: ...
-
-
 def lane_orders() -> tuple[tuple[Lane, ...], ...]:
     """A cycle of lane orders to poll: each lane is first as often as its weight says."""
     lanes = [lane for lane, _ in LANE_WEIGHTS]
@@ -193,7 +162,7 @@ class ClaimLoop:
         doorbells: Doorbells,
         bells: InboxBells,
         heartbeat: Heartbeat,
-        runner: Runner,
+        claim_turn: Callable[[Claim, float], ClaimedTurn],
         slots: Slots,
         pace: Pace,
         failpoints: Failpoints,
@@ -206,12 +175,12 @@ class ClaimLoop:
         self._doorbells = doorbells
         self._bells = bells
         self._heartbeat = heartbeat
-        self._runner = runner
+        self._claim_turn = claim_turn
         self._slots = slots
         self._pace = pace
         self._failpoints = failpoints
         self._ring_indexer = ring_indexer
-        self._turns: dict[asyncio.Task[None], RunningTurn] = {}
+        self._turns: dict[asyncio.Task[None], ClaimedTurn] = {}
         self._draining = asyncio.Event()
 
     async def run(self) -> None:
@@ -351,7 +320,7 @@ class ClaimLoop:
         if claim.turn_id is not None and claim.attempt:
             TURNS_TAKEN_OVER.inc()
         self._failpoints.hit("turn.claimed")
-        turn = self._runner.hold(claim, asked_at_s)
+        turn = self._claim_turn(claim, asked_at_s)
         self._slots.take()
         task = tasks.create_task(self._run(tasks, claim, turn, asked_at_s), name=f"turn {conversation_id}")
         self._turns[task] = turn
@@ -359,7 +328,7 @@ class ClaimLoop:
             turn.request_handover()
         task.add_done_callback(self._turns.pop)
 
-    async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, turn: RunningTurn, asked_at_s: float) -> None:
+    async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, turn: ClaimedTurn, asked_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
         # This task's own context: every log line of the turn carries these fields.
         bind_contextvars(conversation_id=conversation_id, turn_id=claim.turn_id, tenant=claim.lease.principal.tenant)
@@ -409,13 +378,13 @@ class ClaimLoop:
                 async with asyncio.timeout(RETRY_S):
                     await self._draining.wait()
 
-    async def _run_paced(self, claim: Claim, turn: RunningTurn) -> None:
+    async def _run_paced(self, claim: Claim, turn: ClaimedTurn) -> None:
         """Only turns that run from start to end in one attempt count for the pace."""
         began = asyncio.get_running_loop().time()
         if await turn.run() and claim.turn_id is not None and claim.attempt == 0:
             self._pace.note(asyncio.get_running_loop().time() - began)
 
-    async def _run_alone(self, turn: RunningTurn) -> None:
+    async def _run_alone(self, turn: ClaimedTurn) -> None:
         if isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):
             # Released before it starts: an expired lease would count as one more dead worker.
             turn.cut_short()

@@ -5,6 +5,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.timeline.files import is_text
 from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
 from chat_proc.tools.context.resolve import (
     FoundFile,
@@ -15,7 +16,6 @@ from chat_proc.tools.context.resolve import (
     ReadPorts,
     Resolver,
 )
-from chat_proc.tools.stored_files import is_text
 from everturn.files.objects import Objects
 from everturn.timeline.sources import Source
 from everturn.turns.commits import Effect

@@ -12,16 +12,15 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
-from chat_proc.agent.open_turn import TurnActivity, TurnEnd, show_files
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.pruning import PrunePolicy
-from chat_proc.turn.announcing import Announcer, build_crash_end
-from chat_proc.turn.context import LeasedTurn
-from chat_proc.turn.inbox import LeasedInbox, PatientApprovals, RetryPolicy
-from chat_proc.turn.opening import add_prune_notice, draft_opening, load_previews
+from chat_proc.turn.files import load_previews
+from chat_proc.turn.inbox import TurnApprovals, TurnInbox
+from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd
 from chat_proc.turn.records import ManifestKeeper
-from chat_proc.turn.titling import TitleCalls
+from chat_proc.worker.announcing import Announcer, build_crash_end
+from chat_proc.worker.opening import TitleCalls, add_prune_notice, draft_opening
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, NotFound, StaleFence, Unavailable, problem
@@ -30,6 +29,7 @@ from everturn.core.ids import TurnId
 from everturn.core.leases import ORIGIN, Claim, EventCursor, Lease
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
+from everturn.core.retry import RetryPolicy
 from everturn.core.tracing import NO_TRACING, Span, SpanPlace, Tracing, build_turn_context, try_parse_context
 from everturn.events.model import ConvStatus
 from everturn.events.stream import EventWriter
@@ -81,11 +81,11 @@ async def run_in_span(
     is_resumed = bool(turn.turn_blocks) or claim.attempt > 0
     with open_turn_span(tracing, claim, turn.turn, is_resumed=is_resumed) as span:
         end = await work
-        _log.info("turn_left", outcome=tell_end(span, end), attempt=claim.attempt)
+        _log.info("turn_left", outcome=record_outcome(span, end), attempt=claim.attempt)
         return end
 
 
-def tell_end(span: Span, end: TurnLeft) -> str:
+def record_outcome(span: Span, end: TurnLeft) -> str:
     """The outcome as one word, also noted on the span."""
     match end:
         case HandedOver():
@@ -106,7 +106,7 @@ MAX_ATTEMPTS = 3
 MAX_CLOSINGS = 3
 """Attempts to end a given-up turn using its blocks. After that the blocks may be unreadable, and it is ended without
 them."""
-MAX_ENDS_TOLD = 10
+MAX_ENDS_ANNOUNCED = 10
 """Ends of earlier turns announced under one claim; the sweeper rings again for the rest."""
 DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Raised by defects of our own code, unlike failures of dependencies."""
@@ -133,7 +133,7 @@ class RunnerParts:
     titles: TitleCalls
     clock: Clock
     failpoints: Failpoints
-    patience: RetryPolicy = field(default_factory=RetryPolicy)
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
     tracing: Tracing = NO_TRACING
     pictures: PictureFitter = field(default_factory=PictureFitter)
@@ -156,18 +156,11 @@ class StopReason(StrEnum):
     CUT = "cut"
 
 
-class TurnRunner:
-    """Creates a ClaimedTurn for each claim."""
-
-    def __init__(self, parts: RunnerParts) -> None:
-        self._parts = parts
-
-    def hold(self, claim: Claim, asked_at_s: float) -> "ClaimedTurn":
-        return ClaimedTurn(self._parts, claim, asked_at_s)
-
-
 class ClaimedTurn:
-    """Owned by the claim loop; the heartbeat and the bells call its notification methods."""
+    """One claim that is being processed. Owned by the claim loop; the heartbeat and the bells notify it.
+
+    `asked_at_s` is the monotonic time before the claim was made.
+    """
 
     def __init__(self, parts: RunnerParts, claim: Claim, asked_at_s: float) -> None:
         self._parts = parts
@@ -176,7 +169,7 @@ class ClaimedTurn:
         self._lost = asyncio.Event()
         self._stop_reason: StopReason | None = None
         self._handover = False
-        self._inbox: LeasedInbox | None = None
+        self._inbox: TurnInbox | None = None
         self._turn: LeasedTurn | None = None
         self._handing_back = False
         self._confirmed_at = self._held_at = asked_at_s
@@ -191,14 +184,17 @@ class ClaimedTurn:
 
     @property
     def handing_back(self) -> bool:
+        """Whether it is releasing its lease itself, so that a missing lease is no loss."""
         return self._handing_back
 
     @property
     def left_behind(self) -> bool:
+        """Whether some of its work ignored cancellation and still runs, so that its lease has to expire."""
         return self._left_behind
 
     @property
     def idle_s(self) -> float:
+        """Seconds since the turn last sent an event to its clients; a program or a model has been silent since then."""
         return self._parts.clock.monotonic() - (self._numbering.last_at_s if self._numbering else self._held_at)
 
     @property
@@ -210,9 +206,11 @@ class ClaimedTurn:
             self._inbox.notice_seq(inbox_seq)
 
     def confirm_lease(self, at_s: float) -> None:
+        """The lease was still ours at this moment of the monotonic clock."""
         self._confirmed_at = at_s
 
     def stalled_for_s(self) -> float:
+        """Seconds without progress while no call of a model, a tool or a person is open."""
         return self._activity.stalled_for_s() if self._began else 0.0
 
     def ring_inbox(self) -> None:
@@ -225,6 +223,7 @@ class ClaimedTurn:
             self._turn.handover = True
 
     def lose_lease(self) -> None:
+        """Stop at once and write nothing more."""
         self._lost.set()
         self._end_work(StopReason.LOST)
 
@@ -244,9 +243,9 @@ class ClaimedTurn:
         """
         self._began = True
         self._activity.note_progress()
-        result, told = _Result.ENDED, True
+        result, announced = _Result.ENDED, True
         try:
-            cursor, told = await self._tell_ends(await self._find_cursor())
+            cursor, announced = await self._announce_earlier_ends(await self._find_cursor())
             if self._claim.turn_id is not None:
                 result = await self._run_turn(self._claim.turn_id, cursor)
         except StaleFence:
@@ -258,7 +257,7 @@ class ClaimedTurn:
         if result is _Result.CUT_OFF:
             raise Unavailable("The database did not answer in time.")
         # An end that can't be announced is left to the sweeper, which backs off; our own bell would not.
-        is_news = told or self._claim.turn_id is not None
+        is_news = announced or self._claim.turn_id is not None
         requeue = result in (_Result.OPEN, _Result.WAITING)
         self._handing_back = True
         if result is _Result.WAITING and await self._try_park():
@@ -269,22 +268,22 @@ class ClaimedTurn:
 
     async def _try_park(self) -> bool:
         """Return False if the turn need not wait after all: it returns to the queue, and the next worker checks."""
-        return await self._parts.patience.call(lambda: self._parts.approvals.try_park(self._claim.lease))
+        return await self._parts.retries.call(lambda: self._parts.approvals.try_park(self._claim.lease))
 
-    async def _tell_ends(self, cursor: EventCursor) -> tuple[EventCursor, bool]:
+    async def _announce_earlier_ends(self, cursor: EventCursor) -> tuple[EventCursor, bool]:
         """Return the new cursor, and whether all ends were announced. Raises StaleFence."""
-        told = True
-        for ended_id in self._ends_to_tell():
+        announced = True
+        for ended_id in self._ends_to_announce():
             cursor, sent = await self._try_announce(ended_id, cursor)
             self._activity.note_progress()
-            told = told and sent
-        return cursor, told
+            announced = announced and sent
+        return cursor, announced
 
-    def _ends_to_tell(self) -> tuple[TurnId, ...]:
+    def _ends_to_announce(self) -> tuple[TurnId, ...]:
         """Unannounced ends. If a worker died during this claim's turn, announcing may have killed it: then none, they
         wait."""
         if self._claim.turn_id is None or self._claim.attempt == 0:
-            return self._claim.unannounced[:MAX_ENDS_TOLD]
+            return self._claim.unannounced[:MAX_ENDS_ANNOUNCED]
         return ()
 
     async def _try_announce(self, ended_id: TurnId, cursor: EventCursor) -> tuple[EventCursor, bool]:
@@ -403,7 +402,7 @@ class ClaimedTurn:
             return await self._parts.loop.close(turn, build_crash_end(turn, emitter.shown_answer()))
 
     async def _load(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
-        timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.patience.call
+        timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.retries.call
         try:
             row = await ask(lambda: timelines.load_turn(lease.principal, turn_id))
         except NotFound as error:
@@ -416,8 +415,8 @@ class ClaimedTurn:
         blocks = () if self._blocks_unreadable else await ask(lambda: timelines.load_recent_blocks(*where))
         who = lease.principal
         report = partial(_report_signal, emitter, tenant=who.tenant, project=who.project)
-        self._inbox = LeasedInbox(
-            timelines, who, turn_id, self._claim.inbox_seq, report=report, patience=self._parts.patience
+        self._inbox = TurnInbox(
+            timelines, who, turn_id, self._claim.inbox_seq, report=report, retries=self._parts.retries
         )
         self._turn = LeasedTurn(
             self._claim,
@@ -434,8 +433,8 @@ class ClaimedTurn:
             lease_age_s=self._lease_age_s,
             activity=self._activity,
             claimed_at_s=self._held_at,
-            approvals=PatientApprovals(self._parts.approvals, self._parts.patience),
-            patience=self._parts.patience,
+            approvals=TurnApprovals(self._parts.approvals, self._parts.retries),
+            retries=self._parts.retries,
             pictures=self._parts.pictures,
         )
         self._turn.handover = self._handover
@@ -447,10 +446,10 @@ class ClaimedTurn:
     async def _open(self, turn: LeasedTurn, *, given_up: bool) -> TurnEnd | None:
         """Write the beginning of the turn. If it can't continue, return its end, which includes the beginning."""
         lease, row = turn.lease, turn.turn
-        feedback = await self._parts.patience.call(
+        feedback = await self._parts.retries.call(
             lambda: self._parts.timelines.load_fresh_feedback(lease.principal, lease.conversation_id)
         )
-        show = partial(show_files, turn)
+        show = turn.show_files
         turn.emit(build_start_event(row, tenant=lease.principal.tenant, project=lease.principal.project))
         if given_up:
             # What killed the workers may be an attachment: none is read.

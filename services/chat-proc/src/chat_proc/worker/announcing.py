@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import structlog
 from pydantic import ValidationError
 
-from chat_proc.agent.open_turn import OpenTurn, TurnEnd, Writing
 from chat_proc.stream.emitter import EventNumbering
-from chat_proc.turn.inbox import RetryPolicy
+from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing, build_status_after
 from everturn.conversations.model import Conversation, ConversationState
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, Unavailable, problem
@@ -17,36 +16,33 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import ORIGIN, Claim, EventCursor, Lease
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
-from everturn.core.refs import completion_ref, round_ref
+from everturn.core.refs import completion_ref
+from everturn.core.retry import RetryPolicy
 from everturn.events.model import AnyEvent, ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, WireMemory
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
 from everturn.queue.ports import Doorbells
 from everturn.timeline.blocks import BlockDraft, BlockType
-from everturn.timeline.bodies import CompletionBody, ExitBody
+from everturn.timeline.bodies import CompletionBody
 from everturn.timeline.inert import is_blank
-from everturn.timeline.turns import Outcome, TurnStatus, TurnUsage
-from everturn.turns.commits import Promotion
+from everturn.timeline.turns import Outcome, TurnStatus
 from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
 
-# The end of a turn: its status, its terminal block, and the conversation's status after it.
+_log = structlog.get_logger(__name__)
+
+PUBLISH_S = 5.0
+"""Time limit for publishing an end before it is left to the sweeper."""
+LOOK_BACK_ENTRIES = 50
+"""Stream entries per page when checking whether an end was already published: mostly it is among the last."""
+MAX_LOOKS = 3
+"""Reads of the stream per attempt, if it grows between the read and the publish: what another worker sent before it
+died can still arrive, once."""
+MAX_DEATHS = 3
+"""Workers that can die while publishing one end. After that, clients have to read the end from the rows."""
+_TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 
 
-def status_of(end: TurnEnd) -> TurnStatus:
-    """The row's status for this end."""
-    if end.error is not None:
-        return TurnStatus.FAILED
-    return TurnStatus.CANCELLED if end.outcome is Outcome.CANCELLED else TurnStatus.COMPLETED
-
-
-def build_status_after(status: TurnStatus, promote: Promotion | None = None) -> ConvStatus:
-    """The conversation's status after a turn has ended with this status."""
-    if promote is not None:
-        return ConvStatus(state="queued", turn_id=promote.turn_id)
-    return ConvStatus(state="error" if status is TurnStatus.FAILED else "idle")
-
-
-def build_crash_end(turn: OpenTurn, shown: str) -> TurnEnd:
+def build_crash_end(turn: LeasedTurn, shown: str) -> TurnEnd:
     """The end of a turn on which our own code failed repeatedly. An answer that was shown is kept."""
     if is_blank(shown):
         detail = (
@@ -68,35 +64,6 @@ def build_crash_end(turn: OpenTurn, shown: str) -> TurnEnd:
     return TurnEnd(Outcome.CUT, writing=Writing(drafts=(completion,), rewind=True), cut_reason="server_error")
 
 
-def draft_exit(
-    end: TurnEnd, turn_id: TurnId, *, rounds: int, usage: TurnUsage, elapsed_ms: int, now: str
-) -> BlockDraft:
-    """The terminal block."""
-    body = ExitBody(
-        outcome=end.outcome,
-        cut_reason=end.cut_reason if end.error is None else None,
-        error=end.error,
-        rounds=rounds,
-        usage=usage,
-        elapsed_ms=elapsed_ms,
-    )
-    return BlockDraft(turn_id, rounds, BlockType.EXIT, round_ref(turn_id, rounds, "exit"), body, now)
-
-
-_log = structlog.get_logger(__name__)
-
-PUBLISH_S = 5.0
-"""Time limit for publishing an end before it is left to the sweeper."""
-LOOK_BACK_ENTRIES = 50
-"""Stream entries per page when checking whether an end was already published: mostly it is among the last."""
-MAX_LOOKS = 3
-"""Reads of the stream per attempt, if it grows between the read and the publish: what another worker sent before it
-died can still arrive, once."""
-MAX_DEATHS = 3
-"""Workers that can die while publishing one end. After that, clients have to read the end from the rows."""
-_TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
-
-
 class Announcer:
     """Works under a lease that the caller holds."""
 
@@ -112,7 +79,7 @@ class Announcer:
         clock: Clock,
         memory: WireMemory | None = None,
         publish_s: float = PUBLISH_S,
-        patience: RetryPolicy | None = None,
+        retries: RetryPolicy | None = None,
     ) -> None:
         self._leases = leases
         self._timelines = timelines
@@ -123,7 +90,7 @@ class Announcer:
         self._clock = clock
         self._memory = memory
         self._publish_s = publish_s
-        self._patience = patience or RetryPolicy()
+        self._retries = retries or RetryPolicy()
 
     async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
         """Publish the state and the terminal event of a turn from its rows; the sweeper retries if that fails.
@@ -134,7 +101,7 @@ class Announcer:
         who = lease.principal
         if await self._begin(lease, turn_id) > MAX_DEATHS:
             return await self._point_to_rows(claim, turn_id, cursor)
-        page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
+        page = await self._retries.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
         cursor, sent = await self._tell(claim, page, turn_id, cursor)
         if sent:
             await self.save_announced(lease, turn_id, cursor)
@@ -142,7 +109,7 @@ class Announcer:
             # No worker died of it: it is retried however often it fails.
             ANNOUNCEMENTS_FAILED.inc()
             _log.warning("end_not_published", turn_id=turn_id)
-            await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
+            await self._retries.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
         return cursor
 
     async def _tell(
@@ -168,8 +135,8 @@ class Announcer:
     async def _begin(self, lease: Lease, turn_id: TurnId) -> int:
         """Return the number of this attempt. It is saved as an absolute number, so a save that is retried counts
         once."""
-        tries = 1 + await self._patience.call(lambda: self._timelines.load_announcing(lease, turn_id))
-        await self._patience.call(lambda: self._timelines.save_announcing(lease, turn_id, tries))
+        tries = 1 + await self._retries.call(lambda: self._timelines.load_announcing(lease, turn_id))
+        await self._retries.call(lambda: self._timelines.save_announcing(lease, turn_id, tries))
         return tries
 
     async def _point_to_rows(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
@@ -184,9 +151,9 @@ class Announcer:
             await self.save_announced(lease, turn_id, hole)
             return hole
         who = lease.principal
-        turn = await self._patience.call(lambda: self._timelines.load_turn(who, turn_id))
+        turn = await self._retries.call(lambda: self._timelines.load_turn(who, turn_id))
         # Loaded without turns: the content of this turn's rows may be what killed the workers.
-        page = await self._patience.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[]))
+        page = await self._retries.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[]))
         entry = self._number(lease, turn_id, hole, [_build_status(page.conversation, turn.status)])
         cursor = entry.events[-1].id
         await self.save_announced(lease, turn_id, cursor)
@@ -211,7 +178,7 @@ class Announcer:
         """
         try:
             async with asyncio.timeout(self._publish_s):
-                await self._patience.call(
+                await self._retries.call(
                     lambda: self._writer.publish(lease.conversation_id, entry, after=after, owner=lease.principal)
                 )
         except EventsLost:
@@ -237,7 +204,7 @@ class Announcer:
     async def save_announced(self, lease: Lease, turn_id: TurnId, cursor: EventCursor) -> None:
         """Save that the end was announced to clients, and the last event id that they may have received. Raises
         StaleFence."""
-        await self._patience.call(lambda: self._timelines.save_announced(lease, turn_id, cursor))
+        await self._retries.call(lambda: self._timelines.save_announced(lease, turn_id, cursor))
         if self._memory is None:
             return
         try:
@@ -254,7 +221,7 @@ class Announcer:
         this release has already rung, for a worker that found the conversation held.
         """
         # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
-        await self._patience.call(lambda: self._leases.release(lease, requeue=requeue))
+        await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
         try:
             if ring_own:
                 await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)

@@ -9,12 +9,12 @@ from turn_bench.drivers import NoSweeps
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
-from chat_proc.turn.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
-from chat_proc.turn.inbox import RetryPolicy
+from chat_proc.worker.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import EventCursor, Lease
+from everturn.core.retry import RetryPolicy
 from everturn.events.model import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
@@ -370,7 +370,7 @@ async def test_a_lease_is_handed_back_although_the_database_was_away_for_a_momen
         sweeps=NoSweeps(),
         doorbells=bench.doorbells,
         clock=bench.clock,
-        patience=RetryPolicy((0.0,)),
+        retries=RetryPolicy((0.0,)),
     )
 
     await announcer.hand_back(claim.lease, requeue=True)
@@ -401,7 +401,7 @@ def build_announcer(
         sweeps=sweeps,
         doorbells=bench.doorbells,
         clock=bench.clock,
-        patience=RetryPolicy((0.0,)),
+        retries=RetryPolicy((0.0,)),
     )
 
 

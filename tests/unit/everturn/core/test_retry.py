@@ -1,7 +1,7 @@
 import pytest
 
-from chat_proc.turn.inbox import RetryPolicy
 from everturn.core.errors import Conflict, Unavailable
+from everturn.core.retry import RetryPolicy
 
 
 class Slept:

@@ -8,13 +8,13 @@ from turn_bench.bench import ANN, Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, cut_answer
 
-from chat_proc.turn.inbox import RetryPolicy
-from chat_proc.turn.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from chat_proc.worker.heartbeat import STALL_S
+from chat_proc.worker.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.identity import Lane
 from everturn.core.leases import ORIGIN, Lease
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
+from everturn.core.retry import RetryPolicy
 from everturn.events.model import ChatError, ChatStart, ConvStatus
 from everturn.files.model import Upload
 from everturn.timeline.blocks import Block
@@ -142,7 +142,7 @@ async def test_a_lost_lease_is_told_as_such() -> None:
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim, bench.clock.monotonic())
+    turn = worker.claimed(claim, bench.clock.monotonic())
 
     turn.lose_lease()
 
@@ -158,7 +158,7 @@ async def test_what_a_turn_saved_after_its_conversation_was_erased_is_removed() 
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    running = asyncio.create_task(worker.runner.hold(claim, bench.clock.monotonic()).run())
+    running = asyncio.create_task(worker.claimed(claim, bench.clock.monotonic()).run())
     await until(lambda: bench.model.unfinished == 1)
     bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
 
@@ -181,7 +181,7 @@ async def test_a_conversation_that_is_erased_between_claim_and_load_is_a_normal_
 
     del bench.platform.conversations[bench.conversation_id]
     with capture_logs() as told:
-        ended = await worker.runner.hold(claim, bench.clock.monotonic()).run()
+        ended = await worker.claimed(claim, bench.clock.monotonic()).run()
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
@@ -205,10 +205,10 @@ async def test_a_turn_whose_database_is_away_is_cut_off_and_writes_nothing() -> 
     bench = Bench()
     await bench.say("Hello.")
     worker = bench.hire()
-    worker.change(timelines=AwayTimelines(worker.timelines), patience=RetryPolicy(()))
+    worker.change(timelines=AwayTimelines(worker.timelines), retries=RetryPolicy(()))
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim, bench.clock.monotonic())
+    turn = worker.claimed(claim, bench.clock.monotonic())
 
     with pytest.raises(Unavailable):
         await turn.run()
@@ -222,12 +222,12 @@ async def test_work_that_fails_as_an_erasure_takes_its_lease_leaves_no_objects()
     bench = Bench()
     await bench.say("Hello.")
     worker = bench.hire()
-    worker.change(timelines=AwayTimelines(worker.timelines), patience=RetryPolicy(()))
+    worker.change(timelines=AwayTimelines(worker.timelines), retries=RetryPolicy(()))
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
     bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
     del bench.platform.conversations[bench.conversation_id]
-    turn = worker.runner.hold(claim, bench.clock.monotonic())
+    turn = worker.claimed(claim, bench.clock.monotonic())
 
     turn.lose_lease()
 
@@ -241,7 +241,7 @@ async def test_a_drain_after_the_loss_of_the_lease_writes_nothing_either() -> No
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim, bench.clock.monotonic())
+    turn = worker.claimed(claim, bench.clock.monotonic())
 
     turn.lose_lease()
     turn.cut_short()
@@ -257,7 +257,7 @@ async def test_a_handover_asked_for_before_the_turn_is_loaded_is_kept_in_mind() 
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim, bench.clock.monotonic())
+    turn = worker.claimed(claim, bench.clock.monotonic())
     turn.ring_inbox()
     turn.notice_inbox(9)
 
@@ -305,7 +305,7 @@ async def test_an_erasure_while_an_end_is_told_is_a_normal_end_that_leaves_nothi
 
     del bench.platform.conversations[bench.conversation_id], bench.platform.turns[bench.turn_rows[0].id]
     with capture_logs() as told:
-        ended = await worker.runner.hold(claim, bench.clock.monotonic()).run()
+        ended = await worker.claimed(claim, bench.clock.monotonic()).run()
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
@@ -376,7 +376,7 @@ async def test_a_stuck_turn_stalls_and_another_worker_ends_it_once() -> None:
     worker.change(timelines=stuck)
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim, bench.clock.monotonic())
+    turn = worker.claimed(claim, bench.clock.monotonic())
     running = asyncio.create_task(turn.run())
     await stuck.entered.wait()
 
@@ -398,7 +398,7 @@ async def test_a_turn_that_waits_for_its_model_is_not_stalled() -> None:
     worker = bench.hire()
     claim = await worker.leases.try_claim(bench.conversation_id)
     assert claim is not None
-    turn = worker.runner.hold(claim, bench.clock.monotonic())
+    turn = worker.claimed(claim, bench.clock.monotonic())
     running = asyncio.create_task(turn.run())
     await until(lambda: bench.model.unfinished == 1)
 

@@ -8,8 +8,8 @@ import pytest
 from structlog.contextvars import get_contextvars
 
 from chat_proc.agent.loop import HandedOver, Parked
-from chat_proc.agent.open_turn import TurnEnd
-from chat_proc.turn.runner import open_turn_span, tell_end
+from chat_proc.turn.leased import TurnEnd
+from chat_proc.worker.runner import open_turn_span, record_outcome
 from everturn.core.errors import problem
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -107,6 +107,6 @@ def test_work_that_goes_on_is_linked_to_the_claim_before() -> None:
 def test_the_span_says_how_far_the_turn_came(end: TurnEnd | HandedOver | Parked, outcome: str, failed: str) -> None:
     span = Kept()
 
-    tell_end(span, end)
+    record_outcome(span, end)
 
     assert (span.attributes["everturn.turn.outcome"], span.failed) == (outcome, failed)

@@ -1,37 +1,48 @@
-"""A leased turn: the only owner of the positions in its conversation's timeline and event stream."""
+"""A leased turn: its blocks, its wire, its inbox, and the only way to write them.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+It is the only owner of the positions in its conversation's timeline and event stream.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import structlog
 
-from chat_proc.agent.limits import Spent
-from chat_proc.agent.open_turn import TurnActivity, TurnApprovals, TurnEnd, Writing
+from chat_proc.catalog.call_policy import Place
 from chat_proc.catalog.tool import SourcePool
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.files import AttachedMedia
-from chat_proc.turn.announcing import build_status_after, draft_exit, status_of
-from chat_proc.turn.inbox import LeasedInbox, RetryPolicy
-from chat_proc.turn.opening import draft_gate, load_some_previews, make_title, title_source
+from chat_proc.turn.files import load_some_previews
+from chat_proc.turn.inbox import TurnApprovals, TurnInbox
 from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
-from chat_proc.turn.titling import TitleCall
+from chat_proc.turn.titling import TitleCall, draft_gate, make_title, title_source
 from everturn.core.clock import Clock, iso
-from everturn.core.errors import EverturnError, NotFound, StaleFence
-from everturn.core.ids import TurnId
+from everturn.core.errors import EverturnError, NotFound, Problem, StaleFence
+from everturn.core.ids import ApprovalId, TurnId
 from everturn.core.leases import Claim, Lease
-from everturn.events.model import AnyEvent, ConvTitle
-from everturn.events.turn_view import TurnRecord, build_answer_events, build_turn_view, try_build_terminal_event
-from everturn.events.views import TurnView
+from everturn.core.refs import round_ref
+from everturn.core.retry import RetryPolicy
+from everturn.events.model import AnyEvent, ConvStatus, ConvTitle
+from everturn.events.turn_view import (
+    TurnRecord,
+    build_answer_events,
+    build_file_view,
+    build_turn_view,
+    try_build_terminal_event,
+)
+from everturn.events.views import FileView, TurnView
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import AttachmentTextBody
+from everturn.timeline.bodies import AttachmentTextBody, ExitBody
 from everturn.timeline.next_step import count_waited_s
 from everturn.timeline.sources import Source
-from everturn.timeline.turns import Turn, TurnUsage
-from everturn.turns.commits import Commit, Promotion, TurnClose, UsageEvent
+from everturn.timeline.turns import CutReason, Outcome, Turn, TurnStatus, TurnUsage
+from everturn.turns.approvals import ApprovalRequest
+from everturn.turns.commits import Commit, EffectChange, Promotion, SignalChange, TurnClose, UsageEvent
 from everturn.turns.ports import InboxMoved, Timelines
 
 _log = structlog.get_logger(__name__)
@@ -40,8 +51,122 @@ MAX_MEDIA_BYTES = 10 * 1024 * 1024
 """The largest document that the ingress accepts (MODALITY_MAX_DOC_BYTES)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The content of one commit. `after` are events that report it and are sent once it is durable.
+
+    `rewind` shows clients the committed state first, because it differs from what they were shown so far.
+    """
+
+    drafts: tuple[BlockDraft, ...] = ()
+    effects: tuple[EffectChange, ...] = ()
+    usage: tuple[UsageEvent, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    signals: tuple[SignalChange, ...] = ()
+    requests: tuple[ApprovalRequest, ...] = ()
+    withdrawn: tuple[ApprovalId, ...] = ()
+    after: tuple[tuple[AnyEvent, int | None], ...] = ()
+    rewind: bool = False
+
+    def plus(self, other: "Writing") -> "Writing":
+        return Writing(
+            self.drafts + other.drafts,
+            self.effects + other.effects,
+            self.usage + other.usage,
+            self.artifacts + other.artifacts,
+            self.signals + other.signals,
+            self.requests + other.requests,
+            self.withdrawn + other.withdrawn,
+            self.after + other.after,
+            self.rewind or other.rewind,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How the loop ends a turn: with an outcome, or with an error. `writing` holds the last round's blocks.
+
+    `cut_reason` says why the answer stops before its end.
+    """
+
+    outcome: Outcome | None
+    error: Problem | None = None
+    writing: Writing = field(default_factory=Writing)
+    cut_reason: CutReason | None = None
+
+
+class TurnActivity:
+    """When a turn last made progress, and how many calls of models and tools it has open.
+
+    An open call can last as long as its own limits allow. All other waits of a turn end within seconds: a turn without
+    progress and without an open call is stuck, and its worker releases it.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._progress_at_s = monotonic()
+        self._open_calls = 0
+
+    def note_progress(self) -> None:
+        self._progress_at_s = self._monotonic()
+
+    @contextmanager
+    def open_call(self) -> Generator[None]:
+        """Wrap the call itself, not a wait for a task that should end it."""
+        self._open_calls += 1
+        try:
+            yield
+        finally:
+            self._open_calls -= 1
+            self.note_progress()
+
+    def stalled_for_s(self) -> float:
+        """Seconds without progress; 0 while a call is open."""
+        return 0.0 if self._open_calls else self._monotonic() - self._progress_at_s
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a turn has used so far, including workers that died. `leased_s` are the seconds for which workers held it,
+    without time in the queue, without a worker, or waiting for a person.
+    """
+
+    usage: TurnUsage
+    leased_s: float
+
+
+def status_of(end: TurnEnd) -> TurnStatus:
+    """The row's status for this end."""
+    if end.error is not None:
+        return TurnStatus.FAILED
+    return TurnStatus.CANCELLED if end.outcome is Outcome.CANCELLED else TurnStatus.COMPLETED
+
+
+def build_status_after(status: TurnStatus, promote: Promotion | None = None) -> ConvStatus:
+    """The conversation's status after a turn has ended with this status."""
+    if promote is not None:
+        return ConvStatus(state="queued", turn_id=promote.turn_id)
+    return ConvStatus(state="error" if status is TurnStatus.FAILED else "idle")
+
+
+def draft_exit(
+    end: TurnEnd, turn_id: TurnId, *, rounds: int, usage: TurnUsage, elapsed_ms: int, now: str
+) -> BlockDraft:
+    """The terminal block."""
+    body = ExitBody(
+        outcome=end.outcome,
+        cut_reason=end.cut_reason if end.error is None else None,
+        error=end.error,
+        rounds=rounds,
+        usage=usage,
+        elapsed_ms=elapsed_ms,
+    )
+    return BlockDraft(turn_id, rounds, BlockType.EXIT, round_ref(turn_id, rounds, "exit"), body, now)
+
+
 class LeasedTurn:
-    """Implements the loop's OpenTurn over a lease. Only the runner's task calls it.
+    """The turn that the loop reads and writes. Only the runner's task calls it; every write raises StaleFence when the
+    lease is lost.
 
     `claimed_at_s` is the monotonic time before the claim was sent.
     """
@@ -54,7 +179,7 @@ class LeasedTurn:
         *,
         timelines: Timelines,
         emitter: Emitter,
-        inbox: LeasedInbox,
+        inbox: TurnInbox,
         clock: Clock,
         objects: Objects,
         usage: TurnUsage,
@@ -64,7 +189,7 @@ class LeasedTurn:
         lease_age_s: Callable[[], float],
         approvals: TurnApprovals,
         activity: TurnActivity,
-        patience: RetryPolicy | None = None,
+        retries: RetryPolicy | None = None,
         pictures: PictureFitter | None = None,
     ) -> None:
         self._claim = claim
@@ -79,12 +204,13 @@ class LeasedTurn:
         self._last_hash = claim.last_hash or GENESIS_HASH
         self._usage = usage
         self._booked: tuple[UsageEvent, ...] = ()
-        self._patience = patience or RetryPolicy()
+        self._retries = retries or RetryPolicy()
         # The turn may have begun on another machine: its age comes from the database, not from a wall clock.
         self._began_s = clock.monotonic() - _find_age_s(turn)
         self._claimed_at_s = claimed_at_s
         self._media: dict[str, bytes] = {}
         self.lease_age_s = lease_age_s
+        """Seconds since the lease was last known to be ours."""
         self._sources = TurnSources(sources, self._load_source_text)
         self._meter = TurnMeter(claim, turn, clock, is_new=self._turn_start == len(self._blocks))
         self.turn = turn
@@ -93,6 +219,7 @@ class LeasedTurn:
         self.activity = activity
         self.manifests = manifests
         self.handover = False
+        """Whether this worker is draining, so that the turn is to be handed over at the next round boundary."""
         self._title = ""
         """The model's title, once it is saved and announced."""
         self.title_call: TitleCall | None = None
@@ -102,7 +229,13 @@ class LeasedTurn:
 
     @property
     def lease(self) -> Lease:
+        """Names the conversation and the principal."""
         return self._claim.lease
+
+    @property
+    def place(self) -> Place:
+        """Where the turn's calls are made, for the policy that reviews them."""
+        return Place(self.lease.principal, self.lease.conversation_id, self._blocks)
 
     @property
     def turn_id(self) -> TurnId:
@@ -110,14 +243,17 @@ class LeasedTurn:
 
     @property
     def time_zone(self) -> str | None:
+        """The person's time zone, an IANA name; None if the client sent none."""
         return self.turn.request.time_zone
 
     @property
     def blocks(self) -> Sequence[Block]:
+        """All blocks of the conversation, in order."""
         return self._blocks
 
     @property
     def turn_blocks(self) -> Sequence[Block]:
+        """The blocks of this turn, in order."""
         return self._blocks[self._turn_start :]
 
     @property
@@ -130,10 +266,12 @@ class LeasedTurn:
 
     @property
     def media(self) -> Mapping[str, bytes]:
+        """Images and documents of this turn by sha256."""
         return self._media
 
     @property
     def pool(self) -> SourcePool:
+        """The sources of the conversation."""
         return self._sources
 
     @property
@@ -154,9 +292,16 @@ class LeasedTurn:
                 _log.warning("media_unreadable", ref=media.ref, error=str(error))
 
     async def load_previews(self, artifacts: Sequence[Artifact]) -> Mapping[str, AttachmentTextBody]:
+        """The beginnings of the text files among these, by ref; one that can't be read is left out."""
         return await load_some_previews(self._objects, artifacts) if artifacts else {}
 
+    def show_files(self, artifacts: Sequence[Artifact]) -> tuple[FileView, ...]:
+        """Files of this turn as clients see them."""
+        who = self.lease.principal
+        return tuple(build_file_view(item, tenant=who.tenant, project=who.project) for item in artifacts)
+
     def now(self) -> str:
+        """ISO 8601 in UTC."""
         return iso(self._clock.now())
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
@@ -165,12 +310,15 @@ class LeasedTurn:
         self._emitter.emit(data, round_number)
 
     def rewind(self) -> None:
+        """Show clients the committed state instead of what was streamed since."""
         self._emitter.rewind()
 
     def book(self, usage: UsageEvent) -> None:
+        """Book the cost of a model call that gave nothing to write; the next commit records it."""
         self._booked += (usage,)
 
     async def commit(self, writing: Writing) -> None:
+        """Raises InboxMoved if a signal it applies was edited or withdrawn meanwhile; read the signals again."""
         writing = Writing(usage=self._booked).plus(writing)
         blocks = self._chain(self._with_gate(self._sources.take_in(writing.drafts), self._title))
         await self._write(self._build_commit(blocks, writing))
@@ -178,6 +326,7 @@ class LeasedTurn:
         self._say(writing, blocks)
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
+        """Write the end. Also raises InboxMoved if a signal arrived that `inbox.load_unseen` has not returned."""
         called, title = await self._settle_title()
         writing = Writing(usage=self._booked).plus(end.writing)
         usage = add_usage(self._usage, writing.usage)
@@ -213,7 +362,7 @@ class LeasedTurn:
 
     async def give_title(self, title: str) -> None:
         """Save and announce the model's title, unless a person has set one. The next commit records it."""
-        if await self._patience.call(lambda: self._timelines.save_title(self.lease, title)):
+        if await self._retries.call(lambda: self._timelines.save_title(self.lease, title)):
             self._title = title
             self.emit(ConvTitle(title=title))
 
@@ -233,7 +382,7 @@ class LeasedTurn:
             return "", None
         where = self.lease.principal, self.lease.conversation_id
         try:
-            present = await self._patience.call(lambda: self._timelines.load_title(*where))
+            present = await self._retries.call(lambda: self._timelines.load_title(*where))
         except NotFound as erased:
             raise StaleFence(self.lease.conversation_id) from erased
         self._book_title()
@@ -268,7 +417,7 @@ class LeasedTurn:
 
     async def _write(self, commit: Commit) -> None:
         try:
-            inbox_seq = await self._patience.call(lambda: self._timelines.commit(self._claim.lease, commit))
+            inbox_seq = await self._retries.call(lambda: self._timelines.commit(self._claim.lease, commit))
         except InboxMoved as moved:
             self.inbox.notice_seq(moved.inbox_seq)
             raise
@@ -278,7 +427,7 @@ class LeasedTurn:
 
     async def _load_source_text(self, sid: int) -> str:
         where = self.lease.principal, self.lease.conversation_id
-        return await self._patience.call(lambda: self._timelines.load_source_text(*where, sid))
+        return await self._retries.call(lambda: self._timelines.load_source_text(*where, sid))
 
     def _build_view(self) -> TurnView:
         record = TurnRecord(self.turn, tuple(self.turn_blocks), self.inbox.receipts)

@@ -1,0 +1,47 @@
+"""Retries of calls to servers that do not answer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from everturn.core.cancellation import keep_cancellation
+from everturn.core.errors import Unavailable
+from everturn.core.leases import LeaseTiming
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)
+"""Shorter in total than a lease; the heartbeat stops a worker that loses its lease meanwhile."""
+
+
+class RetryPolicy:
+    """How often, and after which pauses in seconds, a call is retried: a server that restarts only delays it."""
+
+    def __init__(
+        self, pauses_s: tuple[float, ...] = PAUSES_S, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self.pauses_s = pauses_s
+        self._sleep = sleep
+
+    @classmethod
+    def within_lease(cls, lease: LeaseTiming) -> "RetryPolicy":
+        """Retries that end before the lease expires, however short it is."""
+        return cls(tuple(pause_s * lease.retry_share for pause_s in PAUSES_S))
+
+    async def call(self, make: Callable[[], Awaitable[_T]]) -> _T:
+        """Return what `make` returns; raise Unavailable if it still does after the last pause.
+
+        A task that was cancelled meanwhile does not retry, whatever error the cancellation caused.
+        """
+        for pause_s in self.pauses_s:
+            try:
+                with keep_cancellation():
+                    return await make()
+            except Unavailable as error:
+                _log.warning("retrying", error=str(error), pause_s=pause_s)
+                await self._sleep(pause_s)
+        with keep_cancellation():
+            return await make()
