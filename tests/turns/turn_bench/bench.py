@@ -6,20 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from chat_proc.agent.approving import ApprovalGate
-from chat_proc.agent.closing import ClosingCall
-from chat_proc.agent.compaction import Compactor
-from chat_proc.agent.execution import ResultKeeper, ToolRunner
-from chat_proc.agent.generation import Generator
+from chat_proc.agent.kit import Kits, LoopParts, TurnKit
 from chat_proc.agent.limits import TurnLimits
-from chat_proc.agent.loop import AgentLoop
-from chat_proc.agent.prompting import HotsetSource, PromptBuilder
-from chat_proc.agent.round import RoundRunner
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.registry import ToolRegistry
 from chat_proc.catalog.tool import Tool
 from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
+from chat_proc.memory.hotset import Hotset
 from chat_proc.models.estimate import LearnedRatios
 from chat_proc.timeline.compaction.cut import ContextLimits
 from chat_proc.tools.context.hide import HideTool
@@ -28,7 +22,6 @@ from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.worker.announcing import Announcer
-from chat_proc.worker.opening import TitleCalls
 from chat_proc.worker.runner import ClaimedTurn, RunnerParts
 from chat_proc.workspace.loading import ArtifactHistory
 from everturn.core.cancellation import Stragglers
@@ -83,7 +76,7 @@ class Bench:
         chunk_chars: int = 16,
         fanout: bool = False,
         one_thinking: bool = False,
-        hotset: HotsetSource | None = None,
+        hotset: Hotset | None = None,
         tracing: Tracing = NO_TRACING,
         address_rules: AddressRules = AddressRules(),  # noqa: B008 - a frozen value
     ) -> None:
@@ -253,12 +246,10 @@ class BenchWorker:
             writer=self.writer,
             artifacts=MemoryArtifacts(bench.platform),
             approvals=self.approvals,
-            objects=bench.objects,
-            loop=build_loop(bench, gate, failpoints),
+            kits=Kits(build_kit(bench, gate)),
+            loop=build_loop_parts(bench, failpoints),
             announcer=self.build_announcer(NoSweeps()),
-            titles=TitleCalls(bench.title_model, "Name it.", tracing=bench.tracing),
             clock=bench.clock,
-            failpoints=failpoints,
         )
 
     def build_announcer(self, sweeps: Sweeps) -> Announcer:
@@ -317,53 +308,41 @@ def build_read_tool(bench: Bench) -> ReadTool:
     return ReadTool(bench.objects, ports)
 
 
-def build_loop(bench: Bench, gate: Gate, failpoints: Failpoints) -> AgentLoop:
-    model = GatedModel(bench.model, gate)
-    summaries = GatedModel(bench.summary_model, gate) if bench.summary_model else None
+def build_kit(bench: Bench, gate: Gate) -> TurnKit:
     code_tools = frozenset(spec.tool_id for spec in bench.registry.specs if spec.takes_code)
     fanout = FanoutRules({spec.tool_id: spec.strategy for spec in bench.registry.specs}, code_tools)
-    limits = DecisionLimits(
-        code_tools=code_tools, one_thinking=bench.one_thinking, fanout=fanout if bench.fanout else None
-    )
-    generator = Generator(
-        model, failpoints, fallback=bench.fallback, ratios=bench.ratios, limits=limits, tracing=bench.tracing
-    )
-    policy = CallPolicy(bench.address_rules, MemoryConversationReader(bench.platform))
-    approvals = ApprovalGate(bench.registry, policy, redactor=bench.redactor)
-    return AgentLoop(
-        prompts=PromptBuilder(
-            system_prompt="You are the agent.",
-            closing_prompt="Close now: {cap}.",
-            traits=model.traits,
-            limits=bench.limits,
-            code="no programs here",
-            ratios=bench.ratios,
-            history=ArtifactHistory(MemoryArtifacts(bench.platform)),
-            hotset=bench.hotset,
-        ),
-        compactor=Compactor(bench.context, summaries, failpoints, tracing=bench.tracing),
-        rounds=RoundRunner(
-            generator=generator,
-            catalog=bench.registry,
-            gate=approvals,
-            limits=bench.limits,
-            next_call_id=bench.ids.call,
-            failpoints=failpoints,
-        ),
-        closing=ClosingCall(generator),
-        tools=ToolRunner(
-            bench.registry,
-            failpoints,
-            ResultKeeper(bench.objects),
-            policy,
-            stragglers=bench.stragglers,
-            redactor=bench.redactor,
-            monotonic=bench.clock.monotonic,
-        ),
-        gate=approvals,
+    return TurnKit(
+        model=GatedModel(bench.model, gate),
+        fallback=bench.fallback,
+        summary_model=GatedModel(bench.summary_model, gate) if bench.summary_model else None,
+        title_model=bench.title_model,
+        title_prompt="Name it.",
+        catalog=bench.registry,
+        policy=CallPolicy(bench.address_rules, MemoryConversationReader(bench.platform)),
+        system_prompt="You are the agent.",
+        closing_prompt="Close now: {cap}.",
+        code="no programs here",
+        context=bench.context,
         limits=bench.limits,
+        decisions=DecisionLimits(
+            code_tools=code_tools, one_thinking=bench.one_thinking, fanout=fanout if bench.fanout else None
+        ),
+        history=ArtifactHistory(MemoryArtifacts(bench.platform)),
+        hotset=bench.hotset,
+        ratios=bench.ratios,
+    )
+
+
+def build_loop_parts(bench: Bench, failpoints: Failpoints) -> LoopParts:
+    return LoopParts(
+        objects=bench.objects,
+        stragglers=bench.stragglers,
+        next_call_id=bench.ids.call,
         next_turn_id=bench.ids.turn,
         failpoints=failpoints,
+        redactor=bench.redactor,
+        tracing=bench.tracing,
+        monotonic=bench.clock.monotonic,
     )
 
 

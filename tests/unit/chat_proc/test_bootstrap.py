@@ -7,12 +7,9 @@ from pydantic import SecretStr
 from turn_bench.programs import build_parts
 
 from chat_proc.bootstrap import (
-    build_compactor,
     build_embedder,
-    build_loop,
     build_model,
     choose_execution,
-    choose_models,
     choose_web_tools,
     open_worker,
 )
@@ -24,9 +21,6 @@ from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.worker.presence import Readiness
-from everturn.core.cancellation import Stragglers
-from everturn.core.failpoints import Failpoints
-from everturn.core.tracing import NO_TRACING
 from everturn_local.ports import load_free_port
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
@@ -111,16 +105,6 @@ def test_a_brokers_address_that_can_not_be_used_stops_the_start(settings: Worker
         choose_execution(settings.model_copy(update={"broker_url": "tcp://1.2.3.4:5"}))
 
 
-def test_a_loop_is_built_for_the_tools_there_are(settings: WorkerSettings) -> None:
-    tools = offer_tools(TOOL_PORTS, SandboxUnavailable("none here"), build_parts())
-
-    models = choose_models(settings, OperatorConfig())
-
-    policy = build_parts().policy
-
-    assert build_loop(settings, OperatorConfig(), models, tools, policy, Stragglers(), objects=MemoryObjects())
-
-
 def test_the_encoder_of_the_configuration_file_outweighs_that_of_the_environment(settings: WorkerSettings) -> None:
     config = OperatorConfig.model_validate({"models": {"roles": {"embedding": "hashed"}}})
 
@@ -148,17 +132,3 @@ def test_the_web_can_be_searched_where_a_key_is_set(settings: WorkerSettings) ->
     keyed = settings.model_copy(update={"brave_api_key": SecretStr("k")})
 
     assert web_tools(keyed) == ["web_tools.web_search", "web_tools.web_fetch"]
-
-
-def test_conversations_are_kept_within_what_is_set_and_what_the_model_takes(settings: WorkerSettings) -> None:
-    models = choose_models(settings, OperatorConfig())
-    context = models.model("decision").traits.context_tokens
-
-    usual = build_compactor(settings, models, Failpoints(), NO_TRACING)
-    huge = build_compactor(
-        settings.model_copy(update={"context_max_tokens": 10_000_000}), models, Failpoints(), NO_TRACING
-    )
-
-    assert usual.limits.max_tokens == min(80_000, context - settings.max_output_tokens)
-    assert huge.limits.max_tokens == context - settings.max_output_tokens
-    assert usual.model is None

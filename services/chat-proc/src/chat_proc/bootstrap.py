@@ -11,36 +11,26 @@ from functools import partial
 
 import structlog
 
-from chat_proc.agent.approving import ApprovalGate
-from chat_proc.agent.closing import ClosingCall
-from chat_proc.agent.compaction import SUMMARY_ROLE, Compactor
-from chat_proc.agent.execution import ResultKeeper, ToolRunner
-from chat_proc.agent.generation import Generator
-from chat_proc.agent.loop import AgentLoop
-from chat_proc.agent.prompt.system import build_system_prompt, load_topic
-from chat_proc.agent.prompting import PromptBuilder
-from chat_proc.agent.round import RoundRunner
+from chat_proc.agent.kit import Kits, LoopParts, build_kits
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.tool import Tool
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
-from chat_proc.models.estimate import LearnedRatios
 from chat_proc.models.retry import RetryingModel
-from chat_proc.models.roles import DECISION, EMBEDDING, ModelChoice, ModelRoles, choose_roles, narrow_traits
+from chat_proc.models.roles import DECISION, EMBEDDING, ModelChoice, ModelRoles, choose_roles
 from chat_proc.sandbox.containers import ClientCertificate, parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
-from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
+from chat_proc.settings import ExecutionSettings, OperatorConfig, WorkerSettings, load_config
 from chat_proc.stream.trimming import StreamTrimmer
-from chat_proc.timeline.compaction.cut import build_context_limits
 from chat_proc.timeline.files import is_text
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramParts
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
-from chat_proc.tools.offered import OfferedTools, ToolPorts, offer_tools
+from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.worker.announcing import Announcer
@@ -48,15 +38,12 @@ from chat_proc.worker.drain import Worker
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.housekeeping import OrphanSweep, RetentionJob, Sweeper
 from chat_proc.worker.loop import ClaimLoop, Slots
-from chat_proc.worker.opening import TitleCalls
 from chat_proc.worker.presence import (
     Pace,
     PresenceTask,
     Readiness,
     ReadyPage,
     build_claim_bounds,
-    build_decision_limits,
-    build_limits,
     count_extra_slots,
 )
 from chat_proc.worker.runner import ClaimedTurn, RunnerParts
@@ -70,7 +57,7 @@ from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
 from everturn.core.page_server import build_live_page, build_metrics_page, open_page_server
 from everturn.core.retry import RetryPolicy
 from everturn.core.tracing import NO_TRACING, Tracing, open_tracing
-from everturn.execution.messages import RunLimits, parse_uid_range
+from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import choose_profiles, load_profiles
 from everturn.files.objects import Objects, open_objects
 from everturn.files.postgres import PostgresArtifacts
@@ -160,10 +147,17 @@ async def open_worker(
         programs = build_program_parts(settings, database, policy, leftovers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
         offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more, profiles=profiles)
-        loop = build_loop(
-            settings, config, models, offered, policy, stragglers, objects=objects, memories=memories, tracing=tracing
+        kits = build_kits(
+            settings,
+            config,
+            models,
+            policy,
+            catalog=offered.registry,
+            code=offered.posture,
+            history=offered.history,
+            hotset=None if memories is None else Hotset(memories),
         )
-        titles = TitleCalls(models.try_model("title"), load_topic("title"), tracing=tracing)
+        loop = build_loop_parts(settings, objects, stragglers, tracing)
         pace = Pace()
         own = build_presence(
             secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, count_extra_slots(settings)
@@ -171,7 +165,7 @@ async def open_worker(
         own = replace(own, user_running_max=settings.user_running_max)
         presence = PresenceTask(wire.presences, own, pace)
         drivers = Drivers(database, wire, objects, embedder, presence, pace, tracing)
-        worker = build_worker(settings, owner, drivers, loop, titles)
+        worker = build_worker(settings, owner, drivers, kits, loop)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, embedder_why, embedder.lexical_only
         sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
@@ -280,93 +274,26 @@ def build_model(choice: ModelChoice, settings: WorkerSettings) -> LanguageModel:
     return RetryingModel(factory(choice.name))
 
 
-def build_loop(
-    settings: WorkerSettings,
-    config: OperatorConfig,
-    models: ModelRoles,
-    tools: OfferedTools,
-    policy: CallPolicy,
-    stragglers: Stragglers,
-    *,
-    objects: Objects,
-    memories: UserMemories | None = None,
-    tracing: Tracing = NO_TRACING,
-) -> AgentLoop:
-    """The agent loop over its models and tools; `stragglers` owns the calls that ignore their cancellation."""
-    failpoints = Failpoints(settings.failpoint)
-    ids, redactor = RandomIds(partial(now_ms, open_clock(settings.clock_steps))), Redactor(settings.secrets)
-    limits = build_limits(settings, config)
-    model, fallback = models.model(DECISION), models.fallback
-    if fallback is not None and isinstance(model, RetryingModel):
-        model = model.before_fallback()
-    decisions, ratios = build_decision_limits(settings, tools.registry.specs), LearnedRatios()
-    generator = Generator(model, failpoints, fallback=fallback, limits=decisions, ratios=ratios, tracing=tracing)
-    compactor = build_compactor(settings, models, failpoints, tracing)
-    gate = ApprovalGate(tools.registry, policy, timeout_s=settings.approval_timeout_s, redactor=redactor)
-    return AgentLoop(
-        prompts=PromptBuilder(
-            system_prompt=build_system_prompt(tools.registry.specs, decisions.max_actions),
-            closing_prompt=load_topic("closing"),
-            traits=narrow_traits(model, fallback),
-            limits=limits,
-            code=tools.posture,
-            run=RunLimits() if decisions.code_tools else None,
-            ratios=ratios,
-            context_tokens=compactor.limits.max_tokens,
-            history=tools.history,
-            hotset=None if memories is None else Hotset(memories),
-        ),
-        compactor=compactor,
-        rounds=RoundRunner(
-            generator=generator,
-            catalog=tools.registry,
-            gate=gate,
-            limits=limits,
-            next_call_id=ids.call,
-            failpoints=failpoints,
-        ),
-        closing=ClosingCall(generator),
-        tools=build_tool_runner(settings, tools, policy, stragglers, objects, tracing),
-        gate=gate,
-        limits=limits,
+def build_loop_parts(
+    settings: WorkerSettings, objects: Objects, stragglers: Stragglers, tracing: Tracing = NO_TRACING
+) -> LoopParts:
+    """What the loops of all turns share; `stragglers` owns the calls that ignore their cancellation."""
+    ids = RandomIds(partial(now_ms, open_clock(settings.clock_steps)))
+    return LoopParts(
+        objects=objects,
+        stragglers=stragglers,
+        next_call_id=ids.call,
         next_turn_id=ids.turn,
-        failpoints=failpoints,
+        failpoints=Failpoints(settings.failpoint),
+        redactor=Redactor(settings.secrets),
+        tracing=tracing,
     )
 
 
-def build_tool_runner(
-    settings: WorkerSettings,
-    tools: OfferedTools,
-    policy: CallPolicy,
-    stragglers: Stragglers,
-    objects: Objects,
-    tracing: Tracing,
-) -> ToolRunner:
-    """The runner of the offered tools."""
-    failpoints, keeper, redactor = Failpoints(settings.failpoint), ResultKeeper(objects), Redactor(settings.secrets)
-    return ToolRunner(
-        tools.registry, failpoints, keeper, policy, stragglers=stragglers, redactor=redactor, tracing=tracing
-    )
-
-
-def build_compactor(
-    settings: WorkerSettings, models: ModelRoles, failpoints: Failpoints, tracing: Tracing
-) -> Compactor:
-    """The compactor that keeps requests within the context of the deciding models."""
-    traits = narrow_traits(models.model(DECISION), models.fallback)
-    limits = build_context_limits(
-        settings.context_max_tokens, context_tokens=traits.context_tokens, max_output_tokens=settings.max_output_tokens
-    )
-    if limits.max_tokens < MIN_CONTEXT_TOKENS:
-        # A setting this small is rejected; a model this small may be all the operator has, so it is only logged.
-        _log.warning("context_is_small", model=traits.name, tokens=limits.max_tokens, enough=MIN_CONTEXT_TOKENS)
-    return Compactor(limits, models.try_model(SUMMARY_ROLE), failpoints, tracing=tracing)
-
-
-def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: AgentLoop, titles: TitleCalls) -> Worker:
+def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, kits: Kits, loop: LoopParts) -> Worker:
     """The worker with its drivers; `owner` identifies it in its leases."""
     database, wire = drivers.database, drivers.wire
-    clock, failpoints = open_clock(settings.clock_steps), Failpoints(settings.failpoint)
+    clock, failpoints = open_clock(settings.clock_steps), loop.failpoints
     leases = PostgresLeases(database, owner=owner, ttl_s=settings.lease_s)
     retries = RetryPolicy.within_lease(LeaseTiming(settings.lease_s))
     timelines, sweeps = PostgresTimelines(database), PostgresSweeps(database)
@@ -387,15 +314,12 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, loop: A
         writer=wire.event_writer,
         artifacts=PostgresArtifacts(database),
         approvals=PostgresApprovals(database),
-        objects=drivers.objects,
+        kits=kits,
         loop=loop,
         announcer=announcer,
-        titles=titles,
         clock=clock,
-        failpoints=failpoints,
         retries=retries,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
-        tracing=drivers.tracing,
     )
     indexer = build_indexer(drivers, failpoints)
     heartbeat = Heartbeat(leases, clock, lease_s=settings.lease_s)

@@ -1,6 +1,5 @@
 from chat_proc.agent.limits import (
     TurnLimits,
-    base_rounds,
     has_room_for,
     is_finalizing,
     most_rounds,
@@ -10,7 +9,7 @@ from chat_proc.agent.limits import (
 from chat_proc.turn.leased import Spent
 from everturn.core.ids import SignalId, TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
-from everturn.timeline.bodies import EventBody, SignalBody, TurnHeaderBody
+from everturn.timeline.bodies import EventBody, SignalBody
 from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState, TurnUsage
 from everturn_testing.core import BEGINNING
 
@@ -27,18 +26,6 @@ def test_each_followup_gives_one_round_of_credit_and_at_most_doubles_them() -> N
     assert round_limit(LIMITS, ()) == 3
     assert round_limit(LIMITS, followups(2)) == 5
     assert round_limit(LIMITS, followups(9)) == 6
-
-
-def test_a_turn_of_a_bundle_with_rounds_of_its_own_has_those() -> None:
-    limits = TurnLimits(rounds=3, rounds_of_bundle={"b": 2})
-    header = TurnHeaderBody(ordinal=1, bundle_id="b")
-    (begun,) = chain_blocks(
-        [BlockDraft(TurnId("turn_1"), 0, BlockType.TURN_HEADER, "ref", header, "now")], next_seq=1, last_hash=""
-    )
-
-    assert base_rounds(limits, ()) == 3
-    assert base_rounds(limits, [begun]) == 2
-    assert round_limit(limits, [begun, *followups(9)]) == 4
 
 
 def test_nothing_is_reached_below_the_caps() -> None:
@@ -94,7 +81,7 @@ def test_a_steer_leaves_its_round_and_one_more_wherever_it_comes() -> None:
 
 
 def test_a_steer_earns_no_credit() -> None:
-    assert not has_room_for(LIMITS, said((STEER, 1)), [say(SignalKind.STEER)], after=most_rounds(LIMITS, ()))
+    assert not has_room_for(LIMITS, said((STEER, 1)), [say(SignalKind.STEER)], after=most_rounds(LIMITS))
     assert round_limit(LIMITS, said((STEER, 1), (FOLLOWUP, 2))) == 4
 
 
@@ -110,7 +97,7 @@ def test_a_followup_after_a_steer_beyond_the_base_has_its_round() -> None:
 
 
 def test_no_steers_make_a_turn_longer_than_any_may_be() -> None:
-    assert round_limit(LIMITS, said((STEER, 8))) == most_rounds(LIMITS, ()) == 8
+    assert round_limit(LIMITS, said((STEER, 8))) == most_rounds(LIMITS) == 8
 
 
 def test_there_is_room_while_a_round_is_left_with_the_credit_of_what_came() -> None:

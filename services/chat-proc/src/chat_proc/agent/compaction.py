@@ -8,15 +8,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.kit import LoopParts, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
+from chat_proc.models.roles import SUMMARY
 from chat_proc.timeline.compaction.conditions import Shrunk, cover, shrink_by_rules
 from chat_proc.timeline.compaction.cut import (
     HARD_STEPS,
@@ -55,7 +57,6 @@ from everturn.turns.commits import UsageEvent
 
 _log = structlog.get_logger(__name__)
 
-SUMMARY_ROLE: Final = "summary"
 MAX_TRIES = 2
 CALL_S = 60.0
 """Time limit of one summary call."""
@@ -113,14 +114,14 @@ class SummaryWriter:
         """Return the reply, or None. Its cost is recorded in any case, also if it fails or is cancelled."""
         reply = _Summary()
         try:
-            with open_call(self._tracing, model.traits, request, role=SUMMARY_ROLE, turn=self._turn) as span:
+            with open_call(self._tracing, model.traits, request, role=SUMMARY, turn=self._turn) as span:
                 try:
                     await self._ask(model, request, reply)
                 finally:
                     if not reply.is_free:
                         output = snapshot.tokens_of(reply.text)
                         told = ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
-                        self.usage.append(build_usage_event(model.traits.name, SUMMARY_ROLE, reply.usage or told))
+                        self.usage.append(build_usage_event(model.traits.name, SUMMARY, reply.usage or told))
                         span.note(describe_usage(self.usage[-1]))
         except (ModelFailed, TimeoutError) as failure:
             _log.warning("no_summary", model=model.traits.name, why=str(failure))
@@ -178,26 +179,6 @@ GROWTH_PERCENT = 2
 """Percentage of the context limit by which a request has to grow before a compaction without effect is retried."""
 
 
-class Compactor:
-    """Shared by all turns of a worker. Without a model the summaries are written by rules."""
-
-    def __init__(
-        self,
-        limits: ContextLimits,
-        model: LanguageModel | None,
-        failpoints: Failpoints,
-        *,
-        tracing: Tracing = NO_TRACING,
-    ) -> None:
-        self.limits = limits
-        self.model = model
-        self.failpoints = failpoints
-        self.tracing = tracing
-
-    def open(self, turn: LeasedTurn, prompts: TurnPrompts) -> "TurnCompaction":
-        return TurnCompaction(self, turn, prompts)
-
-
 @dataclass(frozen=True, slots=True)
 class _Work:
     """A running compaction."""
@@ -211,11 +192,12 @@ class _Work:
 class TurnCompaction:
     """Owned by the loop's run of one turn, which calls `finish` before each end and `abandon` when it leaves."""
 
-    def __init__(self, shared: Compactor, turn: LeasedTurn, prompts: TurnPrompts) -> None:
-        self._shared = shared
+    def __init__(self, kit: TurnKit, parts: LoopParts, turn: LeasedTurn, prompts: TurnPrompts) -> None:
+        self._model = kit.summary_model
+        self._parts = parts
         self._turn = turn
         self._prompts = prompts
-        self._limits = shared.limits
+        self._limits = kit.context
         self._work: _Work | None = None
         self._fixed_tokens = 0
         """Tokens of a request in addition to the timeline, as last measured."""
@@ -241,7 +223,7 @@ class TurnCompaction:
         if find_step(snapshot, HARD_STEPS if is_hard else SOFT_STEPS, last_resort=is_hard) is None:
             self._note_futile(tokens)
             return
-        work = self._begin(snapshot, "hard" if is_hard else "soft", self._shared.model if may_ask else None)
+        work = self._begin(snapshot, "hard" if is_hard else "soft", self._model if may_ask else None)
         if is_hard:
             await self._wait(work)
 
@@ -265,7 +247,7 @@ class TurnCompaction:
         await self.abandon()
         tokens = await self._measure(place)
         self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
-        await self._wait(self._begin(self._look(), "context_limit", self._shared.model if may_ask else None))
+        await self._wait(self._begin(self._look(), "context_limit", self._model if may_ask else None))
         return await self._measure(place) < tokens
 
     async def finish(self) -> Writing:
@@ -308,7 +290,7 @@ class TurnCompaction:
     def _begin(self, snapshot: Snapshot, reason: str, model: LanguageModel | None) -> _Work:
         self._turn.emit(ChatCompaction(status="started", reason=reason, before_tokens=snapshot.tokens))
         about = describe_turn(self._turn.lease.conversation_id, self._turn.turn_id)
-        writer = SummaryWriter(model, self._shared.failpoints, tracing=self._shared.tracing, turn=about)
+        writer = SummaryWriter(model, self._parts.failpoints, tracing=self._parts.tracing, turn=about)
         self._work = _Work(reason, snapshot, writer, asyncio.create_task(self._shrink(reason, snapshot, writer, about)))
         return self._work
 
@@ -316,7 +298,7 @@ class TurnCompaction:
         """Shrink within a span, which ends as failed if the work is cancelled."""
         shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
         asked = {**about, "everturn.compaction.reason": reason, "everturn.compaction.before_tokens": snapshot.tokens}
-        with self._shared.tracing.span("compaction", asked) as span:
+        with self._parts.tracing.span("compaction", asked) as span:
             shrunk = await shrink(snapshot, writer)
             span.note({"everturn.compaction.after_tokens": shrunk.snapshot.tokens})
             return shrunk

@@ -5,8 +5,7 @@ A result that is too long for the model is stored as a file, and its beginning i
 
 import asyncio
 import hashlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -14,20 +13,18 @@ from typing import Literal
 import structlog
 from pydantic import BaseModel
 
-from chat_proc.agent.check import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.catalog.call_policy import Ask, CallPolicy, Refuse, report_refusal
+from chat_proc.agent.kit import LoopParts, TurnKit
+from chat_proc.catalog.call_policy import Ask, Refuse, report_refusal
 from chat_proc.catalog.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.turn.leased import LeasedTurn, Writing
-from everturn.core.cancellation import Stopped, Stragglers, run_until
+from everturn.core.cancellation import Stopped, run_until
 from everturn.core.errors import EverturnError, Invalid, Unavailable
-from everturn.core.failpoints import Failpoints
 from everturn.core.ids import ArtifactId, CallId, make_id
 from everturn.core.leases import Lease
-from everturn.core.logging import Redactor
 from everturn.core.metrics import NO_TOOL, TOOL_CALLS, TOOL_SECONDS
 from everturn.core.refs import result_ref
-from everturn.core.tracing import NO_TRACING, Attributes, Tracing
+from everturn.core.tracing import Attributes
 from everturn.events.model import AnyEvent, ChatFiles, ChatPlan
 from everturn.events.turn_view import build_ended_step, build_started_step, build_step_event
 from everturn.files.model import Artifact, ArtifactKind, Rn, object_key
@@ -192,26 +189,15 @@ class LiveCall:
 class ToolRunner:
     """The only place where a tool's exception becomes a result."""
 
-    def __init__(
-        self,
-        catalog: ToolCatalog,
-        failpoints: Failpoints,
-        keeper: ResultKeeper,
-        policy: CallPolicy,
-        *,
-        stragglers: Stragglers | None = None,
-        redactor: Redactor | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
-        tracing: Tracing = NO_TRACING,
-    ) -> None:
-        self._tracing = tracing
-        self._catalog = catalog
-        self._failpoints = failpoints
-        self._keeper = keeper
-        self._policy = policy
-        self._stragglers = stragglers or Stragglers()
-        self._redactor = redactor or Redactor()
-        self._monotonic = monotonic
+    def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
+        self._catalog = kit.catalog
+        self._policy = kit.policy
+        self._keeper = ResultKeeper(parts.objects)
+        self._failpoints = parts.failpoints
+        self._stragglers = parts.stragglers
+        self._redactor = parts.redactor
+        self._monotonic = parts.monotonic
+        self._tracing = parts.tracing
 
     async def run(
         self, turn: LeasedTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool, approved: bool = False

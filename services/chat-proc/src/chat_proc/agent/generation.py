@@ -11,19 +11,19 @@ from typing import Final
 
 import structlog
 
+from chat_proc.agent.kit import LoopParts, TurnKit
 from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
 from chat_proc.channels.decisions import Decision
 from chat_proc.models.calls import build_usage_event, describe_reply, describe_turn, describe_usage, open_call
-from chat_proc.models.estimate import LearnedRatios, estimate_request
+from chat_proc.models.estimate import estimate_request
 from chat_proc.models.pricing import price_usage
+from chat_proc.models.roles import DECISION
 from chat_proc.stream.texts import RoundTexts
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
-from everturn.core.failpoints import Failpoints
-from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatPhase
 from everturn.events.turn_view import format_of_path
 from everturn.models.port import (
@@ -105,9 +105,10 @@ class WaitingNotice:
 
 _log = structlog.get_logger(__name__)
 
-DECISION_ROLE: Final = "decision"
 WRITE_TOOL = "react.write"
 SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
+MAX_BROKEN_REPLIES = 2
+"""Replies of one call that may break off before the call fails."""
 MAX_SILENT_REPLIES = 2
 """Replies of one call that may stall in the middle: each costs one idle timeout."""
 REASONING_INSTANCE = 1000
@@ -127,24 +128,13 @@ class Generated:
 class Generator:
     """Makes model calls. Learns how many characters a token has; keeps no other state between calls."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        failpoints: Failpoints,
-        *,
-        fallback: LanguageModel | None = None,
-        limits: DecisionLimits | None = None,
-        max_broken_replies: int = 2,
-        ratios: LearnedRatios | None = None,
-        tracing: Tracing = NO_TRACING,
-    ) -> None:
-        self._tracing = tracing
-        self._models = (model,) if fallback is None else (model, fallback)
-        self._failpoints = failpoints
-        self._limits = limits or DecisionLimits()
+    def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
+        self._tracing = parts.tracing
+        self._failpoints = parts.failpoints
+        self._models = (kit.model,) if kit.fallback is None else (kit.model, kit.fallback)
+        self._limits = kit.decisions
         self._closing_limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
-        self._max_broken_replies = max_broken_replies
-        self._ratios = ratios or LearnedRatios()
+        self._ratios = kit.ratios
 
     async def generate(
         self, turn: LeasedTurn, request: ModelRequest, round_number: int, *, closing: bool = False
@@ -178,7 +168,7 @@ class Generator:
 
     async def _generate_patiently(self, call: "_Call") -> Generated:
         timeouts = 0
-        for tries_left in reversed(range(self._max_broken_replies + 1)):
+        for tries_left in reversed(range(MAX_BROKEN_REPLIES + 1)):
             reply = _Reply(call.turn, call.round, DecisionStream(sources=call.turn.pool.rows, limits=call.limits))
             try:
                 return await self._generate_once(call, reply)
@@ -205,7 +195,7 @@ class Generator:
         """The partial reply. Its usage was booked when it failed."""
         _log.warning("broken_reply_kept", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(reply.finish(), stopped_by="provider_error")
-        nothing = build_usage_event(call.model.traits.name, DECISION_ROLE, ModelUsage())
+        nothing = build_usage_event(call.model.traits.name, DECISION, ModelUsage())
         return Generated(decision, nothing, reply.texts, stopped=False)
 
     async def _generate_once(self, call: "_Call", reply: "_Reply") -> Generated:
@@ -213,7 +203,7 @@ class Generator:
         self._failpoints.hit("turn.before_first_token")
         about = {**describe_turn(turn.lease.conversation_id, turn.turn_id), "everturn.round": call.round}
         try:
-            with open_call(self._tracing, call.model.traits, call.request, role=DECISION_ROLE, turn=about) as span:
+            with open_call(self._tracing, call.model.traits, call.request, role=DECISION, turn=about) as span:
                 ran = await run_until(turn.inbox.wait_for_control(), self._stream(call, reply))
                 span.note(describe_usage(self._usage(call, reply)))
                 span.note(describe_reply(reply.reason, reply.response_model, reply.response_id))
@@ -229,7 +219,7 @@ class Generator:
         ratio = self._ratios.of(self._models[0].traits.name)
         name = self._models[0].traits.name
         usage = price_usage(ModelUsage(input_tokens=estimate_request(request, ratio), estimated=True), name)
-        return build_usage_event(name, DECISION_ROLE, usage)
+        return build_usage_event(name, DECISION, usage)
 
     async def _stream(self, call: "_Call", reply: "_Reply") -> None:
         with call.turn.activity.open_call(), WaitingNotice(call.turn, call.round) as notice:
@@ -261,7 +251,7 @@ class Generator:
             output = ratio.tokens_for(reply.chars)
             usage = ModelUsage(estimate_request(call.request, ratio), output, estimated=True)
             usage = price_usage(usage, call.model.traits.name)
-        return build_usage_event(call.model.traits.name, DECISION_ROLE, usage)
+        return build_usage_event(call.model.traits.name, DECISION, usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@ silently."""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from chat_proc.turn.leased import Spent
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
-from everturn.timeline.bodies import EventBody, TurnHeaderBody
+from everturn.timeline.bodies import EventBody
 from everturn.timeline.turns import Signal, SignalKind
 
 FOLLOWUP, STEER = BlockType.USER_FOLLOWUP, BlockType.USER_STEER
@@ -21,8 +21,6 @@ class TurnLimits:
     """Caps of one turn. `rounds` is the base; each followup adds one round, until the base is doubled."""
 
     rounds: int = 15
-    rounds_of_bundle: Mapping[str, int] = field(default_factory=lambda: {})
-    """For turns of these bundles, in place of `rounds`."""
     wall_time_s: float = 1800.0
     tokens: int = 2_000_000
     cost_usd: float = 10.0
@@ -39,25 +37,18 @@ class TurnLimits:
 def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
     """The rounds this turn may have: the base plus the credit of its signals, or what the last steer left."""
     steered, followed_up = _last_round_of(turn_blocks, STEER), _last_round_of(turn_blocks, FOLLOWUP)
-    most = most_rounds(limits, turn_blocks)
+    most = most_rounds(limits)
     if steered > followed_up:
         return min(steered + limits.finalize_rounds - 1, most)
-    base = base_rounds(limits, turn_blocks)
+    base = limits.rounds
     earned = base + min(earned_credit(turn_blocks), base)
     # A followup that ends the phase after a steer gets its round, even if that phase exceeded the base.
     return min(max(earned, followed_up), most) if steered else earned
 
 
-def base_rounds(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
-    """The rounds of a turn of this bundle before any credit; its header names the bundle."""
-    headers = (block.body for block in turn_blocks if isinstance(block.body, TurnHeaderBody))
-    bundle_id = next((header.bundle_id for header in headers), None)
-    return limits.rounds_of_bundle.get(bundle_id or "", limits.rounds)
-
-
-def most_rounds(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
+def most_rounds(limits: TurnLimits) -> int:
     """The upper bound of rounds, whatever signals arrive."""
-    return 2 * base_rounds(limits, turn_blocks) + limits.finalize_rounds
+    return 2 * limits.rounds + limits.finalize_rounds
 
 
 def is_finalizing(turn_blocks: Sequence[Block]) -> bool:
@@ -74,8 +65,8 @@ def has_room_for(limits: TurnLimits, turn_blocks: Sequence[Block], news: Sequenc
     A steer brings rounds of its own, so it has room until the upper bound of rounds.
     """
     if any(signal.kind is SignalKind.STEER for signal in news):
-        return after < most_rounds(limits, turn_blocks)
-    base = base_rounds(limits, turn_blocks)
+        return after < most_rounds(limits)
+    base = limits.rounds
     credit = earned_credit(turn_blocks) + sum(_credit_of(signal) for signal in news)
     return bool(news) and after < base + min(credit, base)
 

@@ -3,7 +3,7 @@
 Every step is committed before the next begins, so that any worker can resume from the blocks alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -11,11 +11,13 @@ import structlog
 
 from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.closing import ClosingCall
-from chat_proc.agent.compaction import Compactor, TurnCompaction
+from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundPlace, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
-from chat_proc.agent.limits import TurnLimits, has_room_for, is_finalizing, reached_cap, round_limit
-from chat_proc.agent.prompting import PromptBuilder, TurnPrompts
+from chat_proc.agent.generation import Generator
+from chat_proc.agent.kit import LoopParts, TurnKit
+from chat_proc.agent.limits import has_room_for, is_finalizing, reached_cap, round_limit
+from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
 from chat_proc.agent.signal_folding import (
     Folded,
@@ -31,8 +33,6 @@ from chat_proc.agent.signal_folding import (
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
 from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
 from everturn.core.errors import Conflict
-from everturn.core.failpoints import Failpoints
-from everturn.core.ids import TurnId
 from everturn.events.model import ConvStatus
 from everturn.timeline.next_step import (
     BeginTurn,
@@ -65,35 +65,23 @@ class Parked:
 
 
 class AgentLoop:
-    """Runs turns sequentially or concurrently; keeps no state of them."""
+    """Runs turns of one kit, sequentially or concurrently; keeps no state of them."""
 
-    def __init__(
-        self,
-        *,
-        prompts: PromptBuilder,
-        compactor: Compactor,
-        rounds: RoundRunner,
-        closing: ClosingCall,
-        tools: ToolRunner,
-        gate: ApprovalGate,
-        limits: TurnLimits,
-        next_turn_id: Callable[[], TurnId],
-        failpoints: Failpoints,
-    ) -> None:
-        self._prompts = prompts
-        self._compactor = compactor
-        self._rounds = rounds
-        self._closing = closing
-        self._tools = tools
-        self._gate = gate
-        self._limits = limits
-        self._next_turn_id = next_turn_id
-        self._failpoints = failpoints
+    def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
+        self._kit = kit
+        self._parts = parts
+        self._limits = kit.limits
+        self._failpoints = parts.failpoints
+        generator = Generator(kit, parts)
+        self._gate = ApprovalGate(kit.catalog, kit.policy, timeout_s=kit.approval_timeout_s, redactor=parts.redactor)
+        self._rounds = RoundRunner(kit, parts, generator, self._gate)
+        self._closing = ClosingCall(generator)
+        self._tools = ToolRunner(kit, parts)
 
     async def run(self, turn: LeasedTurn, *, takeovers: int = 0) -> TurnEnd | HandedOver | Parked:
         """Run from the turn's current state to its end; `takeovers` workers have died since its last commit."""
-        prompts = self._prompts.open(turn)
-        compaction = self._compactor.open(turn, prompts)
+        prompts = TurnPrompts(self._kit, turn)
+        compaction = TurnCompaction(self._kit, self._parts, turn, prompts)
         try:
             return await self._run(turn, prompts, compaction, takeovers=takeovers)
         finally:
@@ -273,7 +261,7 @@ class AgentLoop:
 
     async def _close_once(self, turn: LeasedTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
         place = self._place(turn, _last_round(turn, end))
-        settled = settle_leftover(leftover, place, self._next_turn_id, turn.show_files)
+        settled = settle_leftover(leftover, place, self._parts.next_turn_id, turn.show_files)
         shown = replace(end.writing, rewind=end.writing.rewind or shows_deferred_again(turn.turn_blocks, end))
         final = TurnEnd(end.outcome, end.error, shown.plus(settled.writing), end.cut_reason)
         await turn.close(final, promote=settled.promote)

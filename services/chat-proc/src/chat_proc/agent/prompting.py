@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
 import structlog
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.limits import TurnLimits, base_rounds
-from chat_proc.models.estimate import LearnedRatios
+from chat_proc.agent.kit import TurnKit
 from chat_proc.models.pricing import has_price
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce, build_source_pool
 from chat_proc.timeline.files import Present
@@ -20,12 +18,10 @@ from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
 from chat_proc.workspace.local import describe_limits, fold_workspace
 from everturn.core.errors import Unavailable
-from everturn.core.identity import Principal
 from everturn.core.metrics import PROMPT_BREAKS
-from everturn.execution.messages import RunLimits
 from everturn.files.ports import WorkspaceTurn
 from everturn.memory.user_memories import UserMemory
-from everturn.models.port import ModelRequest, ModelTraits
+from everturn.models.port import ModelRequest
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.manifests import PREAMBLE_ROUND
 
@@ -61,59 +57,15 @@ class WorkspaceSection:
         return describe_workspace(workspace, self._turns)
 
 
-class HotsetSource(Protocol):
-    """Provides the few memories that a turn begins with."""
-
-    async def load_hotset(self, principal: Principal) -> tuple[UserMemory, ...] | str:
-        """Return the memories, or the reason as text if they can't be loaded."""
-        ...
-
-
-class PromptBuilder:
-    """Shared by all turns of a worker. `code` says how programs run here, or why they can't; `run` limits one program.
-
-    `context_tokens` is the maximum length of a request; by default the model's context. `history` knows the files of
-    earlier turns; without it ANNOUNCE lists only this turn's.
-    """
-
-    def __init__(
-        self,
-        *,
-        system_prompt: str,
-        closing_prompt: str,
-        traits: ModelTraits,
-        limits: TurnLimits,
-        code: str,
-        run: RunLimits | None = None,
-        ratios: LearnedRatios | None = None,
-        context_tokens: int | None = None,
-        history: WorkspaceHistory | None = None,
-        hotset: HotsetSource | None = None,
-    ) -> None:
-        self.system_prompt = system_prompt
-        self.closing_prompt = closing_prompt
-        self.traits = traits
-        self.limits = limits
-        self.code = code
-        self.run = run
-        self.ratios = ratios or LearnedRatios()
-        self.context_tokens = context_tokens or traits.context_tokens
-        self.history = history
-        self.hotset = hotset
-
-    def open(self, turn: LeasedTurn) -> "TurnPrompts":
-        return TurnPrompts(self, turn)
-
-
 class TurnPrompts:
     """The requests of one turn; a block is rendered once."""
 
-    def __init__(self, shared: PromptBuilder, turn: LeasedTurn) -> None:
-        self._shared = shared
+    def __init__(self, kit: TurnKit, turn: LeasedTurn) -> None:
+        self._kit = kit
         self._turn = turn
-        self._renderer = PromptRenderer(system_prompt=shared.system_prompt, traits=shared.traits)
+        self._renderer = PromptRenderer(system_prompt=kit.system_prompt, traits=kit.traits)
         self._present = Present()
-        self._workspace = WorkspaceSection(shared.history, turn)
+        self._workspace = WorkspaceSection(kit.history, turn)
         self._taken = 0
         self._preamble_kept = False
         self._hotset: tuple[HotMemory, ...] | str | None = None
@@ -135,7 +87,7 @@ class TurnPrompts:
     @property
     def ratio(self) -> CharsPerToken:
         """The learned ratio of the deciding model."""
-        return self._shared.ratios.of(self._shared.traits.name)
+        return self._kit.ratios.of(self._kit.traits.name)
 
     async def measure(self, place: RoundPlace) -> int:
         """Estimated tokens of the whole request of an ordinary round."""
@@ -145,14 +97,14 @@ class TurnPrompts:
 
     async def build(self, place: RoundPlace) -> ModelRequest:
         """The request of an ordinary round."""
-        limits = self._shared.limits
+        limits = self._kit.limits
         cap = limits.finalize_output_tokens if place.finalize else limits.max_output_tokens
         return await self._request(place, max_tokens=min(cap, limits.max_output_tokens))
 
     async def build_closing(self, place: RoundPlace, cap: str) -> ModelRequest:
         """The request of the closing call; `cap` names the reached limit in words."""
-        order = "\n" + self._shared.closing_prompt.replace("{cap}", cap)
-        return await self._request(place, order, max_tokens=self._shared.limits.max_output_tokens)
+        order = "\n" + self._kit.closing_prompt.replace("{cap}", cap)
+        return await self._request(place, order, max_tokens=self._kit.limits.max_output_tokens)
 
     async def _request(self, place: RoundPlace, order: str = "", *, max_tokens: int) -> ModelRequest:
         """`order` is appended at the end."""
@@ -167,20 +119,20 @@ class TurnPrompts:
         """Once for each worker that runs the turn: the sent system text was this worker's."""
         if not self._preamble_kept:
             self._preamble_kept = True
-            self._turn.manifests.keep(PREAMBLE_ROUND, partial(build_preamble, self._shared.system_prompt))
+            self._turn.manifests.keep(PREAMBLE_ROUND, partial(build_preamble, self._kit.system_prompt))
 
     async def _prepare(self, place: RoundPlace, order: str = "") -> tuple[str, str]:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
         turn = self._turn
         self._take_up_to(len(turn.blocks))
         await turn.load_media(self._present.wanted_media)
-        if self._shared.hotset is not None and self._hotset is None:
-            self._hotset = _show_hotset(await self._shared.hotset.load_hotset(turn.lease.principal))
+        if self._kit.hotset is not None and self._hotset is None:
+            self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
         workspace = await self._workspace.load_lines()
         return build_source_pool(turn.pool.rows), self._announce(place, workspace) + order
 
     def _record(self, request: ModelRequest, place: RoundPlace) -> RequestRecord:
-        model = self._shared.traits.name
+        model = self._kit.traits.name
         return RequestRecord(
             request=request,
             items=tuple(self._renderer.view.items),
@@ -189,7 +141,7 @@ class TurnPrompts:
             round=place.round,
             model=model,
             sent_at=place.now,
-            ratio=self._shared.ratios.of(model),
+            ratio=self._kit.ratios.of(model),
         )
 
     def _take_up_to(self, end: int) -> None:
@@ -205,9 +157,9 @@ class TurnPrompts:
             AnnounceState(
                 turn_id=turn.turn_id,
                 budget=self._budget(place),
-                caps=ContextCaps(self.tokens, self._shared.context_tokens),
-                code=self._shared.code,
-                run=self._shared.run,
+                caps=ContextCaps(self.tokens, self._kit.context.max_tokens),
+                code=self._kit.code,
+                run=self._kit.run,
                 now=place.now,
                 timezone=turn.time_zone,
                 plans=present.open_plans,
@@ -221,19 +173,19 @@ class TurnPrompts:
         )
 
     def _budget(self, place: RoundPlace) -> Budget:
-        turn, limits = self._turn, self._shared.limits
+        turn, limits = self._turn, self._kit.limits
         spent = turn.spent
         return Budget(
             round=place.round,
             round_limit=place.limit,
-            bonus_rounds=0 if place.finalize else max(0, place.limit - base_rounds(limits, turn.turn_blocks)),
+            bonus_rounds=0 if place.finalize else max(0, place.limit - limits.rounds),
             finalize=place.finalize,
             elapsed_s=spent.leased_s,
             wall_time_s=limits.wall_time_s,
             tokens=spent.usage.input_tokens + spent.usage.output_tokens,
             token_limit=limits.tokens,
             cost_usd=spent.usage.cost_usd,
-            cost_limit_usd=limits.cost_usd if spent.usage.cost_known and has_price(self._shared.traits) else None,
+            cost_limit_usd=limits.cost_usd if spent.usage.cost_known and has_price(self._kit.traits) else None,
         )
 
 

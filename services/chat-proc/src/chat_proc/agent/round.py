@@ -1,11 +1,11 @@
 """One round: call the model, check its decision, and commit it before anything is executed (C1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from chat_proc.agent.approving import ApprovalGate
-from chat_proc.agent.check import GiveAnswer, Repair, ToolCatalog, Work, check_decision, keep_shown
+from chat_proc.agent.check import GiveAnswer, Repair, Work, check_decision, keep_shown
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
     RoundPlace,
@@ -25,13 +25,13 @@ from chat_proc.agent.drafting import (
 )
 from chat_proc.agent.execution import effect_change
 from chat_proc.agent.generation import Generated, Generator
-from chat_proc.agent.limits import TurnLimits, base_rounds, read_usable_text
+from chat_proc.agent.kit import LoopParts, TurnKit
+from chat_proc.agent.limits import read_usable_text
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
 from chat_proc.timeline.files import current_plan
 from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
 from everturn.core.errors import Problem, problem
-from everturn.core.failpoints import Failpoints
 from everturn.core.ids import CallId
 from everturn.core.metrics import ROUND_SECONDS, ROUNDS
 from everturn.events.model import ChatPlan, ChatStep
@@ -49,22 +49,13 @@ PLAN_TOOL = "react.plan"
 class RoundRunner:
     """Runs rounds of any turn; keeps no state of them."""
 
-    def __init__(
-        self,
-        *,
-        generator: Generator,
-        catalog: ToolCatalog,
-        gate: ApprovalGate,
-        limits: TurnLimits,
-        next_call_id: Callable[[], CallId],
-        failpoints: Failpoints,
-    ) -> None:
+    def __init__(self, kit: TurnKit, parts: LoopParts, generator: Generator, gate: ApprovalGate) -> None:
         self._generator = generator
-        self._catalog = catalog
         self._gate = gate
-        self._limits = limits
-        self._next_call_id = next_call_id
-        self._failpoints = failpoints
+        self._catalog = kit.catalog
+        self._limits = kit.limits
+        self._next_call_id = parts.next_call_id
+        self._failpoints = parts.failpoints
 
     async def run(
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
@@ -116,7 +107,7 @@ class RoundRunner:
 
         The next commit writes it, and only a commit resets the turn's attempts to 0.
         """
-        place = RoundPlace(turn.turn_id, 0, base_rounds(self._limits, turn.turn_blocks), turn.now())
+        place = RoundPlace(turn.turn_id, 0, self._limits.rounds, turn.now())
         lost = self._generator.estimate_lost_call(await prompts.build(place))
         for _ in range(takeovers):
             turn.book(lost)

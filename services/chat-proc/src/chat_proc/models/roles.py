@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelTraits
@@ -86,8 +86,10 @@ def _has_key(provider: str, environment: Mapping[str, str]) -> bool:
     return any(environment.get(name, "").strip() for name in _KEYS[provider])
 
 
-DECISION = "decision"
-EMBEDDING = "embedding"
+DECISION: Final = "decision"
+SUMMARY: Final = "summary"
+TITLE: Final = "title"
+EMBEDDING: Final = "embedding"
 """Not a language model: it names an encoder, in the forms of EMBEDDER."""
 _PLAYED = frozenset({"offline", "scripted"})
 

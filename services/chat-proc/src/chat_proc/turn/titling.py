@@ -5,12 +5,12 @@ It never fails the turn, and delays it only if the turn waits for a person anywa
 
 import asyncio
 from contextlib import aclosing
-from typing import Final
 
 import structlog
 
 from chat_proc.models.calls import build_usage_event, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
+from chat_proc.models.roles import TITLE
 from everturn.core.refs import round_ref
 from everturn.core.tracing import NO_TRACING, Attributes, Tracing
 from everturn.models.port import (
@@ -29,7 +29,6 @@ from everturn.turns.commits import UsageEvent
 
 _log = structlog.get_logger(__name__)
 
-TITLE_ROLE: Final = "title"
 TITLE_S = 20.0
 """Time limit of the title call."""
 MAX_REPLY_CHARS = 500
@@ -61,7 +60,7 @@ def draft_gate(turn: Turn, title: str, now: str) -> BlockDraft:
 
 
 class TitleCall:
-    """One running call. Owned by `TitleCalls.beside`; the turn uses its result so far when it ends.
+    """One running call. Owned by `call_title_beside`; the turn uses its result so far when it ends.
 
     `turn` holds the span attributes that identify the turn.
     """
@@ -88,7 +87,7 @@ class TitleCall:
     async def run(self) -> None:
         """Call the model, for at most `limit_s`. A failed call leaves no title."""
         try:
-            with open_call(self._tracing, self._model.traits, self._request, role=TITLE_ROLE, turn=self._turn) as span:
+            with open_call(self._tracing, self._model.traits, self._request, role=TITLE, turn=self._turn) as span:
                 try:
                     await self._ask()
                 finally:
@@ -110,7 +109,7 @@ class TitleCall:
             ratio = CharsPerToken()
             output = ratio.tokens_for(len(self._reply))
             usage = ModelUsage(estimate_request(self._request, ratio), output, estimated=True)
-        return build_usage_event(self._model.traits.name, TITLE_ROLE, usage)
+        return build_usage_event(self._model.traits.name, TITLE, usage)
 
     async def _ask(self) -> None:
         """Raises ModelFailed, TimeoutError."""

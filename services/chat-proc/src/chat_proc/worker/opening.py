@@ -9,6 +9,7 @@ from dataclasses import replace
 import structlog
 
 from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.kit import TurnKit
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
 from chat_proc.models.calls import describe_turn
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
@@ -17,9 +18,9 @@ from chat_proc.turn.titling import TitleCall, title_source
 from everturn.core.cancellation import end_tasks
 from everturn.core.errors import EverturnError
 from everturn.core.refs import prompt_ref, round_ref
-from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.core.tracing import Tracing
 from everturn.feedback.model import Feedback
-from everturn.models.port import LanguageModel, ModelRequest, PromptMessage, TextPart
+from everturn.models.port import ModelRequest, PromptMessage, TextPart
 from everturn.timeline.blocks import Block, BlockDraft, BlockType
 from everturn.timeline.bodies import (
     AttachmentBody,
@@ -98,58 +99,54 @@ def _feedback_body(item: Feedback) -> FeedbackBody:
     )
 
 
-class TitleCalls:
-    """Shared by all turns of a worker. Without a model no title is requested."""
+@asynccontextmanager
+async def call_title_beside(
+    turn: LeasedTurn, kit: TurnKit, tracing: Tracing
+) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
+    """Request a title while the body runs, if the turn is a conversation's first; the call ends with the body.
 
-    def __init__(self, model: LanguageModel | None, prompt: str, *, tracing: Tracing = NO_TRACING) -> None:
-        self._model = model
-        self._prompt = prompt
-        self._tracing = tracing
+    Yields a function that waits for the title, for at most SETTLE_S. Without a title model none is requested.
+    """
+    call = None if turn.is_titled else _try_build_title_call(turn.turn, kit, tracing)
+    if call is None:
+        yield _no_title
+        return
+    turn.title_call = call
+    asking = asyncio.create_task(_give_title(turn, call))
 
-    @asynccontextmanager
-    async def beside(self, turn: LeasedTurn) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
-        """Request a title while the body runs, if the turn is a conversation's first; the call ends with the body.
+    async def settle() -> None:
+        await asyncio.wait({asking}, timeout=SETTLE_S)
 
-        Yields a function that waits for the title, for at most SETTLE_S.
-        """
-        call = None if turn.is_titled else self._try_build(turn.turn)
-        if call is None:
-            yield _no_title
-            return
-        turn.title_call = call
-        asking = asyncio.create_task(self._give_title(turn, call))
+    try:
+        yield settle
+    finally:
+        await end_tasks(asking)
+        if asking.done() and not asking.cancelled() and (error := asking.exception()) is not None:
+            _log.error("title_call_broke", exc_info=error)
 
-        async def settle() -> None:
-            await asyncio.wait({asking}, timeout=SETTLE_S)
 
-        try:
-            yield settle
-        finally:
-            await end_tasks(asking)
-            if asking.done() and not asking.cancelled() and (error := asking.exception()) is not None:
-                _log.error("title_call_broke", exc_info=error)
+async def _give_title(turn: LeasedTurn, call: TitleCall) -> None:
+    await call.run()
+    title = call.try_title()
+    if title is None:
+        return
+    try:
+        await turn.give_title(title)
+    except EverturnError as error:
+        # The turn meets the same error in its own commits and handles it there. Its last commit writes the title.
+        _log.warning("title_not_saved", error=str(error))
 
-    async def _give_title(self, turn: LeasedTurn, call: TitleCall) -> None:
-        await call.run()
-        title = call.try_title()
-        if title is None:
-            return
-        try:
-            await turn.give_title(title)
-        except EverturnError as error:
-            # The turn meets the same error in its own commits and handles it there. Its last commit writes the title.
-            _log.warning("title_not_saved", error=str(error))
 
-    def _try_build(self, turn: Turn) -> TitleCall | None:
-        text = title_source(turn.request).strip()
-        if self._model is None or turn.ordinal != 1 or not text:
-            return None
-        messages = (
-            PromptMessage("system", (TextPart(self._prompt),)),
-            PromptMessage("user", (TextPart(text[:MAX_PROMPT_CHARS]),)),
-        )
-        about = describe_turn(turn.conversation_id, turn.id)
-        return TitleCall(self._model, ModelRequest(messages, MAX_OUTPUT_TOKENS), tracing=self._tracing, turn=about)
+def _try_build_title_call(turn: Turn, kit: TurnKit, tracing: Tracing) -> TitleCall | None:
+    text = title_source(turn.request).strip()
+    if kit.title_model is None or turn.ordinal != 1 or not text:
+        return None
+    messages = (
+        PromptMessage("system", (TextPart(kit.title_prompt),)),
+        PromptMessage("user", (TextPart(text[:MAX_PROMPT_CHARS]),)),
+    )
+    about = describe_turn(turn.conversation_id, turn.id)
+    return TitleCall(kit.title_model, ModelRequest(messages, MAX_OUTPUT_TOKENS), tracing=tracing, turn=about)
 
 
 async def _no_title() -> None:

@@ -4,17 +4,13 @@ answers readiness probes."""
 import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
-from chat_proc.agent.limits import TurnLimits
-from chat_proc.catalog.tool import ToolSpec
-from chat_proc.channels.actions import FanoutRules
-from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.settings import OperatorConfig, WorkerSettings
+from chat_proc.settings import WorkerSettings
 from everturn.core.errors import Unavailable
 from everturn.core.leases import ClaimBounds
 from everturn.core.loops import Part, check_all, guarded, sum_up
@@ -88,9 +84,6 @@ class PresenceTask:
         self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in fleet))
 
 
-# The operator's settings for turns and replies, converted for the loop.
-
-
 def count_extra_slots(settings: WorkerSettings) -> int:
     """The extra slots of this worker."""
     return settings.worker_slots if settings.worker_extra_slots is None else settings.worker_extra_slots
@@ -101,30 +94,6 @@ def build_claim_bounds(settings: WorkerSettings, presence: PresenceTask) -> Clai
     slots, extra = presence.slots
     tenant_max = max(1, math.ceil(settings.tenant_running_share * slots))
     return ClaimBounds(settings.user_running_max, tenant_max, slots, extra)
-
-
-def build_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits:
-    """The limits of a turn, including bundles with their own number of rounds."""
-    otherwise = settings.max_iterations
-    return TurnLimits(
-        rounds=config.max_iterations(None, otherwise),
-        rounds_of_bundle={bundle_id: config.max_iterations(bundle_id, otherwise) for bundle_id in config.bundles},
-        wall_time_s=settings.turn_wall_time_s,
-        tokens=settings.turn_tokens,
-        cost_usd=settings.turn_cost_usd,
-        max_output_tokens=settings.max_output_tokens,
-    )
-
-
-def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -> DecisionLimits:
-    """What a reply may contain, given the agent's version and the available tools."""
-    code_tools = frozenset(spec.tool_id for spec in tools if spec.takes_code)
-    fanout = FanoutRules({spec.tool_id: spec.strategy for spec in tools}, code_tools)
-    return DecisionLimits(
-        code_tools=code_tools,
-        one_thinking=settings.agent_version == "v2",
-        fanout=fanout if settings.multi_action == "safe_fanout" else None,
-    )
 
 
 # What a worker reports once it is ready.

@@ -11,6 +11,7 @@ from typing import Any, Final
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from chat_proc.agent.kit import Kits, LoopParts, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter, EventNumbering
@@ -20,21 +21,19 @@ from chat_proc.turn.inbox import TurnApprovals, TurnInbox
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd
 from chat_proc.turn.records import ManifestKeeper
 from chat_proc.worker.announcing import Announcer, build_crash_end
-from chat_proc.worker.opening import TitleCalls, add_prune_notice, draft_opening
+from chat_proc.worker.opening import add_prune_notice, call_title_beside, draft_opening
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, NotFound, StaleFence, Unavailable, problem
-from everturn.core.failpoints import Failpoints
 from everturn.core.ids import TurnId
 from everturn.core.leases import ORIGIN, Claim, EventCursor, Lease
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
 from everturn.core.retry import RetryPolicy
-from everturn.core.tracing import NO_TRACING, Span, SpanPlace, Tracing, build_turn_context, try_parse_context
+from everturn.core.tracing import Span, SpanPlace, Tracing, build_turn_context, try_parse_context
 from everturn.events.model import ConvStatus
 from everturn.events.stream import EventWriter
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_start_event
-from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
 from everturn.timeline.turns import Signal, Turn
@@ -127,15 +126,12 @@ class RunnerParts:
     writer: EventWriter
     artifacts: Artifacts
     approvals: Approvals
-    objects: Objects
-    loop: AgentLoop
+    kits: Kits
+    loop: LoopParts
     announcer: Announcer
-    titles: TitleCalls
     clock: Clock
-    failpoints: Failpoints
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
-    tracing: Tracing = NO_TRACING
     pictures: PictureFitter = field(default_factory=PictureFitter)
 
 
@@ -306,7 +302,7 @@ class ClaimedTurn:
             self._parts.clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=cursor
         )
         emitter = Emitter(self._parts.writer, numbering, lease.principal)
-        manifests = ManifestKeeper(self._parts.objects, self._claim.lease.conversation_id, turn_id)
+        manifests = ManifestKeeper(self._parts.loop.objects, self._claim.lease.conversation_id, turn_id)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(emitter.run())
             tasks.create_task(manifests.run())
@@ -369,22 +365,22 @@ class ClaimedTurn:
 
     async def _work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> TurnLeft:
         turn = await self._load(turn_id, emitter, manifests)
-        return await run_in_span(self._parts.tracing, self._claim, turn, self._go_on(turn, emitter))
+        return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._go_on(turn, emitter))
 
     async def _go_on(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
         given_up = self._claim.attempt >= MAX_ATTEMPTS
         if self._blocks_unreadable:
-            return await self._parts.loop.close(turn, _given_up())
+            return await self._loop(turn).close(turn, _given_up())
         if turn.turn_blocks:
             # A rewind shows the signals too.
             await turn.inbox.load_unseen()
             emitter.rewind()
         elif (end := await self._open(turn, given_up=given_up)) is not None:
-            return await self._parts.loop.close(turn, end)
+            return await self._loop(turn).close(turn, end)
         if given_up:
-            return await self._parts.loop.close(turn, _given_up())
+            return await self._loop(turn).close(turn, _given_up())
         turn.emit(ConvStatus(state="running", turn_id=turn.turn_id))
-        async with self._parts.titles.beside(turn) as settle_title:
+        async with call_title_beside(turn, self._kit(turn), self._parts.loop.tracing) as settle_title:
             left = await self._run_loop(turn, emitter)
             if isinstance(left, Parked):
                 await settle_title()
@@ -392,14 +388,20 @@ class ClaimedTurn:
 
     async def _run_loop(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
         try:
-            return await self._parts.loop.run(turn, takeovers=self._claim.attempt)
+            return await self._loop(turn).run(turn, takeovers=self._claim.attempt)
         except DEFECTS:
             TURN_CRASHES.inc()
             # Another attempt may succeed; if this was the last one, the person gets the true reason.
             if self._claim.attempt + 1 < MAX_ATTEMPTS:
                 raise
             _log.exception("turn_crashed_for_good", conversation_id=self._claim.lease.conversation_id)
-            return await self._parts.loop.close(turn, build_crash_end(turn, emitter.shown_answer()))
+            return await self._loop(turn).close(turn, build_crash_end(turn, emitter.shown_answer()))
+
+    def _kit(self, turn: LeasedTurn) -> TurnKit:
+        return self._parts.kits.for_turn(turn.turn.request.bundle_id)
+
+    def _loop(self, turn: LeasedTurn) -> AgentLoop:
+        return AgentLoop(self._kit(turn), self._parts.loop)
 
     async def _load(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> LeasedTurn:
         timelines, lease, ask = self._parts.timelines, self._claim.lease, self._parts.retries.call
@@ -423,7 +425,7 @@ class ClaimedTurn:
             row,
             blocks,
             timelines=timelines,
-            objects=self._parts.objects,
+            objects=self._parts.loop.objects,
             emitter=emitter,
             manifests=manifests,
             inbox=self._inbox,
@@ -455,20 +457,20 @@ class ClaimedTurn:
             # What killed the workers may be an attachment: none is read.
             return replace(_given_up(), writing=draft_opening(row, feedback, {}, turn.now(), show))
         try:
-            previews = await load_previews(row, self._parts.objects)
+            previews = await load_previews(row, self._parts.loop.objects)
         except (Unavailable, NotFound, TimeoutError) as error:
             unreadable = problem("attachment-unreadable", "An attachment can't be read", 503, str(error))
             return TurnEnd(None, unreadable, draft_opening(row, feedback, {}, turn.now(), show))
         opening = draft_opening(row, feedback, previews, turn.now(), show)
         await turn.commit(add_prune_notice(opening, self._parts.pruning, turn.blocks))
-        self._parts.failpoints.hit("turn.opened")
+        self._parts.loop.failpoints.hit("turn.opened")
         return None
 
     async def _announce(self, turn_id: TurnId, emitter: Emitter) -> None:
-        self._parts.failpoints.hit("turn.after_c3")
+        self._parts.loop.failpoints.hit("turn.after_c3")
         if await emitter.flush(FLUSH_S):
             await self._parts.announcer.save_announced(self._claim.lease, turn_id, emitter.cursor)
-        self._parts.failpoints.hit("turn.announced")
+        self._parts.loop.failpoints.hit("turn.announced")
 
 
 async def _clear_erased(parts: RunnerParts, lease: Lease) -> bool:
@@ -492,7 +494,7 @@ async def _clear_erased(parts: RunnerParts, lease: Lease) -> bool:
 async def _clear_objects(parts: RunnerParts, lease: Lease) -> None:
     try:
         async with asyncio.timeout(CLEAR_S):
-            await delete_erased_objects(parts.artifacts, parts.objects, lease.principal, lease.conversation_id)
+            await delete_erased_objects(parts.artifacts, parts.loop.objects, lease.principal, lease.conversation_id)
     except (EverturnError, TimeoutError) as error:
         _log.error("objects_left_behind", conversation_id=lease.conversation_id, error=str(error))
 

@@ -1,17 +1,16 @@
-"""What the operator's settings say about turns and replies."""
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from turn_bench.programs import build_parts
 
+from chat_proc.agent.kit import Kits, build_decision_limits, build_kits
+from chat_proc.bootstrap import choose_models
 from chat_proc.catalog.described import ToolModule, load_tools
 from chat_proc.channels.actions import ActionHead, ActionJudge
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
-from chat_proc.worker.presence import build_decision_limits, build_limits
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
@@ -33,12 +32,45 @@ def build_tool_ports() -> ToolPorts:
     )
 
 
-def test_the_limits_of_a_turn_come_from_the_environment_and_the_configuration_file(settings: WorkerSettings) -> None:
+def kits(settings: WorkerSettings, config: OperatorConfig) -> Kits:
+    tools = offer_tools(build_tool_ports(), SandboxUnavailable("none here"), build_parts())
+    models = choose_models(settings, config)
+    return build_kits(
+        settings,
+        config,
+        models,
+        build_parts().policy,
+        catalog=tools.registry,
+        code=tools.posture,
+        history=tools.history,
+        hotset=None,
+    )
+
+
+def test_a_turn_of_a_bundle_has_the_rounds_configured_for_it(settings: WorkerSettings) -> None:
     config = OperatorConfig.model_validate({"bundles": {"b": {"react": {"max_iterations": 3}}}})
 
-    limits = build_limits(settings.model_copy(update={"max_iterations": 9}), config)
+    chosen = kits(settings.model_copy(update={"max_iterations": 9}), config)
 
-    assert (limits.rounds, limits.rounds_of_bundle) == (9, {"b": 3})
+    assert chosen.for_turn("b").limits.rounds == 3
+    assert chosen.for_turn(None).limits.rounds == chosen.for_turn("other").limits.rounds == 9
+
+
+def test_a_kit_offers_no_programs_where_none_can_run(settings: WorkerSettings) -> None:
+    kit = kits(settings, OperatorConfig()).for_turn(None)
+
+    assert (kit.run, kit.summary_model, kit.title_model) == (None, None, None)
+    assert "none here" in kit.code
+    assert "react.read" in kit.system_prompt
+
+
+def test_requests_fit_both_the_setting_and_the_model(settings: WorkerSettings) -> None:
+    usual = kits(settings, OperatorConfig()).for_turn(None)
+    huge = kits(settings.model_copy(update={"context_max_tokens": 10_000_000}), OperatorConfig()).for_turn(None)
+
+    room = usual.traits.context_tokens - settings.max_output_tokens
+    assert usual.context.max_tokens == min(80_000, room)
+    assert huge.context.max_tokens == room
 
 
 def test_tools_of_the_operator_share_a_reply_by_their_strategy(settings: WorkerSettings, tmp_path: Path) -> None:
