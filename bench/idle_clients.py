@@ -21,9 +21,13 @@ IDLE_MB = 110.0
 SOCKET_KIB = 64.0
 """What a subscribed socket took when it was measured first."""
 OPEN_FILES = 8192
+SCRIPT = """
+[[scripts]]
+when = ""
+[[scripts.rounds]]
+reply = '<channel:action>{"action": "complete", "notes": "", "final_answer": "Hello."}</channel:action>'
+"""
 ENVIRONMENT = {
-    "EVERTURN_MODEL": "offline",
-    "OFFLINE_DELAY_MS": "1",
     "STREAMS_MAX_PER_USER": "10000",
     "STREAM_HEARTBEAT_S": "60",
 }
@@ -36,8 +40,11 @@ def measure(streams: int, sockets: int) -> list[Goal]:
 
 
 async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
+    script = folder / "script.toml"
+    script.write_text(SCRIPT)
+    env = {**ENVIRONMENT, "EVERTURN_MODEL": f"scripted:{script}"}
     async with (
-        Platform(folder, workers=1, env=ENVIRONMENT, durable=False, auto_restart=False) as platform,
+        Platform(folder / "home", workers=1, env=env, durable=False, auto_restart=False) as platform,
         EverturnClient(platform.urls[0]) as client,
     ):
         pid = platform.pid("ingress-1")

@@ -24,7 +24,7 @@ def test_a_turn_runs_a_program_in_sibling_containers_and_its_files_come_back(
         token, "chat", QUESTION, "--file", str(repository / "docs" / "sales.csv"), "--download", str(tmp_path)
     )
 
-    assert "North with 920.45" in said
+    assert "highest total revenue: 920.45" in said
     assert (tmp_path / "sales.png").read_bytes().startswith(PNG)
     assert {worker["sandbox"] for worker in installation.load_readiness()["workers"]} == {"containers"}
     assert installation.load_readiness()["status"] == "ready"

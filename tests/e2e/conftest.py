@@ -29,10 +29,10 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def offline_stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    """The platform as `make run` starts it, with two ingresses and the offline model: nothing is forked or copied."""
-    home = tmp_path_factory.mktemp("offline")
-    env = {"EVERTURN_MODEL": "offline", "OFFLINE_DELAY_MS": "1", "ORPHANS_AFTER_S": ORPHANS_AFTER_S}
+async def demo_stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """The platform as `make run` starts it, with two ingresses and the demo: nothing is forked or copied."""
+    home = tmp_path_factory.mktemp("demo")
+    env = {"EVERTURN_MODEL": "offline", "ORPHANS_AFTER_S": ORPHANS_AFTER_S}
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False) as platform:
         opened = Stage(platform)
         yield opened

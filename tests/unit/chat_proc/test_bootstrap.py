@@ -82,12 +82,12 @@ def test_readiness_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("provider", ["offline", "scripted"])
-def test_each_provider_is_loaded_when_it_is_chosen(provider: str, settings: WorkerSettings, tmp_path: Path) -> None:
+def test_each_provider_is_loaded_when_it_is_chosen(provider: str, tmp_path: Path) -> None:
     script = tmp_path / "script.toml"
     script.write_text('[[scripts]]\nwhen = ""\n[[scripts.rounds]]\nreply = "x"\n')
     name = str(script) if provider == "scripted" else "offline"
 
-    model = build_model(ModelChoice(provider, name, "test"), settings)  # type: ignore[arg-type]
+    model = build_model(ModelChoice(provider, name, "test"))  # type: ignore[arg-type]
 
     assert model.traits.name
 

@@ -81,7 +81,7 @@ _log = structlog.get_logger(__name__)
 MODEL_MODULES = {
     "anthropic": "chat_proc.models.anthropic",
     "openai": "chat_proc.models.openai",
-    "offline": "chat_proc.models.offline.model",
+    "offline": "chat_proc.demo.model",
     "scripted": "everturn_testing.models.scripted_file",
 }
 """Imported only if chosen: importing every provider's SDK costs 2 s and 166 MB."""
@@ -260,17 +260,14 @@ def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
 
 def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRoles:
     """The models by role; each is loaded on first use. Raises BadModelSetting."""
-    build = partial(build_model, settings=settings)
     return choose_roles(
-        settings.model_environment, dict[str, str](config.models.roles.items()), settings.fallback_model, build
+        settings.model_environment, dict[str, str](config.models.roles.items()), settings.fallback_model, build_model
     )
 
 
-def build_model(choice: ModelChoice, settings: WorkerSettings) -> LanguageModel:
+def build_model(choice: ModelChoice) -> LanguageModel:
     """The chosen model with limits and retries."""
     factory = importlib.import_module(MODEL_MODULES[choice.provider]).build_model
-    if choice.provider == "offline":
-        factory = partial(factory, piece_delay_s=settings.offline_delay_ms / 1000)
     return RetryingModel(factory(choice.name))
 
 

@@ -175,9 +175,6 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         validation_alias="EVERTURN_CONFIG",
         description="TOML file of the operator: models by role, limits by bundle (docs/how-to/configure.md).",
     )
-    offline_delay_ms: float = Field(
-        default=5.0, ge=0, validation_alias="OFFLINE_DELAY_MS", description="Pause between pieces of the offline model."
-    )
 
     agent_version: Literal["v3", "v2"] = Field(
         default="v3",

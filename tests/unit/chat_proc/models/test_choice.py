@@ -1,4 +1,4 @@
-"""The model is chosen by the setting, else by the key that is there, else it is the offline one."""
+"""The model is chosen by the setting, else by the key that is there, else it is the offline demo."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from chat_proc.models.roles import (
 )
 
 
-def test_without_keys_and_setting_the_offline_model_runs() -> None:
+def test_without_keys_and_setting_the_offline_demo_runs() -> None:
     assert choose_model({}) == ModelChoice("offline", "offline", "no key and no EVERTURN_MODEL are set")
 
 

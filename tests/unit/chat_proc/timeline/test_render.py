@@ -6,28 +6,21 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.models.offline.reading import read_conversation
-from chat_proc.timeline.announce import AnnounceState, Budget, build_announce
-from chat_proc.timeline.files import Present, describe_media
+from chat_proc.timeline.files import describe_media
 from chat_proc.timeline.render import MAX_MEDIA_PARTS, PromptRenderer
 from chat_proc.timeline.view import BreakReason
-from everturn.core.ids import PlanId, TurnId
 from everturn.files.model import ArtifactKind
-from everturn.models.port import MediaPart, ModelRequest, ModelTraits, PromptMessage, TextPart
+from everturn.models.port import MediaPart, ModelTraits, PromptMessage, TextPart
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import (
-    AttachmentTextBody,
     HideBody,
     NotesBody,
-    PlanBody,
     RangeSummaryBody,
-    SummaryBody,
     SystemMessageBody,
 )
 from everturn.timeline.forms import UNSEEN
-from everturn.timeline.plans import PlanMoment, new_plan
-from everturn_testing.timeline import NOW, TimelineBuilder, build_file
+from everturn_testing.timeline import TimelineBuilder, build_file
 
 SEEING = ModelTraits(name="m", context_tokens=200_000, images=True, documents=True)
 BLIND = ModelTraits(name="m", context_tokens=200_000, images=False, documents=False)
@@ -209,65 +202,6 @@ def test_media_beyond_the_caps_is_named_only_and_never_displaces_what_came_first
 
 def test_an_empty_timeline_still_gives_a_request() -> None:
     assert render([])[1].parts == (TextPart("[ANNOUNCE]"),)
-
-
-def test_the_offline_model_reads_what_is_rendered() -> None:
-    csv = build_file("turn_1", "my sales.csv", b"a,b", mime="text/csv")
-    timeline = TimelineBuilder()
-    timeline.start_turn("turn_1", "Sum it", csv)
-    timeline.add(
-        BlockType.ATTACHMENT_TEXT, csv.ref, AttachmentTextBody(filename=csv.filename, text="a,b", total_chars=3)
-    )
-    timeline.start_round()
-    timeline.call("call_1", "exec_tools.execute_code_python", {"prog_name": "sum"}, code="print(1)")
-    timeline.result("call_1", "exec_tools.execute_code_python", "RESULT {}")
-    timeline.say("followup", "sig_1", "and the mean")
-    (plan,) = new_plan([], plan_id=PlanId("plan_a"), labels=["sum"], moment=PlanMoment(TurnId("turn_1"), NOW))
-    timeline.add(BlockType.PLAN, plan.snapshot_ref, PlanBody(plan=plan))
-    budget = Budget(2, 15, 1.0, 1800, 10, 1000, 0.0, 1.0)
-    present = Present()
-    present.extend(timeline.blocks)
-    state = AnnounceState(turn_id=timeline.turn_id, budget=budget, code="yes", now=NOW, plans=present.open_plans)
-
-    messages = render(timeline.blocks, tail=[build_announce(state)])
-    read = read_conversation(ModelRequest(messages, 1000))
-
-    (attachment,) = read.now.attachments
-    assert (attachment.name, attachment.path, attachment.preview) == ("my sales.csv", csv.path, "a,b")
-    assert [(ask.kind, ask.text) for ask in read.now.asks] == [("prompt", "Sum it"), ("followup", "and the mean")]
-    (call,) = read.now.calls
-    assert (call.prog_name, call.ok, call.report) == ("sum", True, "RESULT {}")
-    assert read.plan is not None
-    assert (read.plan.plan_id, read.rounds_left) == ("plan_a", 13)
-
-
-def test_the_offline_model_reads_cards_rows_and_memories() -> None:
-    timeline = TimelineBuilder()
-    for n in range(3):
-        timeline.start_turn(f"turn_{n}", f"Question {n} " * 40)
-        timeline.start_round()
-        timeline.result("call_1", "react.read", "word " * 200)
-        if n == 1:
-            summary = SummaryBody(text="Goal: count beavers")
-            timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_1.conv.working.summary", summary)
-        timeline.answer("Done " * 100)
-    timeline.start_turn("turn_3", "And now?")
-    start = timeline.blocks[-2].seq
-    body = RangeSummaryBody(
-        scope="history", first_seq=1, last_seq=5, turn_ids=("turn_0",), text="They asked about otters.",
-        before_tokens=9, after_tokens=1, by="rules",
-    )  # fmt: skip
-    timeline.add(BlockType.RANGE_SUMMARY, "su:turn_3.conv.range.summary", body)
-    notice = SystemMessageBody(kind="cache_ttl_pruned", text="x", recent_from_seq=start, intact_from_seq=start)
-    timeline.add(BlockType.SYSTEM_MESSAGE, "ar:turn_3.round.0.pruned", notice)
-
-    read = read_conversation(ModelRequest(render(timeline.blocks), 1000))
-
-    assert "They asked about otters." in read.memories[0]
-    assert [turn.turn_id for turn in read.turns] == ["turn_1", "turn_2", "turn_3"]
-    assert read.turns[0].asks == ()
-    assert read.turns[1].asks[0].text.startswith("Question 2 ")
-    assert read.now.asks[0].text == "And now?"
 
 
 def test_tokens_count_the_system_text_the_view_the_tail_and_media() -> None:

@@ -1,4 +1,4 @@
-"""The text of each block type, as the model and the offline model read it."""
+"""The text of each block type, as a model reads it."""
 
 import json
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelTraits
 
-# Which model runs: `EVERTURN_MODEL`, otherwise by the API key that is set, otherwise the offline model.
+# Which model runs: `EVERTURN_MODEL`, otherwise by the API key that is set, otherwise the offline demo (chat_proc.demo).
 
 DEFAULT_ANTHROPIC_MODEL = "claude-sonnet-5-5"
 DEFAULT_OPENAI_MODEL = "gpt-6.1-terra"
