@@ -24,6 +24,7 @@ _TABLE = re.compile(
 _RECALL = re.compile(r"\b(?:did (?:i|you)|remember|recall|remind|earlier|what(?:'s| is| was) my)\b", re.IGNORECASE)
 _ASKED = re.compile(r"\bdid i (?:\w+ )?(?:ask|want)\b", re.IGNORECASE)
 _STATED = re.compile(r"^\W*(?:please )?(?:remember|note)\b|\bmy \w+ (?:is|are|was)\b", re.IGNORECASE)
+_HIT = re.compile(r'^\{"turn_id": .*\}$', re.MULTILINE)
 _STOP_WORDS = {
     "about", "and", "are", "did", "earlier", "have", "please", "recall", "remember", "remind", "said", "say", "tell",
     "that", "the", "this", "told", "was", "were", "what", "when", "where", "which", "who", "you", "your",
@@ -76,7 +77,8 @@ def decide(conversation: Conversation) -> ToolRequest | Answer:
     """The next reply: a plan first if one is asked for, then a call for each task that needs one, then the answer."""
     now = conversation.now
     if now.is_stopped:
-        return Answer("\n\n".join(["Stopped, as you asked.", *(_read_printed(call) for call in now.calls if call.ok)]))
+        printed = [_read_printed(call) for call in now.calls if call.ok and call.name]
+        return Answer("\n\n".join(["Stopped, as you asked.", *printed]))
     tasks = [task for ask in now.asks for task in _read_tasks(ask, conversation)]
     steps = [task.text for task in tasks if task.step]
     if steps and _may_call(MAKE_PLAN, conversation) and not any(call.tool_id == MAKE_PLAN for call in now.calls):
@@ -116,14 +118,14 @@ def _read_steps(text: str) -> list[str]:
 
 
 def _work_on(task: Task, conversation: Conversation) -> ToolRequest | Finding:
-    table = _choose_table(task, conversation)
+    table, is_stated = _choose_table(task, conversation), "?" not in task.text and _STATED.search(task.text)
     if task.code:
         return _run_program(task, conversation)
-    if _RECALL.search(task.text) and "?" in task.text:
+    if _RECALL.search(task.text) and not is_stated:
         return _recall(task, conversation)
     if table is not None:
         return _analyse(task, table, conversation)
-    if _STATED.search(task.text) and "?" not in task.text:
+    if is_stated:
         return Finding("Noted. Ask me about it later.")
     if task.step:
         return Finding("no rule of the demo can do this; it needs a model.", ok=False)
@@ -163,8 +165,7 @@ def _analyse(task: Task, table: Attachment, conversation: Conversation) -> ToolR
         return _request_run(f"Analysing {table.name}.", f"analyse_{stem}", code, outputs, conversation)
     if not call.ok:
         return Finding(f"The program for {table.name} failed:\n\n````\n{_read_printed(call)[-1_000:]}\n````", ok=False)
-    printed = _read_printed(call).partition("\n- fi:")[0]  # the result ends with a list of the files
-    text = f"{printed}\n\nFiles: `outputs/{stem}.png`, `outputs/{stem}.csv`."
+    text = f"{_read_printed(call)}\n\nFiles: `outputs/{stem}.png`, `outputs/{stem}.csv`."
     return Finding(text, followups=("Which was best?", "And the average, as a pie chart?"))
 
 
@@ -185,12 +186,13 @@ def _find_call(name: str, conversation: Conversation) -> Call | None:
 
 
 def _read_printed(call: Call) -> str:
-    """What a program printed; the whole report if it failed."""
+    """What a program printed; the whole report if it failed. That of an analysis ends with a list of its files."""
     if call.report is None:
         return "It was started, but its end is not known."
     if not call.ok:
         return call.report
-    return call.report.partition("--- printed ---\n")[2].partition("\n--- errors and warnings ---")[0]
+    printed = call.report.partition("--- printed ---\n")[2].partition("\n--- errors and warnings ---")[0]
+    return printed.partition("\n- fi:")[0] if call.name.startswith("analyse_") else printed
 
 
 def _recall(task: Task, conversation: Conversation) -> ToolRequest | Finding:
@@ -204,8 +206,8 @@ def _recall(task: Task, conversation: Conversation) -> ToolRequest | Finding:
     if not searches and _may_call(SEARCH, conversation):
         params: dict[str, object] = {"query": task.text[:500], "targets": ["user"], "scope": "user"}
         return ToolRequest("Searching earlier conversations.", SEARCH, params)
-    hits = [line for call in searches if call.ok for line in (call.report or "").split("\n") if "turn_id" in line]
-    return Finding(_quote(_find_quotes(task.text, [str(json.loads(line)["text"]) for line in hits])))
+    hits = [json.loads(line) for call in searches for line in _HIT.findall(call.report or "")]
+    return Finding(_quote(_find_quotes(task.text, [str(hit["text"]) for hit in hits])))
 
 
 def _find_quotes(question: str, texts: Sequence[str]) -> list[str]:
