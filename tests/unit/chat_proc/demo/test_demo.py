@@ -19,7 +19,7 @@ from everturn.models.port import ModelRequest, ReplyFinished
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import NoticeBody, PlanBody
 from everturn.timeline.plans import PlanMoment, PlanSnapshot, mark_steps, new_plan
-from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
+from everturn_testing.models.model_contract import LanguageModelContract, collect_pieces, join_text
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 
 RUN, PLAN, SEARCH = "exec_tools.execute_code_python", "react.plan", "react.memsearch"
@@ -310,14 +310,3 @@ async def test_a_hostile_message_takes_bounded_time(talk: Talk, text: str) -> No
     talk.ask(text)
 
     assert await talk.reply()  # within ten seconds, or collect_pieces raises
-
-
-async def test_a_prompt_without_blocks_is_one_message() -> None:
-    reply = read_reply(join_text(await collect_pieces(build_model(pause_s=0), build_request("hello"))))
-
-    assert reply["final_answer"].startswith("No language model")
-
-
-def test_there_is_only_one_demo() -> None:
-    with pytest.raises(ValueError, match="only one"):
-        build_model("large")
