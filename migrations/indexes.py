@@ -1,22 +1,22 @@
-"""Builds indexes of tables that are in use, so that writers go on meanwhile.
+"""Builds indexes of tables that are in use, without blocking their writers.
 
-`CREATE INDEX` stops all writers of its table until it is done. Every migration after 0012 builds an index of a table
-that was there before with `build_index`.
+`CREATE INDEX` blocks all writers of its table until it has finished. Every migration after the baseline builds an index
+of an existing table with `build_index`.
 """
 
 from alembic import op
 from sqlalchemy import text
 
 WAIT_LIMIT = "10min"
-"""For transactions that are older than the build to end. Nobody waits behind it, so it may be longer than LOCK_TIMEOUT
-of env.py; our services' transactions last some seconds, a backup may last longer."""
+"""How long the build waits for older transactions to end. Nothing queues behind it, so it may be longer than
+LOCK_TIMEOUT of env.py; our services' transactions last some seconds, a backup may last longer."""
 
 
 def build_index(name: str, definition: str, *, unique: bool = False) -> None:
-    """`CREATE INDEX CONCURRENTLY name definition`, outside of a transaction. Does nothing where the index is there.
+    """`CREATE INDEX CONCURRENTLY name definition`, outside a transaction. Does nothing if the index exists.
 
-    A build that was broken off leaves an INVALID index, which every write keeps up to date and no query uses. It is
-    dropped and built again. What the migration did before is committed, so all of it must be repeatable.
+    An interrupted build leaves an INVALID index, which every write maintains and no query uses. It is dropped and built
+    again. Whatever the migration did before is committed by then, so all of it must be repeatable.
     """
     with op.get_context().autocommit_block():
         connection = op.get_bind()

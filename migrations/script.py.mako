@@ -1,4 +1,4 @@
-"""${message}. Run ${"before"} or after the deploy that needs it: say which, and why old workers go on."""
+"""${message}. Run ${"before"} or after the deploy that needs it: say which, and why the services of the previous version keep working."""
 
 from alembic import op
 

@@ -1,7 +1,8 @@
--- One append: names the principal, checks fence, seq and the hash link, writes, and returns the conversation's inbox_seq.
--- The update of the conversation's row comes first: a claim changes the fence in the same row, so that an append and a
--- claim can't both win. EV001 = the fence is stale, EV002 = the blocks don't follow the last one.
-CREATE FUNCTION append_blocks(
+-- The only way to write blocks. Sets the principal, checks the fence, the next seq and the hash of the last block,
+-- writes, and returns the conversation's inbox_seq. The update of the conversation's row comes first: a claim changes
+-- the fence in the same row, so an append and a claim cannot both succeed. EV001: the fence is stale. EV002: the blocks
+-- do not follow the last one. Runs as the worker, under the worker's policies.
+CREATE OR REPLACE FUNCTION append_blocks(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_turn text, p_fence bigint, p_cursor text,
     p_next_seq bigint, p_turn_ids text[], p_rounds integer[], p_types text[], p_authors text[], p_refs text[],
     p_call_ids text[], p_bodies text[], p_ts text[], p_ts_first text[], p_hashes text[]

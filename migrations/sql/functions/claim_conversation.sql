@@ -1,6 +1,6 @@
--- Takes the lease of a conversation that has work and that nobody holds; no row when there is nothing to take.
+-- Takes the lease of a conversation that has work and no valid lease. Returns no row if there is nothing to take.
 -- The fence grows in the conversation's row, under the same row lock that every append takes.
-CREATE FUNCTION claim_conversation(p_conversation text, p_owner text, p_ttl interval)
+CREATE OR REPLACE FUNCTION claim_conversation(p_conversation text, p_owner text, p_ttl interval)
 RETURNS TABLE (tenant text, project text, user_id text, roles text[], fence bigint, turn_id text, attempt integer,
                next_seq bigint, last_hash text, event_cursor text, inbox_seq bigint, unannounced text[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -51,3 +51,6 @@ BEGIN
         COALESCE(v_unannounced, '{}');
 END
 $$;
+
+REVOKE ALL ON FUNCTION claim_conversation FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION claim_conversation TO everturn_worker;

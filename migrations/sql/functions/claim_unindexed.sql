@@ -1,6 +1,6 @@
--- Takes ended turns that are not indexed yet, the longest due first; a turn taken is due again after 30 s, then 60, 120
--- and so on, in case the worker that took it dies. tries counts this time too.
-CREATE FUNCTION claim_unindexed(p_limit integer)
+-- Claims ended turns that are not indexed yet, the longest due first. A claimed turn is due again after 30 s, then 60,
+-- 120 and so on, in case its worker dies. `tries` includes this attempt.
+CREATE OR REPLACE FUNCTION claim_unindexed(p_limit integer)
 RETURNS TABLE (tenant text, project text, user_id text, conversation_id text, turn_id text, tries integer)
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
     WITH due AS (
@@ -16,3 +16,6 @@ LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
       FROM due WHERE t.id = due.id
     RETURNING t.tenant, t.project, t.user_id, t.conversation_id, t.id, t.index_tries
 $$;
+
+REVOKE ALL ON FUNCTION claim_unindexed FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION claim_unindexed TO everturn_worker;

@@ -1,8 +1,10 @@
--- What should have been looked at and was not: queued turns whose doorbell may be lost, waiting ones that have a place
--- now, running ones whose lease ran out, ended ones that nobody announced. At most 200, marked as rung; the next ring
--- comes 5 s later, then 10, 20, 40, and 60 from then on. Without p_takeovers nothing that has a lease, even one that ran
--- out: a sweeper that was cut off itself can't tell. Leases of workers that died with nothing left to do are removed.
-CREATE FUNCTION due_doorbells(p_share integer, p_takeovers boolean) RETURNS TABLE (conversation_id text, lane text)
+-- Finds turns that no worker has noticed: queued turns whose doorbell may be lost, waiting ones that have a place now,
+-- running ones whose lease expired, ended ones that were not announced. Returns at most 200 and marks them as rung; the
+-- next ring follows after 5 s, then 10, 20, 40, and 60 s from then on. Without p_takeovers nothing that has a lease is
+-- returned, even an expired one: a sweeper that was itself disconnected cannot tell whose fault it is. Leases of dead
+-- workers without remaining work are deleted.
+CREATE OR REPLACE FUNCTION due_doorbells(p_share integer, p_takeovers boolean)
+RETURNS TABLE (conversation_id text, lane text)
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
     WITH abandoned AS (
         DELETE FROM lease l
@@ -10,7 +12,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
            AND NOT EXISTS (
             SELECT FROM turn t
              WHERE t.conversation_id = l.conversation_id
-               AND (t.status IN ('queued', 'running') OR t.announced_at IS NULL))
+               AND (t.status IN ('queued', 'running') OR t.announced_at IS NULL AND t.status <> 'waiting'))
     ), candidate AS (
         SELECT t.id FROM turn t WHERE t.status = 'queued' AND t.doorbell_at IS NOT NULL
         UNION ALL
@@ -42,3 +44,6 @@ LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
       FROM due WHERE t.id = due.id
     RETURNING t.conversation_id, t.lane
 $$;
+
+REVOKE ALL ON FUNCTION due_doorbells FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION due_doorbells TO everturn_worker;

@@ -1,5 +1,6 @@
--- One key by its id, revoked or not, and the day of its last use. The day is written once: most calls only read.
-CREATE FUNCTION find_api_key(p_id text) RETURNS SETOF api_key
+-- One key by its id, revoked or not, and the day of its last use. The day is written at most once a day, so most calls
+-- only read.
+CREATE OR REPLACE FUNCTION find_api_key(p_id text) RETURNS SETOF api_key
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     UPDATE api_key SET last_used_on = (now() AT TIME ZONE 'UTC')::date
@@ -7,3 +8,6 @@ BEGIN
     RETURN QUERY SELECT * FROM api_key WHERE id = p_id;
 END
 $$;
+
+REVOKE ALL ON FUNCTION find_api_key FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION find_api_key TO everturn_ingress;

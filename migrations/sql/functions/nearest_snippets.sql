@@ -1,6 +1,6 @@
--- The snippets of a person whose vectors are nearest, out of the graph over everybody's vectors. The graph goes on until
--- it has enough that pass the filters, but not for ever: where most rows are other people's, fewer rows may come.
-CREATE FUNCTION nearest_snippets(
+-- The snippets of a person with the nearest vectors, found in the graph over all vectors. The search continues until
+-- enough rows pass the filters, but not for ever: where most rows belong to others, it may return fewer.
+CREATE OR REPLACE FUNCTION nearest_snippets(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_except_turn text, p_targets text[],
     p_since timestamptz, p_until timestamptz, p_encoder text, p_vector vector, p_limit integer
 ) RETURNS TABLE (id bigint, distance double precision)
@@ -16,3 +16,6 @@ BEGIN
      ORDER BY s.embedding <#> p_vector LIMIT p_limit;
 END
 $$;
+
+REVOKE ALL ON FUNCTION nearest_snippets FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION nearest_snippets TO everturn_dispatch;

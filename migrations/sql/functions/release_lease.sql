@@ -1,5 +1,6 @@
--- Hands a lease back. With p_requeue the open turn goes back to the queue as if it had just been rung for.
-CREATE FUNCTION release_lease(p_conversation text, p_owner text, p_fence bigint, p_requeue boolean) RETURNS boolean
+-- Releases a lease. With p_requeue the open turn goes back to the queue as if its doorbell had just been rung.
+CREATE OR REPLACE FUNCTION release_lease(p_conversation text, p_owner text, p_fence bigint, p_requeue boolean)
+RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM FROM conversation c WHERE c.id = p_conversation AND c.fence = p_fence FOR NO KEY UPDATE;
@@ -20,3 +21,6 @@ BEGIN
     RETURN true;
 END
 $$;
+
+REVOKE ALL ON FUNCTION release_lease FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION release_lease TO everturn_worker;

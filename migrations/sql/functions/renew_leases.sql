@@ -1,7 +1,7 @@
--- Renews all leases of one worker, and says which it still holds and what their inboxes stand at. Rows are locked in
--- the order of their ids, and a row that somebody else has locked is not waited for: one that has not run out yet is
--- still held, and the next renewal comes long before it does.
-CREATE FUNCTION renew_leases(p_owner text, p_conversations text[], p_fences bigint[], p_ttl interval)
+-- Renews all leases of one worker, and returns those it still holds with the inbox_seq of their conversations. Rows are
+-- locked in the order of their ids. A row that another transaction has locked is not waited for: an unexpired lease is
+-- still held, and the next renewal comes long before it expires. As it was not renewed, its inbox_seq is -1.
+CREATE OR REPLACE FUNCTION renew_leases(p_owner text, p_conversations text[], p_fences bigint[], p_ttl interval)
 RETURNS TABLE (conversation_id text, inbox_seq bigint)
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
     WITH mine AS (
@@ -21,7 +21,12 @@ LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
           FROM free WHERE l.conversation_id = free.conversation_id
         RETURNING l.conversation_id
     )
-    SELECT c.id, c.inbox_seq
-      FROM mine JOIN conversation c ON c.id = mine.conversation_id
-     WHERE mine.conversation_id IN (SELECT renewed.conversation_id FROM renewed) OR mine.expires_at > clock_timestamp()
+    SELECT c.id, CASE WHEN renewed.conversation_id IS NULL THEN -1 ELSE c.inbox_seq END
+      FROM mine
+      JOIN conversation c ON c.id = mine.conversation_id
+      LEFT JOIN renewed ON renewed.conversation_id = mine.conversation_id
+     WHERE renewed.conversation_id IS NOT NULL OR mine.expires_at > clock_timestamp()
 $$;
+
+REVOKE ALL ON FUNCTION renew_leases FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION renew_leases TO everturn_worker;

@@ -1,14 +1,14 @@
--- The snippets of a person that fit a question best, by vector and by words. It takes the person, because row-level
--- security would keep the planner from the indexes; every part names tenant, project and user.
--- Vectors are compared with all of the person's, one by one, up to p_exact rows; above that the graph is asked, and if it
--- gives too few, all are compared after all: so as many rows come as there are. Words that more than 50 of the
--- person's snippets have say nothing: no more than 51 rows of one word are ever looked at, and gin_fuzzy_search_limit
--- keeps the index from listing all the others. Beside a vector such words are passed over; without one they count a
--- hundredth, so that they find something where a question has no others, and together never outweigh one rarer word.
--- The words of one conversation of up to 1,000 rows are read from its rows instead, because the index would leave out
--- rows of this conversation for those of others.
--- Two orders are joined by reciprocal rank (k = 60); without a vector the fit of the words (inverse document frequency)
--- is the score. What is recent is lifted by up to a quarter, of which half is gone after a week.
+-- The snippets of a person that match a query best, by vector and by words. Takes the person as arguments, because
+-- row-level security would keep the planner from using the indexes; every part filters by tenant, project and user.
+-- Vectors are compared with all of the person's, one by one, up to p_exact rows. Above that the graph is used, and if
+-- it returns too few, all are compared after all, so the result is as long as it can be. Words that occur in more than
+-- 50 of the person's snippets carry no information: at most 51 rows of a word are read, and gin_fuzzy_search_limit
+-- keeps the index from listing all others. Beside a vector such words are ignored. Without one they count a hundredth,
+-- so that they find something if the query has no others, and together never outweigh one rarer word.
+-- In one conversation of up to 1,000 rows words are read from its rows instead, because the limit of the index would
+-- drop rows of this conversation in favour of others.
+-- The two rankings are merged by reciprocal rank (k = 60). Without a vector the score is the inverse document frequency
+-- of the words. Recent snippets are raised by up to a quarter, which halves every week.
 CREATE OR REPLACE FUNCTION search_snippets(
     p_tenant text, p_project text, p_user_id text, p_conversation text, p_except_turn text, p_targets text[],
     p_since timestamptz, p_until timestamptz, p_words text[], p_weights double precision[], p_encoder text,
@@ -117,3 +117,6 @@ BEGIN
      ORDER BY r.fit DESC, r.id DESC LIMIT p_limit;
 END
 $$;
+
+REVOKE ALL ON FUNCTION search_snippets FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION search_snippets TO everturn_ingress, everturn_worker;

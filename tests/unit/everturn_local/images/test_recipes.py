@@ -53,9 +53,7 @@ def test_a_service_has_its_drivers_and_what_is_no_module_but_nothing_for_tests()
 
 
 def test_the_ingress_carries_the_migrations_and_its_page_decides_about_it():
-    assert {"migrations/alembic.ini", "migrations/env.py", "migrations/sql/0001_roles.sql"} <= load_sources(
-        INGRESS
-    ).keys()
+    assert {"migrations/alembic.ini", "migrations/env.py", "migrations/sql/roles.sql"} <= load_sources(INGRESS).keys()
     assert load_facts(INGRESS).keys() == {"libraries", "page"}
     assert load_facts(WORKER).keys() == {"libraries"}
 

@@ -99,7 +99,7 @@ def _read_key(row: Row) -> ApiKey:
 
 # The usage report: the ledger of model calls, and the sums of deleted rows.
 
-# A trigger adds rows deleted from usage_event to usage_total, in the same transaction (migration 0014).
+# A trigger adds rows deleted from usage_event to usage_total, in the same transaction (`migrations/sql/triggers.sql`).
 _REPORT = """
 SELECT tenant, project, user_id, day, model, role, sum(calls)::bigint AS calls,
        sum(unpriced_calls)::bigint AS unpriced_calls, sum(estimated_calls)::bigint AS estimated_calls,
