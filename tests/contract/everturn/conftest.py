@@ -1,4 +1,4 @@
-"""Stages for the contracts: one over the in-memory drivers, one over Postgres with the real roles."""
+"""Stages over the drivers in memory and over Postgres with the real roles, and the wire over Redis."""
 
 from collections.abc import AsyncIterator
 
@@ -13,6 +13,7 @@ from everturn.postgres.pool import open_database
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.database_roles import Roles
@@ -69,6 +70,13 @@ def postgres_stage(roles: Roles, module_ids: SequentialIds) -> Stage:
         give_feedback=PostgresFeedback(roles.ingress).save,
         age_lease=age_lease,
     )
+
+
+@pytest.fixture
+async def wire(redis_url: str) -> AsyncIterator[Wire]:
+    """The live wire over the session's Redis-protocol server, emptied for each test."""
+    async with open_wire(redis_url, name="test") as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -1,0 +1,79 @@
+"""A reader in Redis follows many streams with one wait: what wakes it, what ends it, and what it leaves behind."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from everturn.core.errors import Unavailable
+from everturn.core.leases import ORIGIN, EventCursor
+from everturn.redis.calls import build_client
+from everturn.wire import Wire, open_wire
+from everturn_testing.core import SequentialIds
+from everturn_testing.events.events_contract import Follows, entry
+
+
+async def test_one_follower_hears_hundreds_of_conversations(wire: Wire) -> None:
+    ids = SequentialIds()
+    conversations = [ids.conversation() for _ in range(300)]
+    follows = Follows(dict.fromkeys(conversations, ORIGIN))
+
+    async with asyncio.timeout(20), aclosing(wire.event_reader.follow(follows)) as following:
+        for conversation_id in conversations:
+            await wire.event_writer.publish(conversation_id, entry(1, 1, 2), after=None)
+        heard = [await anext(following) for _ in conversations]
+
+    assert sorted(conversation_id for conversation_id, _ in heard) == sorted(conversations)
+
+
+async def test_a_conversation_added_before_the_first_wait_is_heard(wire: Wire) -> None:
+    conversation_id = SequentialIds().conversation()
+    follows = Follows()
+    follows.add(conversation_id, ORIGIN)
+
+    async with asyncio.timeout(10), aclosing(wire.event_reader.follow(follows)) as following:
+        await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
+
+        assert await anext(following) == (conversation_id, entry(1, 1, 1))
+
+
+async def test_a_conversation_that_comes_back_at_an_older_place_is_read_from_there(wire: Wire) -> None:
+    ids = SequentialIds()
+    conversation_id, other = ids.conversation(), ids.conversation()
+    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
+    await wire.event_writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
+    await wire.event_writer.publish(other, entry(1, 1, 1), after=None)
+    follows = Follows({conversation_id: EventCursor(1, 1)})
+
+    async with asyncio.timeout(10), aclosing(wire.event_reader.follow(follows)) as following:
+        assert await anext(following) == (conversation_id, entry(1, 2, 2))
+        del follows.cursors[conversation_id]
+        follows.add(other, ORIGIN)
+        assert await anext(following) == (other, entry(1, 1, 1))
+        follows.add(conversation_id, ORIGIN)
+
+        assert await anext(following) == (conversation_id, entry(1, 1, 1, prev=EventCursor(1, 0)))
+
+
+async def test_closing_gives_the_connections_back(wire: Wire, redis_url: str) -> None:
+    conversation_id = SequentialIds().conversation()
+    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
+    client = build_client(redis_url, name="watch")
+
+    for _ in range(40):  # more than the pool has
+        async with (
+            asyncio.timeout(10),
+            aclosing(wire.event_reader.follow(Follows({conversation_id: ORIGIN}))) as following,
+        ):
+            await anext(following)
+
+    assert len(await client.client_list()) < 8
+    await client.aclose()
+    await client.connection_pool.disconnect()
+
+
+async def test_without_a_server_following_ends_at_once() -> None:
+    async with asyncio.timeout(10), open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+        with pytest.raises(Unavailable):
+            async with aclosing(wire.event_reader.follow(Follows())) as following:
+                await anext(following)

@@ -1,0 +1,101 @@
+"""An erasure leaves nothing in any table that names conversations; which object keys no row of any tenant names."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.conversations.postgres import PostgresConversations
+from everturn.core.errors import Invalid
+from everturn.core.ids import CallId, ConversationId
+from everturn.feedback.model import Feedback, Reaction
+from everturn.files.model import manifest_key
+from everturn.lifecycle.orphans import MAX_KEYS
+from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
+from everturn.memory.postgres_search import PostgresSnippetIndex
+from everturn.memory.search import EmbeddedSnippet, IndexJob
+from everturn.timeline.sources import SourceDraft, merge_sources
+from everturn.timeline.turns import SignalKind
+from everturn.turns.approvals import ApprovalRequest, approval_id_of
+from everturn.turns.commits import Effect, EffectChange, EffectState, UsageEvent
+from everturn.turns.inbox import IdempotencyKey
+from everturn_testing.core import BEGINNING
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.search_contract import ENCODER, point, said
+from everturn_testing.turns.stage import ANN, Stage, commit, think, turn_of
+
+
+async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stage: Stage) -> None:
+    stage, rows = postgres_stage, PostgresRemainingRows(roles.ingress)
+    receipt = await stage.say("all", uploads=(stage.upload(),), key=IdempotencyKey("m", "remains", "h"))
+    conversation_id = receipt.conversation_id
+    claim = await stage.claim(conversation_id)
+    await stage.signal(conversation_id, SignalKind.STEER, "so")
+    sources = merge_sources({}, [SourceDraft("A", "https://example.org", text="x")]).changes
+    usage = UsageEvent("m", "decision", 1, 1, 0, 0, 0.1, estimated=False)
+    effect = EffectChange(CallId("call_1"), "t.x", "h", Effect.PURE, EffectState.COMMITTED)
+    asked = ApprovalRequest(approval_id_of(CallId("call_1")), CallId("call_1"), "t.x", "h", BEGINNING)
+    ledgers = {"sources": sources, "usage": (usage,), "effects": (effect,), "requests": (asked,)}
+    full = replace(commit(claim, think(claim, "x")), **ledgers)
+    await stage.timelines.commit(claim.lease, full)
+    await stage.give_feedback(ANN, conversation_id, Feedback(turn_of(receipt), "user", Reaction.OK, "", BEGINNING))
+    job = IndexJob(ANN, conversation_id, turn_of(receipt), 1)
+    embedded = EmbeddedSnippet(said("x"), point(1.0))
+    await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [embedded], encoder=ENCODER)
+    before = await rows.count_rows(conversation_id)
+
+    await PostgresConversations(roles.ingress).erase(ANN, conversation_id)
+
+    after = await rows.count_rows(conversation_id)
+    assert [table for table, count in before.items() if count == 0] == []
+    assert [table for table, count in after.items() if count] == []
+    assert set(after) >= {"block", "turn", "lease", "snippet", "idempotency", "conversation"}
+
+
+async def test_objects_that_rows_name_are_told_across_owners(roles: Roles, postgres_stage: Stage) -> None:
+    upload = postgres_stage.upload()
+    await postgres_stage.say("x", uploads=(upload,))
+
+    rows = PostgresRemainingRows(roles.ingress)
+
+    assert upload.object_key in await rows.load_named_objects(ConversationId("conv_x"))
+
+
+@pytest.fixture(params=["ingress", "worker"])
+def rows(request: pytest.FixtureRequest, roles: Roles) -> PostgresObjectRows:
+    """As each role that may ask."""
+    return PostgresObjectRows(roles.ingress if request.param == "ingress" else roles.worker)
+
+
+async def test_what_a_row_of_anybody_names_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
+    receipt = await postgres_stage.say(uploads=(postgres_stage.upload(),))
+    (attachment,) = (await postgres_stage.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
+    kept = manifest_key(receipt.conversation_id, turn_of(receipt), 1)
+    lost = [
+        f"{receipt.conversation_id}/{'0' * 64}",
+        manifest_key(receipt.conversation_id, postgres_stage.ids.turn(), 1),
+        manifest_key(postgres_stage.ids.conversation(), turn_of(receipt), 1),
+    ]
+
+    found = await rows.load_orphans([attachment.object_key, kept, *lost])
+
+    assert sorted(found) == sorted(lost)
+
+
+async def test_what_a_worker_may_still_commit_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
+    claim = await postgres_stage.start_turn()
+    conversation_id = claim.lease.conversation_id
+    saved = f"{conversation_id}/{'0' * 64}"
+
+    held = await rows.load_orphans([saved])
+    await postgres_stage.expire_lease(conversation_id)
+    run_out = await rows.load_orphans([saved])
+    await postgres_stage.leases.release(claim.lease, requeue=True)
+
+    assert (held, run_out) == ((), ())
+    assert await rows.load_orphans([saved]) == (saved,)
+
+
+async def test_a_question_has_a_bound(rows: PostgresObjectRows) -> None:
+    assert await rows.load_orphans([]) == ()
+    with pytest.raises(Invalid):
+        await rows.load_orphans(["x"] * (MAX_KEYS + 1))

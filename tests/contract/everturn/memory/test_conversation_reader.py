@@ -1,0 +1,30 @@
+"""Conversation readers in memory and in Postgres keep one contract."""
+
+import pytest
+
+from everturn.memory.postgres_search import PostgresConversationReader
+from everturn_testing.database_roles import Roles
+from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+
+
+class TestPostgresConversationReader(ConversationReaderContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+    @pytest.fixture
+    def reader(self, roles: Roles) -> PostgresConversationReader:
+        return PostgresConversationReader(roles.worker)
+
+
+class TestMemoryConversationReader(ConversationReaderContract):
+    @pytest.fixture
+    def stage(self, memory_stage: Stage) -> Stage:
+        return memory_stage
+
+    @pytest.fixture
+    def reader(self, memory_platform: MemoryPlatform) -> MemoryConversationReader:
+        return MemoryConversationReader(memory_platform)

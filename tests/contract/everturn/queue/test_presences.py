@@ -1,0 +1,52 @@
+"""Presences in memory and in Redis keep one contract; without a server they are Unavailable."""
+
+import pytest
+
+from everturn.core.errors import Unavailable
+from everturn.queue.ports import WorkerPresence
+from everturn.queue.redis import RedisPresences
+from everturn.redis.calls import build_client
+from everturn.wire import Wire, open_wire
+from everturn_testing.queue.presences import MemoryPresences
+from everturn_testing.queue.presences_contract import PresencesContract
+
+ONE = WorkerPresence("w", "bubblewrap", None, 4)
+
+
+class TestRedisPresences(PresencesContract):
+    @pytest.fixture
+    def presences(self, wire: Wire) -> RedisPresences:
+        return wire.presences
+
+
+async def test_what_another_version_wrote_hides_nobody(wire: Wire, redis_url: str) -> None:
+    client = build_client(redis_url, name="other")
+    await wire.presences.save(ONE, ttl_s=600)
+    await client.set("worker:x", "{}")
+    await client.zadd("workers", {"x": 1})
+
+    assert await wire.presences.load_all() == (ONE,)
+    await client.aclose()
+    await client.connection_pool.disconnect()
+
+
+async def test_without_a_server_every_call_is_unavailable() -> None:
+    async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+        with pytest.raises(Unavailable):
+            await wire.presences.save(ONE, ttl_s=1)
+        with pytest.raises(Unavailable):
+            await wire.presences.load_all()
+
+
+class TestMemoryPresences(PresencesContract):
+    @pytest.fixture
+    def presences(self) -> MemoryPresences:
+        return MemoryPresences()
+
+
+async def test_while_down_nobody_is_told_of() -> None:
+    presences = MemoryPresences()
+    presences.down = True
+
+    with pytest.raises(Unavailable):
+        await presences.load_all()

@@ -1,0 +1,63 @@
+"""The queue in memory and in Postgres keep one contract."""
+
+import random
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from everturn.queue.postgres import PostgresQueue
+from everturn.turns.postgres_inbox import PostgresInbox
+from everturn.turns.postgres_leases import PostgresSweeps
+from everturn_testing.database_roles import Roles
+from everturn_testing.queue.memory_queue import MemoryQueue
+from everturn_testing.queue.queue_contract import QueueContract
+from everturn_testing.queue.queue_world import SHARE, Deed, QueueWorld
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage
+
+
+class TestPostgresQueue(QueueContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+    @pytest.fixture
+    def queue(self, roles: Roles) -> PostgresQueue:
+        return PostgresQueue(roles.ingress)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_every_turn_stands_where_a_model_of_lists_says(postgres_stage: Stage, roles: Roles, seed: int) -> None:
+    await roles.superuser.execute("TRUNCATE conversation CASCADE")
+    dice = random.Random(seed)
+    stage = replace(postgres_stage, inbox=PostgresInbox(roles.ingress, share=SHARE))
+    sweeps = PostgresSweeps(roles.worker, share=SHARE)
+    world = QueueWorld(stage, PostgresQueue(roles.ingress), sweeps.next_of_tenant)
+
+    await world.play([(dice.choice(("say", "say", *get_args(Deed))), dice.randrange(20)) for _ in range(60)])
+
+
+async def test_a_turn_that_is_rung_again_keeps_its_place(postgres_stage: Stage, roles: Roles) -> None:
+    await roles.superuser.execute("TRUNCATE conversation CASCADE")
+    one, two = await postgres_stage.say(), await postgres_stage.say()
+    await roles.superuser.execute(
+        "UPDATE turn SET doorbell_at = doorbell_at - interval '1 min' WHERE conversation_id = $1", one.conversation_id
+    )
+    assert len(await PostgresSweeps(roles.worker).due_doorbells(takeovers=False)) == 1
+
+    found = await PostgresQueue(roles.ingress).load_positions(
+        [(postgres_stage.principal, receipt.conversation_id) for receipt in (one, two)]
+    )
+
+    assert [found[receipt.conversation_id].position.ahead for receipt in (one, two)] == [0, 1]
+
+
+class TestMemoryQueue(QueueContract):
+    @pytest.fixture
+    def stage(self, memory_stage: Stage) -> Stage:
+        return memory_stage
+
+    @pytest.fixture
+    def queue(self, memory_platform: MemoryPlatform) -> MemoryQueue:
+        return MemoryQueue(memory_platform)

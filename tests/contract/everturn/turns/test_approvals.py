@@ -1,0 +1,187 @@
+"""Approvals in memory and in Postgres keep one contract; the sweep in Postgres ends waits after their deadline."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from everturn.core.errors import Conflict
+from everturn.core.identity import Lane
+from everturn.timeline.turns import SignalKind, TurnStatus
+from everturn.turns.approvals import ApprovalState
+from everturn.turns.inbox import Receipt
+from everturn.turns.ports import Approvals, Ring
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_leases import PostgresSweeps
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.approvals import MemoryApprovals, expire_approvals
+from everturn_testing.turns.approvals_contract import (
+    LONG_S,
+    OVER_S,
+    AnswersContract,
+    ApprovalsContract,
+    answer,
+    ask,
+    states_of,
+    status_of,
+)
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.stage import Stage, closing
+
+
+@pytest.fixture
+def approvals(roles: Roles) -> Approvals:
+    return PostgresApprovals(roles.worker)
+
+
+class TestPostgresApprovals(ApprovalsContract, AnswersContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+
+@pytest.fixture
+async def alone(postgres_stage: Stage, roles: Roles) -> AsyncIterator[Stage]:
+    """No other test's turns are there to be found."""
+    await roles.superuser.execute("TRUNCATE conversation CASCADE")
+    yield postgres_stage
+
+
+async def test_a_parked_turn_counts_neither_as_dead_nor_as_load(
+    alone: Stage, approvals: Approvals, roles: Roles
+) -> None:
+    claim = await alone.start_turn()
+    await ask(alone, approvals, claim, timeout_s=LONG_S)
+    await approvals.try_park(claim.lease)
+
+    await roles.superuser.execute("UPDATE turn SET doorbell_at = now() - interval '1 day'")
+
+    assert await PostgresSweeps(roles.worker).due_doorbells(takeovers=True) == ()
+    assert await roles.superuser.fetchval("SELECT waiting FROM queue_depth('acme', 'paid')") == 0
+
+
+async def test_a_wait_whose_time_is_up_ends_and_is_rung_for_at_once(
+    alone: Stage, approvals: Approvals, roles: Roles
+) -> None:
+    claim = await alone.start_turn()
+    await ask(alone, approvals, claim, timeout_s=OVER_S)
+    await ask(alone, approvals, claim, timeout_s=LONG_S)
+    await approvals.try_park(claim.lease)
+
+    rings = await PostgresSweeps(roles.worker).due_doorbells(takeovers=False)
+
+    assert rings == (Ring(claim.lease.conversation_id, Lane.PAID),)
+    assert await states_of(alone, approvals, claim) == [ApprovalState.EXPIRED, ApprovalState.PENDING]
+    assert (await alone.claim(claim.lease.conversation_id)).attempt == 0
+
+
+async def test_a_question_of_a_running_turn_expires_only_once_that_is_parked(
+    alone: Stage, approvals: Approvals, roles: Roles
+) -> None:
+    claim = await alone.start_turn()
+    await ask(alone, approvals, claim, timeout_s=OVER_S)
+    sweeps = PostgresSweeps(roles.worker)
+
+    await sweeps.due_doorbells(takeovers=True)
+    assert await states_of(alone, approvals, claim) == [ApprovalState.PENDING]
+    assert await approvals.try_park(claim.lease)
+    await sweeps.due_doorbells(takeovers=True)
+
+    assert await states_of(alone, approvals, claim) == [ApprovalState.EXPIRED]
+
+
+async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
+    alone: Stage, approvals: Approvals, roles: Roles
+) -> None:
+    """It came to tell of an earlier end, and died between that and handing the lease back."""
+    first = await alone.start_turn()
+    assert first.turn_id is not None
+    await alone.timelines.commit(first.lease, closing(first, seen_inbox=first.inbox_seq))
+    await alone.leases.release(first.lease, requeue=False)
+    await alone.say("And now?", first.lease.conversation_id)
+    claim = await alone.claim(first.lease.conversation_id)
+    await ask(alone, approvals, claim)
+    await approvals.try_park(claim.lease)
+    telling = await alone.claim(first.lease.conversation_id)
+    await alone.timelines.save_announced(telling.lease, first.turn_id, telling.cursor)
+    sweeps = PostgresSweeps(roles.worker)
+    await sweeps.due_doorbells(takeovers=True)
+    assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 1
+
+    await alone.expire_lease(first.lease.conversation_id)
+    await sweeps.due_doorbells(takeovers=True)
+
+    assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 0
+    assert await status_of(alone, claim) is TurnStatus.WAITING
+
+
+async def test_of_many_answers_at_once_one_counts(postgres_stage: Stage, approvals: Approvals) -> None:
+    claim = await postgres_stage.start_turn()
+    approval_id = await ask(postgres_stage, approvals, claim)
+    await approvals.try_park(claim.lease)
+    kinds = (SignalKind.APPROVE, SignalKind.DENY) * 4
+
+    said = await asyncio.gather(
+        *(answer(postgres_stage, claim.lease.conversation_id, approval_id, kind) for kind in kinds),
+        return_exceptions=True,
+    )
+
+    receipts = [each for each in said if isinstance(each, Receipt)]
+    assert len(receipts) == 4
+    assert len({receipt.signal_id for receipt in receipts}) == 1
+    assert [receipt.ring for receipt in receipts].count(True) == 1
+    assert sum(isinstance(each, Conflict) for each in said) == 4
+
+
+async def test_an_answer_and_the_parking_at_once_leave_nobody_waiting(
+    postgres_stage: Stage, approvals: Approvals
+) -> None:
+    stage = postgres_stage
+    for _ in range(20):
+        claim = await stage.start_turn()
+        approval_id = await ask(stage, approvals, claim)
+
+        parked, receipt = await asyncio.gather(
+            approvals.try_park(claim.lease),
+            answer(stage, claim.lease.conversation_id, approval_id, SignalKind.APPROVE),
+        )
+
+        assert parked is receipt.ring
+        assert await status_of(stage, claim) is (TurnStatus.QUEUED if parked else TurnStatus.RUNNING)
+
+
+async def test_an_erasure_takes_the_questions_too(postgres_stage: Stage, approvals: Approvals, roles: Roles) -> None:
+    claim = await postgres_stage.start_turn()
+    await ask(postgres_stage, approvals, claim)
+    await approvals.try_park(claim.lease)
+    conversation_id = claim.lease.conversation_id
+
+    async with roles.ingress.transaction(postgres_stage.principal) as transaction:
+        row = await transaction.fetchrow("SELECT * FROM erase_conversation($1)", conversation_id)
+
+    assert row is not None
+    assert dict(zip(row["stores"], row["removed"], strict=True))["approval"] == 1
+    remains = await roles.superuser.fetch("SELECT * FROM count_remains($1)", conversation_id)
+    assert sum(each["remaining"] for each in remains) == 0
+
+
+class TestMemoryApprovals(ApprovalsContract, AnswersContract):
+    @pytest.fixture
+    def approvals(self, memory_platform: MemoryPlatform) -> Approvals:
+        return MemoryApprovals(memory_platform, owner="worker-1")
+
+    @pytest.fixture
+    def stage(self, memory_stage: Stage) -> Stage:
+        return memory_stage
+
+
+async def test_a_wait_in_memory_ends_after_its_deadline(memory_stage: Stage, memory_platform: MemoryPlatform) -> None:
+    approvals = MemoryApprovals(memory_platform, owner="worker-1")
+    claim = await memory_stage.start_turn()
+    await ask(memory_stage, approvals, claim, timeout_s=OVER_S)
+    await approvals.try_park(claim.lease)
+
+    assert expire_approvals(memory_platform) == (claim.lease.conversation_id,)
+
+    assert await states_of(memory_stage, approvals, claim) == [ApprovalState.EXPIRED]
+    assert await memory_stage.rival.try_claim(claim.lease.conversation_id) is not None

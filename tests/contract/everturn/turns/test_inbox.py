@@ -1,0 +1,216 @@
+"""The inbox in memory and in Postgres keep one contract; Postgres also under contention, with idempotency keys."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from everturn.core.errors import Conflict
+from everturn.core.identity import Lane, Principal, Role
+from everturn.timeline.turns import SignalKind
+from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, KeyReused, TenantFull
+from everturn.turns.ports import InboxMoved
+from everturn.turns.postgres_inbox import PostgresInbox, save_response, take_key
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
+from everturn_testing.turns.inbox import MemoryInbox
+from everturn_testing.turns.inbox_contract import InboxContract, UploadsContract
+from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.receipts_contract import ReceiptsContract
+from everturn_testing.turns.stage import ANN, Stage, closing
+
+
+class TestPostgresInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
+    @pytest.fixture
+    def stage(self, postgres_stage: Stage) -> Stage:
+        return postgres_stage
+
+
+async def test_a_turn_with_messages_beyond_the_limit_can_be_cancelled(
+    postgres_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The ingress of the version before accepts more messages during an upgrade.
+    claim = await postgres_stage.start_turn()
+    conversation_id = claim.lease.conversation_id
+    for _ in range(2):
+        await postgres_stage.say("More.", conversation_id)
+    monkeypatch.setattr("everturn.turns.postgres_inbox.MAX_TURN_SIGNAL_BYTES", 1)
+
+    cancel = await postgres_stage.signal(conversation_id, SignalKind.CANCEL)
+
+    assert cancel.signal_id is not None
+    edited = await postgres_stage.inbox.save_signal_text(
+        postgres_stage.principal, conversation_id, cancel.signal_id, "Stop."
+    )
+    assert edited.text == "Stop."
+    with pytest.raises(Conflict):
+        await postgres_stage.say("One too many.", conversation_id)
+
+
+async def test_twenty_twins_open_one_turn(postgres_stage: Stage) -> None:
+    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
+
+    async with asyncio.TaskGroup() as tasks:
+        twins = [tasks.create_task(postgres_stage.say(key=key)) for _ in range(20)]
+
+    receipts = [twin.result() for twin in twins]
+    assert len({receipt.turn_id for receipt in receipts}) == 1
+    assert [receipt.replayed for receipt in receipts].count(False) == 1
+    assert [receipt.ring for receipt in receipts].count(True) == 1
+
+
+async def test_a_twin_of_a_request_that_hangs_is_told_so_after_two_seconds(postgres_stage: Stage, roles: Roles) -> None:
+    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
+    owner = (ANN.tenant, ANN.project, ANN.user_id)
+    transaction = roles.superuser.transaction()
+    await transaction.start()
+    await roles.superuser.execute(
+        "INSERT INTO idempotency VALUES ($1, $2, $3, $4, $5, 'hash', 'x', '', now() + interval '1 h')",
+        *owner,
+        key.route,
+        key.key,
+    )
+
+    with pytest.raises(KeyBusy):
+        await postgres_stage.say(key=key)
+
+    await transaction.rollback()
+    assert not (await postgres_stage.say(key=key)).replayed
+
+
+async def test_a_key_is_free_again_after_a_day(postgres_stage: Stage, roles: Roles) -> None:
+    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
+    first = await postgres_stage.say(key=key)
+    await roles.superuser.execute("UPDATE idempotency SET expires_at = now() - interval '1 s' WHERE key = $1", key.key)
+
+    second = await postgres_stage.say(key=IdempotencyKey("messages", key.key, "other"))
+
+    assert second.conversation_id != first.conversation_id
+
+
+async def test_messages_at_once_make_one_turn_and_signals(postgres_stage: Stage) -> None:
+    stage, conversation_id = postgres_stage, postgres_stage.ids.conversation()
+    first = IncomingMessage(conversation_id, True, "0", (), stage.ids.turn(), stage.ids.signal())
+    await stage.inbox.accept_message(ANN, first, None)
+
+    async with asyncio.TaskGroup() as tasks:
+        said = [tasks.create_task(stage.say(str(n), conversation_id)) for n in range(10)]
+
+    receipts = [task.result() for task in said]
+    assert {receipt.turn_id for receipt in receipts} == {first.turn_id}
+    assert len(await stage.timelines.load_signals(ANN, first.turn_id)) == 10
+
+
+async def test_a_message_and_the_end_of_the_turn_never_miss_each_other(postgres_stage: Stage) -> None:
+    stage = postgres_stage
+    for _ in range(30):
+        claim = await stage.start_turn()
+        assert claim.turn_id is not None
+
+        ended, said = await asyncio.gather(
+            stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq)),
+            stage.say("Wait!", claim.lease.conversation_id),
+            return_exceptions=True,
+        )
+
+        assert not isinstance(said, BaseException)
+        if isinstance(ended, InboxMoved):
+            assert said.signal_id is not None
+        else:
+            assert said.signal_id is None and said.turn_id != claim.turn_id
+
+
+async def test_of_many_messages_at_once_no_more_wait_than_a_tenant_may(postgres_stage: Stage, roles: Roles) -> None:
+    flood = Principal("flood", "p", "u")
+    inbox = PostgresInbox(roles.ingress, tenant_max=5)
+    stage = replace(postgres_stage, inbox=inbox, principal=flood)
+
+    outcomes = await asyncio.gather(*(stage.say() for _ in range(24)), return_exceptions=True)
+
+    assert sum(isinstance(outcome, TenantFull) for outcome in outcomes) == 19
+    assert await roles.superuser.fetchval("SELECT count(*) FROM conversation WHERE tenant = 'flood'") == 5
+    await replace(stage, principal=Principal("calm-2", "p", "u")).say()
+
+
+_HOLD_QUEUE = "SELECT pg_advisory_xact_lock(hashtextextended('queue:registered:' || $1, 0))"
+_WAITS_AFTER_WRITING = """
+SELECT EXISTS (
+    SELECT FROM pg_locks waiting JOIN pg_locks held USING (pid)
+     WHERE waiting.locktype = 'advisory' AND NOT waiting.granted
+       AND held.relation = 'turn'::regclass AND held.mode = 'RowExclusiveLock')
+"""
+
+
+async def test_a_large_message_is_written_before_it_holds_the_queue_of_its_tenant(
+    postgres_stage: Stage, roles: Roles
+) -> None:
+    tenant = Principal("large", "p", "u", frozenset({Role.REGISTERED}))
+    stage = replace(postgres_stage, principal=tenant)
+    held = roles.superuser.transaction()
+    await held.start()
+    await roles.superuser.execute(_HOLD_QUEUE, tenant.tenant)
+
+    accepting = asyncio.create_task(stage.say())
+    try:
+        async with asyncio.timeout(60):
+            while not (written := await roles.superuser.fetchval(_WAITS_AFTER_WRITING)) and not accepting.done():
+                pass
+    finally:
+        await held.rollback()
+    receipt = await accepting
+
+    assert written
+    assert receipt.lane is Lane.REGISTERED
+
+
+async def test_a_tenant_beyond_its_share_waits_without_a_doorbell(postgres_stage: Stage, roles: Roles) -> None:
+    tenant = Principal("crowded", "p", "u")
+    stage = replace(postgres_stage, inbox=PostgresInbox(roles.ingress, share=2), principal=tenant)
+
+    rings = [(await stage.say()).ring for _ in range(3)]
+    elsewhere = (await replace(stage, principal=Principal("calm", "p", "u")).say()).ring
+
+    assert (rings, elsewhere) == ([True, True, False], True)
+
+
+KEY = IdempotencyKey("fork", "key-1", "hash")
+
+
+async def test_the_first_answer_is_given_again_and_another_body_is_refused(roles: Roles, postgres_stage: Stage) -> None:
+    conversation = postgres_stage.ids.conversation()
+    async with roles.ingress.transaction(ANN) as transaction:
+        assert await take_key(transaction, ANN, conversation, KEY) is None
+        await save_response(transaction, KEY, "the answer", conversation)
+
+    async with roles.ingress.transaction(ANN) as transaction:
+        assert await take_key(transaction, ANN, conversation, KEY) == "the answer"
+        with pytest.raises(KeyReused):
+            await take_key(transaction, ANN, conversation, IdempotencyKey("fork", "key-1", "other"))
+
+
+async def test_without_a_key_nothing_is_kept(roles: Roles, postgres_stage: Stage) -> None:
+    conversation = postgres_stage.ids.conversation()
+
+    async with roles.ingress.transaction(ANN) as transaction:
+        assert await take_key(transaction, ANN, conversation, None) is None
+        await save_response(transaction, None, "the answer", conversation)
+        assert not await transaction.fetchval(
+            "SELECT count(*) FROM idempotency WHERE conversation_id = $1", conversation
+        )
+
+
+class TestMemoryInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
+    @pytest.fixture
+    def stage(self, memory_stage: Stage) -> Stage:
+        return memory_stage
+
+
+async def test_beyond_what_a_tenant_may_nothing_is_stored(memory_stage: Stage, memory_platform: MemoryPlatform) -> None:
+    stage = replace(memory_stage, inbox=MemoryInbox(memory_platform, tenant_max=2))
+    for _ in range(2):
+        await stage.say()
+
+    with pytest.raises(TenantFull):
+        await stage.say()
+
+    assert len(memory_platform.conversations) == 2
