@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from typing import LiteralString
 
 from everturn.conversations.model import Conversation, ConversationPage, ConversationQuery, ConversationState, Erasure
 from everturn.core.errors import NotFound
@@ -11,29 +12,31 @@ from everturn.core.paging import BadCursor, build_cursor, read_cursor, read_mome
 from everturn.postgres.pool import Database, Row
 
 _CURSOR = "conversations"
-_CREATE = """
+CONVERSATION_COLUMNS = "id, title, state, bundle_id, archived, created_at, last_activity_at"
+"""What `read_conversation` reads."""
+_CREATE = f"""
 INSERT INTO conversation (id, tenant, project, user_id, title, bundle_id)
 VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING id, title, state, bundle_id, archived, created_at, last_activity_at
+RETURNING {CONVERSATION_COLUMNS}
 """
-_LOAD = """
-SELECT id, title, state, bundle_id, archived, created_at, last_activity_at
+_LOAD = f"""
+SELECT {CONVERSATION_COLUMNS}
   FROM conversation
  WHERE id = $1
 """
-_SAVE = """
+_SAVE = f"""
 UPDATE conversation
    SET title = COALESCE($2, title), archived = COALESCE($3, archived), touched_at = clock_timestamp()
  WHERE id = $1
-RETURNING id, title, state, bundle_id, archived, created_at, last_activity_at
+RETURNING {CONVERSATION_COLUMNS}
 """
-_PAGE = """
-SELECT id, title, state, bundle_id, archived, created_at, last_activity_at
+_PAGE = f"""
+SELECT {CONVERSATION_COLUMNS}
   FROM conversation
  WHERE tenant = $1 AND project = $2 AND user_id = $3 AND archived = $4
    AND ($5::text IS NULL OR title ILIKE $5)
    AND ($6::text IS NULL OR state = $6)
-   {older}
+   {{older}}
  ORDER BY last_activity_at DESC, id DESC
  LIMIT $7
 """
@@ -97,7 +100,7 @@ class PostgresConversations:
         return Erasure(dict(zip(row["stores"], row["removed"], strict=True)), tuple(row["object_keys"]))
 
 
-def _build_page_query(principal: Principal, query: ConversationQuery) -> tuple[str, tuple[object, ...]]:
+def _build_page_query(principal: Principal, query: ConversationQuery) -> tuple[LiteralString, tuple[object, ...]]:
     """Asks for one row more than the limit, to know whether there is a next page. The principal is named for the
     index."""
     owner = (principal.tenant, principal.project, principal.user_id)

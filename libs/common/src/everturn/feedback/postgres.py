@@ -15,6 +15,8 @@ from everturn.feedback.model import (
 )
 from everturn.postgres.pool import Connection, Database, Row
 
+FEEDBACK_COLUMNS = "turn_id, origin, reaction, text, confidence, ts"
+"""What `read_feedback` reads."""
 _HOLD = """
 SELECT turn.id
   FROM turn JOIN conversation ON conversation.id = turn.conversation_id

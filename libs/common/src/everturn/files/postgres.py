@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import LiteralString
 
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
@@ -115,7 +116,7 @@ class PostgresArtifacts:
             rows = await transaction.fetch(_NAMED, conversation_id)
         return frozenset(row["object_key"] for row in rows)
 
-    async def _load(self, principal: Principal, query: str, *args: str) -> Artifact:
+    async def _load(self, principal: Principal, query: LiteralString, *args: str) -> Artifact:
         async with self._database.transaction(principal, readonly=True) as transaction:
             row = await transaction.fetchrow(query, *args)
         if row is None:

@@ -51,7 +51,7 @@ ERASE_TIMEOUT_S = 300.0
 """For one conversation. No caller waits for it; requests to that conversation meanwhile get Unavailable."""
 _DUE = "SELECT due_conversations($1, $2, $3) AS id"
 _EXPIRE = "SELECT * FROM expire_conversation($1, $2)"
-_TAKE_TIME = f"SET LOCAL statement_timeout = '{ERASE_TIMEOUT_S:.0f}s'"
+_TAKE_TIME = "SELECT set_config('statement_timeout', $1, true)"
 
 
 class PostgresRetention:
@@ -69,7 +69,7 @@ class PostgresRetention:
 
     async def try_erase(self, conversation_id: ConversationId, *, days: int) -> Expired | None:
         async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(_TAKE_TIME)
+            await connection.execute(_TAKE_TIME, f"{ERASE_TIMEOUT_S:.0f}s")
             row = await connection.fetchrow(_EXPIRE, conversation_id, timedelta(days=days), timeout=ERASE_TIMEOUT_S)
         if row is None:
             return None

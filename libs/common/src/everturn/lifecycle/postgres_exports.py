@@ -6,6 +6,7 @@ from everturn.core.clock import iso
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
+from everturn.feedback.postgres import FEEDBACK_COLUMNS
 from everturn.lifecycle.exports import (
     PAGE_BYTES,
     PAGE_ROWS,
@@ -19,14 +20,14 @@ from everturn.lifecycle.exports import (
 )
 from everturn.postgres.pool import Database, Row
 from everturn.timeline.blocks import GENESIS_HASH
-from everturn.turns.postgres_rows import read_signal
+from everturn.turns.postgres_rows import BLOCK_COLUMNS, SIGNAL_COLUMNS, read_signal
 
 _HEADER = """
 SELECT id, title, bundle_id, created_at, last_activity_at, next_seq, last_hash FROM conversation WHERE id = $1
 """
-_BLOCKS = """
+_BLOCKS = f"""
 SELECT * FROM (
-       SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash,
+       SELECT {BLOCK_COLUMNS},
               COALESCE(sum(octet_length(body))
                        OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
          FROM (SELECT * FROM block WHERE conversation_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4) AS near
@@ -36,17 +37,17 @@ SELECT * FROM (
 _ARTIFACTS = """
 SELECT * FROM artifact WHERE conversation_id = $1 AND id > $2 ORDER BY id LIMIT $3
 """
-_SIGNALS = """
+_SIGNALS = f"""
 SELECT * FROM (
-       SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at,
+       SELECT {SIGNAL_COLUMNS},
               COALESCE(sum(octet_length(payload))
                        OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
          FROM (SELECT * FROM signal WHERE conversation_id = $1 AND id > $2 ORDER BY id LIMIT $3) AS near
        ) AS page
  WHERE bytes_before < $4 ORDER BY id
 """
-_FEEDBACK = """
-SELECT id, turn_id, origin, reaction, text, confidence, ts
+_FEEDBACK = f"""
+SELECT id, {FEEDBACK_COLUMNS}
   FROM feedback WHERE conversation_id = $1 AND id > $2 ORDER BY id LIMIT $3
 """
 

@@ -6,7 +6,7 @@ and blocks never change.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
 from pydantic import TypeAdapter
 
@@ -221,7 +221,7 @@ async def _copy_sources(transaction: Connection, copy: _Copy) -> None:
     await transaction.execute(COPY_SOURCES, copy.source_id, copy.fork_id, [row["sid"] for row in rows], keys, urls)
 
 
-async def _sorted_ids(transaction: Connection, copy: _Copy, query: str) -> Sequence[str]:
+async def _sorted_ids(transaction: Connection, copy: _Copy, query: LiteralString) -> Sequence[str]:
     """The ids of the source's rows in a table that are copied."""
     ids = [row["id"] for row in await transaction.fetch(query, copy.source_id)]
     return [id for id in ids if copy.renaming.get(id) is not None]

@@ -1,6 +1,7 @@
 """Durable user memory in Postgres, under the principal's policy."""
 
 from collections.abc import Sequence
+from typing import LiteralString
 
 from everturn.core.errors import Conflict
 from everturn.core.identity import Principal
@@ -134,12 +135,12 @@ async def _lock(transaction: Connection, principal: Principal) -> None:
     await transaction.fetchval(_LOCK, "\x1f".join(principal.owner))
 
 
-async def _erase(transaction: Connection, principal: Principal, what: str, *statement: str) -> int:
+async def _erase(transaction: Connection, principal: Principal, what: str, statement: LiteralString, *args: str) -> int:
     """Returns the number of deleted rows. A memory that did not exist is not recorded as forgotten, except when erasing
     all."""
     await _lock(transaction, principal)
     await transaction.execute(_CLEAR_OLD)
-    erased = int((await transaction.execute(*statement)).removeprefix("DELETE "))
+    erased = int((await transaction.execute(statement, *args)).removeprefix("DELETE "))
     if erased or what == EVERYTHING:
         await transaction.execute(_TELL, *principal.owner, what)
     return erased

@@ -25,7 +25,7 @@ from everturn.memory.search import (
 )
 from everturn.postgres.pool import Connection, Database, Row, storable
 from everturn.timeline.blocks import Block, BlockType
-from everturn.turns.postgres_rows import read_block
+from everturn.turns.postgres_rows import BLOCK_COLUMNS, read_block
 
 # The words of snippets as stored in the word index: marked with their owner, and anchors also with their own mark. The
 # same word of two persons has two entries, so a search never scans rows of others.
@@ -71,17 +71,20 @@ TEXT_TYPES = (
     BlockType.WORKING_SUMMARY,
 )
 
-# By seq, which the primary key finds: from the first block of the turn to that of the next turn that has begun.
-_BLOCKS = """
-SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+# The blocks of turn t lie between its first_seq and that of the next turn that has begun, which the primary key finds.
+_END_SEQ = """
+COALESCE((SELECT n.first_seq FROM turn n
+           WHERE n.conversation_id = $1 AND n.ordinal > t.ordinal AND n.first_seq IS NOT NULL
+           ORDER BY n.ordinal LIMIT 1), 9223372036854775807)
+"""
+_BLOCKS = f"""
+SELECT {BLOCK_COLUMNS}
   FROM (SELECT b.*, COALESCE(sum(octet_length(b.body))
                              OVER (ORDER BY b.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
           FROM block b, turn t
          WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
            AND b.type = ANY ($3) AND b.seq >= t.first_seq
-           AND b.seq < COALESCE((SELECT n.first_seq FROM turn n
-                                  WHERE n.conversation_id = $1 AND n.ordinal > t.ordinal AND n.first_seq IS NOT NULL
-                                  ORDER BY n.ordinal LIMIT 1), 9223372036854775807)) AS said
+           AND b.seq < {_END_SEQ}) AS said
  WHERE bytes_before < $4 ORDER BY seq
 """
 
@@ -268,22 +271,19 @@ def _read_found(row: Row) -> FoundSnippet:
 
 # Reading blocks from Postgres: by turn, by ref within a turn, and the newest snapshot of a plan.
 
-# A turn's blocks lie between its first_seq and that of the next turn that has begun, which the primary key finds.
-_PAGE = """
-SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash, total
+_PAGE = f"""
+SELECT {BLOCK_COLUMNS}, total
   FROM (SELECT b.*, count(*) OVER () AS total,
                COALESCE(sum(octet_length(b.body))
                         OVER (ORDER BY b.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
           FROM block b, turn t
          WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
            AND b.seq > $3 AND b.seq >= t.first_seq
-           AND b.seq < COALESCE((SELECT n.first_seq FROM turn n
-                                  WHERE n.conversation_id = $1 AND n.ordinal > t.ordinal AND n.first_seq IS NOT NULL
-                                  ORDER BY n.ordinal LIMIT 1), 9223372036854775807)) AS page
+           AND b.seq < {_END_SEQ}) AS page
  WHERE bytes_before < $4 ORDER BY seq
 """
-_BEFORE = """
-SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash, total
+_BEFORE = f"""
+SELECT {BLOCK_COLUMNS}, total
   FROM (SELECT b.*, count(*) OVER () AS total,
                COALESCE(sum(octet_length(b.body))
                         OVER (ORDER BY b.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_after
@@ -291,19 +291,17 @@ SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash, total
          WHERE b.conversation_id = $1 AND b.seq < $2 AND b.type = ANY($3::text[])) AS page
  WHERE bytes_after < $4 ORDER BY seq
 """
-_LAST = """
-SELECT b.seq, b.turn_id, b.round, b.type, b.ref, b.call_id, b.body, b.ts, b.ts_first, b.hash
+_LAST = f"""
+SELECT {BLOCK_COLUMNS}
   FROM block b, turn t
  WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
    AND b.seq >= t.first_seq
-   AND b.seq < COALESCE((SELECT n.first_seq FROM turn n
-                          WHERE n.conversation_id = $1 AND n.ordinal > t.ordinal AND n.first_seq IS NOT NULL
-                          ORDER BY n.ordinal LIMIT 1), 9223372036854775807)
+   AND b.seq < {_END_SEQ}
    AND ($3::text IS NULL OR b.ref = $3) AND ($4::text IS NULL OR b.type = $4)
  ORDER BY b.seq DESC LIMIT 1
 """
-_PLAN = """
-SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+_PLAN = f"""
+SELECT {BLOCK_COLUMNS}
   FROM block
  WHERE conversation_id = $1 AND type = 'react.plan' AND right(ref, length($2)) = $2
  ORDER BY seq DESC LIMIT 1

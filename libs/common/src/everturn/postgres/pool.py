@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, LiteralString, Protocol, TypeVar, cast
 
 import asyncpg
 import structlog
@@ -49,18 +49,18 @@ class SchemaDiffers(Unavailable):
 
 
 class Connection(Protocol):
-    """The part of an asyncpg connection that repositories use."""
+    """The part of an asyncpg connection that repositories use. SQL is a LiteralString, so none is built from values."""
 
-    async def fetch(self, query: str, *args: object) -> Sequence[Row]: ...
+    async def fetch(self, query: LiteralString, *args: object) -> Sequence[Row]: ...
     async def fetchrow(
         self,
-        query: str,
+        query: LiteralString,
         *args: object,
         timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
     ) -> Row | None: ...
-    async def fetchval(self, query: str, *args: object) -> Any: ...
-    async def execute(self, query: str, *args: object) -> str: ...
-    async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None: ...
+    async def fetchval(self, query: LiteralString, *args: object) -> Any: ...
+    async def execute(self, query: LiteralString, *args: object) -> str: ...
+    async def executemany(self, command: LiteralString, args: Sequence[Sequence[object]]) -> None: ...
     def terminate(self) -> None: ...
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False
@@ -161,25 +161,25 @@ class _Unhurried:
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
 
-    async def fetch(self, query: str, *args: object) -> Sequence[Row]:
+    async def fetch(self, query: LiteralString, *args: object) -> Sequence[Row]:
         return await self._run(self._inner.fetch(query, *args))
 
     async def fetchrow(
         self,
-        query: str,
+        query: LiteralString,
         *args: object,
         timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
     ) -> Row | None:
         """`timeout` in seconds, if COMMAND_TIMEOUT_S is too short."""
         return await self._run(self._inner.fetchrow(query, *args, timeout=timeout))
 
-    async def fetchval(self, query: str, *args: object) -> Any:
+    async def fetchval(self, query: LiteralString, *args: object) -> Any:
         return await self._run(self._inner.fetchval(query, *args))
 
-    async def execute(self, query: str, *args: object) -> str:
+    async def execute(self, query: LiteralString, *args: object) -> str:
         return await self._run(self._inner.execute(query, *args))
 
-    async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None:
+    async def executemany(self, command: LiteralString, args: Sequence[Sequence[object]]) -> None:
         await self._run(self._inner.executemany(command, args))
 
     def terminate(self) -> None:

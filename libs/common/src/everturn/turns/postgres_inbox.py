@@ -38,6 +38,7 @@ from everturn.turns.inbox import (
 )
 from everturn.turns.postgres_approvals import answer_approval
 from everturn.turns.postgres_rows import (
+    SIGNAL_COLUMNS,
     build_payload_json,
     build_receipt_json,
     build_request_json,
@@ -141,8 +142,8 @@ _INSERT_SIGNAL = """
 INSERT INTO signal (id, conversation_id, tenant, project, user_id, turn_id, inbox_seq, kind, payload)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
-_LOAD_SIGNAL = """
-SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+_LOAD_SIGNAL = f"""
+SELECT {SIGNAL_COLUMNS}
   FROM signal WHERE id = $1 AND conversation_id = $2
 """
 

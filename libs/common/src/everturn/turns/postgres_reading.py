@@ -4,26 +4,34 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from everturn.conversations.postgres import read_conversation
+from everturn.conversations.postgres import CONVERSATION_COLUMNS, read_conversation
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.paging import BadCursor
 from everturn.events.turn_view import TurnPage, TurnRecord
-from everturn.feedback.postgres import read_feedback
+from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
 from everturn.postgres.pool import Connection, Database, Row
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.turns.ports import PAGE_BYTES
-from everturn.turns.postgres_rows import read_block, read_cursor, read_signal, read_turn
+from everturn.turns.postgres_rows import (
+    BLOCK_COLUMNS,
+    SIGNAL_COLUMNS,
+    TURN_COLUMNS,
+    read_block,
+    read_cursor,
+    read_signal,
+    read_turn,
+)
 from everturn.turns.postgres_timelines import load_sources
 
 _MAX_ORDINAL_DIGITS = 9
 _NO_ORDINAL = 2**31 - 1
 """Greater than that of any turn."""
 _READ_ON_LOOP_BYTES = 64 * 1024
-_CONVERSATION = """
-SELECT id, title, state, bundle_id, archived, created_at, last_activity_at, event_cursor,
+_CONVERSATION = f"""
+SELECT {CONVERSATION_COLUMNS}, event_cursor,
        (SELECT max(ordinal) FROM turn WHERE conversation_id = $1) AS newest,
        (SELECT id FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')) AS open_turn_id
   FROM conversation WHERE id = $1
@@ -52,14 +60,13 @@ SELECT id, ordinal, first_seq, end_seq,
 _PAGE = f"WITH page AS MATERIALIZED ({_COLUMNS} ORDER BY ordinal DESC LIMIT $4) {_MEASURED}"
 # Without a limit, so that turns are found by their ids instead of by scanning the whole conversation.
 _NAMED = f"WITH page AS MATERIALIZED ({_COLUMNS} AND id = ANY($4)) {_MEASURED}"
-_TURNS = """
-SELECT id, conversation_id, ordinal, first_seq, status, attempt, request, created_at, started_at, ended_at, outcome,
-       usage, error
+_TURNS = f"""
+SELECT {TURN_COLUMNS}, first_seq
   FROM turn WHERE id = ANY($1) ORDER BY ordinal
 """
 # Sorted for each turn, so that the planner does not join by turn_id, which reads all blocks of the conversation.
-_BLOCKS = """
-SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+_BLOCKS = f"""
+SELECT {BLOCK_COLUMNS}
   FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS part (id, first_seq, end_seq)
  CROSS JOIN LATERAL (SELECT * FROM block
                       WHERE conversation_id = $1 AND seq >= part.first_seq AND seq < part.end_seq AND turn_id = part.id
@@ -67,16 +74,16 @@ SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
  ORDER BY seq
 """
 _ORDINAL = "SELECT ordinal FROM turn WHERE id = $1 AND conversation_id = $2"
-_SOME_BLOCKS = """
-SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+_SOME_BLOCKS = f"""
+SELECT {BLOCK_COLUMNS}
   FROM block WHERE conversation_id = $1 AND seq = ANY($2::bigint[]) ORDER BY seq
 """
-_SIGNALS = """
-SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+_SIGNALS = f"""
+SELECT {SIGNAL_COLUMNS}
   FROM signal WHERE turn_id = ANY($1) ORDER BY inbox_seq
 """
-_FEEDBACK = """
-SELECT turn_id, origin, reaction, text, confidence, ts FROM feedback WHERE turn_id = ANY($1) ORDER BY ts, id
+_FEEDBACK = f"""
+SELECT {FEEDBACK_COLUMNS} FROM feedback WHERE turn_id = ANY($1) ORDER BY ts, id
 """
 
 

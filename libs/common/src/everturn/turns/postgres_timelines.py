@@ -12,7 +12,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import EventCursor, Lease
 from everturn.feedback.model import Feedback
-from everturn.feedback.postgres import read_feedback
+from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
 from everturn.files.postgres import append_artifacts
 from everturn.postgres.pool import Connection, Database, Row, storable
 from everturn.timeline.blocks import Block
@@ -23,6 +23,9 @@ from everturn.turns.commits import Commit, Promotion, TurnClose
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_approvals import save_approvals
 from everturn.turns.postgres_rows import (
+    BLOCK_COLUMNS,
+    SIGNAL_COLUMNS,
+    TURN_COLUMNS,
     build_request_json,
     read_block,
     read_payload,
@@ -299,8 +302,8 @@ async def _promote(transaction: Connection, turn_id: TurnId, promotion: Promotio
 
 # Timelines in Postgres: what a lease holder reads at the start of a turn, and its only way to write.
 
-_BLOCKS = """
-SELECT seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash
+_BLOCKS = f"""
+SELECT {BLOCK_COLUMNS}
   FROM block WHERE conversation_id = $1 AND seq > $2 ORDER BY seq
 """
 # The body is canonical JSON: quotes inside texts are escaped, so only the body's own fields match. It is not cast to
@@ -311,17 +314,16 @@ SELECT substring(body FROM '"last_seq":([0-9]+)')::bigint
  WHERE conversation_id = $1 AND type = 'conv.range.summary' AND position('"scope":"history"' IN body) > 0
  ORDER BY seq DESC LIMIT 1
 """
-_TURN = """
-SELECT id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error,
-       leased_s, clock_timestamp() AS read_at
+_TURN = f"""
+SELECT {TURN_COLUMNS}, leased_s, clock_timestamp() AS read_at
   FROM turn WHERE id = $1
 """
-_SIGNALS = """
-SELECT id, turn_id, kind, payload, state, round, promoted_to, created_at
+_SIGNALS = f"""
+SELECT {SIGNAL_COLUMNS}
   FROM signal WHERE turn_id = $1 ORDER BY inbox_seq
 """
-_FEEDBACK = """
-SELECT turn_id, origin, reaction, text, confidence, ts
+_FEEDBACK = f"""
+SELECT {FEEDBACK_COLUMNS}
   FROM feedback WHERE conversation_id = $1 AND NOT told ORDER BY ts, id
 """
 _LOAD_USAGE = """
