@@ -438,7 +438,7 @@ async def test_every_table_forces_its_policies(roles: Roles) -> None:
 
 
 async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(roles: Roles, repository: Path) -> None:
-    written = (repository / "migrations" / "sql").rglob("functions/*.sql")
+    written = (repository / "migrations" / "sql" / "functions").glob("*.sql")
     definers = [path.stem for path in written if "SECURITY DEFINER" in path.read_text()]
     rows = await roles.superuser.fetch(
         "SELECT proname, pg_get_userbyid(proowner) AS owner, proconfig FROM pg_proc"
