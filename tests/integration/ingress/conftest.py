@@ -16,7 +16,7 @@ from parts.sockets import SocketClient
 
 from everturn.core.identity import Principal
 from everturn.files.model import manifest_key
-from everturn.files.objects import open_objects
+from everturn.files.opening import open_objects
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.user_memories import UserMemory, make_memory_id
 from everturn.postgres.pool import Database, open_database

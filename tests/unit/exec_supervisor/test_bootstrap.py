@@ -1,12 +1,9 @@
 """Which kind of process is started, and that a wrong name starts none."""
 
-import importlib.util
 import subprocess
 import sys
 
 import pytest
-
-from exec_supervisor.bootstrap import MODES
 
 
 def start(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
@@ -36,4 +33,3 @@ def test_no_kind_is_loaded_before_it_is_chosen():
     done = subprocess.run([sys.executable, "-I", "-c", loaded], capture_output=True, check=True, timeout=50)
 
     assert done.stdout == b"['exec_supervisor.bootstrap']\n"
-    assert importlib.util.find_spec(MODES["bubblewrap"]) is not None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everturn.core.errors import EverturnError
-from everturn.files.objects import open_objects
+from everturn.files.opening import open_objects
 from everturn_local.escapes import BatteryFailed, Escapes, run_escapes
 from everturn_local.home import Home, HomeInUseError, run_lock
 from everturn_local.ports import is_port_free

@@ -1,6 +1,5 @@
 """Assembles a worker: the only module that chooses drivers, models, tools and sandbox, and logs the reasons."""
 
-import importlib
 import os
 import secrets
 import socket
@@ -59,7 +58,8 @@ from everturn.core.retry import RetryPolicy
 from everturn.core.tracing import NO_TRACING, Tracing, open_tracing
 from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import choose_profiles, load_profiles
-from everturn.files.objects import Objects, open_objects
+from everturn.files.objects import Objects
+from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts
 from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRetention
@@ -78,13 +78,6 @@ from everturn.wire import Wire, open_wire
 
 _log = structlog.get_logger(__name__)
 
-MODEL_MODULES = {
-    "anthropic": "chat_proc.models.anthropic",
-    "openai": "chat_proc.models.openai",
-    "offline": "chat_proc.demo.model",
-    "scripted": "everturn_testing.models.scripted_file",
-}
-"""Imported only if chosen: importing every provider's SDK costs 2 s and 166 MB."""
 PROGRAM_GRACE_S = 0.5
 """How long a tool called by a program has to wind up: the run has to end within 2 s of its stop."""
 WORKER_ID_BYTES = 8
@@ -266,9 +259,17 @@ def choose_models(settings: WorkerSettings, config: OperatorConfig) -> ModelRole
 
 
 def build_model(choice: ModelChoice) -> LanguageModel:
-    """The chosen model with limits and retries."""
-    factory = importlib.import_module(MODEL_MODULES[choice.provider]).build_model
-    return RetryingModel(factory(choice.name))
+    """The chosen model with retries. Only its SDK is imported: all of them cost 2 s and 166 MB."""
+    match choice.provider:
+        case "anthropic":
+            from chat_proc.models.anthropic import build_model as build
+        case "openai":
+            from chat_proc.models.openai import build_model as build
+        case "offline":
+            from chat_proc.demo.model import build_model as build
+        case "scripted":
+            from everturn_testing.models.scripted_file import build_model as build
+    return RetryingModel(build(choice.name))
 
 
 def build_loop_parts(

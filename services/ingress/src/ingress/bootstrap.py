@@ -16,7 +16,7 @@ from everturn.core.errors import Invalid
 from everturn.core.ids import ConversationId, RandomIds
 from everturn.core.tracing import open_tracing
 from everturn.feedback.postgres import PostgresFeedback
-from everturn.files.objects import open_objects
+from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts, PostgresScans
 from everturn.lifecycle.erasure import Remains, find_remains
 from everturn.lifecycle.orphans import SweepParts
@@ -146,14 +146,14 @@ async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
 
 def prepare_server(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
     """Create the roles and the database of these URLs. Raises EverturnError."""
-    from everturn.postgres.migrating import run_server_preparation  # noqa: PLC0415 - Alembic costs 0.4 s and 25 MB
+    from everturn.postgres.migrating import run_server_preparation
 
     run_server_preparation(admin_url, owner_url, ingress_url, worker_url)
 
 
 def migrate_schema(folder: Path) -> None:
     """Run the migrations of a folder. Raises EverturnError."""
-    from everturn.postgres import migrating  # noqa: PLC0415 - Alembic costs 0.4 s and 25 MB
+    from everturn.postgres import migrating
 
     migrating.migrate_schema(folder)
 

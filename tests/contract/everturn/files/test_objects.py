@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from everturn.core.errors import Invalid, Unavailable
-from everturn.files.objects import open_objects
+from everturn.files.opening import open_objects
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_of
 

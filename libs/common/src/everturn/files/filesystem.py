@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from everturn.core.errors import Invalid, NotFound, Unavailable
@@ -45,7 +44,9 @@ def open_files(url: str) -> "FileObjects":
 class FileObjects:
     """Folders are 0700 and files 0600. Every read, also of a part, verifies the whole object."""
 
-    kind: Final = "files"
+    @property
+    def kind(self) -> str:
+        return "files"
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,14 +1,12 @@
 """Objects: bytes by key. Rows name them; the store has no notion of tenants."""
 
 import hashlib
-import importlib
 import re
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.ids import ConversationId, is_id
@@ -169,23 +167,3 @@ def _is_manifest(name: str) -> bool:
     folder, _, file = name.partition("/")
     turn_id, _, number = file.rpartition(".")
     return folder == MANIFESTS and is_id(turn_id, "turn") and _NUMBER.fullmatch(number) is not None
-
-
-# Opens the object store that a URL names.
-
-DRIVERS = {"file": "everturn.files.filesystem:open_files", "s3": "everturn.files.s3:open_s3"}
-"""By scheme; a driver's module is imported only when it is needed, because an SDK costs memory and time."""
-
-
-def open_objects(url: str) -> Objects:
-    """`file:///folder` stores objects as files, `s3://bucket/prefix?endpoint=...` in a bucket.
-
-    Raises Invalid for other URLs, and Unavailable when a folder can't be written; a bucket is not contacted before its
-    first use.
-    """
-    scheme = urlsplit(url).scheme
-    if scheme not in DRIVERS:
-        # The rest can contain a password of another kind of URL.
-        raise Invalid(f"OBJECTS_URL begins with {scheme!r}; expected file:///folder or s3://bucket/prefix.")
-    module, _, factory = DRIVERS[scheme].partition(":")
-    return getattr(importlib.import_module(module), factory)(url)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import boto3
@@ -241,7 +241,9 @@ class S3Objects:
     Reads of a whole object are verified; reads of a part return what the bucket has.
     """
 
-    kind: Final = "S3"
+    @property
+    def kind(self) -> str:
+        return "S3"
 
     def __init__(
         self,

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import UTC, datetime
-from typing import Final
 
 from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.core.ids import ConversationId
@@ -16,7 +15,9 @@ class MemoryObjects:
     All objects have the same `modified_at`. `signs` is the beginning of presigned URLs; empty for none.
     """
 
-    kind: Final = "memory"
+    @property
+    def kind(self) -> str:
+        return "memory"
 
     def __init__(self, *, signs: str = "") -> None:
         self.down = False

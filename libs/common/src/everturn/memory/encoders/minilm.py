@@ -1,11 +1,10 @@
 """The local encoder: all-MiniLM-L6-v2 in this process, loaded on first use and run in a thread."""
 
 import asyncio
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, cast
+from typing import Protocol
 
 from everturn.memory.embedder import DIMENSIONS, Vector
 
@@ -67,4 +66,6 @@ class MiniLmEmbedder:
 def _load() -> Weights:
     # One thread: more would compete with the turns for processors, and are slower for matrices this small.
     os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
-    return cast(Weights, importlib.import_module("everturn.memory.encoders.bert").load_minilm())
+    from everturn.memory.encoders.bert import load_minilm
+
+    return load_minilm()

@@ -1,6 +1,5 @@
 """Builds the chosen encoder; the libraries of each are imported when it is chosen, or later."""
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -81,7 +80,9 @@ def open_embedder(choice: EmbedderChoice) -> Embedder:
         case "minilm":
             return build_minilm()
         case "openai":
-            return importlib.import_module("everturn.memory.encoders.openai").build_embedder(choice.model)
+            from everturn.memory.encoders.openai import build_embedder
+
+            return build_embedder(choice.model)
         case "hashed":
             return HashedEmbedder()
         case _:
