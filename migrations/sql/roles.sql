@@ -8,7 +8,7 @@ BEGIN
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = v_role) THEN
             IF NOT (SELECT rolcreaterole OR rolsuper FROM pg_roles WHERE rolname = current_user) THEN
                 RAISE EXCEPTION 'The role % is missing, and % may not create it.', v_role, current_user
-                    USING HINT = 'Create the roles as docs/decisions/0005-dispatch-role.md says, then migrate again.';
+                    USING HINT = 'Create the roles as docs/subsystems/database-roles.md says, then migrate again.';
             END IF;
             EXECUTE format('CREATE ROLE %I %s NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE', v_role,
                            CASE v_role WHEN 'everturn_dispatch' THEN 'NOLOGIN' ELSE 'LOGIN' END);

@@ -97,7 +97,7 @@ def defines_metrics(module: Module) -> bool:
 
 
 def check_unfinished(module: Module) -> Iterator[Violation]:
-    """A TODO names the document that owns it: `TODO(docs/decisions/0007.md)`."""
+    """A TODO names the document that owns it: `TODO(docs/decisions/0007-sandbox.md)`."""
     for number, line in enumerate(module.text.splitlines(), 1):
         found = UNFINISHED.search(line)
         if found and not (found["owner"] and (ROOT / found["owner"]).is_file()):
