@@ -1,7 +1,7 @@
 """Documents, tests and the repository agree with the code, and the checks find what they should."""
 
 import pytest
-from architecture_rules.documents import check_links, check_named_functions, check_no_machine
+from architecture_rules.documents import check_links, check_named_functions, check_named_paths, check_no_machine
 from architecture_rules.sources import ROOT, Module, load_repository_texts, render
 
 
@@ -14,6 +14,16 @@ def test_every_function_that_the_architecture_names_exists():
     document = "ARCHITECTURE.md"
 
     violations = list(check_named_functions(document, (ROOT / document).read_text(), find_module))
+
+    assert not violations, render(violations)
+
+
+def test_every_path_that_a_document_names_exists():
+    texts = ((path, text) for path, text in load_repository_texts() if path.endswith(".md"))
+
+    violations = [
+        found for path, text in texts for found in check_named_paths(path, text, lambda place: (ROOT / place).exists())
+    ]
 
     assert not violations, render(violations)
 
@@ -50,6 +60,19 @@ def test_a_named_function_exists(text: str, found: int):
     modules = {"a/b.py": module}
 
     assert len(list(check_named_functions("D.md", text, modules.get))) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("`docs/there.md` and `docs/there.md:run`", 0),
+        ("`docs/gone.md`", 1),
+        ("`services/<service>/settings.py` and docs/gone.md are no paths", 0),
+        ("`elsewhere/gone.md` is not of this repository", 0),
+    ],
+)
+def test_a_named_path_exists(text: str, found: int):
+    assert len(list(check_named_paths("D.md", text, {"docs/there.md"}.__contains__))) == found
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ from pathlib import Path, PurePosixPath
 
 from architecture_rules.sources import ROOT, Module, Violation
 
+NAMED_PATH = re.compile(r"`((?:\.ci|bench|clients|deploy|docs|libs|migrations|services|tests)/[\w./-]+)`")
 NAMED_FUNCTION = re.compile(r"`([\w./-]+\.py):([\w.]+)`")
+MADE_BY_UP = ("deploy/everturn.env", "deploy/config", "deploy/secrets")
+"""What `make up` creates in an operator's checkout; never committed."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Put together from parts, so that this file passes its own check.
 REGISTRIES = [
@@ -33,6 +36,14 @@ def check_named_functions(document: str, text: str, find: Callable[[str], Module
                 yield Violation(document, number, f"names {path}, which does not exist")
             elif name not in collect_names(module.tree.body):
                 yield Violation(document, number, f"names {name}, which {path} does not have")
+
+
+def check_named_paths(document: str, text: str, exists: Callable[[str], bool]) -> Iterator[Violation]:
+    """Every path of the repository that a document names in backticks exists. `exists` gets the path as written."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for path in NAMED_PATH.findall(line):
+            if not path.startswith(MADE_BY_UP) and not exists(path):
+                yield Violation(document, number, f"names {path}, which does not exist")
 
 
 def check_links(document: str, text: str, exists: Callable[[str], bool]) -> Iterator[Violation]:

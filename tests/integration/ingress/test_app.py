@@ -68,7 +68,7 @@ LISTS_OWN = {
 """Routes without an id: another user gets an answer of its own, which a test below looks at."""
 OWN_ANSWERS = ("another user", "a guest")
 
-# One line for each route: its body, with the ids of what ann owns, or None. See docs/how-to/add-an-endpoint.md.
+# One line for each route: its body, with the ids of what ann owns, or None. See docs/how-to/change-the-api.md.
 NEEDS_A_WORKER = {
     ("POST", "/conversations/{tenant}/{project}/{conversation_id}/fork"): 409,
     ("GET", "/conversations/{tenant}/{project}/{conversation_id}/turns/{turn_id}/steps/{step}"): 404,

@@ -16,7 +16,7 @@ FIRST_SETTINGS: Final = """\
 # Settings of ingress and workers, one per line; .env.example lists them all. `make up` applies changes.
 # Don't put secrets here: they are files in the folder `secrets`.
 
-# Tokens of this issuer for this audience are accepted; docs/how-to/let-people-in.md describes other credentials.
+# Tokens of this issuer for this audience are accepted; docs/how-to/authenticate.md describes other credentials.
 AUTH_ISSUER=everturn
 AUTH_AUDIENCE=everturn
 

@@ -137,8 +137,7 @@ def render_metric_page(groups: Sequence[tuple[str, Sequence[MetricLine]]], label
     each label to its meaning."""
     lines = [
         "# Metrics",
-        "Generated from the code; a test keeps it up to date. How to scrape them: "
-        "`docs/how-to/watch-an-installation.md`.",
+        "Generated from the code; a test keeps it up to date. How to scrape them: [operate.md](operate.md#monitor).",
         "No label is an id or user-written text: models and tools are those that the operator configured.",
         "",
     ]
