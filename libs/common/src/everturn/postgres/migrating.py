@@ -18,7 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from everturn.core.errors import EverturnError, Invalid
 
-# The statements with which a superuser creates the platform's roles, its database and the extension: docs/subsystems/database-roles.md.
+# The statements with which a superuser creates the platform's roles, its database and the extension
+# (docs/subsystems/database-roles.md).
 
 DATABASE: Final = "everturn"
 OWNER, INGRESS, WORKER, DISPATCH = "everturn_owner", "everturn_ingress", "everturn_worker", "everturn_dispatch"
