@@ -1,7 +1,13 @@
 """Documents, tests and the repository agree with the code, and the checks find what they should."""
 
 import pytest
-from architecture_rules.documents import check_links, check_named_functions, check_named_paths, check_no_machine
+from architecture_rules.documents import (
+    check_links,
+    check_named_functions,
+    check_named_paths,
+    check_no_machine,
+    check_record,
+)
 from architecture_rules.sources import ROOT, Module, load_repository_texts, render
 
 
@@ -36,6 +42,27 @@ def test_every_link_of_a_document_leads_somewhere():
     ]
 
     assert not violations, render(violations)
+
+
+def test_every_decision_record_has_the_template():
+    records = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+
+    violations = [found for file in records for found in check_record(file.name, file.read_text())]
+
+    assert records and not violations, render(violations)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("# 0007 Title\n**Context.** a\n**Decision.** b\n**Consequences.** c\n**Rejected.** d", 0),
+        ("# Title\n**Context.** a\n**Decision.** b\n**Consequences.** c\n**Rejected.** d", 1),
+        ("# 0007 Title\n**Context.** a\n**Decision.** b", 1),
+        ("# 0007 Title\n**Context.** a\n**Decision.** b\n**Consequences.** c\n**Rejected.** d" + "\n" * 120, 1),
+    ],
+)
+def test_a_decision_record_has_the_template(text: str, found: int):
+    assert len(list(check_record("0007-title.md", text))) == found
 
 
 def test_nothing_of_one_machine_is_committed():

@@ -46,6 +46,21 @@ def check_named_paths(document: str, text: str, exists: Callable[[str], bool]) -
                 yield Violation(document, number, f"names {path}, which does not exist")
 
 
+RECORD_PARTS = ("**Context.**", "**Decision.**", "**Consequences.**", "**Rejected.**")
+MAX_RECORD_LINES = 120
+
+
+def check_record(path: str, text: str) -> Iterator[Violation]:
+    """A decision record begins with its number and a title, has the four parts in order, and fits on a few screens."""
+    number, lines = PurePosixPath(path).name[:4], text.splitlines()
+    if not lines[0].startswith(f"# {number} "):
+        yield Violation(path, 1, f"must begin with `# {number} Title`")
+    if [part for part in RECORD_PARTS for line in lines if line.startswith(part)] != list(RECORD_PARTS):
+        yield Violation(path, 1, "must have each of these parts once: " + ", ".join(RECORD_PARTS))
+    if len(lines) > MAX_RECORD_LINES:
+        yield Violation(path, len(lines), f"has more than {MAX_RECORD_LINES} lines")
+
+
 def check_links(document: str, text: str, exists: Callable[[str], bool]) -> Iterator[Violation]:
     """Every link of a Markdown document to a place beside it leads somewhere. `exists` tells whether a
     path of the repository is a file or folder."""
