@@ -5,7 +5,7 @@ from turn_bench.programs import build_program_tools
 from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.tools.code.run_code import RunCodeParams, RunCodeTool
-from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
 from everturn_testing.files.artifacts import MemoryArtifacts
@@ -46,7 +46,7 @@ async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> 
     contract = [{"filepath": "outputs/by_month.png"}, {"filepath": "outputs/by_month.csv"}]
     params = RunCodeParams.model_validate({"contract": contract})
 
-    history = ArtifactHistory(MemoryArtifacts(MemoryPlatform()))
+    history = WorkspaceHistory(MemoryArtifacts(MemoryPlatform()))
     outcome = await RunCodeTool(sandbox, objects, history, build_program_tools()).run(
         ToolCall(CallId("call_1"), params, PROGRAM, context)
     )

@@ -23,7 +23,7 @@ from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.runner import ClaimedTurn, RunnerParts
-from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import iso
 from everturn.core.errors import StaleFence
@@ -327,7 +327,7 @@ def build_kit(bench: Bench, gate: Gate) -> TurnKit:
         decisions=DecisionLimits(
             code_tools=code_tools, one_thinking=bench.one_thinking, fanout=fanout if bench.fanout else None
         ),
-        history=ArtifactHistory(MemoryArtifacts(bench.platform)),
+        history=WorkspaceHistory(MemoryArtifacts(bench.platform)),
         hotset=bench.hotset,
         ratios=bench.ratios,
     )

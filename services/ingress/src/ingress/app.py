@@ -48,7 +48,7 @@ from ingress.admission.slots import OpenSlots
 from ingress.attachments import endpoints as attachments
 from ingress.attachments.antivirus import Antivirus
 from ingress.attachments.intake import FileCaps, Intake
-from ingress.attachments.structure.checks import StructureChecks
+from ingress.attachments.structure.checks import CheckerProcesses
 from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
 from ingress.chat import endpoints as chat
@@ -102,7 +102,7 @@ class Parts:
     settings: IngressSettings
     auth: AuthGate
     antivirus: Antivirus
-    structure: StructureChecks
+    structure: CheckerProcesses
     conversations: Conversations
     inbox: Inbox
     turns: Turns

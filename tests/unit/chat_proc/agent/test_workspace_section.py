@@ -7,7 +7,7 @@ from turn_bench.bench import Bench
 from turn_bench.replies import answer, call
 
 from chat_proc.agent.prompting import WorkspaceSection
-from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.errors import Unavailable
 from everturn.models.port import ModelRequest, TextPart
 from everturn_testing.files.stored_files import OWNER, StoredFiles
@@ -42,7 +42,7 @@ async def test_a_file_is_local_in_its_turn_and_to_be_checked_out_in_the_next() -
     assert f"- fi:{turn_id}.files/ (1 files)" in later
 
 
-class NoHistory(ArtifactHistory):
+class NoHistory(WorkspaceHistory):
     """Rows that can't be read."""
 
     async def load_turns(self, *args: object, **kwargs: object) -> NoReturn:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.workspace.loading import ArtifactHistory, Owner, load_wish, load_workspace
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_wish, load_workspace
 from chat_proc.workspace.local import read_wish
 from everturn.files.model import ArtifactKind
 from everturn_testing.files.stored_files import OWNER, StoredFiles
@@ -17,8 +17,8 @@ def stored() -> StoredFiles:
 
 
 @pytest.fixture
-def history(stored: StoredFiles) -> ArtifactHistory:
-    return ArtifactHistory(stored.artifacts)
+def history(stored: StoredFiles) -> WorkspaceHistory:
+    return WorkspaceHistory(stored.artifacts)
 
 
 async def test_the_files_below_pulled_roots_are_local_and_nobodys_own(stored, history) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from chat_proc.agent.check import ToolCatalog
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import Ask, CallPolicy
+from chat_proc.catalog.registry import ToolRegistry
 from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.clock import iso
 from everturn.core.ids import CallId
@@ -52,7 +52,7 @@ class ApprovalGate:
 
     def __init__(
         self,
-        catalog: ToolCatalog,
+        catalog: ToolRegistry,
         policy: CallPolicy,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,

@@ -1,15 +1,15 @@
 """Checks one decision: tools to use, an answer to end with, or what the model must correct. Pure.
 
-`ToolCatalog` provides the tools, arguments and effects that exist.
+`ToolRegistry` provides the tools, arguments and effects that exist.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import BaseModel
 
-from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
+from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.tool import ToolSpec
 from chat_proc.channels.decisions import Action, Decision, Problem
 from chat_proc.channels.decisions import ToolCall as DecidedCall
 from everturn.core.errors import Invalid
@@ -17,23 +17,6 @@ from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import CutReason
 
 # The loop's interface to tools: list them, check arguments, call one. The registry implements it.
-
-
-class ToolCatalog(Protocol):
-    """The tools offered in this turn, in a stable order."""
-
-    @property
-    def specs(self) -> Sequence[ToolSpec]: ...
-
-    def spec(self, tool_id: str) -> ToolSpec:
-        """Raises Invalid with a sentence for the model when there is no such tool."""
-        ...
-
-    def check_params(self, tool_id: str, params: Mapping[str, object]) -> BaseModel:
-        """Raises Invalid with a sentence for the model when the arguments don't fit."""
-        ...
-
-    async def run(self, tool_id: str, call: ToolCall) -> ToolOutcome: ...
 
 
 MAX_SENTENCES = 3
@@ -97,7 +80,7 @@ class Work:
 Verdict = Work | Repair
 
 
-def check_decision(decision: Decision, shown_answer: str, catalog: ToolCatalog) -> Verdict:
+def check_decision(decision: Decision, shown_answer: str, catalog: ToolRegistry) -> Verdict:
     """Decide what to do with a reply. An answer that the person has seen is kept, even if the rest of the reply is
     wrong."""
     # Whitespace does not count as seen.
@@ -117,7 +100,7 @@ def check_decision(decision: Decision, shown_answer: str, catalog: ToolCatalog) 
     return Work(tuple(items), tuple(siblings), _sum_up(remarks) if remarks else None)
 
 
-def _check_action(decision: Decision, index: int, shown: str, catalog: ToolCatalog) -> UseTool | GiveAnswer | Repair:
+def _check_action(decision: Decision, index: int, shown: str, catalog: ToolRegistry) -> UseTool | GiveAnswer | Repair:
     action = decision.actions[index]
     if action.tool_call is None:
         return _accept_answer(decision, action, shown)
@@ -155,7 +138,7 @@ def _accept_answer(decision: Decision, action: Action, shown: str) -> GiveAnswer
     )
 
 
-def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolCatalog) -> UseTool | Repair:
+def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolRegistry) -> UseTool | Repair:
     tool_id, raw_params = call.tool_id, dict(call.params)
     try:
         spec = catalog.spec(tool_id)

@@ -1,7 +1,7 @@
 """The code tool's interface to a sandbox: one program in, one result envelope out, even on failure."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -144,10 +144,8 @@ class SandboxUnavailable(Unavailable):
         self.remedy = remedy
 
 
-class ToolCaller(Protocol):
-    """Runs a tool for a program; an EverturnError becomes an error reply. Grant and quota are already checked."""
-
-    async def __call__(self, call: GatewayCall, /) -> ToolReply: ...
+ToolCaller = Callable[[GatewayCall], Awaitable[ToolReply]]
+"""Runs a tool for a program; an EverturnError becomes an error reply. Grant and quota are already checked."""
 
 
 class Sandbox(Protocol):

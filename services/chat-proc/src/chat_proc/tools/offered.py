@@ -18,7 +18,7 @@ from chat_proc.tools.workspace.checkout import CheckoutTool, PullTool
 from chat_proc.tools.workspace.patch import PatchTool
 from chat_proc.tools.workspace.search import RgTool, SearchFilesTool
 from chat_proc.tools.workspace.write import WriteTool
-from chat_proc.workspace.loading import ArtifactHistory, WorkspaceHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.execution.messages import Posture
 from everturn.execution.profiles import Profiles
 from everturn.files.objects import Objects
@@ -63,7 +63,7 @@ def offer_tools(
 
     `profiles` are those that programs may use, with the default first; None means only the default one.
     """
-    history = ArtifactHistory(ports.artifacts)
+    history = WorkspaceHistory(ports.artifacts)
     reading = ReadPorts(ports.artifacts, ports.reader, ports.sources)
     read = ReadTool(ports.objects, reading)
     in_loop = [tool for tool in more if tool.spec.in_loop]

@@ -4,7 +4,7 @@ that no row references."""
 import asyncio
 from collections.abc import Awaitable, Mapping
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -173,12 +173,6 @@ ROW_BATCH, SMALL_ROW_BATCH = 1_000, 20
 T = TypeVar("T")
 
 
-class OrphanTask(Protocol):
-    """Deletes stored objects that no row references, until cancelled."""
-
-    async def run(self) -> None: ...
-
-
 class RetentionJob:
     """`days` is how long a conversation is kept after its last activity; 0 is for ever.
 
@@ -193,7 +187,7 @@ class RetentionJob:
         objects: Objects,
         *,
         days: int,
-        orphans: OrphanTask | None = None,
+        orphans: OrphanSweep | None = None,
     ) -> None:
         self._retention = retention
         self._events = events

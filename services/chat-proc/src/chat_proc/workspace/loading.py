@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from chat_proc.workspace.local import (
     MAX_PULL_FILES,
@@ -21,33 +20,9 @@ from everturn.files.model import Artifact
 from everturn.files.ports import MAX_PAGE, Artifacts, WorkspaceTurn
 from everturn.timeline.blocks import Block, BlockType
 
-# The files of all turns behind one port: artifact rows today, possibly another store later.
 
-
-class WorkspaceHistory(Protocol):
-    """Reads the principal's own conversations only; missing files are omitted."""
-
-    async def load_files(
-        self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
-    ) -> dict[str, Artifact]:
-        """The newest content of each of these refs, by ref."""
-        ...
-
-    async def load_folder(
-        self, principal: Principal, conversation_id: ConversationId, folder: str, *, max_files: int
-    ) -> tuple[Artifact, ...]:
-        """The files whose refs begin with `folder`, by ref, as their turn left them; at most `max_files`."""
-        ...
-
-    async def load_turns(
-        self, principal: Principal, conversation_id: ConversationId, *, limit: int
-    ) -> tuple[WorkspaceTurn, ...]:
-        """The last turns that left files in the workspace, newest first."""
-        ...
-
-
-class ArtifactHistory:
-    """Implements WorkspaceHistory with artifact rows."""
+class WorkspaceHistory:
+    """The files of all turns of a conversation, from their artifact rows; missing files are omitted."""
 
     def __init__(self, artifacts: Artifacts) -> None:
         self._artifacts = artifacts
@@ -55,6 +30,7 @@ class ArtifactHistory:
     async def load_files(
         self, principal: Principal, conversation_id: ConversationId, refs: Sequence[str]
     ) -> dict[str, Artifact]:
+        """The newest content of each of these refs, by ref."""
         wanted = list(dict.fromkeys(refs))
         found: dict[str, Artifact] = {}
         for start in range(0, len(wanted), MAX_PAGE):
@@ -65,6 +41,7 @@ class ArtifactHistory:
     async def load_folder(
         self, principal: Principal, conversation_id: ConversationId, folder: str, *, max_files: int
     ) -> tuple[Artifact, ...]:
+        """The files whose refs begin with `folder`, by ref, as their turn left them; at most `max_files`."""
         found: list[Artifact] = []
         while len(found) < max_files:
             limit = min(MAX_PAGE, max_files - len(found))
@@ -78,6 +55,7 @@ class ArtifactHistory:
     async def load_turns(
         self, principal: Principal, conversation_id: ConversationId, *, limit: int
     ) -> tuple[WorkspaceTurn, ...]:
+        """The last turns that left files in the workspace, newest first."""
         return await self._artifacts.load_workspace_turns(principal, conversation_id, limit=limit)
 
 

@@ -9,16 +9,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from everturn.core.errors import Invalid
-from everturn.execution.profiles import ExecutionProfile, Profiles
+from everturn.execution.profiles import Profiles
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import StartFailed
-from exec_supervisor.broker.pairs import BootedPair, Busy
+from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs
 
 MAX_AGE_S: Final = 1800.0
 HEAD_START_S: Final = 0.1
@@ -29,19 +29,6 @@ LONGEST_PAUSE_S: Final = 30.0
 _ROOM_CHECK_S: Final = 1.0
 
 _log = structlog.stdlib.get_logger()
-
-
-class PairMaker(Protocol):
-    """Creates and ends pairs."""
-
-    @property
-    def has_room(self) -> bool: ...
-
-    def get_profile(self, name: str) -> ExecutionProfile: ...
-
-    async def boot(self, profile_name: str, run_id: str = "") -> BootedPair: ...
-
-    def discard(self, warm: BootedPair) -> None: ...
 
 
 @dataclass(slots=True)
@@ -69,7 +56,7 @@ class Pool:
 
     def __init__(
         self,
-        maker: PairMaker,
+        maker: Pairs,
         profiles: Profiles,
         metrics: BrokerMetrics,
         *,

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from exec_supervisor.broker.bodies import LABEL_BROKER, LABEL_EXPIRES, LABEL_PAIR
 from exec_supervisor.broker.docker_engine import Engine, EngineDown, EngineRefused, Leftover, NotThere
 from exec_supervisor.broker.metrics import BrokerMetrics
+from exec_supervisor.broker.pairs import Pairs
 
 EVERY_S: Final = 30.0
 AGAIN_S: Final = 2.0
@@ -19,22 +20,13 @@ AGAIN_S: Final = 2.0
 _log = structlog.stdlib.get_logger()
 
 
-class LivePairs(Protocol):
-    """The pairs of this broker."""
-
-    @property
-    def names(self) -> frozenset[str]: ...
-
-    def end_expired(self) -> None: ...
-
-
 class Reaper:
     """Sweeps at start, every half minute, and when the engine is available again, until cancelled."""
 
     def __init__(
         self,
         engine: Engine,
-        pairs: LivePairs,
+        pairs: Pairs,
         metrics: BrokerMetrics,
         broker_id: str,
         *,

@@ -21,7 +21,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.attachments.antivirus import Antivirus, Infected, Unscannable
 from ingress.attachments.sniffing import Kind, NotAcceptable, NotAccepted, Sniffer, decide_kind, name_apart
-from ingress.attachments.structure.checks import StructureChecks
+from ingress.attachments.structure.checks import CheckerProcesses
 from ingress.attachments.structure.limits import Unsound
 from ingress.errors import ProblemError, too_large, unavailable, unprocessable, unsupported
 
@@ -141,7 +141,7 @@ class Intake:
         *,
         objects: Objects,
         antivirus: Antivirus,
-        structure: StructureChecks,
+        structure: CheckerProcesses,
         caps: FileCaps,
         ids: Ids,
         metrics: IngressMetrics,

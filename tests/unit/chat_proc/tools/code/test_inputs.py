@@ -6,7 +6,7 @@ from chat_proc.catalog.tool import ToolContext
 from chat_proc.tools.code import inputs as inputs_module
 from chat_proc.tools.code.inputs import InputLoader, Inputs, load_local
 from chat_proc.tools.workspace.checkout import PullTool
-from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.ids import ConversationId
 from everturn.files.model import ArtifactKind
 from everturn_testing.files.stored_files import OWNER
@@ -24,7 +24,7 @@ def timeline() -> TimelineBuilder:
 
 @pytest.fixture
 def load(stored, objects):
-    history = ArtifactHistory(stored.artifacts)
+    history = WorkspaceHistory(stored.artifacts)
 
     async def run(timeline: TimelineBuilder, program: str) -> Inputs:
         context = ToolContext(OWNER, ConversationId("conv_1"), timeline.turn_id, 1, timeline.blocks, NOW)
@@ -50,7 +50,7 @@ async def test_what_the_turn_has_lies_under_its_path(load, stored, play) -> None
     timeline = TimelineBuilder()
     timeline.start_turn("turn_2", "Look", csv)
     timeline.result("call_1", "exec_tools.execute_code_python", "ok", chart)
-    await play(PullTool(ArtifactHistory(stored.artifacts)), timeline, {"paths": ["fi:turn_1.files/pulled.py"]})
+    await play(PullTool(WorkspaceHistory(stored.artifacts)), timeline, {"paths": ["fi:turn_1.files/pulled.py"]})
 
     loaded = await load(timeline, "")
 

@@ -14,7 +14,7 @@ from chat_proc.catalog.registry import ToolRegistry
 from chat_proc.catalog.tool import ToolOutcome
 from chat_proc.sandbox.port import ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
 from chat_proc.tools.code.run_code import RunCodeTool
-from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_DELTA_BYTES
 from everturn.core.errors import Invalid
 from everturn.execution.messages import GatewayCall, Posture, RunLimits, ToolReply
@@ -80,8 +80,8 @@ class RecordingSandbox:
 
 
 @pytest.fixture
-def history(stored) -> ArtifactHistory:
-    return ArtifactHistory(stored.artifacts)
+def history(stored) -> WorkspaceHistory:
+    return WorkspaceHistory(stored.artifacts)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from chat_proc.timeline.view import TimelineView
 from chat_proc.tools.context.hide import DEFAULT_REPLACEMENT, HideTool
 from chat_proc.tools.workspace.patch import PatchTool
 from chat_proc.tools.workspace.write import WriteTool
-from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.refs import round_ref
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import HideBody, ThinkingBody
@@ -164,7 +164,7 @@ async def test_bad_arguments_are_refused(call_tool, timeline, params) -> None:
 async def test_one_path_is_written_patched_hidden_and_read_again_in_one_turn(play, stored, read_tool) -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Write")
-    history = ArtifactHistory(stored.artifacts)
+    history = WorkspaceHistory(stored.artifacts)
     ref = "fi:turn_1.files/a.md"
     steps = [
         (WriteTool(stored.objects), {"path": "files/a.md", "content": "one\ntwo\n"}),

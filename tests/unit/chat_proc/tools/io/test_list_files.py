@@ -1,11 +1,11 @@
 """Which files a program can have."""
 
 from chat_proc.tools.io import ListFilesTool
-from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 
 
 async def test_files_are_listed_with_paths_and_refs(call_tool, timeline, stored) -> None:
-    outcome = await call_tool(ListFilesTool(ArtifactHistory(stored.artifacts)), timeline, {})
+    outcome = await call_tool(ListFilesTool(WorkspaceHistory(stored.artifacts)), timeline, {})
 
     assert outcome.value == [
         {
@@ -18,7 +18,7 @@ async def test_files_are_listed_with_paths_and_refs(call_tool, timeline, stored)
 
 
 async def test_a_folder_narrows_the_list_and_a_wrong_one_is_told(call_tool, timeline, stored) -> None:
-    tool = ListFilesTool(ArtifactHistory(stored.artifacts))
+    tool = ListFilesTool(WorkspaceHistory(stored.artifacts))
 
     assert (await call_tool(tool, timeline, {"folder": "outputs/"})).value == []
     assert (await call_tool(tool, timeline, {"folder": "../etc"})).status == "error"

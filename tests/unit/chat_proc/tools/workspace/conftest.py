@@ -2,14 +2,14 @@
 
 import pytest
 
-from chat_proc.workspace.loading import ArtifactHistory
+from chat_proc.workspace.loading import WorkspaceHistory
 from everturn_testing.files.stored_files import StoredFiles
 from everturn_testing.timeline import TimelineBuilder
 
 
 @pytest.fixture
-def history(stored: StoredFiles) -> ArtifactHistory:
-    return ArtifactHistory(stored.artifacts)
+def history(stored: StoredFiles) -> WorkspaceHistory:
+    return WorkspaceHistory(stored.artifacts)
 
 
 @pytest.fixture

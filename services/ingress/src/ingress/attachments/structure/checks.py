@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from everturn.confinement.fork import hide_process
 from everturn.core.errors import Unavailable
@@ -24,20 +24,8 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 """The checker inherits nothing of this environment, in particular no passwords."""
 
 
-class StructureChecks(Protocol):
-    """Checks the structure of files."""
-
-    async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
-        """Raises Unsound, and Unavailable when no checker is available. People share the checkers fairly."""
-        ...
-
-    async def check_ready(self) -> None:
-        """Raise Unavailable when files can't be checked."""
-        ...
-
-
 class CheckerProcesses:
-    """Implements StructureChecks. Processes start on demand; one that is out of sync is replaced."""
+    """Checks structures in processes of their own, which start on demand; one that is out of sync is replaced."""
 
     def __init__(self, *, command: tuple[str, ...] = CHECKER, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._command = command
