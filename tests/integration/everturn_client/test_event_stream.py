@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import httpx2
 import pytest
 
 from everturn.core.leases import ORIGIN
-from everturn.events.model import ConvStatus, Envelope
+from everturn.events.model import ConvStatus, Envelope, Ready, encode_envelope, event_name
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
 from everturn_client.backoff import Timings
@@ -189,3 +190,86 @@ async def test_a_stream_that_finds_no_connection_at_first_says_so(server: "Small
 
     with pytest.raises(TooMuch, match="allow more"):
         await read_ids(server, None, transport=CrowdedPool(1))
+
+
+class Bodies(httpx2.AsyncBaseTransport):
+    """One body of a stream per request; afterwards nothing can be reached."""
+
+    def __init__(self, *bodies: AsyncIterator[bytes], content_type: str = "text/event-stream") -> None:
+        self.asked = 0
+        self._bodies = list(bodies)
+        self._content_type = content_type
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked += 1
+        if not self._bodies:
+            raise httpx2.ConnectError("gone", request=request)
+        return httpx2.Response(200, headers={"content-type": self._content_type}, content=self._bodies.pop(0))
+
+    async def read_first(self, timings: Timings = QUICK) -> Envelope:
+        async with (
+            httpx2.AsyncClient(base_url="http://test", transport=self) as http,
+            aclosing(EventStream(http, "/x", timings=timings, random=lambda: 0.5).run()) as envelopes,
+        ):
+            return await anext(envelopes)
+
+
+async def send(*parts: bytes | float) -> AsyncIterator[bytes]:
+    """Numbers are seconds to wait."""
+    for part in parts:
+        if isinstance(part, bytes):
+            yield part
+        else:
+            await asyncio.sleep(part)
+
+
+def build_ready() -> bytes:
+    ready = Envelope(type="ready", ts="", conversation_id="conv_gr\u00fc\u00df", data=Ready(cursor=None))
+    return f"event: {event_name('ready')}\ndata: ".encode() + encode_envelope(ready) + b"\n\n"
+
+
+READY = build_ready()
+
+
+async def test_bytes_may_be_cut_anywhere_and_begin_with_a_byte_order_mark() -> None:
+    pieces = [bytes([byte]) for byte in b"\xef\xbb\xbf" + READY.replace(b"\n", b"\r\n")]
+
+    first = await Bodies(send(*pieces), content_type="text/event-stream; charset=latin-1").read_first()
+
+    assert first.conversation_id == "conv_gr\u00fc\u00df"
+
+
+async def test_events_without_data_unknown_events_and_comments_are_skipped() -> None:
+    skipped = b": heartbeat\n\nid: 1-2\n\nevent: ready\n\nretry: -5\nretry: x\n\nevent: new\ndata: \xff\n\n"
+
+    first = await Bodies(send(skipped, READY)).read_first()
+
+    assert first.type == "ready"
+
+
+async def test_heartbeats_keep_a_stream_that_has_no_events_alive() -> None:
+    timings = Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=0.3)
+    quiet = [part for _ in range(8) for part in (b": heartbeat\n\n", 0.1)]
+
+    first = await Bodies(send(*quiet), send(READY)).read_first(timings)
+
+    assert first.type == "ready"
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"], ids=["one line", "many lines"])
+async def test_an_event_that_does_not_end_is_refused(end: bytes) -> None:
+    endless = Bodies(send(b"event: ready\n", *[b"data: " + b"x" * 1_000_000 + end] * 50))
+
+    with pytest.raises(TooMuch, match="33554432 bytes"):
+        await endless.read_first()
+
+    assert endless.asked == 1
+
+
+async def test_a_page_of_a_proxy_is_no_stream_and_is_asked_again_until_it_is_given_up() -> None:
+    pages = Bodies(*(send(b"<p>Back soon") for _ in range(3)), content_type="text/html")
+
+    with pytest.raises(Unreachable):
+        await pages.read_first(Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=0.3))
+
+    assert pages.asked > 3

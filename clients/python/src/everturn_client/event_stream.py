@@ -21,8 +21,8 @@ from everturn.events.model import (
 from everturn_client.answers import build_problem, read_body
 from everturn_client.backoff import Backoff, Timings
 from everturn_client.errors import BadAnswer, ProblemError, TooMuch, Unreachable
-from everturn_client.sse import SseEvent, SseParser
 
+MAX_EVENT_BYTES = 32 * 1024 * 1024
 _KNOWN = frozenset(event_name(kind) for kind in EVENT_TYPES)
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -76,31 +76,46 @@ class EventStream:
             self._asked_s = None
 
     async def _run_connection(self) -> AsyncGenerator[Envelope, None]:
-        headers = {"accept": "text/event-stream", "cache-control": "no-store"}
-        if self._cursor:
-            headers["last-event-id"] = self._cursor
+        headers = {"last-event-id": self._cursor} if self._cursor else {}
         limits = httpx2.Timeout(self._timings.connect_s, read=self._timings.silence_s)
-        parser = SseParser()
-        async with self._http.stream("GET", self._path, headers=headers, timeout=limits) as response:
+        async with self._http.sse(
+            self._path, headers=headers, timeout=limits, max_event_size=MAX_EVENT_BYTES
+        ) as connection:
             self._has_begun = True
+            response = connection.response
             if response.status_code != 200:
                 raise build_problem(response, await read_body(response))
-            async for chunk in response.aiter_bytes():
-                self._alive_at = _now()
-                for event in parser.feed(chunk):
+            # The standard allows this encoding only, with or without a byte order mark.
+            response.encoding = "utf-8-sig"
+            silent_s = 0.0
+            try:
+                async for event in connection:
+                    if event.retry is not None and self._asked_s is None:
+                        self._asked_s = max(0, event.retry) / 1000
                     envelope = self._take(event)
                     if envelope:
                         yield envelope
-                if parser.retry_ms is not None and self._asked_s is None:
-                    self._asked_s = parser.retry_ms / 1000
+            except httpx2.ReadTimeout:
+                silent_s = self._timings.silence_s
+                raise
+            except httpx2.SSEError as error:
+                # Before the first byte, the content type is wrong, as on a page of a proxy. That can pass.
+                if response.num_bytes_downloaded:
+                    raise TooMuch(f"One event has more than {MAX_EVENT_BYTES} bytes.") from error
+                raise
+            finally:
+                # Not per event: a heartbeat is none.
+                if response.num_bytes_downloaded:
+                    self._alive_at = _now() - silent_s
 
-    def _take(self, event: SseEvent) -> Envelope | None:
-        if event.name not in _KNOWN:
+    def _take(self, event: httpx2.ServerSentEvent) -> Envelope | None:
+        # The library also reports events without data, such as a lone `retry`.
+        if event.event not in _KNOWN or not event.data:
             return None
         try:
             envelope = parse_envelope(event.data)
         except ValidationError as error:
-            raise BadAnswer(f"The event {event.name} can't be read.") from error
+            raise BadAnswer(f"The event {event.event} can't be read.") from error
         if isinstance(envelope.data, StreamSnapshot):
             self._cursor = envelope.data.state.cursor
         elif envelope.id and not self._advance(envelope.id):

@@ -4,7 +4,7 @@ import type { ServerResponse } from "node:http";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { EverturnClient } from "../client";
-import { TIMINGS } from "../http/backoff";
+import { TIMINGS, pause } from "../http/backoff";
 import { BadAnswer } from "../http/errors";
 import { type Reply, TestServer, breakOff, json, problem } from "../testing/server";
 import { type ConversationSnapshot, ConversationStream } from "./conversationStream";
@@ -305,6 +305,36 @@ describe("following a conversation", () => {
       '{"conversation_id":"conv_1","cursor":"c4","limit":100}',
       '{"conversation_id":"conv_1","cursor":"c2","limit":100}',
     ]);
+  });
+
+  it("reads characters and line ends that arrive in pieces, beside comments and unknown fields", async () => {
+    const text = ["retry: 1\n\n: heartbeat\n\nother: x\n", READY, snapshot([turn(1, "running")]), delta("1-2", "Grüße €")].join("");
+    const bytes = Buffer.from(text.replaceAll("\n", "\r\n"));
+    const server = await TestServer.start((response) => {
+      response.writeHead(200, { "Content-Type": "text/event-stream" });
+      const ends = [...bytes.keys()].filter((at) => bytes.readUInt8(at) > 0x7f || bytes.readUInt8(at) === 0x0d);
+      void (async () => {
+        for (const [index, end] of [...ends, bytes.length].entries()) {
+          response.write(bytes.subarray((ends[index - 1] ?? -1) + 1, end + 1));
+          await pause(2);
+        }
+      })();
+    });
+
+    const watch = new Watch(server);
+
+    await watch.untilAnswer("Grüße €");
+  });
+
+  it.each([["line", ""], ["event", "\n"]])("refuses a %s that does not end", async (_, end) => {
+    const piece = `data: ${"x".repeat(1_000_000)}${end}`;
+    const server = await TestServer.start(stream([READY, ...Array<string>(40).fill(piece)]));
+
+    const watch = new Watch(server);
+    await watch.until(({ connection }) => connection === "refused");
+
+    expect(watch.now.problem).toBeInstanceOf(BadAnswer);
+    expect(server.asked).toHaveLength(1);
   });
 
   it("ends where an event can't be folded, and does not go on without it", async () => {

@@ -1,4 +1,6 @@
 // One conversation's events as one endless sequence, over as many connections as it takes.
+import { type EventSourceMessage, createParser } from "eventsource-parser";
+
 import { ORIGIN, isAfter, tryParseCursor } from "../fold/cursor";
 import { readOrFail, readProblem } from "../http/answers";
 import { Backoff, type Timings, pause } from "../http/backoff";
@@ -7,7 +9,6 @@ import type { Requests } from "../http/requests";
 import type { StreamEvent } from "../types";
 import { tryParseEvent } from "./events";
 import type { Network } from "./network";
-import { SseParser } from "./sse";
 
 /**
  * `refused` is the end: only a new credential or another conversation helps. `waiting` is for other tabs, which follow as
@@ -36,6 +37,8 @@ export interface StreamListener {
   onStatus(status: ConnectionStatus): void;
 }
 
+/** Of one event, in characters; a server that sends more without an end is refused. */
+const MAX_EVENT_CHARS = 32 * 1024 * 1024;
 const TRANSIENT = new Set([408, 425, 429, 500, 502, 503, 504]);
 /** The server takes this cursor no more, or never gave it. */
 const BAD_CURSOR = new Set([400, 410]);
@@ -101,15 +104,25 @@ export class EventStream {
   }
 
   private async read(response: Response, hear: () => void): Promise<void> {
-    const parser = new SseParser();
+    const decoder = new TextDecoder();
+    const frames: EventSourceMessage[] = [];
+    const parser = createParser({
+      maxBufferSize: MAX_EVENT_CHARS,
+      onEvent: (frame) => { frames.push(frame); },
+      onRetry: (retryMs) => { this.askedMs ??= retryMs; },
+      onError: (error) => {
+        // Its other errors are fields that the standard does not know.
+        if (error.type === "max-buffer-size-exceeded") throw new BadAnswer(`an event has more than ${MAX_EVENT_CHARS} characters`);
+      },
+    });
     const reader = response.body?.getReader();
     while (reader !== undefined) {
       const { done, value } = await readOrFail(reader);
       if (done) return;
       hear();
-      const events = parser.feed(value).flatMap((frame) => this.take(tryParseEvent(frame)));
+      parser.feed(decoder.decode(value, { stream: true }));
+      const events = frames.splice(0).flatMap((frame) => this.take(tryParseEvent(frame)));
       if (events.length > 0) this.listener.onEvents(events);
-      this.askedMs ??= parser.retryMs;
     }
   }
 

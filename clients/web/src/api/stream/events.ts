@@ -1,7 +1,8 @@
 // Frames of a stream as typed events.
+import type { EventSourceMessage } from "eventsource-parser";
+
 import { BadAnswer } from "../http/errors";
 import type { StreamEvent, StreamEventType } from "../types";
-import type { SseEvent } from "./sse";
 
 /** All that this client knows; the types make sure that none is left out. */
 const KNOWN: Readonly<Record<StreamEventType, true>> = {
@@ -29,14 +30,15 @@ const KNOWN: Readonly<Record<StreamEventType, true>> = {
 };
 
 /** Null for what a newer server tells and this client does not know. Raises BadAnswer for what is no event. */
-export function tryParseEvent(frame: SseEvent): StreamEvent | null {
+export function tryParseEvent(frame: EventSourceMessage): StreamEvent | null {
+  const name = frame.event ?? "message";
   let event: unknown;
   try {
     event = JSON.parse(frame.data);
   } catch (error) {
-    throw new BadAnswer(`the event ${frame.name} is no JSON`, error);
+    throw new BadAnswer(`the event ${name} is no JSON`, error);
   }
-  if (!isEnvelope(event)) throw new BadAnswer(`${frame.name} is no event`);
+  if (!isEnvelope(event)) throw new BadAnswer(`${name} is no event`);
   return Object.hasOwn(KNOWN, event.type) ? (event as StreamEvent) : null;
 }
 
