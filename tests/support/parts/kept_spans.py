@@ -1,55 +1,57 @@
-"""Tracing that keeps its spans, as they were begun and what they were told."""
+"""Tracing that keeps its spans, made by OpenTelemetry's SDK."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
-from everturn.core.tracing import Attributes, NoTracing, Span, SpanKind, SpanPlace, TraceContext
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from everturn.core.otlp import GivenIds
+from everturn.core.tracing import TraceContext, Tracing
 
 
-@dataclass
+@dataclass(frozen=True)
 class KeptSpan:
+    """A span that has ended. `failed` is why, or empty."""
+
     name: str
-    kind: SpanKind
-    place: SpanPlace
+    kind: str
+    own: TraceContext
+    parent: TraceContext | None
+    link: TraceContext | None
     attributes: dict[str, object]
-    failed: str = ""
-    inside: "KeptSpan | None" = None
-
-    def note(self, attributes: Attributes) -> None:
-        self.attributes.update(attributes)
-
-    def rename(self, name: str) -> None:
-        self.name = name
-
-    def fail(self, why: str) -> None:
-        self.failed = why
+    failed: str
 
 
-@dataclass
-class KeptTracing(NoTracing):
-    """`own` is what `current` tells; `inside` is the one that was open, in the order of a single task."""
+class KeptTracing(Tracing):
+    """`spans` are those that have ended, in the order of their beginnings."""
 
-    own: TraceContext | None = None
-    spans: list[KeptSpan] = field(default_factory=list)
-    _open: list[KeptSpan] = field(default_factory=list)
+    _kinds: ClassVar = {kind: kind.name.lower() for kind in trace.SpanKind}
 
-    @contextmanager
-    def span(
-        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
-    ) -> Iterator[Span]:
-        kept = KeptSpan(
-            name, kind, place or SpanPlace(), dict(attributes), inside=self._open[-1] if self._open else None
-        )
-        self.spans.append(kept)
-        self._open.append(kept)
-        try:
-            yield kept
-        except BaseException as error:
-            kept.fail(type(error).__name__)
-            raise
-        finally:
-            self._open.remove(kept)
+    def __init__(self) -> None:
+        self._kept = InMemorySpanExporter()
+        provider = TracerProvider(id_generator=GivenIds(), shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self._kept))
+        super().__init__(provider.get_tracer("test"))
 
-    def current(self) -> TraceContext | None:
-        return self.own
+    @property
+    def spans(self) -> list[KeptSpan]:
+        ended = sorted(self._kept.get_finished_spans(), key=lambda span: span.start_time or 0)
+        return [self._build(span) for span in ended]
+
+    def _build(self, span: ReadableSpan) -> KeptSpan:
+        attributes: dict[str, object] = {
+            name: list(value) if isinstance(value, tuple) else value for name, value in (span.attributes or {}).items()
+        }
+        failed = "" if span.status.is_ok or span.status.is_unset else str(attributes.pop("error.type"))
+        link = _build_context(span.links[0].context) if span.links else None
+        kind = self._kinds[span.kind]
+        own, parent = _build_context(span.context), _build_context(span.parent)
+        assert own is not None
+        return KeptSpan(span.name, kind, own, parent, link, attributes, failed)
+
+
+def _build_context(found: trace.SpanContext | None) -> TraceContext | None:
+    return TraceContext(f"{found.trace_id:032x}", f"{found.span_id:016x}", found.trace_flags.sampled) if found else None

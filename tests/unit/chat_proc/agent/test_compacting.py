@@ -124,7 +124,7 @@ async def test_a_compaction_is_a_span_around_the_calls_of_its_summaries() -> Non
     assert first.attributes["gen_ai.conversation.id"] == bench.conversation_id
     before, after = (first.attributes[f"everturn.compaction.{when}_tokens"] for when in ("before", "after"))
     assert isinstance(before, int) and isinstance(after, int) and before > after > 0
-    assert second.inside is first
+    assert second.parent == first.own
     assert second.attributes["everturn.model.role"] == "summary"
     assert "4711" not in str(tracing.spans)
 

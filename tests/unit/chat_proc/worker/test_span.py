@@ -1,10 +1,9 @@
 """A turn's span stands in the trace of its request, and work that goes on names the claim before it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from parts.kept_spans import KeptTracing
 from structlog.contextvars import get_contextvars
 
 from chat_proc.agent.loop import HandedOver, Parked
@@ -14,7 +13,7 @@ from everturn.core.errors import problem
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import ORIGIN, Claim, Lease
-from everturn.core.tracing import Attributes, NoTracing, Span, SpanKind, SpanPlace, TraceContext, build_turn_context
+from everturn.core.tracing import TraceContext, build_turn_context
 from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
 from everturn_testing.core import FixedClock
 
@@ -39,60 +38,30 @@ TURN = Turn(
 )
 
 
-class Kept:
-    """A span that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.attributes: dict[str, object] = {}
-        self.failed = ""
-
-    def note(self, attributes: Attributes) -> None:
-        self.attributes.update(attributes)
-
-    def rename(self, name: str) -> None: ...
-
-    def fail(self, why: str) -> None:
-        self.failed = why
-
-
-class Tracing(NoTracing):
-    """Keeps the spans that were begun."""
-
-    def __init__(self) -> None:
-        self.begun: list[tuple[str, Attributes, SpanPlace]] = []
-
-    @contextmanager
-    def span(
-        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
-    ) -> Iterator[Span]:
-        self.begun.append((name, attributes, place or SpanPlace()))
-        yield Kept()
-
-
 def test_a_new_turn_is_a_child_of_its_request_and_its_log_lines_name_the_trace() -> None:
-    tracing = Tracing()
+    tracing = KeptTracing()
 
     with open_turn_span(tracing, CLAIM, TURN, is_resumed=False):
         bound = get_contextvars()
 
-    ((name, attributes, place),) = tracing.begun
-    assert name == "invoke_agent everturn"
-    assert (place.parent, place.own, place.link) == (CALLER, build_turn_context("turn_1", 5, CALLER), None)
-    assert attributes["gen_ai.conversation.id"] == "conv_1"
-    assert "secret" not in str(attributes)
+    (span,) = tracing.spans
+    assert span.name == "invoke_agent everturn"
+    assert (span.parent, span.own, span.link) == (CALLER, build_turn_context("turn_1", 5, CALLER), None)
+    assert span.attributes["gen_ai.conversation.id"] == "conv_1"
+    assert "secret" not in str(span.attributes)
     assert bound["trace_id"] == CALLER.trace_id
     assert "trace_id" not in get_contextvars()
 
 
 def test_work_that_goes_on_is_linked_to_the_claim_before() -> None:
-    tracing = Tracing()
+    tracing = KeptTracing()
 
     with open_turn_span(tracing, replace(CLAIM, attempt=1), TURN, is_resumed=True):
         pass
 
-    ((_, attributes, place),) = tracing.begun
-    assert place.link == build_turn_context("turn_1", 4, CALLER)
-    assert attributes["everturn.turn.attempt"] == 1
+    (span,) = tracing.spans
+    assert span.link == build_turn_context("turn_1", 4, CALLER)
+    assert span.attributes["everturn.turn.attempt"] == 1
 
 
 @pytest.mark.parametrize(
@@ -105,8 +74,10 @@ def test_work_that_goes_on_is_linked_to_the_claim_before() -> None:
     ],
 )
 def test_the_span_says_how_far_the_turn_came(end: TurnEnd | HandedOver | Parked, outcome: str, failed: str) -> None:
-    span = Kept()
+    tracing = KeptTracing()
 
-    record_outcome(span, end)
+    with tracing.span("turn", {}) as open_span:
+        record_outcome(open_span, end)
 
+    (span,) = tracing.spans
     assert (span.attributes["everturn.turn.outcome"], span.failed) == (outcome, failed)

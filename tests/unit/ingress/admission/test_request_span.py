@@ -1,31 +1,15 @@
 """What a request is in traces and in logs."""
 
-from contextlib import AbstractContextManager
-
 import pytest
+from parts.kept_spans import KeptTracing
 from starlette.types import Scope
 
 from everturn.core.ids import RandomIds
-from everturn.core.tracing import NO_TRACING, Attributes, Span, SpanKind, SpanPlace, TraceContext
+from everturn.core.tracing import NO_TRACING, TraceContext
 from ingress.admission.edge import find_log_names, name_method, open_span, tell_answer, try_caller
 
 HEADER = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONVERSATION = RandomIds(lambda: 0).conversation()
-
-
-class Kept:
-    def __init__(self) -> None:
-        self.name, self.failed = "", ""
-        self.attributes: dict[str, object] = {}
-
-    def note(self, attributes: dict[str, object]) -> None:
-        self.attributes.update(attributes)
-
-    def rename(self, name: str) -> None:
-        self.name = name
-
-    def fail(self, why: str) -> None:
-        self.failed = why
 
 
 def ask(path: str, *headers: tuple[bytes, bytes], method: str = "POST") -> Scope:
@@ -53,40 +37,27 @@ def test_probes_and_streams_are_no_spans(path: str, passed_on: bool) -> None:
         assert (NO_TRACING.current() is not None) is passed_on
 
 
-class Keeping:
-    """Tracing that keeps the attributes of spans."""
-
-    def __init__(self) -> None:
-        self.attributes: list[Attributes] = []
-
-    def span(
-        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
-    ) -> AbstractContextManager[Span]:
-        self.attributes.append(attributes)
-        return NO_TRACING.span(name, attributes, kind=kind, place=place)
-
-    def tell(self, name: str, attributes: Attributes, *, lasted_s: float) -> None: ...
-
-    def current(self) -> TraceContext | None:
-        return None
-
-
 @pytest.mark.parametrize(("method", "named"), [("POST", "POST"), ("BREW", "_OTHER")])
 def test_a_request_has_the_attributes_that_the_conventions_require(method: str, named: str) -> None:
-    tracing = Keeping()
+    tracing = KeptTracing()
 
     with open_span(tracing, ask("/" + "x" * 1000, method=method)):
         pass
 
-    assert tracing.attributes == [{"http.request.method": named, "url.path": "/" + "x" * 255, "url.scheme": "https"}]
+    (span,) = tracing.spans
+    assert span.kind == "server"
+    assert span.attributes == {"http.request.method": named, "url.path": "/" + "x" * 255, "url.scheme": "https"}
 
 
 def test_an_answer_is_told_by_its_route_and_a_servers_error_fails() -> None:
-    fine, broken = Kept(), Kept()
+    tracing = KeptTracing()
 
-    tell_answer(fine, method="POST", route="/x/{id}", status=404)
-    tell_answer(broken, method="GET", route="/y", status=503)
+    with tracing.span("POST", {}) as span:
+        tell_answer(span, method="POST", route="/x/{id}", status=404)
+    with tracing.span("GET", {}) as span:
+        tell_answer(span, method="GET", route="/y", status=503)
 
+    fine, broken = tracing.spans
     assert (fine.name, fine.failed) == ("POST /x/{id}", "")
     assert fine.attributes == {"http.route": "/x/{id}", "http.response.status_code": 404}
     assert broken.failed == "503"

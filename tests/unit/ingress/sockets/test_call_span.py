@@ -24,7 +24,7 @@ def test_a_call_is_a_span_by_its_name_linked_to_the_handshakes_and_tells_nothing
 
     (kept,) = tracing.spans
     assert (kept.name, kept.kind, kept.failed) == ("chat_message", "server", "")
-    assert (kept.place.parent, kept.place.link) == (None, CALLER)
+    assert (kept.parent, kept.link) == (None, CALLER)
     assert kept.attributes == {
         "rpc.system.name": "socketio",
         "rpc.method": "chat_message",
@@ -40,14 +40,17 @@ def test_only_an_error_of_the_server_fails(status: int, failed: str) -> None:
         tell_status(span, status)
 
     assert tracing.spans[0].failed == failed
-    assert tracing.spans[0].place.link is None
+    assert tracing.spans[0].link is None
 
 
 def test_the_log_lines_of_a_call_name_the_tenant_the_conversation_and_the_trace() -> None:
-    with open_call_span(KeptTracing(own=CALLER), "chat_signal", PLAIN, tenant="acme", payload=PAYLOAD):
+    tracing = KeptTracing()
+
+    with open_call_span(tracing, "chat_signal", PLAIN, tenant="acme", payload=PAYLOAD):
         bound = get_contextvars()
 
-    assert bound == {"tenant": "acme", "conversation_id": CONVERSATION, "trace_id": CALLER.trace_id}
+    trace_id = tracing.spans[0].own.trace_id
+    assert bound == {"tenant": "acme", "conversation_id": CONVERSATION, "trace_id": trace_id}
     assert not get_contextvars()
 
 

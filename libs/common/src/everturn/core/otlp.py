@@ -8,13 +8,10 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 import structlog
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -23,7 +20,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from everturn import __version__
 from everturn.core.metrics import SPANS_ENDED, SPANS_SENT
-from everturn.core.tracing import Attributes, Span, SpanKind, SpanPlace, TraceContext, Tracing
+from everturn.core.tracing import Tracing, own_context
 
 PATH: Final = "/v1/traces"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
@@ -31,15 +28,8 @@ SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
 EXPORT_TIMEOUT_S: Final = 5.0
 CLOSE_LIMIT_S: Final = 2.0
 """The time limit for the last spans at the end of the process; an unreachable collector doesn't delay a drain."""
-_NS: Final = 1_000_000_000
-_KINDS: Final = {
-    "internal": trace.SpanKind.INTERNAL,
-    "server": trace.SpanKind.SERVER,
-    "client": trace.SpanKind.CLIENT,
-}
 
 _log = structlog.get_logger(__name__)
-_own: ContextVar[TraceContext | None] = ContextVar("everturn_own_span", default=None)
 
 
 @contextlib.asynccontextmanager
@@ -53,12 +43,12 @@ async def open_otlp_tracing(service: str, instance: str, endpoint: str) -> Async
         resource=Resource.create(
             {SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance, SERVICE_VERSION: __version__}, SCHEMA_URL
         ),
-        id_generator=_GivenIds(),
+        id_generator=GivenIds(),
         shutdown_on_exit=False,
     )
     provider.add_span_processor(_CountingProcessor(_CountingExporter(exporter)))
     try:
-        yield _OtlpTracing(provider.get_tracer("everturn", __version__, schema_url=SCHEMA_URL))
+        yield Tracing(provider.get_tracer("everturn", __version__, schema_url=SCHEMA_URL))
     finally:
         await asyncio.to_thread(_close, provider, exporter)
 
@@ -72,71 +62,15 @@ def _close(provider: TracerProvider, exporter: SpanExporter) -> None:
         exporter.shutdown()
 
 
-class _OtlpTracing:
-    """Implements Tracing over the SDK."""
-
-    def __init__(self, tracer: trace.Tracer) -> None:
-        self._tracer = tracer
-
-    @contextlib.contextmanager
-    def span(
-        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
-    ) -> Generator[Span]:
-        place = place or SpanPlace()
-        parent = trace.set_span_in_context(trace.NonRecordingSpan(_build(place.parent))) if place.parent else None
-        links = [trace.Link(_build(place.link))] if place.link else []
-        given = _own.set(place.own)
-        try:
-            made = self._tracer.start_span(name, parent, _KINDS[kind], attributes, links)
-        finally:
-            _own.reset(given)
-        with trace.use_span(made, end_on_exit=True, record_exception=False, set_status_on_exception=False):
-            span = _OtlpSpan(made)
-            try:
-                yield span
-            except BaseException as error:
-                # The text of an exception can contain what a person wrote.
-                span.fail(type(error).__name__)
-                raise
-
-    def tell(self, name: str, attributes: Attributes, *, lasted_s: float) -> None:
-        ended = time.time_ns()
-        began = ended - int(lasted_s * _NS)
-        self._tracer.start_span(name, attributes=attributes, start_time=began).end(ended)
-
-    def current(self) -> TraceContext | None:
-        found = trace.get_current_span().get_span_context()
-        if not found.is_valid:
-            return None
-        return TraceContext(f"{found.trace_id:032x}", f"{found.span_id:016x}", found.trace_flags.sampled)
-
-
-class _OtlpSpan:
-    """Implements Span."""
-
-    def __init__(self, span: trace.Span) -> None:
-        self._span = span
-
-    def note(self, attributes: Attributes) -> None:
-        self._span.set_attributes(attributes)
-
-    def rename(self, name: str) -> None:
-        self._span.update_name(name)
-
-    def fail(self, why: str) -> None:
-        self._span.set_attribute("error.type", why)
-        self._span.set_status(trace.Status(trace.StatusCode.ERROR))
-
-
-class _GivenIds(RandomIdGenerator):
+class GivenIds(RandomIdGenerator):
     """Random ids, except for a span that was given its own."""
 
     def generate_span_id(self) -> int:
-        given = _own.get()
+        given = own_context.get()
         return int(given.span_id, 16) if given else super().generate_span_id()
 
     def generate_trace_id(self) -> int:
-        given = _own.get()
+        given = own_context.get()
         return int(given.trace_id, 16) if given else super().generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
@@ -170,8 +104,3 @@ class _CountingExporter(SpanExporter):
 
     def shutdown(self) -> None:
         self._exporter.shutdown()
-
-
-def _build(context: TraceContext) -> trace.SpanContext:
-    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.sampled else trace.TraceFlags.DEFAULT)
-    return trace.SpanContext(int(context.trace_id, 16), int(context.span_id, 16), is_remote=True, trace_flags=flags)

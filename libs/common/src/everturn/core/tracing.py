@@ -1,5 +1,5 @@
 """Traces: spans, the context that is stored with a turn, and the exporter. Without a collector no spans are made, and
-only a caller's trace is passed on."""
+only a caller's trace is passed on: this is what the API of OpenTelemetry does without its SDK."""
 
 import contextlib
 import hashlib
@@ -7,12 +7,13 @@ import importlib
 import os
 import re
 import socket
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from contextvars import ContextVar, Token
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
+
+from opentelemetry import trace
 
 # Positions in a trace in W3C Trace Context format, and the ids of a turn's spans.
 
@@ -54,6 +55,16 @@ def build_turn_context(turn_id: str, fence: int, request: TraceContext | None) -
     return TraceContext(trace_id, digest[:16], sampled=request.sampled if request else True)
 
 
+_NS: Final = 1_000_000_000
+_KINDS: Final = {
+    "internal": trace.SpanKind.INTERNAL,
+    "server": trace.SpanKind.SERVER,
+    "client": trace.SpanKind.CLIENT,
+}
+
+own_context: ContextVar[TraceContext | None] = ContextVar("everturn_own_span", default=None)
+"""The ids that the span which is being started gets, instead of random ones."""
+
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 """Names are OpenTelemetry's where it defines one, otherwise `everturn.<what>`. Never text of people or models."""
 SpanKind = Literal["internal", "server", "client"]
@@ -68,84 +79,73 @@ class SpanPlace:
     link: TraceContext | None = None
 
 
-class Span(Protocol):
+class Span:
     """One open span."""
 
-    def note(self, attributes: Attributes) -> None: ...
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
 
-    def rename(self, name: str) -> None: ...
+    def note(self, attributes: Attributes) -> None:
+        self._span.set_attributes(attributes)
+
+    def rename(self, name: str) -> None:
+        self._span.update_name(name)
 
     def fail(self, why: str) -> None:
         """Mark the span as failed; `why` is a short word of a bounded set."""
-        ...
+        self._span.set_attribute("error.type", why)
+        self._span.set_status(trace.Status(trace.StatusCode.ERROR))
 
 
-class Tracing(Protocol):
-    """Makes spans. A span that begins inside another, in this task or in one that it started, is its child."""
+class Tracing:
+    """Makes spans with a tracer of OpenTelemetry. A span that begins inside another, in this task or in one that it
+    started, is its child. The tracer of a process without a collector only passes on the caller's trace."""
 
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+
+    @contextlib.contextmanager
     def span(
         self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
-    ) -> AbstractContextManager[Span]:
+    ) -> Generator[Span]:
         """A span from the block's beginning to its end. An exception that leaves the block marks it as failed."""
-        ...
+        place = place or SpanPlace()
+        parent = trace.set_span_in_context(trace.NonRecordingSpan(_build(place.parent))) if place.parent else None
+        links = [trace.Link(_build(place.link))] if place.link else []
+        given = own_context.set(place.own)
+        try:
+            made = self._tracer.start_span(name, parent, _KINDS[kind], attributes, links)
+        finally:
+            own_context.reset(given)
+        with trace.use_span(made, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            span = Span(made)
+            try:
+                yield span
+            except BaseException as error:
+                # The text of an exception can contain what a person wrote.
+                span.fail(type(error).__name__)
+                raise
 
     def tell(self, name: str, attributes: Attributes, *, lasted_s: float) -> None:
         """Record a span that has just ended, for something that can't report itself."""
-        ...
+        ended = time.time_ns()
+        began = ended - int(lasted_s * _NS)
+        self._tracer.start_span(name, attributes=attributes, start_time=began).end(ended)
 
     def current(self) -> TraceContext | None:
         """The span around the caller; without a collector, that of the caller of this process."""
-        ...
+        found = trace.get_current_span().get_span_context()
+        if not found.is_valid:
+            return None
+        return TraceContext(f"{found.trace_id:032x}", f"{found.span_id:016x}", found.trace_flags.sampled)
 
 
-_passed_on: ContextVar[TraceContext | None] = ContextVar("everturn_trace", default=None)
+NO_TRACING: Final = Tracing(trace.NoOpTracer())
 
 
-class _NoSpan:
-    """Records nothing."""
-
-    __slots__ = ("_context", "_token")
-
-    def __init__(self, context: TraceContext | None = None) -> None:
-        self._context = context
-        self._token: Token[TraceContext | None] | None = None
-
-    def __enter__(self) -> "_NoSpan":
-        if self._context is not None:
-            self._token = _passed_on.set(self._context)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._token is not None:
-            _passed_on.reset(self._token)
-
-    def note(self, attributes: Attributes) -> None: ...
-
-    def rename(self, name: str) -> None: ...
-
-    def fail(self, why: str) -> None: ...
-
-
-_NOTHING = _NoSpan()
-
-
-class NoTracing:
-    """Implements Tracing for a process without a collector."""
-
-    def span(
-        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
-    ) -> AbstractContextManager[Span]:
-        return _NOTHING if place is None or place.parent is None else _NoSpan(place.parent)
-
-    def tell(self, name: str, attributes: Attributes, *, lasted_s: float) -> None: ...
-
-    def current(self) -> TraceContext | None:
-        return _passed_on.get()
-
-
-NO_TRACING = NoTracing()
+def _build(context: TraceContext) -> trace.SpanContext:
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.sampled else trace.TraceFlags.DEFAULT)
+    return trace.SpanContext(int(context.trace_id, 16), int(context.span_id, 16), is_remote=True, trace_flags=flags)
 
 
 # Whether this process exports spans: only if a collector is configured.
@@ -155,7 +155,7 @@ DRIVER = "everturn.core.otlp"
 
 @contextlib.asynccontextmanager
 async def open_tracing(service: str, endpoint: str) -> AsyncGenerator[Tracing]:
-    """Tracing to the OTLP collector at this URL while the block runs; an empty URL disables it and imports nothing."""
+    """Tracing to the OTLP collector at this URL while the block runs; an empty URL disables it and imports no SDK."""
     if not endpoint:
         yield NO_TRACING
         return
