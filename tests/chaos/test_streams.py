@@ -14,6 +14,7 @@ import pytest
 from faults.chaos import Chaos
 from parts.waiting import wait_until
 from redis import Redis
+from stages.socket_watcher import SocketWatcher
 from stages.watcher import Watcher
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -116,10 +117,14 @@ async def begin_message(chaos: Chaos, conversation_id: str) -> Callable[[], Awai
     return finish
 
 
-async def test_fifty_cuts_later_a_client_has_the_same_as_one_that_was_never_cut(chaos: Chaos) -> None:
+@pytest.mark.parametrize("sockets", [False, True], ids=["streams", "sockets"])
+async def test_fifty_cuts_later_a_client_has_the_same_as_one_that_was_never_cut(chaos: Chaos, sockets: bool) -> None:
     sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
     steady = chaos.stage.watch(sent.conversation_id, ingress=1)
-    cut = [chaos.stage.watch(sent.conversation_id, cuts=seed) for seed in range(6)]
+    if sockets:
+        cut = [_follow_over_socket(chaos, sent.conversation_id) for _ in range(6)]
+    else:
+        cut = [chaos.stage.watch(sent.conversation_id, cuts=seed) for seed in range(6)]
     front = chaos.links.front["ingress-1"]
 
     cuts = rounds = 0
@@ -135,6 +140,11 @@ async def test_fifty_cuts_later_a_client_has_the_same_as_one_that_was_never_cut(
         await watcher.wait_ended(sent.turn_id)
     await chaos.stage.check_history(sent.conversation_id, steady, *cut)
     await chaos.stage.close()
+
+
+def _follow_over_socket(chaos: Chaos, conversation_id: str) -> Watcher:
+    client, url = chaos.stage.clients[0], chaos.links.urls[0]
+    return chaos.stage.follow(SocketWatcher(client, conversation_id, url=url))
 
 
 async def test_a_client_that_was_away_for_longer_than_events_are_kept_gets_the_state_again(chaos: Chaos) -> None:

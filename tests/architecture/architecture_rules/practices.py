@@ -11,7 +11,7 @@ EDGES: Mapping[str, frozenset[str]] = {
     "HTTP handler": frozenset(
         {
             "services/ingress/src/ingress/admission/edge.py:_serve",
-            "services/ingress/src/ingress/sockets/server.py:_run",
+            "services/ingress/src/ingress/sockets/connection.py:_try",
         }
     ),
     "loop of a process": frozenset({"libs/common/src/everturn/core/loops.py:guarded"}),

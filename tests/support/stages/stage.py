@@ -49,7 +49,7 @@ class Stage:
     ) -> Watcher:
         """Follow a conversation from now on, or after an event id; `cuts` seeds random disconnects."""
         dice = random.Random(cuts) if cuts is not None else None
-        return self._follow(Watcher(self.clients[ingress], conversation_id, dice, after))
+        return self.follow(Watcher(self.clients[ingress], conversation_id, dice, after))
 
     def watch_all(self, conversation_ids: Sequence[str], count: int) -> list[Watcher]:
         """So many on the first ingress, the conversations in turn, with the patience of any client.
@@ -59,11 +59,12 @@ class Stage:
         crowd = [self._new_client(self._urls[0], None) for _ in range(0, count, WATCHERS_PER_CLIENT)]
         self._crowd += crowd
         return [
-            self._follow(Watcher(crowd[n // WATCHERS_PER_CLIENT], conversation_ids[n % len(conversation_ids)]))
+            self.follow(Watcher(crowd[n // WATCHERS_PER_CLIENT], conversation_ids[n % len(conversation_ids)]))
             for n in range(count)
         ]
 
-    def _follow(self, watcher: Watcher) -> Watcher:
+    def follow(self, watcher: Watcher) -> Watcher:
+        """Run a client until `close`."""
         self._watching.append(asyncio.create_task(watcher.run()))
         return watcher
 

@@ -45,7 +45,7 @@ class Watcher:
         async with aclosing(self.client.events(self.conversation_id, last_id)) as envelopes:
             async for envelope in envelopes:
                 self._take(envelope)
-                last_id = _find_place(envelope, last_id)
+                last_id = find_place(envelope, last_id)
                 left = None if left is None else left - 1
                 if left == 0 and last_id is not None:
                     break
@@ -91,7 +91,7 @@ class Watcher:
         await self.wait_until(shows, limit_s)
 
 
-def _find_place(envelope: Envelope, last_id: str | None) -> str | None:
+def find_place(envelope: Envelope, last_id: str | None) -> str | None:
     """What the next connection goes on from. A snapshot replaces all that was seen before it; one of no events has no
     id."""
     if isinstance(envelope.data, StreamSnapshot):

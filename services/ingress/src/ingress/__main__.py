@@ -127,12 +127,10 @@ async def run_ingress(settings: IngressSettings) -> None:
             await app.state.sockets.drain(random.random)
 
         server = DrainingServer(config, drain=drain, announce=lambda port: announce_ready(settings, parts, port))
-        loops = {"hub": app.state.hub.run, "sockets": app.state.sockets.run}
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(run_guarded(name, run)) for name, run in loops.items()]
+            hub = group.create_task(run_guarded("hub", app.state.hub.run))
             await server.serve()
-            for task in background:
-                task.cancel()
+            hub.cancel()
 
 
 def announce_ready(settings: IngressSettings, parts: Parts, port: int) -> None:

@@ -73,7 +73,8 @@ from ingress.memory import MemoryService
 from ingress.search import SearchService
 from ingress.settings import IngressSettings
 from ingress.sockets.calls import ChatCalls
-from ingress.sockets.server import SocketParts, SocketServer, refuse_elsewhere
+from ingress.sockets.connection import SocketParts
+from ingress.sockets.server import SocketServer, refuse_elsewhere
 from ingress.stream import sse
 from ingress.stream import sse as tickets
 from ingress.stream.event_schemas import build_event_schemas
@@ -310,24 +311,16 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
 
 
 def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
-    settings, streams = parts.settings, app.state.streams
-    caps = build_caps(settings)
     return SocketServer(
         SocketParts(
             auth=parts.auth,
-            front=app.state.front,
-            calls=ChatCalls(app.state.chat, app.state.conversations, caps),
-            hub=streams.hub,
-            feed=streams.feed,
-            slots=streams.slots,
+            limits=app.state.front,
+            calls=ChatCalls(app.state.chat, app.state.conversations, build_caps(parts.settings)),
+            streams=app.state.streams,
             metrics=parts.metrics,
             clock=parts.clock,
-            message_bytes=settings.message_max_bytes,
-            calls_per_s=settings.socket_events_per_s,
-            joining_per_address=settings.sockets_joining_per_address,
-            send_timeout_s=settings.send_timeout_s,
-            recheck=streams.recheck,
             tracing=parts.tracing,
+            message_bytes=parts.settings.message_max_bytes,
         )
     )
 

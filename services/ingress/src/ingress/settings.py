@@ -134,20 +134,6 @@ class LimitSettings(CommonSettings):
         validation_alias="STREAMS_MAX_PER_USER",
         description="Open event streams of one user in this process.",
     )
-    socket_events_per_s: float = Field(
-        default=20.0,
-        gt=0,
-        validation_alias="SOCKET_EVENTS_PER_S",
-        description="Events per second that one Socket.IO client may send, with bursts of three times as many.",
-    )
-
-    sockets_joining_per_address: int = Field(
-        default=200,
-        ge=1,
-        validation_alias="SOCKETS_JOINING_PER_ADDRESS",
-        description="Sockets from one address that have not authenticated yet; use 500 behind a proxy, which is one "
-        "address.",
-    )
 
     @field_validator("trusted_proxies")
     @classmethod

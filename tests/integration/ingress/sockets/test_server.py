@@ -125,3 +125,12 @@ async def test_a_call_above_the_json_cap_is_answered_and_the_socket_stays(socket
 
     assert answer["status"] == 413, answer
     assert (await socket.call("chat_message", {"conversation_id": "new", "text": "a"}))["status"] == 202
+
+
+async def test_a_key_that_no_header_may_have_is_refused_as_over_rest(socket: SocketClient, chat: Any) -> None:
+    over_rest = await chat.http.post(f"{BASE}/new/messages", json={"text": "a"}, headers={"Idempotency-Key": "x" * 201})
+
+    for key in ("", "ä", "a\nb", "x" * 202):
+        answer = await socket.call("chat_message", {"conversation_id": "new", "text": "a", "idempotency_key": key})
+        assert answer["status"] == over_rest.status_code, (key, answer)
+        assert answer["body"]["type"] == over_rest.json()["type"], (key, answer)

@@ -1,11 +1,14 @@
 """The WebSocket itself, spoken without a Socket.IO client: what no official client would send."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
 import pytest
 from parts.sockets import ROUTE, RawSocket
+
+from ingress.sockets.server import MAX_JOINING_PER_ADDRESS
 
 NO_SUBSCRIPTION = '421["conv_unsubscribe",{"conversation_id":"conv_01890a5d-ac96-774b-bcce-b302099a8057"}]'
 
@@ -85,20 +88,19 @@ async def test_other_websockets_and_large_headers_are_refused(web: aiohttp.Clien
 
 
 async def test_an_address_has_a_share_of_the_sockets_that_are_joining(start_ingress: Any) -> None:
-    ingress = start_ingress(SOCKETS_JOINING_PER_ADDRESS="2")
+    ingress = start_ingress()
     elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
     async with (
-        aiohttp.ClientSession(base_url=ingress.url) as here,
+        aiohttp.ClientSession(base_url=ingress.url, connector=aiohttp.TCPConnector(limit=0)) as here,
         aiohttp.ClientSession(base_url=ingress.url, connector=elsewhere) as there,
-        here.ws_connect(ROUTE) as first,
-        here.ws_connect(ROUTE) as second,
+        AsyncExitStack() as stack,
     ):
-        await RawSocket(second).next()
+        joining = [await stack.enter_async_context(here.ws_connect(ROUTE)) for _ in range(MAX_JOINING_PER_ADDRESS)]
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await here.ws_connect(ROUTE)
         async with there.ws_connect(ROUTE) as other:
             await RawSocket(other).join()
-        await RawSocket(first).join()
+        await RawSocket(joining[-1]).join()
         async with here.ws_connect(ROUTE) as after:
             await RawSocket(after).join()
 

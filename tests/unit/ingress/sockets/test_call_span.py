@@ -7,20 +7,20 @@ from structlog.contextvars import get_contextvars
 
 from everturn.core.ids import RandomIds
 from everturn.core.tracing import NO_TRACING, TraceContext
-from ingress.sockets.calls import open_call_span, tell_status
+from ingress.sockets.calls import note_status, open_call_span
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 CONVERSATION = RandomIds(lambda: 0).conversation()
 TRACED: Scope = {"type": "websocket", "headers": [(b"traceparent", str(CALLER).encode())]}
 PLAIN: Scope = {"type": "websocket", "headers": []}
-PAYLOAD = ({"conversation_id": CONVERSATION, "text": "A secret question."},)
+PAYLOAD = [{"conversation_id": CONVERSATION, "text": "A secret question."}]
 
 
 def test_a_call_is_a_span_by_its_name_linked_to_the_handshakes_and_tells_nothing_of_its_payload() -> None:
     tracing = KeptTracing()
 
     with open_call_span(tracing, "chat_message", TRACED, tenant="acme", payload=PAYLOAD) as span:
-        tell_status(span, 202)
+        note_status(span, 202)
 
     (kept,) = tracing.spans
     assert (kept.name, kept.kind, kept.failed) == ("chat_message", "server", "")
@@ -36,8 +36,8 @@ def test_a_call_is_a_span_by_its_name_linked_to_the_handshakes_and_tells_nothing
 def test_only_an_error_of_the_server_fails(status: int, failed: str) -> None:
     tracing = KeptTracing()
 
-    with open_call_span(tracing, "conv_subscribe", PLAIN, tenant="acme", payload=()) as span:
-        tell_status(span, status)
+    with open_call_span(tracing, "conv_subscribe", PLAIN, tenant="acme", payload=[]) as span:
+        note_status(span, status)
 
     assert tracing.spans[0].failed == failed
     assert tracing.spans[0].link is None
@@ -54,7 +54,7 @@ def test_the_log_lines_of_a_call_name_the_tenant_the_conversation_and_the_trace(
     assert not get_contextvars()
 
 
-@pytest.mark.parametrize("payload", [(), ("x",), ({"conversation_id": "new"},), ({"conversation_id": 1},), ({}, {})])
-def test_what_is_no_conversation_of_ours_and_no_printable_tenant_is_not_named(payload: tuple[object, ...]) -> None:
+@pytest.mark.parametrize("payload", [[], ["x"], [{"conversation_id": "new"}], [{"conversation_id": 1}], [{}, {}]])
+def test_what_is_no_conversation_of_ours_and_no_printable_tenant_is_not_named(payload: list[object]) -> None:
     with open_call_span(NO_TRACING, "chat_message", PLAIN, tenant="a\x1b[2Jb", payload=payload):
         assert get_contextvars() == {}

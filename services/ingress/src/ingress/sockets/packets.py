@@ -1,15 +1,166 @@
-"""What this server sends in addition to the library: events, answers and refusals as ready text frames."""
+"""The packets of Socket.IO 5 on a WebSocket, without I/O: strict parsing of what a client sends, and what it is sent.
 
-from typing import Any
+The first digit is the type in Engine.IO 4: `1` closes, `2` pings, `3` answers a ping, `4` is a packet of Socket.IO. Its
+own type follows: `0` connects to a namespace, `1` leaves it, `2` is an event, `3` an answer, `4` a refused connection,
+`5` an event with binary attachments. Then come the number of attachments and `-`, the namespace and `,`, the number by
+which the answer is matched, and JSON: `451-7["chat_message",{"files":[{"data":{"_placeholder":true,"num":0}}]}]` is
+followed by one binary message.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any, cast
 
 import orjson
 
-from ingress.errors import ProblemError
+from everturn.core.errors import EverturnError
+from ingress.admission.strict_json import BadJson, parse_strict, run_parser
+from ingress.errors import ProblemError, malformed
 from ingress.stream.frames import SentEvent
 
-CONNECTED = "40"
-REFUSED = "44"
-ANSWER = "43"
+PING_INTERVAL_S = 25
+PING_TIMEOUT_S = 20
+PING = "2"
+FAREWELL = "41"
+"""Ends the session; official clients don't reconnect after it."""
+MAX_ACK_ID = 2**53 - 1
+"""The largest integer that JavaScript represents exactly."""
+MAX_NAMESPACE_CHARS = 100
+MAX_HEAD_CHARS = 256
+"""Upper bound for the head of a packet: its types, number of attachments, namespace, number and name."""
+_HEAD = re.compile(r"(?:(?P<files>[0-9]{1,9})-)?(?:(?P<namespace>/[^,]*)(?:,|$))?(?P<ack>[0-9]{1,16})?", re.ASCII)
+_NAME = re.compile(r'\["([A-Za-z0-9_.:-]{1,100})"')
+
+
+class BadPacket(EverturnError):
+    """The frame is not a packet that a client may send."""
+
+
+class Kind(Enum):
+    """What a client can send."""
+
+    PONG = auto()
+    LEAVE = auto()
+    JOIN = auto()
+    CALL = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A packet before its JSON, which begins at character `at` and may be megabytes long, is read.
+
+    `ack` is the number with which the client identifies the answer. `name` is the event's; None where it can only be
+    read together with the JSON.
+    """
+
+    kind: Kind
+    namespace: str = "/"
+    ack: int | None = None
+    attachments: int = 0
+    name: str | None = None
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of a client. `places` are the containers, keys and numbers of its attachments."""
+
+    name: str
+    arguments: list[Any]
+    places: list[tuple[Any, Any, int]]
+
+    def fill(self, attachments: Sequence[bytes]) -> None:
+        """Put the attachments into their places."""
+        for container, key, number in self.places:
+            container[key] = attachments[number]
+
+
+def parse_head(text: str) -> Head:
+    """Parse the head of a text frame. Raises BadPacket."""
+    if text == "3":
+        return Head(Kind.PONG)  # without data, because pings have none
+    if text.startswith(("1", "41")):
+        return Head(Kind.LEAVE)
+    if not text.startswith(("40", "42", "45")):
+        raise BadPacket("it is not a packet that a client may send")
+    start = text[:MAX_HEAD_CHARS]
+    head = cast(re.Match[str], _HEAD.match(start, 2))  # every part of it is optional
+    namespace = (head["namespace"] or "/").partition("?")[0]
+    if len(namespace) > MAX_NAMESPACE_CHARS:
+        raise BadPacket("its namespace is too long")
+    if text[1] == "0":
+        return Head(Kind.JOIN, namespace, at=head.end())
+    attachments, ack = int(head["files"] or 0), int(head["ack"]) if head["ack"] else None
+    if namespace != "/":
+        raise BadPacket("the only namespace is /")
+    if (text[1] == "5") != (attachments > 0) or (head["files"] and not attachments):
+        raise BadPacket("only a binary event has attachments")
+    if ack is not None and ack > MAX_ACK_ID:
+        raise BadPacket("its number is too large")
+    name = _NAME.match(start, head.end())
+    return Head(Kind.CALL, "/", ack, attachments, name[1] if name else None, head.end())
+
+
+def parse_join(text: str, head: Head) -> Any:
+    """The data with which a client connects; None for none. Raises a 400 problem."""
+    return _parse_json(text[head.at :]) if len(text) > head.at else None
+
+
+async def load_event(text: str, head: Head) -> Event:
+    """Parse the JSON of a call, off the event loop if it is large. Raises a 400 problem."""
+    return await run_parser(partial(_parse_event, text, head), len(text))
+
+
+def _parse_event(text: str, head: Head) -> Event:
+    data = _parse_json(text[head.at :])
+    if not isinstance(data, list) or not data or not isinstance(data[0], str):
+        raise malformed("An event must be a list that begins with its name.")
+    name, *arguments = cast(list[Any], data)
+    places = list(_find_places(arguments))
+    # Otherwise one upload could be copied a thousand times.
+    if sorted(number for _, _, number in places) != list(range(head.attachments)):
+        raise malformed("The placeholders do not match the attachments.")
+    return Event(name, arguments, places)
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return parse_strict(text.encode("utf-8", "surrogatepass"))
+    except BadJson as error:
+        raise malformed(error.detail) from error
+
+
+def _find_places(container: Any) -> Iterator[tuple[Any, Any, int]]:
+    """The places of attachments at any depth, which the parser has bounded."""
+    items = cast(dict[Any, Any], container).items() if isinstance(container, dict) else enumerate(container)
+    for key, value in cast(Iterable[tuple[Any, Any]], items):
+        if isinstance(value, dict) and cast(dict[str, Any], value).get("_placeholder"):
+            number = cast(dict[str, Any], value).get("num")
+            if type(number) is not int:
+                raise malformed("A placeholder has no number.")
+            yield container, key, number
+        elif isinstance(value, dict | list):
+            yield from _find_places(value)
+
+
+def render_open(session_id: str, max_bytes: int) -> str:
+    """The first frame that a client gets."""
+    times = {"pingInterval": PING_INTERVAL_S * 1000, "pingTimeout": PING_TIMEOUT_S * 1000}
+    return "0" + _dump({"sid": session_id, "upgrades": [], **times, "maxPayload": max_bytes})
+
+
+def render_joined(session_id: str) -> str:
+    """The client's request to join was accepted."""
+    return "40" + _dump({"sid": session_id})
+
+
+def render_refused_join(namespace: str, refusal: ProblemError) -> str:
+    """A refused request to join; clients get its data in `connect_error`."""
+    place = "" if namespace == "/" else f"{namespace},"
+    return f"44{place}{_dump({'message': refusal.detail, 'data': build_problem(refusal)})}"
 
 
 def render_event(event: SentEvent) -> str:
@@ -19,37 +170,24 @@ def render_event(event: SentEvent) -> str:
 
 def render_own(name: str, body: Any) -> str:
     """An event of the session."""
-    return f'42["{name}",{orjson.dumps(body).decode()}]'
+    return f'42["{name}",{_dump(body)}]'
 
 
-def render_answer(ack: int, answer: dict[str, Any]) -> str:
-    """The answer to a call that the library never received, in the library's format."""
-    return f"{ANSWER}{ack}[{orjson.dumps(answer).decode()}]"
-
-
-def render_refused_namespace(namespace: str, refusal: ProblemError) -> str:
-    """A refused connection to a namespace; clients get its data in `connect_error`."""
-    data = {"message": refusal.detail, "data": build_problem(refusal)}
-    place = "" if namespace == "/" else f"{namespace},"
-    return f"44{place}{orjson.dumps(data).decode()}"
-
-
-def render_farewell() -> str:
-    """The end of the session; official clients don't reconnect after it."""
-    return "41"
-
-
-def build_problem(refusal: ProblemError) -> dict[str, Any]:
-    """The problem in the form that `connect_error` shows; has `retry_after_s` when REST would send Retry-After."""
-    retry_after = (refusal.headers or {}).get("Retry-After", "")
-    return {**refusal.build_body(), **({"retry_after_s": int(retry_after)} if retry_after.isdigit() else {})}
-
-
-def build_answer(status: int, body: Any) -> dict[str, Any]:
+def render_answer(ack: int, status: int, body: Any) -> str:
     """The answer to a call: the status and body that REST would return."""
-    return {"status": status, "body": body}
+    return f"43{ack}[{_dump({'status': status, 'body': body})}]"
 
 
 def build_refusal(refusal: ProblemError) -> dict[str, Any]:
     """The answer to a refused call."""
-    return build_answer(refusal.answer.status, build_problem(refusal))
+    return {"status": refusal.answer.status, "body": build_problem(refusal)}
+
+
+def build_problem(refusal: ProblemError) -> dict[str, Any]:
+    """The problem; has `retry_after_s` when REST would send Retry-After."""
+    retry_after = (refusal.headers or {}).get("Retry-After", "")
+    return {**refusal.build_body(), **({"retry_after_s": int(retry_after)} if retry_after.isdigit() else {})}
+
+
+def _dump(value: Any) -> str:
+    return orjson.dumps(value).decode()
