@@ -1,10 +1,9 @@
-"""The packets of Socket.IO 5 on a WebSocket, without I/O: strict parsing of what a client sends, and what it is sent.
+"""The packets of Socket.IO 5 on a WebSocket, without I/O: what a client may send, and what it is sent.
 
-The first digit is the type in Engine.IO 4: `1` closes, `2` pings, `3` answers a ping, `4` is a packet of Socket.IO. Its
-own type follows: `0` connects to a namespace, `1` leaves it, `2` is an event, `3` an answer, `4` a refused connection,
-`5` an event with binary attachments. Then come the number of attachments and `-`, the namespace and `,`, the number by
-which the answer is matched, and JSON: `451-7["chat_message",{"files":[{"data":{"_placeholder":true,"num":0}}]}]` is
-followed by one binary message.
+python-socketio reads and writes them; what is accepted is decided here, because it takes packets of any size. The first
+digit of a frame is the type in Engine.IO 4: `1` closes, `2` pings, `3` answers a ping, `4` is a packet of Socket.IO.
+`451-7["chat_message",{"files":[{"data":{"_placeholder":true,"num":0}}]}]` is a binary event with one attachment, the
+number 7 for its answer, and JSON; one binary message follows it.
 """
 
 import re
@@ -12,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import orjson
+from socketio.packet import ACK, BINARY_EVENT, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT, Packet
 
 from everturn.core.errors import EverturnError
 from ingress.admission.strict_json import BadJson, parse_strict, run_parser
@@ -24,14 +24,13 @@ from ingress.stream.frames import SentEvent
 PING_INTERVAL_S = 25
 PING_TIMEOUT_S = 20
 PING = "2"
-FAREWELL = "41"
+FAREWELL = f"4{DISCONNECT}"
 """Ends the session; official clients don't reconnect after it."""
 MAX_ACK_ID = 2**53 - 1
 """The largest integer that JavaScript represents exactly."""
 MAX_NAMESPACE_CHARS = 100
 MAX_HEAD_CHARS = 256
 """Upper bound for the head of a packet: its types, number of attachments, namespace, number and name."""
-_HEAD = re.compile(r"(?:(?P<files>[0-9]{1,9})-)?(?:(?P<namespace>/[^,]*)(?:,|$))?(?P<ack>[0-9]{1,16})?", re.ASCII)
 _NAME = re.compile(r'\["([A-Za-z0-9_.:-]{1,100})"')
 
 
@@ -78,30 +77,56 @@ class Event:
             container[key] = attachments[number]
 
 
+class _Json:
+    """Writes JSON; leaves what is read as text, because it is parsed later and more strictly."""
+
+    @staticmethod
+    def dumps(value: Any, **_: Any) -> str:
+        return orjson.dumps(value).decode()
+
+    @staticmethod
+    def loads(text: str) -> str:
+        return text
+
+
+class _Packet(Packet):
+    json: ClassVar[Any] = _Json
+    packet_type: int
+    namespace: str | None
+    id: int | None
+    data: Any
+    attachment_count: int
+
+
 def parse_head(text: str) -> Head:
     """Parse the head of a text frame. Raises BadPacket."""
     if text == "3":
         return Head(Kind.PONG)  # without data, because pings have none
-    if text.startswith(("1", "41")):
+    if text.startswith(("1", FAREWELL)):
         return Head(Kind.LEAVE)
-    if not text.startswith(("40", "42", "45")):
+    if not text.startswith("4") or text == "4":
         raise BadPacket("it is not a packet that a client may send")
-    start = text[:MAX_HEAD_CHARS]
-    head = cast(re.Match[str], _HEAD.match(start, 2))  # every part of it is optional
-    namespace = (head["namespace"] or "/").partition("?")[0]
+    start = text[1:MAX_HEAD_CHARS]
+    try:
+        packet = _Packet(encoded_packet=start)
+    except ValueError as error:
+        raise BadPacket("its head can't be read") from error
+    at = 1 + len(start) - len(packet.data or "")
+    namespace = packet.namespace or "/"
     if len(namespace) > MAX_NAMESPACE_CHARS:
         raise BadPacket("its namespace is too long")
-    if text[1] == "0":
-        return Head(Kind.JOIN, namespace, at=head.end())
-    attachments, ack = int(head["files"] or 0), int(head["ack"]) if head["ack"] else None
+    if packet.packet_type == CONNECT:
+        return Head(Kind.JOIN, namespace, at=at)
+    if packet.packet_type not in (EVENT, BINARY_EVENT):
+        raise BadPacket("it is not a packet that a client may send")
     if namespace != "/":
         raise BadPacket("the only namespace is /")
-    if (text[1] == "5") != (attachments > 0) or (head["files"] and not attachments):
+    if (packet.packet_type == BINARY_EVENT) != (packet.attachment_count > 0):
         raise BadPacket("only a binary event has attachments")
-    if ack is not None and ack > MAX_ACK_ID:
+    if packet.id is not None and packet.id > MAX_ACK_ID:
         raise BadPacket("its number is too large")
-    name = _NAME.match(start, head.end())
-    return Head(Kind.CALL, "/", ack, attachments, name[1] if name else None, head.end())
+    name = _NAME.match(start, at - 1)
+    return Head(Kind.CALL, "/", packet.id, packet.attachment_count, name[1] if name else None, at)
 
 
 def parse_join(text: str, head: Head) -> Any:
@@ -149,33 +174,32 @@ def _find_places(container: Any) -> Iterator[tuple[Any, Any, int]]:
 def render_open(session_id: str, max_bytes: int) -> str:
     """The first frame that a client gets."""
     times = {"pingInterval": PING_INTERVAL_S * 1000, "pingTimeout": PING_TIMEOUT_S * 1000}
-    return "0" + _dump({"sid": session_id, "upgrades": [], **times, "maxPayload": max_bytes})
+    return "0" + _Json.dumps({"sid": session_id, "upgrades": [], **times, "maxPayload": max_bytes})
 
 
 def render_joined(session_id: str) -> str:
     """The client's request to join was accepted."""
-    return "40" + _dump({"sid": session_id})
+    return _render(CONNECT, {"sid": session_id})
 
 
 def render_refused_join(namespace: str, refusal: ProblemError) -> str:
     """A refused request to join; clients get its data in `connect_error`."""
-    place = "" if namespace == "/" else f"{namespace},"
-    return f"44{place}{_dump({'message': refusal.detail, 'data': build_problem(refusal)})}"
+    return _render(CONNECT_ERROR, {"message": refusal.detail, "data": build_problem(refusal)}, namespace=namespace)
 
 
 def render_event(event: SentEvent) -> str:
     """An event of a stream; its envelope has the same bytes as over SSE."""
-    return f'42["{event.name}",{event.payload.decode()}]'
+    return f'4{EVENT}["{event.name}",{event.payload.decode()}]'
 
 
 def render_own(name: str, body: Any) -> str:
     """An event of the session."""
-    return f'42["{name}",{_dump(body)}]'
+    return _render(EVENT, [name, body])
 
 
 def render_answer(ack: int, status: int, body: Any) -> str:
     """The answer to a call: the status and body that REST would return."""
-    return f"43{ack}[{_dump({'status': status, 'body': body})}]"
+    return _render(ACK, [{"status": status, "body": body}], ack=ack)
 
 
 def build_refusal(refusal: ProblemError) -> dict[str, Any]:
@@ -189,5 +213,6 @@ def build_problem(refusal: ProblemError) -> dict[str, Any]:
     return {**refusal.build_body(), **({"retry_after_s": int(retry_after)} if retry_after.isdigit() else {})}
 
 
-def _dump(value: Any) -> str:
-    return orjson.dumps(value).decode()
+def _render(kind: int, data: Any, *, namespace: str = "/", ack: int | None = None) -> str:
+    packet = _Packet(kind, data, namespace=namespace, id=ack, binary=False)
+    return "4" + cast(str, packet.encode())
