@@ -84,7 +84,7 @@ async def measure_in(folder: Path, samples: int, workers: int) -> list[Goal]:
     env = {
         "EVERTURN_MODEL": f"scripted:{script}",
         "WORKER_SLOTS": str(SLOTS),
-        "TENANT_QUEUED_MAX": str(PLACES),
+        "QUEUE_MAX": str(2 * PLACES),
     }
     told, times = Told(), Times()
     async with (

@@ -1,12 +1,10 @@
-"""F25: one tenant asks for ten times what may wait. It is told when to come, that is true, and others hardly notice.
+"""F25: one tenant asks for ten times what may wait. It never holds more than its share, and others hardly notice.
 
 How fast turns run is read from their rows, alone and in the flood: what the machine costs is told apart from the queue.
 """
 
 import asyncio
-import contextlib
 import json
-import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ from redis import Redis
 from stages.stage import Stage
 
 from everturn_client.answers import Accepted
-from everturn_client.errors import ProblemError
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
 
@@ -29,20 +26,18 @@ pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytes
 
 ROOM = 32
 FLOOD = 10 * ROOM
+OF_USER = 2 * ROOM // 8
 PATIENCE_S = 10
-"""Who is told more gives up, as people do."""
+"""A client that has to wait longer gives up, as people do."""
 AT_ONCE = ROOM // 4
-"""New requests: an ingress knows what the other let in only at its next count, and a quarter beyond the room is
-honoured. Who comes back waits for nobody."""
+"""New requests. Clients that come back wait for nobody."""
 LIGHT = 3
 MAX_WAIT = 2.0
 """How much longer a light tenant waits for its answer than alone, besides what all turns run longer."""
 MARGIN = 0.25
 """So much more: the longest of a few turns stands for a p95, and a busy machine also takes a turn later."""
 MAX_SLOWER = 1.2
-"""What is honoured beyond the room covers turns that take so much longer than thought; told times follow from how long
-turns took before, so where a machine slows down more they can't be true."""
-MIN_RETURNED = 5
+"""Where a machine slows down more, a light turn takes longer for other reasons than the flood."""
 TURN = "script:steady please"
 FLOOD_TURNS = ("script:brisk please", TURN, "script:lazy please")
 """As long as the light tenant's on average, but slots don't all become free at the same moment."""
@@ -52,7 +47,7 @@ FLOOD_TURNS = ("script:brisk please", TURN, "script:lazy please")
 async def light(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """Few turns may wait, and of one tenant only half of them. Without proxies: they would slow down with the flood."""
     script = Path(__file__).with_name("scripts.toml")
-    env = {"EVERTURN_MODEL": f"scripted:{script}", "QUEUE_MAX": str(2 * ROOM), "TENANT_QUEUED_MAX": str(ROOM)}
+    env = {"EVERTURN_MODEL": f"scripted:{script}", "QUEUE_MAX": str(2 * ROOM)}
     home = copy_home(tmp_path_factory.mktemp("flood"))
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         stage = Stage(platform)
@@ -69,7 +64,7 @@ async def flooding(light: Stage) -> AsyncIterator[Stage]:
 
 
 class Flood:
-    """Fills the queue; then come many clients of one user, and each comes back once, exactly when it was told."""
+    """Fills the tenant's share; then come many clients, and each comes back once, when it was told."""
 
     def __init__(self, urls: list[str]) -> None:
         self.answers: list[httpx2.Response] = []
@@ -95,7 +90,8 @@ class Flood:
     async def _post(self, http: httpx2.AsyncClient, n: int) -> httpx2.Response:
         url = f"{self._urls[n % 2]}/conversations/flood/default/new/messages"
         text = FLOOD_TURNS[n % len(FLOOD_TURNS)]
-        answer = await http.post(url, json={"text": text}, headers={"Idempotency-Key": f"flood {n}"})
+        headers = {"Idempotency-Key": f"flood {n}", **build_user_header(n)}
+        answer = await http.post(url, json={"text": text}, headers=headers)
         self.answers.append(answer)
         return answer
 
@@ -117,7 +113,7 @@ class Figures:
     ran_alone_s: float
     ran_flooded_s: float
     let_in: int
-    told_again: int
+    refused_again: int
     unanswered: int
 
     @property
@@ -127,22 +123,18 @@ class Figures:
 
     def __str__(self) -> str:
         return (
-            f"{self.let_in} that waited as told were let in, {self.told_again} told again, {self.unanswered} requests"
+            f"{self.let_in} that came back were let in, {self.refused_again} refused again, {self.unanswered} requests"
             f" found a part that did not answer; a light turn took {self.alone_s:.1f} s alone and at most"
             f" {self.beside_s:.1f} s beside the flood, turns ran {self.ran_alone_s:.1f} and {self.ran_flooded_s:.1f} s"
         )
 
     def check(self) -> None:
         """What F25 promises, on a machine that runs turns as fast as before."""
-        returned = self.let_in + self.told_again
-        assert returned >= MIN_RETURNED, str(self)
-        # So few may miss by chance: two standard deviations of a share of 95 %.
-        assert self.let_in >= 0.95 * returned - 2 * math.sqrt(0.05 * 0.95 * returned), str(self)
         assert self.unanswered <= 0.05 * FLOOD, str(self)
         assert self.beside_s <= (MAX_WAIT * max(1.0, self.slower) + MARGIN) * self.alone_s, str(self)
 
 
-async def test_a_flood_is_told_when_to_come_and_a_light_tenant_is_let_in_and_answered(
+async def test_a_flood_holds_only_its_share_and_a_light_tenant_is_let_in_and_answered(
     light: Stage, flooding: Stage
 ) -> None:
     await asyncio.gather(*(talk(light, n) for n in range(LIGHT)))
@@ -152,17 +144,17 @@ async def test_a_flood_is_told_when_to_come_and_a_light_tenant_is_let_in_and_ans
     running = asyncio.create_task(flood.run())
     await wait_until(lambda: running.done() or any(answer.status_code == 429 for answer in flood.answers))
     beside = [await talk(light, n) for n in range(LIGHT)]
-    waiting = await ask(light, "SELECT count(*) FROM turn WHERE tenant = 'flood' AND status = 'queued'")
+    waiting = int(await ask(light, "SELECT count(*) FROM turn WHERE tenant = 'flood' AND status = 'queued'"))
     await running
     accepted = [answer.json() for answer in flood.answers if answer.status_code == 202]
-    await call_off(light, flooding)
+    await call_off(light)
 
     figures = await load_figures(light, alone, beside, flood)
     print(figures)  # noqa: T201 - figures
     flood.check_answers()
-    assert int(waiting) > 0, "the light tenant waited for the flood to end"
+    assert 0 < waiting <= ROOM, "the light tenant waited for the flood to end, or the flood holds more than its share"
     assert await ask(light, "SELECT count(*) FROM turn WHERE tenant = 'flood'") == str(len(accepted))
-    for each in (*accepted[:2], *accepted[-2:]):
+    for each in accepted[:OF_USER:3]:
         await flooding.check_history(each["conversation_id"])
     if figures.slower <= MAX_SLOWER:
         figures.check()
@@ -170,8 +162,13 @@ async def test_a_flood_is_told_when_to_come_and_a_light_tenant_is_let_in_and_ans
         pytest.skip(f"the machine slowed down by {figures.slower:.2f}: {figures}")
 
 
+def build_user_header(n: int) -> dict[str, str]:
+    """The sender of a message: each user fills its share. The first is the one of the stage, which reads histories."""
+    return {"X-Dev-User": f"user{n // OF_USER}"} if n >= OF_USER else {}
+
+
 def is_told(answer: httpx2.Response) -> bool:
-    """Whether a time was told that is kept; a 503 of a part that did not answer in time keeps no place."""
+    """Whether the queue was full; a 503 can also be of a part that did not answer in time."""
     if answer.status_code == 503:
         return "turns are already waiting" in answer.json()["detail"]
     return answer.status_code == 429
@@ -187,19 +184,24 @@ async def talk(light: Stage, n: int) -> Accepted:
 
 
 def knows_pace(light: Stage) -> bool:
-    """Whether a worker has told how long turns take; until then it is a guess, and told times are long."""
+    """Whether a worker has told how long turns take; until then it is a guess, and clients wait longer."""
     with Redis.from_url(light.platform.redis.url, decode_responses=True) as redis:
         told = [json.loads(redis.get(key) or "{}") for key in redis.scan_iter("worker:*")]
     return any(worker.get("turn_s") for worker in told)
 
 
-async def call_off(light: Stage, flooding: Stage) -> None:
+async def call_off(light: Stage) -> None:
     """Cancels what still waits, and waits until nothing of the flood is open."""
-    rows = await ask(light, "SELECT conversation_id FROM turn WHERE tenant = 'flood' AND status = 'queued'")
-    for conversation_id in rows.split():
-        # A turn that has just ended refuses it.
-        with contextlib.suppress(ProblemError):
-            await flooding.clients[0].send_signal(conversation_id, "cancel", "")
+    rows = await ask(
+        light, "SELECT conversation_id || ' ' || user_id FROM turn WHERE tenant = 'flood' AND status = 'queued'"
+    )
+    async with httpx2.AsyncClient(base_url=light.platform.urls[0], trust_env=False, timeout=60) as http:
+        for row in rows.splitlines():
+            conversation_id, user = row.split()
+            path = f"/conversations/flood/default/{conversation_id}/signals"
+            answer = await http.post(path, json={"kind": "cancel"}, headers={"X-Dev-User": user})
+            # A turn that has just ended refuses it.
+            assert answer.status_code in {202, 409}, answer.text
     open_turns = "SELECT count(*) FROM turn WHERE tenant = 'flood' AND status IN ('queued', 'running')"
     await wait_until(lambda: light.platform.postgres.run_sql(open_turns, database=DATABASE) == "0")
 
@@ -215,7 +217,7 @@ async def load_figures(light: Stage, alone: list[Accepted], beside: list[Accepte
             f"avg(ended_at - started_at) FROM turn WHERE {meanwhile} OR (tenant = 'flood' AND status = 'completed')",
         ),
         let_in=sum(answer.status_code == 202 for answer in flood.returned),
-        told_again=sum(map(is_told, flood.returned)),
+        refused_again=sum(map(is_told, flood.returned)),
         unanswered=sum(answer.status_code == 503 and not is_told(answer) for answer in flood.answers),
     )
 

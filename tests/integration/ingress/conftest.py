@@ -50,8 +50,6 @@ def ingress_env(
         "SIGNING_SECRET": "0123456789abcdef0123456789abcdef",
         # Most modules have no worker, and their turns only gather.
         "QUEUE_MAX": "100000",
-        "QUEUE_MAX_UNATTENDED": "100000",
-        "TENANT_QUEUED_MAX": "100000",
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from everturn.events.redis import RedisEventReader, RedisEventWriter
 from everturn.events.redis_budget import RedisWireMemory
 from everturn.events.redis_hints import RedisHints, RedisInboxBells
-from everturn.limits.redis import RedisTokenBuckets, RedisWaitingRooms
+from everturn.limits.redis import RedisTokenBuckets
 from everturn.queue.redis import RedisDoorbells, RedisPresences
 from everturn.redis.calls import build_client
 
@@ -24,7 +24,6 @@ class Wire:
     inbox_bells: RedisInboxBells
     presences: RedisPresences
     token_buckets: RedisTokenBuckets
-    waiting_rooms: RedisWaitingRooms
     memory: RedisWireMemory
 
 
@@ -32,17 +31,15 @@ class Wire:
 async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
     """Drivers that connect on first use; `url` is `redis://:password@host:port/0`, `name` that of the process."""
     client = build_client(url, name=name)
-    process = f"{name}:{secrets.token_hex(8)}"
     try:
         yield Wire(
             doorbells=RedisDoorbells(client),
             event_writer=RedisEventWriter(client),
-            event_reader=RedisEventReader(client, name=process),
+            event_reader=RedisEventReader(client, name=f"{name}:{secrets.token_hex(8)}"),
             hints=RedisHints(client),
             inbox_bells=RedisInboxBells(client),
             presences=RedisPresences(client),
             token_buckets=RedisTokenBuckets(client),
-            waiting_rooms=RedisWaitingRooms(client, process=process),
             memory=RedisWireMemory(client),
         )
     finally:

@@ -1,5 +1,6 @@
 """The application: routers, error translation and the OpenAPI document, assembled from ready parts."""
 
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,11 +29,10 @@ from everturn.files.ports import Artifacts
 from everturn.lifecycle.exports import Exports
 from everturn.lifecycle.forks import Forks
 from everturn.limits.token_buckets import TokenBuckets
-from everturn.limits.waiting_rooms import WaitingRooms
 from everturn.memory.embedder import Embedder
 from everturn.memory.search import SnippetFinder
 from everturn.memory.user_memories import MemoryBook
-from everturn.queue.ports import Presences, Queue
+from everturn.queue.ports import Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
 from ingress import feedback, guests, memory, search, web
@@ -42,7 +42,7 @@ from ingress.admission.edge import OuterMiddleware
 from ingress.admission.fields import Bundles
 from ingress.admission.limits import build_request_limits
 from ingress.admission.metrics import IngressMetrics
-from ingress.admission.queue_gate import QueueCaps, WorkerPoolWatch, WorkGate
+from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
 from ingress.admission.responses import PROBLEM_SCHEMA, problem_of_validation
 from ingress.admission.slots import OpenSlots
 from ingress.attachments import endpoints as attachments
@@ -125,7 +125,6 @@ class Parts:
     finder: SnippetFinder
     embedder: Embedder
     buckets: TokenBuckets
-    rooms: WaitingRooms
     wire_memory: WireMemory
     queue: Queue
     web: Bundle | None
@@ -279,12 +278,12 @@ def _build_gate(parts: Parts, fleet: WorkerPoolWatch) -> WorkGate:
     return WorkGate(
         doorbells=parts.wires.doorbells,
         queue=parts.queue,
-        rooms=parts.rooms,
         memory=parts.wire_memory,
         fleet=fleet,
-        caps=QueueCaps(settings.queue_max, settings.queue_max_unattended, settings.tenant_queued_max),
+        caps=QueueCaps(settings.queue_max),
         metrics=parts.metrics,
         monotonic=parts.clock.monotonic,
+        random=random.random,
     )
 
 

@@ -23,12 +23,12 @@ from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.lifecycle.postgres_forks import PostgresForks
-from everturn.limits.waiting_rooms import most_of
 from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.opening import choose_embedder, is_minilm_installed, open_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresMemorySearch
 from everturn.postgres.pool import open_database
+from everturn.queue.ports import QueueCaps
 from everturn.queue.postgres import PostgresQueue
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_reading import PostgresTurns
@@ -70,7 +70,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             conversations=PostgresConversations(database),
             inbox=PostgresInbox(
                 database,
-                tenant_max=most_of(settings.tenant_queued_max),
+                caps=QueueCaps(settings.queue_max),
                 upload_limit=timedelta(seconds=settings.upload_limit_s),
             ),
             turns=PostgresTurns(database),
@@ -92,7 +92,6 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             finder=PostgresMemorySearch(database),
             embedder=build_embedder(settings),
             buckets=wire.token_buckets,
-            rooms=wire.waiting_rooms,
             wire_memory=wire.memory,
             queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,

@@ -12,7 +12,7 @@ from everturn.core.metrics import PROBLEMS
 from everturn.core.paging import BadCursor, OldCursor
 from everturn.files.objects import AlteredObject
 from everturn.files.ports import Revoked
-from everturn.turns.inbox import InboxFull, TenantFull
+from everturn.turns.inbox import InboxFull
 
 PROBLEM_MIME = "application/problem+json"
 RETRY_AFTER_S = 2
@@ -120,8 +120,6 @@ def translate_error(error: EverturnError) -> ProblemError | None:
         case NotFound():
             return absent()
         case InboxFull():
-            return too_many(str(error), retry_after_s=RETRY_AFTER_S)
-        case TenantFull():
             return too_many(str(error), retry_after_s=RETRY_AFTER_S)
         case Conflict():
             return ProblemError(problem("conflict", "The request conflicts with the current state", 409, _say(error)))

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings
 from everturn.core.errors import Invalid
 from everturn.core.settings import BY_ALIAS, CommonSettings
 from everturn.limits.token_buckets import BadLimits, Limit, parse_limit, parse_limits
+from everturn.queue.ports import QUEUE_CAPS
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 MIN_SECRET_BYTES = 32
@@ -50,22 +51,11 @@ class LimitSettings(CommonSettings):
         description="Invalid credentials that one address may send, such as 300/min; off means no limit.",
     )
     queue_max: int = Field(
-        default=1000,
+        default=QUEUE_CAPS.total,
         ge=1,
         validation_alias="QUEUE_MAX",
-        description="Number of waiting turns above which new ones get a 503.",
-    )
-    queue_max_unattended: int = Field(
-        default=200,
-        ge=1,
-        validation_alias="QUEUE_MAX_UNATTENDED",
-        description="Like QUEUE_MAX, while no worker is running.",
-    )
-    tenant_queued_max: int = Field(
-        default=500,
-        ge=1,
-        validation_alias="TENANT_QUEUED_MAX",
-        description="Number of waiting turns of one tenant on one lane above which new ones get a 429.",
+        description="Number of waiting turns above which new ones get a 503. One user can hold an eighth of them, one "
+        "tenant half on each lane and three quarters in all; above that, new ones get a 429.",
     )
     bodies_max_bytes: int = Field(
         default=512_000_000,

@@ -13,7 +13,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
 from everturn.events.stream import Hint
-from everturn.limits.redis import RedisTokenBuckets, RedisWaitingRooms
+from everturn.limits.redis import RedisTokenBuckets
 from everturn.queue.ports import WorkerPresence
 from everturn.redis.calls import build_client
 from everturn.redis.users import INGRESS, RULES, WORKER, derive_password
@@ -22,7 +22,6 @@ from everturn_local.home import Secrets
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_testing.events.events_contract import Events, EventsContract
 from everturn_testing.limits.token_buckets_contract import TokenBucketsContract
-from everturn_testing.limits.waiting_rooms_contract import WaitingRoomsContract
 
 CONVERSATION = ConversationId("conv_1")
 LIMIT_S = 20
@@ -56,16 +55,8 @@ class TestTokenBuckets(TokenBucketsContract):
         return ingress.token_buckets
 
 
-class TestWaitingRooms(WaitingRoomsContract):
-    """Of an ingress."""
-
-    @pytest.fixture
-    def rooms(self, ingress: Wire) -> RedisWaitingRooms:
-        return ingress.waiting_rooms
-
-
 async def test_an_ingress_rings_and_a_worker_answers(ingress: Wire, worker: Wire) -> None:
-    await ingress.doorbells.check(limit_s=LIMIT_S)
+    await ingress.doorbells.check(limit_s=LIMIT_S, writing=True)
     await ingress.doorbells.ring(Lane.REGISTERED, CONVERSATION)
     await worker.doorbells.ring(Lane.PAID, CONVERSATION)
 
@@ -142,9 +133,7 @@ DEL workers
     WORKER: """
 HGETALL bucket:a
 DEL bucket:a
-ZADD room:{all} 1 a
 XADD wake:a * f v
-DEL room:{all}
 """.strip().splitlines(),
 }
 

@@ -8,7 +8,6 @@ import pytest
 
 from everturn.core.errors import Invalid, Unavailable
 from everturn.limits.token_buckets import Limit
-from everturn.limits.waiting_rooms import RoomLoad, Visitor
 from everturn.redis.calls import CALL_LIMIT_S, build_client, limited
 from everturn.wire import Wire
 
@@ -63,10 +62,8 @@ async def test_a_client_whose_connection_was_cut_connects_anew(redis_url: str) -
 
 
 async def test_an_answer_that_came_while_the_process_was_held_up_is_no_silence(wire: Wire) -> None:
-    load = RoomLoad(depth=0, room=10, interval_us=1)
-    await wire.waiting_rooms.enter("a", Visitor("x", ""), load)
+    await wire.token_buckets.draw("a", Limit(4, 3600))
     held_up = [
-        lambda: wire.waiting_rooms.enter("a", Visitor("x", ""), load),
         lambda: wire.token_buckets.draw("a", Limit(4, 3600)),
         wire.presences.load_all,
         lambda: wire.doorbells.check(limit_s=CALL_LIMIT_S),

@@ -8,7 +8,7 @@ import pytest
 from everturn.core.errors import Conflict
 from everturn.core.identity import Lane, Principal, Role
 from everturn.timeline.turns import SignalKind
-from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, KeyReused, TenantFull
+from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, KeyReused
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_inbox import PostgresInbox, save_response, take_key
 from everturn_testing.database_roles import Roles
@@ -16,6 +16,7 @@ from everturn_testing.turns.external_events_contract import ExternalEventsContra
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.inbox_contract import InboxContract, UploadsContract
 from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.queue_caps_contract import CAPS, QueueCapsContract
 from everturn_testing.turns.receipts_contract import ReceiptsContract
 from everturn_testing.turns.stage import ANN, Stage, closing
 
@@ -120,18 +121,6 @@ async def test_a_message_and_the_end_of_the_turn_never_miss_each_other(postgres_
             assert said.signal_id is None and said.turn_id != claim.turn_id
 
 
-async def test_of_many_messages_at_once_no_more_wait_than_a_tenant_may(postgres_stage: Stage, roles: Roles) -> None:
-    flood = Principal("flood", "p", "u")
-    inbox = PostgresInbox(roles.ingress, tenant_max=5)
-    stage = replace(postgres_stage, inbox=inbox, principal=flood)
-
-    outcomes = await asyncio.gather(*(stage.say() for _ in range(24)), return_exceptions=True)
-
-    assert sum(isinstance(outcome, TenantFull) for outcome in outcomes) == 19
-    assert await roles.superuser.fetchval("SELECT count(*) FROM conversation WHERE tenant = 'flood'") == 5
-    await replace(stage, principal=Principal("calm-2", "p", "u")).say()
-
-
 _HOLD_QUEUE = "SELECT pg_advisory_xact_lock(hashtextextended('queue:registered:' || $1, 0))"
 _WAITS_AFTER_WRITING = """
 SELECT EXISTS (
@@ -205,12 +194,7 @@ class TestMemoryInbox(InboxContract, UploadsContract, ExternalEventsContract, Ta
         return memory_stage
 
 
-async def test_beyond_what_a_tenant_may_nothing_is_stored(memory_stage: Stage, memory_platform: MemoryPlatform) -> None:
-    stage = replace(memory_stage, inbox=MemoryInbox(memory_platform, tenant_max=2))
-    for _ in range(2):
-        await stage.say()
-
-    with pytest.raises(TenantFull):
-        await stage.say()
-
-    assert len(memory_platform.conversations) == 2
+class TestMemoryCaps(QueueCapsContract):
+    @pytest.fixture
+    def capped(self, memory_stage: Stage, memory_platform: MemoryPlatform) -> Stage:
+        return replace(memory_stage, inbox=MemoryInbox(memory_platform, caps=CAPS))

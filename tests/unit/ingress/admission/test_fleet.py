@@ -19,12 +19,10 @@ def test_each_worker_counts_by_its_slots() -> None:
     fleet = build_fleet((worker("a", 3, 10.0), worker("b", 1, 2.0), worker("c", 4)))
 
     assert fleet == WorkerPool(8, 8.0)
-    assert fleet.interval_us == 1_000_000
 
 
 def test_nobody_is_an_empty_fleet_with_a_guess() -> None:
     assert build_fleet(()) == WorkerPool(0, GUESSED_TURN_S)
-    assert WorkerPool(0, 5.0).interval_us == 5_000_000
 
 
 async def test_workers_are_asked_for_again_after_a_second() -> None:

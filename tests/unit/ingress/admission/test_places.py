@@ -27,14 +27,14 @@ class World:
 
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         self.counted += 1
-        depth = QueueDepth(self.stored, self.stored if (tenant, lane) == KEY else 0, min(1, self.stored))
+        depth = QueueDepth(self.stored, self.stored if (tenant, lane) == KEY else 0)
         await asyncio.sleep(0)
         if self.gone:
             raise Unavailable("Postgres")
         return depth
 
     async def waiting(self, key: tuple[str, Lane] = KEY) -> tuple[int, int]:
-        depth = (await self.places.load(key)).depth
+        depth = await self.places.load(key)
         return depth.waiting, depth.of_tenant
 
     def store(self) -> None:
@@ -120,17 +120,6 @@ async def test_of_many_at_once_one_counts() -> None:
 
     assert set(found) == {(0, 0)}
     assert world.counted == 1
-
-
-async def test_a_depth_is_as_old_as_the_beginning_of_its_count() -> None:
-    world = World()
-    await world.waiting()
-
-    world.clock.advance(KEEP_S - 0.05)
-
-    assert (await world.places.load(KEY)).age_us == 200_000
-    world.recount()
-    assert (await world.places.load(KEY)).age_us == 0
 
 
 async def test_a_queue_that_can_not_be_counted_is_unavailable() -> None:

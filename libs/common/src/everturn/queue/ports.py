@@ -5,8 +5,9 @@ Losing the data in Redis costs only time.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
+from everturn.core.errors import Conflict
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
 
@@ -22,8 +23,9 @@ class Doorbells(Protocol):
         """The oldest id of the first lane that has one; None on timeout."""
         ...
 
-    async def check(self, *, limit_s: float) -> None:
-        """Raise Unavailable when the wire does not answer within `limit_s`."""
+    async def check(self, *, limit_s: float, writing: bool = False) -> None:
+        """Raise Unavailable when the wire does not answer within `limit_s`; with `writing` also when it stores nothing,
+        as a server without memory does."""
         ...
 
 
@@ -94,11 +96,10 @@ def build_position(counted: int) -> QueuePosition:
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """Waiting turns: all, those of one tenant on one lane, and the number of tenants of all."""
+    """Waiting turns: all, and those of one tenant on one lane."""
 
     waiting: int
     of_tenant: int
-    tenants: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,76 @@ class WaitingTurn:
     turn_id: TurnId
     position: QueuePosition
 
+
+# How many turns can wait, and the shares of it that one tenant and one user can hold. A share is a fixed part of the
+# queue, whether others wait or not: an accepted turn keeps its place until it runs, also when others come.
+
+Full = Literal["queue", "tenant", "user"]
+"""What is full: the whole queue, or the share of one tenant or user."""
+
+
+class QueueFull(Conflict):
+    """There is no place in the queue for one more turn."""
+
+    def __init__(self, full: Full, text: str) -> None:
+        super().__init__(text)
+        self.full: Full = full
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """Waiting turns, with the one to be accepted: all, and those of its tenant, of its tenant on its lane, and of its
+    user."""
+
+    waiting: int
+    of_tenant: int
+    of_tenant_on_lane: int
+    of_user: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCaps:
+    """How many turns can wait. One tenant's users can't fill the queue, those of one lane leave places to the tenant's
+    other lanes, and one user leaves places to the others of the tenant."""
+
+    total: int
+
+    @property
+    def tenant(self) -> int:
+        """Three quarters: of one tenant on all lanes."""
+        return max(1, self.total * 3 // 4)
+
+    @property
+    def tenant_on_lane(self) -> int:
+        """Half: of one tenant on one lane."""
+        return max(1, self.total // 2)
+
+    @property
+    def user(self) -> int:
+        """An eighth: of one user in one project."""
+        return max(1, self.total // 8)
+
+    def check_depth(self, depth: QueueDepth) -> None:
+        """Check that there is a place for one more turn. Raises QueueFull."""
+        self.check(QueueCounts(depth.waiting + 1, depth.of_tenant + 1, depth.of_tenant + 1, 1))
+
+    def check(self, counts: QueueCounts) -> None:
+        """Raises QueueFull, for the smallest share that is exceeded."""
+        if counts.of_user > self.user:
+            raise QueueFull("user", f"{self.user} of your turns are already waiting.")
+        if counts.of_tenant_on_lane > self.tenant_on_lane:
+            raise QueueFull("tenant", f"{self.tenant_on_lane} turns of this tenant are already waiting.")
+        if counts.of_tenant > self.tenant:
+            raise QueueFull("tenant", f"{self.tenant} turns of this tenant are already waiting.")
+        if counts.waiting > self.total:
+            raise QueueFull("queue", f"{self.total} turns are already waiting.")
+
+
+QUEUE_CAPS: Final = QueueCaps(1000)
+"""Where the operator sets none."""
+
+
+# What is asked of the queue.
 
 Owned = tuple[Principal, ConversationId]
 """A conversation, and its alleged owner."""

@@ -19,7 +19,7 @@ class PostgresQueue:
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         async with self._database.connection() as connection:
             (row,) = await connection.fetch("SELECT * FROM queue_depth($1, $2)", tenant, lane.value)
-        return QueueDepth(row["waiting"], row["of_tenant"], row["tenants"])
+        return QueueDepth(row["waiting"], row["of_tenant"])
 
     async def load_lanes(self) -> Mapping[Lane, LaneDepth]:
         async with self._database.connection() as connection:

@@ -15,6 +15,9 @@ from everturn.core.ids import ConversationId
 from everturn.queue.ports import MAX_WORKERS, WorkerPresence
 from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, RING_LIMIT_S, limited
 
+_PROBE, _PROBE_S = "turns:probe", 60
+"""A key that is only written, to learn whether the server stores anything."""
+
 
 class RedisDoorbells:
     """A wait occupies a connection of the client."""
@@ -31,9 +34,9 @@ class RedisDoorbells:
             reply = await self._client.execute_command("BLMPOP", timeout_s, len(lanes), *map(_key, lanes), "LEFT")
         return None if reply is None else ConversationId(cast(bytes, reply[1][0]).decode())
 
-    async def check(self, *, limit_s: float) -> None:
+    async def check(self, *, limit_s: float, writing: bool = False) -> None:
         async with limited(limit_s):
-            await self._client.ping()
+            await (self._client.set(_PROBE, "1", ex=_PROBE_S) if writing else self._client.ping())
 
 
 def _key(lane: Lane) -> str:

@@ -19,11 +19,11 @@ COMMANDS: Final = (
     " +info"
 )
 RULES: Final[Mapping[str, str]] = {
-    INGRESS: f"resetkeys ~events:* ~wake:* ~bucket:* ~room:* %W~turns:* %R~workers %R~worker:* {CHANNELS} {COMMANDS}",
+    INGRESS: f"resetkeys ~events:* ~wake:* ~bucket:* %W~turns:* %R~workers %R~worker:* {CHANNELS} {COMMANDS}",
     WORKER: f"resetkeys ~events:* ~turns:* ~workers ~worker:* {CHANNELS} {COMMANDS}",
 }
-"""By user: an ingress rings doorbells but can't read them, and reads the list of workers. It also manages limits and
-waiting rooms, which workers can't access."""
+"""By user: an ingress rings doorbells but can't read them, and reads the list of workers. It also manages limits, which
+workers can't access."""
 
 
 def derive_password(operator_password: str, user: str) -> str:

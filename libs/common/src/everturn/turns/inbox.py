@@ -139,12 +139,6 @@ claimed.
 A new turn waits behind at most this many turns of each other tenant. Two keep workers busy, because the next doorbell
 is rung when a turn is claimed. How much longer a small tenant waits during another tenant's flood isn't measured yet.
 """
-TENANT_QUEUED_MAX = 500
-"""Turns of one tenant that can wait on one lane."""
-
-
-class TenantFull(Conflict):
-    """Too many turns of this tenant are already waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +176,7 @@ class Inbox(Protocol):
     ) -> Receipt:
         """Insert a turn (conversation idle) or a signal (busy), and the artifact rows.
 
-        Raises NotFound, KeyReused, KeyBusy (a request with the same key did not commit in 2 s), InboxFull, TenantFull,
+        Raises NotFound, KeyReused, KeyBusy (a request with the same key did not commit in 2 s), InboxFull, QueueFull,
         and Conflict when the target is not the open turn, or not a turn of this conversation.
         """
         ...
@@ -204,7 +198,7 @@ class Inbox(Protocol):
         """Insert a signal to the open turn; cancels have a limit of their own. Raises Invalid as `check_reason` does.
 
         With no turn open, a reactive event opens one, and a recorded event waits for the next one. Anything else, and
-        an event with a target, raises Conflict. Raises NotFound, InboxFull, TenantFull, KeyReused, KeyBusy.
+        an event with a target, raises Conflict. Raises NotFound, InboxFull, QueueFull, KeyReused, KeyBusy.
 
         The first answer to an approval counts. Repeating it returns the first receipt. A different answer or a late one
         raises Conflict, and an unknown approval NotFound. An answer, a steer and a cancel wake a waiting turn; other

@@ -10,6 +10,7 @@ from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.files.model import Artifact, Upload, UploadPlace, build_attachments
 from everturn.files.postgres import append_artifacts
 from everturn.postgres.pool import Connection, Database, LockTimeout, Row, translated
+from everturn.queue.ports import QUEUE_CAPS, QueueCaps, QueueCounts
 from everturn.queue.postgres import load_positions
 from everturn.timeline.turns import CONTROL_KINDS, RequestEvent, Signal, SignalKind, SignalState, TurnRequest, ref_kind
 from everturn.turns.inbox import (
@@ -22,7 +23,6 @@ from everturn.turns.inbox import (
     MAX_OPEN_SIGNALS,
     MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
-    TENANT_QUEUED_MAX,
     TENANT_SHARE,
     UPLOAD_LIMIT,
     IdempotencyKey,
@@ -32,7 +32,6 @@ from everturn.turns.inbox import (
     KeyBusy,
     KeyReused,
     Receipt,
-    TenantFull,
     UploadTooLate,
     check_reason,
 )
@@ -105,6 +104,11 @@ async def save_response(
 
 # Accepting messages and signals in Postgres: one transaction each, guarded by the client's idempotency key.
 
+UNLOCKED_TURNS = 256
+"""So many places before the queue is full, accepts begin to go one after another. More turns than are being accepted at
+once: an ingress runs 12 such transactions, so it holds for twenty ingresses."""
+LANES_OF_TURNS = [lane.value for lane in Lane if lane is not Lane.CONTROL]
+
 _NOW = "SELECT clock_timestamp()"
 _CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
 _ENTER = """
@@ -114,6 +118,15 @@ _OPEN_TURN = """
 INSERT INTO turn (id, conversation_id, tenant, project, user_id, lane, roles, request, ordinal)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, COALESCE(max(ordinal), 0) + 1 FROM turn WHERE conversation_id = $2
 """
+# What the tenant has on its lanes is counted one lane after another, and what the user has through its own rows.
+_COUNT_QUEUE = """
+SELECT max(depth.waiting) AS waiting, sum(depth.of_tenant)::bigint AS of_tenant,
+       max(depth.of_tenant) FILTER (WHERE lane.name = $2) AS of_tenant_on_lane,
+       (SELECT count(*) FROM turn WHERE status = 'queued') AS of_user
+  FROM unnest($3::text[]) AS lane (name), queue_depth($1, lane.name) AS depth
+"""
+_LOCK_TENANT = "SELECT take_place($1, $2, 1)"
+_LOCK_QUEUE = "SELECT pg_advisory_xact_lock(hashtextextended('queue', 0))"
 _QUEUE = "UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $1"
 _FIND_OPEN = """
 SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')
@@ -149,20 +162,20 @@ SELECT {SIGNAL_COLUMNS}
 
 
 class PostgresInbox:
-    """A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `tenant_max` none is accepted."""
+    """A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `caps` none is accepted."""
 
     def __init__(
         self,
         database: Database,
         *,
         share: int = TENANT_SHARE,
-        tenant_max: int = TENANT_QUEUED_MAX,
+        caps: QueueCaps = QUEUE_CAPS,
         upload_limit: timedelta = UPLOAD_LIMIT,
     ) -> None:
         self._database = database
         self._upload_limit = upload_limit
         self._share = share
-        self._tenant_max = tenant_max
+        self._caps = caps
 
     async def load_now(self) -> datetime:
         async with self._database.connection() as connection:
@@ -332,15 +345,33 @@ class PostgresInbox:
             build_request_json(replace(request, events=(*waited, *request.events))),
         )
         await transaction.execute(_QUEUE, conversation_id)
-        # Until the commit, this blocks all other accepts of the tenant on this lane. So the row, which can have
-        # megabytes, is written before it, and is part of the count.
-        most = self._tenant_max + 1
-        if not await transaction.fetchval("SELECT take_place($1, $2, $3)", principal.tenant, lane, most):
-            raise TenantFull(f"{self._tenant_max} turns are waiting on the lane {lane.value}.")
+        await self._check_queue(transaction, principal, lane)
         ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", turn_id, self._share)
         waiting = (await load_positions(transaction, [(principal, conversation_id)])).get(conversation_id)
         position = waiting.position if waiting else None
         return Receipt(conversation_id, turn_id, None, None, ring=bool(ring), lane=lane, position=position)
+
+    async def _check_queue(self, transaction: Connection, principal: Principal, lane: Lane) -> None:
+        """Check that the turn just inserted is within the caps. Raises QueueFull.
+
+        Until the commit, this blocks all other accepts of the tenant on this lane, and of everybody while the queue is
+        nearly full, so that no two take the last place. So the row, which can have megabytes, is written before it, and
+        is part of the counts.
+        """
+        arguments = (principal.tenant, lane.value, LANES_OF_TURNS)
+        await transaction.execute(_LOCK_TENANT, principal.tenant, lane.value)
+        counts = await _count_queue(transaction, *arguments)
+        if counts.waiting > self._caps.total - UNLOCKED_TURNS:
+            await transaction.execute(_LOCK_QUEUE)
+            counts = await _count_queue(transaction, *arguments)
+        self._caps.check(counts)
+
+
+async def _count_queue(transaction: Connection, tenant: str, lane: str, lanes: Sequence[str]) -> QueueCounts:
+    row = await transaction.fetchrow(_COUNT_QUEUE, tenant, lane, lanes)
+    if row is None:
+        raise LookupError("The queue was not counted.")
+    return QueueCounts(row["waiting"], row["of_tenant"], row["of_tenant_on_lane"], row["of_user"])
 
 
 def _is_at_rest(conversation: Row) -> bool:

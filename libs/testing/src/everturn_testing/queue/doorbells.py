@@ -10,10 +10,11 @@ from everturn.core.ids import ConversationId
 
 
 class MemoryDoorbells:
-    """Implements Doorbells. While `down` every call raises Unavailable."""
+    """Implements Doorbells. While `down` every call raises Unavailable, and while `out_of_memory` those that write."""
 
     def __init__(self) -> None:
         self.down = False
+        self.out_of_memory = False
         self._lanes: dict[Lane, deque[ConversationId]] = {lane: deque() for lane in Lane}
         self._rung = asyncio.Condition()
 
@@ -32,8 +33,10 @@ class MemoryDoorbells:
         except TimeoutError:
             return None
 
-    async def check(self, *, limit_s: float) -> None:
+    async def check(self, *, limit_s: float, writing: bool = False) -> None:
         self._check_up()
+        if writing and self.out_of_memory:
+            raise Unavailable("The doorbells are out of memory.")
 
     def _check_up(self) -> None:
         if self.down:

@@ -58,3 +58,4 @@ class DoorbellsContract:
 
     async def test_a_wire_that_answers_passes_the_check(self, doorbells: Doorbells) -> None:
         await doorbells.check(limit_s=_LIMIT_S)
+        await doorbells.check(limit_s=_LIMIT_S, writing=True)

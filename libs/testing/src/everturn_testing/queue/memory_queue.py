@@ -18,7 +18,7 @@ class MemoryQueue:
     async def load_depth(self, tenant: str, lane: Lane) -> QueueDepth:
         queued = [row for row in self._platform.turns.values() if row.turn.status is TurnStatus.QUEUED]
         own = [row for row in queued if row.principal.tenant == tenant and row.lane is lane]
-        return QueueDepth(len(queued), len(own), len({row.principal.tenant for row in queued}))
+        return QueueDepth(len(queued), len(own))
 
     async def load_lanes(self) -> Mapping[Lane, LaneDepth]:
         now = self._platform.clock.now()

@@ -9,6 +9,7 @@ from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Lane, Principal, lane_of
 from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.files.model import Artifact, Upload, UploadPlace, build_attachments
+from everturn.queue.ports import QUEUE_CAPS, QueueCaps, QueueCounts
 from everturn.timeline.turns import (
     CONTROL_KINDS,
     RequestEvent,
@@ -30,7 +31,6 @@ from everturn.turns.inbox import (
     MAX_OPEN_SIGNALS,
     MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
-    TENANT_QUEUED_MAX,
     TENANT_SHARE,
     UPLOAD_LIMIT,
     IdempotencyKey,
@@ -39,7 +39,6 @@ from everturn.turns.inbox import (
     IncomingSignal,
     KeyReused,
     Receipt,
-    TenantFull,
     UploadTooLate,
     check_reason,
 )
@@ -58,12 +57,10 @@ from everturn_testing.turns.platform import (
 class MemoryInbox:
     """Implements Inbox. A tenant's turns beyond `share` on a lane wait without a doorbell."""
 
-    def __init__(
-        self, platform: MemoryPlatform, *, share: int = TENANT_SHARE, tenant_max: int = TENANT_QUEUED_MAX
-    ) -> None:
+    def __init__(self, platform: MemoryPlatform, *, share: int = TENANT_SHARE, caps: QueueCaps = QUEUE_CAPS) -> None:
         self._platform = platform
         self._share = share
-        self._tenant_max = tenant_max
+        self._caps = caps
 
     async def load_now(self) -> datetime:
         return self._platform.clock.now()
@@ -75,7 +72,7 @@ class MemoryInbox:
             return replayed
         self._check_in_time(message.uploads)
         if message.create:
-            self._check_tenant(principal.tenant, lane_of(principal.roles))
+            self._check_queue(principal)
             row = ConversationRow(message.conversation_id, principal, message.bundle_id)
             self._platform.conversations[row.id] = row
         row = self._platform.conversation(principal, message.conversation_id)
@@ -188,7 +185,7 @@ class MemoryInbox:
 
     def _open_turn(self, row: ConversationRow, principal: Principal, turn_id: TurnId, request: TurnRequest) -> Receipt:
         lane = lane_of(principal.roles)
-        self._check_tenant(principal.tenant, lane)
+        self._check_queue(principal)
         waited: list[RequestEvent] = []
         for parked in self._parked(row):
             waited += build_request_events([parked.signal])
@@ -209,10 +206,13 @@ class MemoryInbox:
         position = find_position(self._platform, opened)
         return Receipt(row.id, turn.id, None, None, ring=ring, lane=lane, position=position)
 
-    def _check_tenant(self, tenant: str, lane: Lane) -> None:
-        rows = [row for row in self._platform.turns.values() if (row.principal.tenant, row.lane) == (tenant, lane)]
-        if sum(row.turn.status is TurnStatus.QUEUED for row in rows) >= self._tenant_max:
-            raise TenantFull(f"{self._tenant_max} turns are waiting on the lane {lane.value}.")
+    def _check_queue(self, principal: Principal) -> None:
+        """Raises QueueFull when there is no place for one more turn."""
+        queued = [row for row in self._platform.turns.values() if row.turn.status is TurnStatus.QUEUED]
+        of_tenant = [row for row in queued if row.principal.tenant == principal.tenant]
+        on_lane = sum(row.lane is lane_of(principal.roles) for row in of_tenant)
+        of_user = sum(row.principal.owner == principal.owner for row in of_tenant)
+        self._caps.check(QueueCounts(len(queued) + 1, len(of_tenant) + 1, on_lane + 1, of_user + 1))
 
     def _append_signal(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
         turn = self._platform.open_turn(row.id)

@@ -21,7 +21,7 @@ from everturn.core.ids import ApprovalId, ConversationId, Ids, SignalId, TurnId,
 from everturn.core.metrics import MESSAGES_ACCEPTED
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.stream import Hint, Hints, InboxBells
-from everturn.queue.ports import Doorbells
+from everturn.queue.ports import Doorbells, QueueFull
 from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import ANSWER_KINDS, MAX_PAYLOAD_BYTES, ExternalEvent, Signal, SignalKind
 from everturn.turns.inbox import (
@@ -30,7 +30,6 @@ from everturn.turns.inbox import (
     IncomingMessage,
     IncomingSignal,
     Receipt,
-    TenantFull,
     UploadTooLate,
 )
 from ingress.admission.fields import Bundles, load_conversation_id
@@ -41,7 +40,7 @@ from ingress.admission.slots import NoRoom, WorkSlots
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn
 from ingress.chat.submission import Submission
-from ingress.errors import ProblemError, too_large, too_many, unprocessable
+from ingress.errors import ProblemError, too_large, unprocessable
 
 NEW = "new"
 KEPT_LIMIT_S = 0.5
@@ -185,7 +184,7 @@ class ChatService:
         file."""
         async with self._idempotency_locks.hold(principal, key) as wait_s:
             try:
-                admission = await self._gate.admit(principal, key, new_work=new_work)
+                admission = await self._gate.admit(principal, new_work=new_work)
                 try:
                     return await store(admission, wait_s)
                 finally:
@@ -248,11 +247,9 @@ class ChatService:
                 receipt = await wait_for_concurrent_request(commit, self._clock, wait_s=wait_s)
             opened = receipt.signal_id is None and not receipt.replayed
             admission.settle() if opened else admission.leave()
-        except TenantFull as error:
-            place = self._gate.keep_tenant_place(admission)
-            # Concurrently: the client must not wait for a slow store and a slow wire one after the other.
-            retry_after_s, _ = await asyncio.gather(place, self._intake.discard(saved))
-            raise too_many(str(error), retry_after_s=retry_after_s) from error
+        except QueueFull as error:
+            await self._intake.discard(saved)
+            raise await self._gate.refuse(principal, error) from error
         except (UploadTooLate, NoRoom):
             await self._intake.discard(saved)
             raise

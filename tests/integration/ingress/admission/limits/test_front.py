@@ -100,17 +100,17 @@ async def test_a_call_whose_scope_stands_in_its_body_is_refused_before_it_comes_
     assert b"429" in status
 
 
-async def test_messages_that_a_full_queue_refuses_take_no_tokens_and_are_told_so(
+async def test_messages_that_a_full_queue_refuses_take_no_tokens_and_say_so(
     start_ingress: Callable[..., Any], refused: Refused
 ) -> None:
-    full = start_ingress(RATE_LIMITS_WRITES="registered=5/h", QUEUE_MAX_UNATTENDED="2")
+    full = start_ingress(RATE_LIMITS_WRITES="registered=5/h", QUEUE_MAX="16")
     message = {"text": "Let me in."}
     async with httpx2.AsyncClient(base_url=full.url, timeout=20, headers={"X-Dev-User": "fay"}) as http:
         answers = [await http.post(f"{BASE}/new/messages", json=message) for _ in range(6)]
         last = await http.post(BASE, json={})
 
-    assert [answer.status_code for answer in answers] == [202] * 2 + [503] * 4
-    refused(answers[2], 503)
+    assert [answer.status_code for answer in answers] == [202] * 2 + [429] * 4
+    refused(answers[2], 429)
     assert [answer.headers["ratelimit"].split(";")[1] for answer in answers] == ["r=4"] + ["r=3"] * 5
     assert last.status_code == 201
     assert last.headers["ratelimit"].split(";")[1] == "r=2"
