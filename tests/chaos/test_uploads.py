@@ -8,6 +8,7 @@ import uuid
 
 import httpx2
 import pytest
+from parts.forks import BOUNDS
 from parts.waiting import wait_until
 from stages.leftovers import find_keys
 from stages.stage import Stage
@@ -92,7 +93,7 @@ async def test_what_was_stored_by_parts_that_died_before_their_commit_is_deleted
 
 async def test_an_ingress_that_was_frozen_until_its_object_was_deleted_names_it_in_no_row(stage: Stage) -> None:
     watcher, platform, key = await begin(stage), stage.platform, str(uuid.uuid4())
-    await platform.restart("ingress-1", extra_env={"FAILPOINT": "message.saved:1:stop", "UPLOAD_LIMIT_S": "2"})
+    await platform.restart("ingress-1", extra_env={"FAILPOINT": "message.saved:1:stop", BOUNDS: '{"upload_s": 2}'})
 
     sending = asyncio.create_task(send_file(stage, watcher.conversation_id, key))
     await wait_until(lambda: find_files(stage, watcher.conversation_id))

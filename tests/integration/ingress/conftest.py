@@ -1,5 +1,6 @@
 """Real ingress processes on real servers, and clients for them."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 from parts.documented import Documented
-from parts.forks import open_forks
+from parts.forks import BOUNDS, open_forks
 from parts.ingresses import IngressProcess, list_objects, spawn_ingress
 from parts.sockets import SocketClient
 
@@ -57,12 +58,13 @@ def ingress_env(
 def start_ingress(
     forks: ForkServerContext, ingress_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartIngress]:
-    """Starts ingress processes with more or other settings; all are gone at the module's end."""
+    """Starts ingress processes with other bounds and settings; all are gone at the module's end."""
     started: list[IngressProcess] = []
     folder = tmp_path_factory.mktemp("ingress")
 
-    def start(**env: str) -> IngressProcess:
-        started.append(spawn_ingress(forks, folder, ingress_env | env))
+    def start(bounds: dict[str, Any] | None = None, **env: str) -> IngressProcess:
+        smaller = {BOUNDS: json.dumps(bounds)} if bounds else {}
+        started.append(spawn_ingress(forks, folder, ingress_env | env | smaller))
         return started[-1]
 
     yield start

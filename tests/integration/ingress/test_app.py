@@ -141,6 +141,7 @@ class Owned:
 @pytest.fixture(scope="module")
 def production(start_ingress: Any) -> Any:
     return start_ingress(
+        {"bad_credentials": None},
         EVERTURN_MODE="production",
         AUTH_ISSUER="i",
         AUTH_AUDIENCE="a",
@@ -150,7 +151,6 @@ def production(start_ingress: Any) -> Any:
         REAUTHORIZE_S="1",
         STREAM_HEARTBEAT_S="0.2",
         RATE_LIMITS_WRITES="off",
-        BAD_CREDENTIALS="off",
         MESSAGE_MAX_FILES="3",
     )
 

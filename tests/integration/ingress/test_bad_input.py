@@ -461,6 +461,7 @@ def keys() -> Keys:
 @pytest.fixture(scope="module")
 def production(start_ingress: Any, keys: Keys) -> Any:
     return start_ingress(
+        {"bad_credentials": None},
         EVERTURN_MODE="production",
         AUTH_ISSUER=ISSUER,
         AUTH_AUDIENCE=AUDIENCE,
@@ -468,7 +469,6 @@ def production(start_ingress: Any, keys: Keys) -> Any:
         ALLOWED_ORIGINS="https://chat.example",
         ANONYMOUS="1",
         RATE_LIMITS_WRITES="off",
-        BAD_CREDENTIALS="off",
     )
 
 

@@ -6,17 +6,21 @@ environment, servers, signals, the exit status. That a cold start works is shown
 
 import asyncio
 import ctypes
+import json
 import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+from everturn.limits.token_buckets import Limit
 from everturn_local.processes import KILLED_LIMIT_S, Child, Process
+from ingress.bounds import Bounds
 
 DRIVERS = {
     "ingress": ("everturn.conversations.postgres", "everturn.postgres.pool", "everturn.wire"),
@@ -29,6 +33,9 @@ Only what is installed: where forks are made, imports are not looked for in the 
 
 SET_BY_IMPORTS = ("LIBRARY_PATH", "LD_LIBRARY_PATH", "MAGIC")
 """What pylibmagic sets when it is imported, and libmagic reads."""
+
+BOUNDS = "INGRESS_BOUNDS"
+"""For an ingress of a test: which of its `ingress.bounds.Bounds` differ, as JSON. A limit is a list of its numbers."""
 
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
@@ -126,4 +133,8 @@ def _serve(module: str, env: Mapping[str, str], log: str, says: Connection) -> N
     kept = {name: os.environ[name] for name in SET_BY_IMPORTS if name in os.environ}
     os.environ.clear()
     os.environ |= {**kept, **env, "READY_FD": str(ready_fd)}
-    sys.exit(import_module(f"{module}.__main__").main([]))
+    smaller = json.loads(env.get(BOUNDS, "{}"))
+    if isinstance(smaller.get("bad_credentials"), list):
+        smaller["bad_credentials"] = Limit(*smaller["bad_credentials"])
+    options = {"bounds": replace(Bounds(), **smaller)} if smaller else {}
+    sys.exit(import_module(f"{module}.__main__").main([], **options))

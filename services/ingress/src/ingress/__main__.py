@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import uvicorn
 from pydantic import ValidationError
@@ -30,6 +31,7 @@ from ingress.bootstrap import (
     open_usage,
     prepare_server,
 )
+from ingress.bounds import ADDRESS_PART, BOUNDS, Bounds
 from ingress.operations import describe, verify_export
 from ingress.operations.commands import AnyCommand, Command, OfflineCommand, build_migrate_command, parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
@@ -88,9 +90,9 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-async def run_ingress(settings: IngressSettings) -> None:
+async def run_ingress(settings: IngressSettings, bounds: Bounds) -> None:
     """Serve until SIGTERM or SIGINT."""
-    async with open_parts(settings) as parts:
+    async with open_parts(settings, bounds) as parts:
         app = build_app(parts)
         config = uvicorn.Config(
             app,
@@ -99,10 +101,11 @@ async def run_ingress(settings: IngressSettings) -> None:
             http=bind_protocol(
                 ConnectionCaps(
                     connections=settings.connections_max,
-                    headers_s=settings.headers_timeout_s,
-                    send_s=settings.send_timeout_s,
+                    headers_s=bounds.headers_s,
+                    send_s=bounds.send_s,
                     addresses=AddressCounts(
-                        settings.connections_per_address, proxies=read_networks(settings.trusted_proxies)
+                        max(1, settings.connections_max // ADDRESS_PART),
+                        proxies=read_networks(settings.trusted_proxies),
                     ),
                 ),
                 parts.metrics,
@@ -148,14 +151,15 @@ def announce_ready(settings: IngressSettings, parts: Parts, port: int) -> None:
         pipe.write(json.dumps(ready) + "\n")
 
 
-async def run_serve(settings: IngressSettings, _: argparse.Namespace) -> int:
+async def run_serve(settings: IngressSettings, _: argparse.Namespace, *, bounds: Bounds = BOUNDS) -> int:
     """The default command."""
-    await run_ingress(settings)
+    await run_ingress(settings, bounds)
     return 0
 
 
+SERVE_HELP = "Serve requests until SIGTERM; the default command."
 COMMANDS: dict[str, AnyCommand] = {
-    "serve": Command("Serve requests until SIGTERM; the default command.", run_serve),
+    "serve": Command(SERVE_HELP, run_serve),
     "describe": OfflineCommand(describe.HELP, describe.describe),
     "verify-export": OfflineCommand(verify_export.HELP, verify_export.verify_export, verify_export.add_arguments),
     "migrate": build_migrate_command(prepare_server, migrate_schema),
@@ -169,9 +173,10 @@ COMMANDS: dict[str, AnyCommand] = {
 }
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
     """Return the exit status: 2 for invalid settings or arguments, 1 for a command that failed."""
-    command, read = parse_arguments(COMMANDS, arguments, default="serve")
+    serve = Command(SERVE_HELP, partial(run_serve, bounds=bounds))
+    command, read = parse_arguments({**COMMANDS, "serve": serve}, arguments, default="serve")
     try:
         load_secrets()
         if isinstance(command, OfflineCommand):

@@ -51,6 +51,7 @@ from ingress.attachments.intake import FileCaps, Intake
 from ingress.attachments.structure.checks import CheckerProcesses
 from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
+from ingress.bounds import DOWNLOADS_MAX, STREAM_QUEUE_BYTES, Bounds
 from ingress.chat import endpoints as chat
 from ingress.chat import endpoints as signals
 from ingress.chat.schemas import MessageIn, SignalIn
@@ -101,6 +102,7 @@ class Parts:
     """The parts of the application; bootstrap chooses the drivers."""
 
     settings: IngressSettings
+    bounds: Bounds
     auth: AuthGate
     antivirus: Antivirus
     structure: CheckerProcesses
@@ -192,7 +194,11 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.fleet = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
     app.state.chat = _build_chat(parts, app.state.fleet)
     app.state.front = build_request_limits(
-        parts.settings, parts.buckets, metrics=parts.metrics, monotonic=parts.clock.monotonic
+        parts.settings,
+        parts.buckets,
+        bad_credentials=parts.bounds.bad_credentials,
+        metrics=parts.metrics,
+        monotonic=parts.clock.monotonic,
     )
     app.state.conversations = ConversationService(
         conversations=parts.conversations,
@@ -216,10 +222,9 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.files = FileService(
         parts.artifacts, parts.objects, metrics=parts.metrics, redirects=parts.settings.files_redirect
     )
-    settings = parts.settings
     app.state.downloads = OpenSlots(
-        max_total=settings.downloads_max,
-        max_per_user=settings.downloads_max_per_user,
+        max_total=DOWNLOADS_MAX,
+        max_per_user=parts.bounds.downloads_of_user,
         what="download",
         many="downloads",
     )
@@ -301,12 +306,12 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
         hints=parts.wires.hints,
         rows=rows,
         metrics=parts.metrics,
-        queue_bytes=settings.stream_queue_bytes,
+        queue_bytes=STREAM_QUEUE_BYTES,
     )
     feed = Feed(hub, heartbeat_s=settings.heartbeat_s, unix_now=lambda: parts.clock.now().timestamp())
     slots = OpenSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
     recheck = Recheck(parts.auth.recheck, every_s=settings.reauthorize_s, monotonic=parts.clock.monotonic)
-    return sse.StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck, send_timeout_s=settings.send_timeout_s)
+    return sse.StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck, send_timeout_s=parts.bounds.send_s)
 
 
 def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:

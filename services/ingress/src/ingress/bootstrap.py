@@ -44,6 +44,7 @@ from ingress.auth.origins import Origins
 from ingress.auth.revocation import MAX_AGE_S, RevocationChecker
 from ingress.auth.signed_tokens import MIN_SECRET_BYTES, Guests, Tickets, TokenSigner
 from ingress.auth.tokens import JwksFetch, JwksKeys, KeySource, StaticKey, TokenVerifier, check_algorithms
+from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
 from ingress.chat.service import Wires
 from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
 from ingress.web import load_bundle
@@ -52,7 +53,7 @@ POOL_SIZE = 16
 
 
 @asynccontextmanager
-async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
+async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> AsyncGenerator[Parts]:
     """Open all parts; they connect on first use and are closed at the end."""
     clock = open_clock(settings.clock_steps)
     process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
@@ -64,6 +65,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
     ):
         yield Parts(
             settings=settings,
+            bounds=bounds,
             auth=build_gate(settings, PostgresCredentials(database), clock),
             antivirus=build_antivirus(settings),
             structure=structure,
@@ -71,7 +73,7 @@ async def open_parts(settings: IngressSettings) -> AsyncGenerator[Parts]:
             inbox=PostgresInbox(
                 database,
                 caps=QueueCaps(settings.queue_max),
-                upload_limit=timedelta(seconds=settings.upload_limit_s),
+                upload_limit=timedelta(seconds=bounds.upload_s),
             ),
             turns=PostgresTurns(database),
             feedback=PostgresFeedback(database),
@@ -168,7 +170,7 @@ def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock
             clock,
             scopes=settings.guest_scopes,
             per_minute=settings.guests_per_minute,
-            per_minute_of_address=settings.guests_per_minute_of_address,
+            per_minute_of_address=max(1, settings.guests_per_minute // GUEST_ADDRESS_PART),
         ),
         tickets=Tickets(seals, clock),
         origins=Origins(read_origins(settings.allowed_origins)),

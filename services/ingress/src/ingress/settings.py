@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings
 
 from everturn.core.errors import Invalid
 from everturn.core.settings import BY_ALIAS, CommonSettings
-from everturn.limits.token_buckets import BadLimits, Limit, parse_limit, parse_limits
+from everturn.limits.token_buckets import BadLimits, parse_limits
 from everturn.queue.ports import QUEUE_CAPS
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -44,12 +44,6 @@ class LimitSettings(CommonSettings):
         validation_alias="RATE_LIMITS_READS",
         description="Read calls allowed per role, in the format of RATE_LIMITS_WRITES.",
     )
-    bad_credentials: str = Field(
-        default="300/min",
-        max_length=40,
-        validation_alias="BAD_CREDENTIALS",
-        description="Invalid credentials that one address may send, such as 300/min; off means no limit.",
-    )
     queue_max: int = Field(
         default=QUEUE_CAPS.total,
         ge=1,
@@ -61,26 +55,15 @@ class LimitSettings(CommonSettings):
         default=512_000_000,
         ge=1024,
         validation_alias="BODIES_MAX_BYTES",
-        description="Bytes of request bodies that this process holds at once; above it, requests get a 503.",
-    )
-    bodies_max_bytes_per_user: int = Field(
-        default=128_000_000,
-        ge=1024,
-        validation_alias="BODIES_MAX_BYTES_PER_USER",
-        description="Like BODIES_MAX_BYTES, for one user; above it, requests get a 429.",
+        description="Bytes of request bodies that this process holds at once; above it, requests get a 503. One user "
+        "can hold a quarter; above it, requests get a 429.",
     )
     connections_max: int = Field(
         default=10_000,
         ge=1,
         validation_alias="CONNECTIONS_MAX",
-        description="Open connections of this process; above it, new ones get a 503.",
-    )
-    connections_per_address: int = Field(
-        default=2000,
-        ge=1,
-        validation_alias="CONNECTIONS_PER_ADDRESS",
-        description="Connections from one address, except those serving an authenticated request; above it, new ones "
-        "get a 429.",
+        description="Open connections of this process; above it, new ones get a 503. One address can have a fifth of "
+        "them, besides those that serve an authenticated request; above it, new ones get a 429.",
     )
     trusted_proxies: str = Field(
         default="",
@@ -88,32 +71,6 @@ class LimitSettings(CommonSettings):
         validation_alias="TRUSTED_PROXIES",
         description="Addresses or networks of proxies, separated by commas: their connections are not counted by "
         "address, and their X-Forwarded-For identifies the client.",
-    )
-    headers_timeout_s: float = Field(
-        default=15.0,
-        gt=0,
-        le=300,
-        validation_alias="HEADERS_TIMEOUT_S",
-        description="Seconds from a connection's first byte to the last header of its request.",
-    )
-    send_timeout_s: float = Field(
-        default=60.0,
-        gt=0,
-        le=600,
-        validation_alias="SEND_TIMEOUT_S",
-        description="Seconds after which a client that does not read its response is disconnected.",
-    )
-    downloads_max: int = Field(
-        default=500,
-        ge=1,
-        validation_alias="DOWNLOADS_MAX",
-        description="Files and exports that this process sends at once; above it, requests get a 503.",
-    )
-    downloads_max_per_user: int = Field(
-        default=16,
-        ge=1,
-        validation_alias="DOWNLOADS_MAX_PER_USER",
-        description="Like DOWNLOADS_MAX, for one user; above it, requests get a 429.",
     )
     streams_max: int = Field(
         default=5000, ge=1, validation_alias="STREAMS_MAX", description="Open event streams of this process."
@@ -132,17 +89,12 @@ class LimitSettings(CommonSettings):
         read_networks(text)
         return text
 
-    @property
-    def bad_credentials_limit(self) -> Limit | None:
-        return None if self.bad_credentials == "off" else parse_limit(self.bad_credentials)
-
     @model_validator(mode="after")
     def check_limits(self) -> Self:
         """Reject unreadable limits."""
         try:
             parse_limits(self.rate_limits_writes, {})
             parse_limits(self.rate_limits_reads, {})
-            _ = self.bad_credentials_limit
         except BadLimits as error:
             raise ValueError(str(error)) from error
         return self
@@ -169,13 +121,6 @@ class IngressSettings(LimitSettings):
         validation_alias="MESSAGE_MAX_BYTES",
         description="Bytes of a message including its files.",
     )
-    json_max_bytes: int = Field(
-        default=8_000_000,
-        ge=1024,
-        validation_alias="JSON_MAX_BYTES",
-        description="Bytes of a message sent as JSON, including files in base64; send larger ones as "
-        "multipart/form-data.",
-    )
     message_max_text_chars: int = Field(
         default=1_000_000,
         ge=1,
@@ -193,13 +138,6 @@ class IngressSettings(LimitSettings):
     )
     max_files: int = Field(
         default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message."
-    )
-    upload_limit_s: float = Field(
-        default=120,
-        gt=0,
-        le=120,
-        validation_alias="UPLOAD_LIMIT_S",
-        description="Seconds allowed to store a message's files.",
     )
 
     web_dist: Path | None = Field(
@@ -226,12 +164,6 @@ class IngressSettings(LimitSettings):
         description="Accepted kinds of external events, separated by commas.",
     )
 
-    stream_queue_bytes: int = Field(
-        default=131_072,
-        ge=1024,
-        validation_alias="STREAM_QUEUE_BYTES",
-        description="Bytes buffered for one slow client.",
-    )
     heartbeat_s: float = Field(
         default=10.0,
         gt=0,
@@ -304,14 +236,10 @@ class IngressSettings(LimitSettings):
         description="Where guests are accepted: tenant/project, separated by commas.",
     )
     guests_per_minute: int = Field(
-        default=60, ge=1, validation_alias="GUESTS_PER_MINUTE", description="New guests that one process accepts."
-    )
-    guests_per_minute_of_address: int = Field(
-        default=20,
+        default=60,
         ge=1,
-        validation_alias="GUESTS_PER_MINUTE_OF_ADDRESS",
-        description="Like GUESTS_PER_MINUTE, from one address; set both to the same value behind a proxy, which is one "
-        "address.",
+        validation_alias="GUESTS_PER_MINUTE",
+        description="New guests that one process accepts, and a third as many from one address.",
     )
     reauthorize_s: float = Field(
         default=60.0,

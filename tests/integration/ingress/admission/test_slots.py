@@ -22,12 +22,12 @@ LONG = "x" * 990_000
 
 @pytest.fixture(scope="module")
 def bounded(start_ingress: Callable[..., Any]) -> Any:
-    return start_ingress(DOWNLOADS_MAX_PER_USER="2")
+    return start_ingress({"downloads_of_user": 2})
 
 
 @pytest.fixture(scope="module")
 def impatient(start_ingress: Callable[..., Any]) -> Any:
-    return start_ingress(SEND_TIMEOUT_S="0.5")
+    return start_ingress({"send_s": 0.5})
 
 
 @pytest.fixture(scope="module")

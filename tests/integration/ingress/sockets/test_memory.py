@@ -73,7 +73,7 @@ class Peer:
 
 @pytest.fixture(scope="module")
 def bounded(start_ingress: Callable[..., Any]) -> Any:
-    return start_ingress(BODIES_MAX_BYTES_PER_USER=str(CAP), RATE_LIMITS_WRITES="off")
+    return start_ingress(BODIES_MAX_BYTES=str(4 * CAP), RATE_LIMITS_WRITES="off")
 
 
 @pytest.fixture(scope="module")

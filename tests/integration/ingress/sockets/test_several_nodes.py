@@ -107,7 +107,7 @@ async def test_one_user_has_only_so_many_sockets(sockets: Any, start_ingress: An
 
 
 async def test_guessing_is_slow_wherever_the_token_stands(sockets: Any, start_ingress: Any) -> None:
-    ingress = start_ingress(BAD_CREDENTIALS="2/h")
+    ingress = start_ingress({"bad_credentials": [2, 3600]})
 
     refusals = [
         await sockets(ingress.url).refused(headers={"Authorization": "Bearer bad1"}),

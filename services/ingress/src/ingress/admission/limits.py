@@ -18,6 +18,7 @@ from everturn.core.identity import Principal, Role
 from everturn.limits.token_buckets import BucketTable, Draw, Level, Limit, Limits, TokenBuckets, parse_limits
 from ingress.admission.connections import load_address
 from ingress.admission.metrics import IngressMetrics
+from ingress.bounds import USER_BODIES_PART
 from ingress.errors import ProblemError, too_many, unavailable
 from ingress.settings import IngressSettings
 
@@ -355,7 +356,12 @@ class RequestLimits:
 
 
 def build_request_limits(
-    settings: IngressSettings, buckets: TokenBuckets, *, metrics: IngressMetrics, monotonic: Callable[[], float]
+    settings: IngressSettings,
+    buckets: TokenBuckets,
+    *,
+    bad_credentials: Limit | None,
+    metrics: IngressMetrics,
+    monotonic: Callable[[], float],
 ) -> RequestLimits:
     """Build the limits from the settings. Development mode has one user, who is limited only if the settings say so."""
     rates = RateGate(
@@ -366,9 +372,11 @@ def build_request_limits(
         monotonic=monotonic,
     )
     bodies = BodyBudget(
-        max_bytes=settings.bodies_max_bytes, max_bytes_per_user=settings.bodies_max_bytes_per_user, metrics=metrics
+        max_bytes=settings.bodies_max_bytes,
+        max_bytes_per_user=settings.bodies_max_bytes // USER_BODIES_PART,
+        metrics=metrics,
     )
-    guard = CredentialGuard(settings.bad_credentials_limit, metrics=metrics, monotonic=monotonic)
+    guard = CredentialGuard(bad_credentials, metrics=metrics, monotonic=monotonic)
     return RequestLimits(rates, guard, bodies)
 
 

@@ -15,6 +15,7 @@ from ingress.admission.route import AdmittedRoute
 from ingress.attachments.sniffing import ACCEPTED_KINDS, PLAIN
 from ingress.attachments.structure.limits import MAX_PIXELS
 from ingress.auth.gate import Me
+from ingress.bounds import JSON_MAX_BYTES
 from ingress.settings import IngressSettings
 
 _FAMILIES: Mapping[str, Literal["image", "document", "text"]] = {"image": "image", "doc": "document", "text": "text"}
@@ -74,7 +75,7 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
     caps = {"image": settings.max_image_bytes, "doc": settings.max_doc_bytes, "text": settings.max_text_bytes}
     return MessageLimits(
         message_bytes=settings.message_max_bytes,
-        json_bytes=min(settings.json_max_bytes, settings.message_max_bytes),
+        json_bytes=min(JSON_MAX_BYTES, settings.message_max_bytes),
         text_chars=settings.message_max_text_chars,
         files=settings.max_files,
         image_bytes=settings.max_image_bytes,

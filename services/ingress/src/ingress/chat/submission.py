@@ -13,6 +13,7 @@ from ingress.admission.responses import problem_of_validation
 from ingress.admission.route import AdmittedRequest, check_charset, media_type
 from ingress.attachments.intake import IncomingFile, read_declared
 from ingress.attachments.multipart import read_multipart
+from ingress.bounds import JSON_MAX_BYTES
 from ingress.chat.schemas import AttachmentIn, MessageIn, SignalIn
 from ingress.errors import ProblemError, too_large, unprocessable, unsupported
 from ingress.settings import IngressSettings
@@ -37,7 +38,7 @@ def build_caps(settings: IngressSettings) -> SubmissionCaps:
     return SubmissionCaps(
         text_chars=settings.message_max_text_chars,
         files=settings.max_files,
-        json_bytes=min(settings.json_max_bytes, settings.message_max_bytes),
+        json_bytes=min(JSON_MAX_BYTES, settings.message_max_bytes),
     )
 
 

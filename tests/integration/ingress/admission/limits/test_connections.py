@@ -19,13 +19,13 @@ POST = b"POST /conversations/default/default/new/messages HTTP/1.1\r\nHost: loca
 @pytest.fixture(scope="module")
 def bounded(start_ingress: Callable[..., Any]) -> Any:
     """Whoever is slow is soon let go."""
-    return start_ingress(HEADERS_TIMEOUT_S="0.5")
+    return start_ingress({"headers_s": 0.5})
 
 
 @pytest.fixture(scope="module")
 def small(start_ingress: Callable[..., Any]) -> Any:
     """Few are let in, and little of each; as slow as they like."""
-    return start_ingress(CONNECTIONS_MAX="10", BODIES_MAX_BYTES_PER_USER="5000")
+    return start_ingress(CONNECTIONS_MAX="10", BODIES_MAX_BYTES="20000")
 
 
 async def connect(ingress: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -115,8 +115,8 @@ async def test_a_connection_at_rest_between_requests_stays(bounded: Any) -> None
 async def test_too_many_connections_are_a_503_and_the_others_go_on(small: Any) -> None:
     async with httpx2.AsyncClient(base_url=small.url, timeout=LIMIT_S) as http:
         await http.get("/healthz")
-        open_ones = [await connect(small) for _ in range(9)]
-        reader, writer = await connect(small)
+        open_ones = [await connect_from(small, f"127.0.1.{n}") for n in range(9)]
+        reader, writer = await connect_from(small, "127.0.1.9")
 
         answer = await read_all(reader)
 
@@ -152,7 +152,7 @@ FOLLOW = b"GET %b/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 @pytest.fixture(scope="module")
 def shared(start_ingress: Callable[..., Any]) -> Any:
     """Some connections, of which one address without a known user has four."""
-    return start_ingress(CONNECTIONS_MAX="24", CONNECTIONS_PER_ADDRESS="4", HEADERS_TIMEOUT_S="300")
+    return start_ingress({"headers_s": 300}, CONNECTIONS_MAX="24")
 
 
 async def test_silent_connections_of_one_address_leave_room_for_others(shared: Any) -> None:
@@ -207,14 +207,14 @@ async def test_idle_connections_count_again_after_their_answer(shared: Any) -> N
 
 async def test_a_trusted_proxy_is_not_counted_and_names_the_client(start_ingress: Callable[..., Any]) -> None:
     server = start_ingress(
-        CONNECTIONS_PER_ADDRESS="1",
+        CONNECTIONS_MAX="9",
         TRUSTED_PROXIES="127.0.0.6/32,10.0.0.0/8",
         EVERTURN_MODE="production",
         AUTH_ISSUER="i",
         AUTH_AUDIENCE="a",
         AUTH_SECRET="a secret that is long enough for HS256",
         ANONYMOUS="1",
-        GUESTS_PER_MINUTE_OF_ADDRESS="1",
+        GUESTS_PER_MINUTE="5",
     )
 
     async def come(client: str) -> bytes:

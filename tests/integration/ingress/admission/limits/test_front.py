@@ -13,22 +13,22 @@ import pytest
 BASE = "/conversations/default/default"
 LIMITS = {
     "RATE_LIMITS_WRITES": "registered=5/h",
-    "BAD_CREDENTIALS": "3/h",
     "AUTH_SECRET": "s" * 32,
     "AUTH_ISSUER": "i",
     "AUTH_AUDIENCE": "a",
 }
+GUESSING = {"bad_credentials": [3, 3600]}
 Refused = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def limited(start_ingress: Callable[..., Any]) -> Any:
-    return start_ingress(**LIMITS)
+    return start_ingress(GUESSING, **LIMITS)
 
 
 @pytest.fixture(scope="module")
 def twin(start_ingress: Callable[..., Any]) -> Any:
-    return start_ingress(**LIMITS)
+    return start_ingress(GUESSING, **LIMITS)
 
 
 async def test_a_principal_has_one_bucket_at_all_processes(limited: Any, twin: Any, refused: Refused) -> None:
@@ -143,7 +143,7 @@ async def test_limits_count_the_person_in_however_many_projects(start_ingress: C
 
 
 async def test_a_token_for_many_projects_has_one_bucket(start_ingress: Callable[..., Any]) -> None:
-    server = start_ingress(**LIMITS)
+    server = start_ingress(GUESSING, **LIMITS)
     projects = [f"p{n}" for n in range(40)]
     person = bearer("gil", tenant="acme", project=projects)
     async with httpx2.AsyncClient(base_url=server.url, timeout=20, headers=person) as http:
