@@ -12,9 +12,14 @@ LIMIT_S = 60
 SYSTEM = ("bash", "cat", "dirname", "grep", "id", "mktemp", "rm", "sleep", "tail", "tee", "timeout")
 COMPONENTS = (
     *("git", "curl", "setpriv", "bwrap", "clamd", "dockerd", "debootstrap"),
-    *("chromium", "docker-compose", "promtool"),
+    *("chromium", "docker-compose", "promtool", "nginx"),
 )
-PACKAGES = {"chromium": "chromium", "docker-compose": "docker-compose", "bwrap": "bubblewrap", "promtool": "prometheus"}
+PACKAGES = {
+    "chromium": "chromium",
+    "docker-compose": "docker-compose",
+    "bwrap": "bubblewrap",
+    "promtool": "prometheus",
+}
 MAKE = """
 echo "make $*" >>calls
 case "$1" in {cases}

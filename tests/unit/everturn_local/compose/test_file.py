@@ -1,5 +1,6 @@
 """What the compose file promises of networks and of its file store; what an engine makes of it is in tests/compose."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ def file() -> Any:
 
 
 def test_the_broker_is_on_a_network_without_a_way_out_and_without_anybody_else(file: Any):
-    joined = {name: set(service["networks"]) for name, service in file["services"].items()}
+    joined = {name: set(service.get("networks", ())) for name, service in file["services"].items()}
 
     assert joined.pop("broker") == {"broker-metrics"}
     assert not [name for name, networks in joined.items() if "broker-metrics" in networks]
@@ -34,6 +35,17 @@ def test_a_worker_is_well_when_its_own_page_answers_which_is_there_once_it_has_s
 
 def test_only_the_ingress_can_be_reached_from_outside(file: Any):
     assert [name for name, service in file["services"].items() if service.get("ports")] == ["ingress"]
+
+
+def test_the_optional_proxy_has_the_network_of_the_ingress_and_all_its_configuration_needs(file: Any):
+    proxy, ingress = file["services"]["proxy"], file["services"]["ingress"]
+    configuration, _ = proxy["volumes"][0].split(":", 1)
+    placeholders = re.findall(r"\$\{(\w+)\}", (FILE.parent / configuration).read_text().partition("upstream")[2])
+
+    assert (proxy["profiles"], proxy["network_mode"]) == (["proxy"], "service:ingress")
+    assert set(placeholders) == set(proxy["environment"])
+    assert proxy["environment"]["INGRESS"] == f"127.0.0.1:{ingress['environment']['PORT']}"
+    assert ingress["ports"][1].endswith(f":{proxy['environment']['LISTEN']}")
 
 
 @pytest.mark.parametrize(
