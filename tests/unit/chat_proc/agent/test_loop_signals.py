@@ -11,8 +11,8 @@ from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.events.model import TERMINAL
-from everturn.timeline.bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ToolResultBody
-from everturn.timeline.turns import Outcome, SignalState, TurnStatus
+from everturn.timeline.bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ThinkingBody, ToolResultBody
+from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
 from everturn.turns.commits import Commit, Effect, EffectState
 
 
@@ -156,6 +156,22 @@ async def test_a_blank_steer_stops_with_what_exists() -> None:
 
     assert bench.exits[0].outcome is Outcome.STOPPED
     assert bench.state().turns[0].answer == "As far as I g"
+    await check_conversation(bench)
+
+
+@pytest.mark.parametrize(("kind", "text"), [(CANCEL, ""), (STEER, " "), (STEER, "The other way.")])
+@pytest.mark.parametrize("half", ["<", "</channel:thi", "</channel:thinking"])
+async def test_half_a_closing_tag_is_neither_shown_nor_stored_after_a_stop(
+    kind: SignalKind, text: str, half: str
+) -> None:
+    bench = Bench(hanging("<channel:thinking>I think.", half), answer("Right."))
+    await bench.say("Hello.")
+
+    await interrupt(bench, (kind, text))
+
+    thoughts = [shown.text for shown in bench.state().turns[0].texts if shown.channel == "thinking"]
+    assert thoughts == ["I think."]
+    assert bench.texts(ThinkingBody) == ["I think."]
     await check_conversation(bench)
 
 

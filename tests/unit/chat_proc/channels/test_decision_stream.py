@@ -9,6 +9,7 @@ from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import CodeText, DecisionPiece, DecisionStream, ThinkingText, clean_program
 from chat_proc.channels.decisions import Action, Decision, Program, ToolCall
 from chat_proc.channels.parser import ChannelClosed, ChannelOpened
+from everturn.models.port import FinishReason
 from everturn.timeline.sources import Source
 
 RULES = FanoutRules({"react.read": "neutral", "run_code": "neutral"}, frozenset({"run_code"}))
@@ -162,6 +163,35 @@ def test_a_shown_answer_survives_an_action_that_turns_out_broken() -> None:
     assert decision.answer is not None
     assert decision.answer.shown == "shown"
     assert [problem.kind for problem in decision.fatal_problems] == ["not_json"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "interrupted", "thinking"),
+    [
+        ("stop", False, "I think.</channel:thi"),
+        ("stop", True, "I think."),
+        ("length", False, "I think."),
+        ("content_filter", False, "I think."),
+    ],
+)
+def test_only_a_reply_that_was_cut_loses_half_a_tag(reason: FinishReason, interrupted: bool, thinking: str) -> None:
+    stream = DecisionStream()
+    pieces = stream.feed("<channel:thinking>I think.</channel:thi")
+
+    last, decision = stream.finish(reason, interrupted=interrupted)
+
+    assert decision.thinking == (thinking,)
+    assert shown(pieces + last, ThinkingText) == thinking
+
+
+def test_a_reply_that_reaches_its_cap_within_a_tag_shows_nothing_of_it() -> None:
+    stream = DecisionStream(limits=DecisionLimits(max_reply_chars=30))
+    pieces = stream.feed("<channel:thinking>short</channel:thinking>")
+
+    last, decision = stream.finish()
+
+    assert decision.thinking == ("short",)
+    assert shown(pieces + last, ThinkingText) == "short"
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000_000])

@@ -357,3 +357,33 @@ def test_backticks_in_a_string_delay_no_channel_behind_it() -> None:
 
     assert closed == [ChannelClosed("action", 0, complete=True)]
     assert opened == [ChannelOpened("action", 1)]
+
+
+@pytest.mark.parametrize("beginning", ["<", "</", "<ch", "</channel:thi", "</channel:thinking", "<Channel:action"])
+@pytest.mark.parametrize("before", ["", "<channel:thinking>", "<channel:thinking>I think.", "<channel:code>x\n"])
+def test_half_a_tag_at_the_end_of_a_cut_reply_is_dropped(before: str, beginning: str) -> None:
+    parser = ChannelParser(SYNTAX)
+
+    pieces = merged([*parser.feed(before + beginning), *parser.finish(cut=True)])
+
+    assert pieces == read(before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<channel:thinking>a < b",
+        "<channel:thinking>a <b",
+        "<channel:thinking>see </channel:unknown",
+        "a < b",
+        "<channel:code>if a <",
+        '<channel:action>{"final_answer": "a <',
+        '<channel:action>{"final_answer": "write </channel:thinking',
+    ],
+)
+def test_a_cut_reply_loses_no_other_text(text: str) -> None:
+    parser = ChannelParser(SYNTAX)
+
+    pieces = merged([*parser.feed(text), *parser.finish(cut=True)])
+
+    assert pieces == read(text)

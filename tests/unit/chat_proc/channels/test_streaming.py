@@ -217,6 +217,18 @@ async def test_what_a_failing_model_wrote_is_kept_and_its_channel_closed() -> No
     assert "overloaded" in error["message"]
 
 
+async def test_half_a_tag_that_a_failing_model_wrote_is_not_shown() -> None:
+    emit = Emitted()
+    failing = [Say("<channel:answer>half</channel:an"), Fail(ModelFailed("overloaded", retryable=True))]
+
+    results, _ = await stream_with_channels(
+        svc=service(failing), messages=[USER], role="r", channels=[ChannelSpec("answer")], emit=emit
+    )
+
+    assert results["answer"].raw == "half"
+    assert emit.text("answer") == "half"
+
+
 async def test_what_emit_raises_ends_the_call() -> None:
     async def emit(**_delta: object) -> None:
         raise ConnectionError("the client is gone")

@@ -194,7 +194,7 @@ class Generator:
     def _keep_broken(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
         """The partial reply. Its usage was booked when it failed."""
         _log.warning("broken_reply_kept", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
-        decision = replace(reply.finish(), stopped_by="provider_error")
+        decision = replace(reply.finish(interrupted=True), stopped_by="provider_error")
         nothing = build_usage_event(call.model.traits.name, DECISION, ModelUsage())
         return Generated(decision, nothing, reply.texts, stopped=False)
 
@@ -211,8 +211,8 @@ class Generator:
             if reply.chars:
                 turn.book(self._usage(call, reply))
             raise
-        decision = reply.finish()
-        return Generated(decision, self._usage(call, reply), reply.texts, isinstance(ran, Stopped))
+        stopped = isinstance(ran, Stopped)
+        return Generated(reply.finish(interrupted=stopped), self._usage(call, reply), reply.texts, stopped)
 
     def estimate_lost_call(self, request: ModelRequest) -> UsageEvent:
         """Usage of a call that was lost with its worker: its input was paid, its output is unknown."""
@@ -297,8 +297,8 @@ class _Reply:
         for piece in self._stream.feed(text):
             self._show(piece)
 
-    def finish(self) -> Decision:
-        pieces, decision = self._stream.finish(self.reason)
+    def finish(self, *, interrupted: bool) -> Decision:
+        pieces, decision = self._stream.finish(self.reason, interrupted=interrupted)
         for piece in pieces:
             self._show(piece)
         return decision

@@ -108,9 +108,15 @@ class DecisionStream:
             return self._read_thinking(text)
         return self._read_all(self._parser.feed(text))
 
-    def finish(self, reason: FinishReason = "stop") -> tuple[list[DecisionPiece], Decision]:
-        """End the reply; returns the last pieces, and the decision."""
-        pieces = self._read_all(self._parser.finish())
+    def finish(
+        self, reason: FinishReason = "stop", *, interrupted: bool = False
+    ) -> tuple[list[DecisionPiece], Decision]:
+        """End the reply; returns the last pieces, and the decision.
+
+        `interrupted` means that the reply did not come to its end: a person stopped it, or its provider failed.
+        """
+        cut = interrupted or reason != "stop" or self.is_over
+        pieces = self._read_all(self._parser.finish(cut=cut))
         return pieces, self._build_decision(reason)
 
     def _read_all(self, pieces: list[Piece]) -> list[DecisionPiece]:

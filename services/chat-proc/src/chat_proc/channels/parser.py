@@ -161,9 +161,14 @@ class ChannelParser:
         channel = self._open
         return channel is not None and channel.body == "prose" and not self._tag_beginning and "<" not in text
 
-    def finish(self) -> list[Piece]:
-        """Return the rest: held-back text, and the closing of a channel that is still open."""
-        self._pass_text(self._tag_beginning)
+    def finish(self, *, cut: bool = False) -> list[Piece]:
+        """Return the rest: held-back text, and the closing of a channel that is still open.
+
+        `cut` means that the reply was ended from outside, so its last characters may be half of a tag. Such a beginning
+        of a tag is dropped where the tag would have counted. A reply that ended by itself loses nothing.
+        """
+        if not (cut and self._beginning_may_count()):
+            self._pass_text(self._tag_beginning)
         self._tag_beginning = ""
         while self._open is not None and self._open.possible_end is not None:
             self._end_at_possible_end(self._open.possible_end)
@@ -172,6 +177,15 @@ class ChannelParser:
         pieces = self._pieces
         self._pieces = []
         return pieces
+
+    def _beginning_may_count(self) -> bool:
+        """Whether the held-back beginning can become a tag that counts, by the rules of `_judge`."""
+        channel = self._open
+        if channel is None or self._at_line_start:
+            return True
+        if channel.depth is not None and channel.depth.depth:
+            return False
+        return channel.body != "code" or self._tag_beginning.startswith("</")
 
     def _scan(self, text: str) -> None:
         """Read text in which every tag is complete."""

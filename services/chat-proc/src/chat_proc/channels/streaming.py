@@ -568,7 +568,8 @@ class _Reply:
                         break
         except ModelFailed as failure:
             self._error = _describe(failure)
-        await self._pass_on(self._parser.finish())
+        cut = self._finished is None or self._finished.reason != "stop"
+        await self._pass_on(self._parser.finish(cut=cut))
 
     def build_meta(self, *, model_name: str, agent: str, with_raw: bool) -> StreamMeta:
         """Facts about the reply in addition to its channels."""
