@@ -9,6 +9,7 @@ from everturn_local.doctor import (
     Finding,
     build_finding,
     inspect_disk,
+    inspect_escapes,
     inspect_home,
     inspect_objects,
     inspect_port,
@@ -38,6 +39,16 @@ def test_walls_that_did_not_hold_are_a_problem_and_absent_ones_are_none():
     assert missed.remedy
     assert "make images" in absent.fact
     assert "NOT HELD network" in render_findings([held, missed, absent])
+
+
+def test_without_a_running_engine_containers_are_not_tried_and_no_problem(tmp_path: Path):
+    settings = {"EXECUTION_MODE": "containers", "DOCKER_HOST": f"unix://{tmp_path}/no-engine.sock"}
+
+    [containers] = inspect_escapes(settings)
+
+    assert containers.fact.startswith("containers: not tried.")
+    assert "engine does not answer" in containers.fact
+    assert (containers.remedy, containers.rows) == ("", ())
 
 
 def test_a_problem_comes_with_what_to_do():

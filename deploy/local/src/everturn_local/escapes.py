@@ -83,7 +83,10 @@ def _run_command(own: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _broker(environment: Mapping[str, str]) -> Generator[str]:
-    """Run a broker of our own; yields its URL, empty if it does not start. It ends its pairs when it is stopped."""
+    """Run a broker of our own; yields its URL, empty if it does not start, as with settings that do not fit.
+
+    It ends its pairs when it is stopped.
+    """
     with tempfile.TemporaryDirectory(prefix="everturn-doctor-") as folder:
         place = Path(folder) / "broker.sock"
         own = {name: environment[name] for name in _SETTINGS if name in environment}
@@ -107,7 +110,7 @@ def _broker(environment: Mapping[str, str]) -> Generator[str]:
 
 
 def _serves(process: "subprocess.Popen[bytes]") -> bool:
-    """Whether it prints its ready line; one that can't reach an engine ends or stays silent."""
+    """Whether it prints its ready line. It does so without an engine too; the battery then finds that out."""
     if process.stdout is None:
         return False
     ready, _, _ = select.select([process.stdout], [], [], BROKER_START_S)

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from chat_proc.sandbox.containers import ClientCertificate, parse_address
 from chat_proc.sandbox.opening import ExecutionChoice
 from chat_proc.selftest.command import list_modes, run_command
@@ -33,3 +35,13 @@ async def test_people_read_a_sentence(capsys):
     await run_command(choose("containers"), as_json=False)
 
     assert capsys.readouterr().out.splitlines()[-1].startswith("containers: not to be had.")
+
+
+@pytest.mark.parametrize("mode", ["auto", "containers"])
+async def test_containers_that_can_not_be_started_are_not_tried_and_no_failure(mode, capsys):
+    code = await run_command(choose(mode, BROKER), as_json=True)
+
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert code == 0
+    assert told["launcher"] == "containers"
+    assert "the broker at unix:///nowhere/broker.sock can't be reached" in told["unavailable"]

@@ -57,15 +57,15 @@ class ExecutionChoice:
 class OpenedSandbox:
     """A launcher, and the reason for this choice as one sentence. `battery` is None if it was not run.
 
-    `profiles` are the offered ones that work here, with their limits. `seen` is false until the launcher was shown to
-    work.
+    `profiles` are the offered ones that work here, with their limits. `silence` says why the launcher could not be
+    shown to work yet; it is empty once it was.
     """
 
     sandbox: SupervisedSandbox
     why: str
     battery: BatteryOutcome | None = None
     profiles: Profiles = field(default_factory=_build_default)
-    seen: bool = True
+    silence: str = ""
 
 
 @contextlib.asynccontextmanager
@@ -122,7 +122,7 @@ async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
         sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
     except BrokerSilent as silent:
         why = f"EXECUTION_MODE=containers, although {silent}"
-        return OpenedSandbox(build_unseen_sandbox(choice.broker), why, seen=False)
+        return OpenedSandbox(build_unseen_sandbox(choice.broker), why, silence=str(silent))
     return OpenedSandbox(sandbox, "EXECUTION_MODE=containers")
 
 
@@ -150,7 +150,7 @@ async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandb
 
     Raises SandboxUnavailable.
     """
-    if not opened.seen:
+    if opened.silence:
         return replace(opened, profiles=offered)
     first = next(iter(offered))
     working: dict[str, ExecutionProfile] = {}

@@ -165,6 +165,14 @@ async def run_command(choice: ExecutionChoice, *, as_json: bool, table: Path | N
             if isinstance(opened, SandboxUnavailable):
                 _tell(_render_absent(mode, opened, as_json=as_json))
                 continue
+            if opened.silence:
+                # Nothing can be started, so nothing was tried: attempts that fail for this reason say nothing.
+                _tell(
+                    _render_absent(
+                        mode, SandboxUnavailable(f"There is nothing to try: {opened.silence}"), as_json=as_json
+                    )
+                )
+                continue
             report = await run_battery(opened.sandbox)
         _tell(render_lines(report) if as_json else [render_report(report)])
         reports.append(report)
