@@ -27,6 +27,7 @@ GIF = (
 WEBP = b"RIFF\x1a\x00\x00\x00WEBPVP8L\x0d\x00\x00\x00/\x00\x00\x00\x10\x07\x10\x11\x11\x88\x88\xfe\x07\x00"
 PDF = b"%PDF-1.4\n1 0 obj\n<</Type/Catalog>>\nendobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
 ZIP = b"PK\x03\x04\x14\x00\x00\x00\x00\x00" + b"\x00" * 20 + b"PK\x05\x06" + b"\x00" * 18
+EMPTY_ZIP = b"PK\x05\x06" + b"\x00" * 18
 
 
 def decide(name: str, data: bytes, declared: str = "") -> str:
@@ -105,6 +106,15 @@ def test_accepted_types(name: str, data: bytes, declared: str, mime: str) -> Non
 )
 def test_types_that_are_not_accepted_or_do_not_agree(name: str, data: bytes, declared: str) -> None:
     with pytest.raises(NotAccepted):
+        decide(name, data, declared)
+
+
+@pytest.mark.parametrize("declared", ["application/zip", "application/x-zip-compressed", ""])
+@pytest.mark.parametrize(
+    ("name", "data"), [("a.zip", ZIP), ("a.docm", ZIP), ("a", EMPTY_ZIP)], ids=["zip", "docm", "empty"]
+)
+def test_an_archive_is_refused_because_it_is_one(name: str, data: bytes, declared: str) -> None:
+    with pytest.raises(NotAccepted, match="is not accepted: it is a zip archive"):
         decide(name, data, declared)
 
 

@@ -89,6 +89,8 @@ _UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 _PACKED = frozenset({"application/gzip", "application/x-7z-compressed", "application/x-rar", "text/rtf"})
 """Types that libmagic can report for text because of its first bytes, but that are not accepted; RTF carries
 objects."""
+_ZIP_HEADS = (b"PK\x03\x04", b"PK\x05\x06")
+"""The first bytes of a zip archive, and of an empty one."""
 _OLE_HEAD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 
@@ -209,10 +211,14 @@ def _decide_text(extension: str, declared: str, sniffed: str, data: bytes) -> Ki
     """Accept any name except those of another accepted type; the structure check decides whether it is text."""
     if extension in _BINARY_EXTENSIONS:
         raise NotAccepted(f"its content is {sniffed}, which does not match its extension {extension}")
+    if data.startswith(_ZIP_HEADS):
+        # Before the declared type: office files may be declared as zip, so it is a known declaration.
+        named = extension or "no extension"
+        raise NotAccepted(f"its type ({sniffed}, {named}) is not accepted: it is a zip archive")
     if declared in _BINARY_DECLARED:
         raise NotAccepted(f"it was declared as {declared}, but its content is {sniffed}")
     is_text = sniffed.startswith("text/") or data.startswith(_UTF16_MARKS) or b"\0" not in data[:_SNIFFED_BYTES]
-    if sniffed in _PACKED or data.startswith(b"PK\x03\x04") or not (is_text or extension in PLAIN):
+    if sniffed in _PACKED or not (is_text or extension in PLAIN):
         raise NotAccepted(f"its type ({sniffed}, {extension or 'no extension'}) is not accepted")
     mime = _TEXT_MIMES.get(extension, "text/plain")
     return _kind(mime, "text", extension.removeprefix("."), form="text")
