@@ -354,9 +354,10 @@ def find_methods(request: Request) -> str:
     """The methods allowed at a request's path, by all routes that match it most specifically."""
     found: dict[int, set[str]] = {}
     for route in cast(list[Route], request.app.state.routes):
-        match, child = route.matches(request.scope)
+        match, _ = route.matches(request.scope)
         if match is not Match.NONE:
-            found.setdefault(len(child["path_params"]), set()).update(route.methods or ())
+            # Not the parameters of the match: they include those of the route that refused the request.
+            found.setdefault(len(route.param_convertors), set()).update(route.methods or ())
     return ", ".join(sorted(found[min(found)])) if found else ""
 
 

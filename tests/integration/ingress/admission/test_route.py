@@ -61,6 +61,15 @@ async def test_another_method_is_405_and_says_which_are_allowed(client: httpx2.A
     refused(await client.put(f"{BASE}/{CONVERSATION}"), 405)
 
 
+@pytest.mark.parametrize("path", ["fetch", "search"])
+async def test_a_path_like_that_of_a_conversation_allows_only_its_own_methods(
+    client: httpx2.AsyncClient, path: str
+) -> None:
+    answer = await client.options(f"{BASE}/{path}")
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
 @pytest.mark.parametrize("key", ["", "x" * 201, "a\x7f", "\xe9"])
 async def test_a_bad_idempotency_key_is_malformed(client: httpx2.AsyncClient, refused: Refused, key: str) -> None:
     headers = [(b"Idempotency-Key", key.encode("latin-1"))]
