@@ -144,7 +144,7 @@ def test_an_answer_that_is_no_stream_points_to_the_base_url(build: Build, conten
     with pytest.raises(ModelFailed, match="base URL may be wrong") as raised:
         ask(build, response)
 
-    assert not raised.value.retryable
+    assert (raised.value.retryable, raised.value.likely_permanent) == (True, True)
 
 
 NO_DATA = [b"retry: 3000", b"id: 7", b"event: ping", b": ping", b"data:", b"data", b"id: 8\nretry: 1\n: x", b"", b"\n"]

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
+from chat_proc.models.failures import build_cut_failure
 from chat_proc.models.retry import MAX_PIECE_CHARS, RetryingModel, RetryLimits, RetryTiming
 from everturn.models.port import (
     ContextLimitExceeded,
@@ -113,6 +114,23 @@ async def test_a_lasting_failure_is_not_retried(fake_time: FakeTime) -> None:
         await collect_pieces(RetryingModel(model, timing=fake_time.timing()), build_request())
 
     assert len(model.requests) == 1
+
+
+NO_STREAM = [Fail(build_cut_failure("text/html", has_events=False))]
+
+
+async def test_an_answer_that_is_no_stream_is_retried_twice(fake_time: FakeTime) -> None:
+    once = ScriptedModel([fail(), NO_STREAM, fail(), NO_STREAM, "hello"])
+    always = ScriptedModel([NO_STREAM] * 4)
+
+    pieces = await collect_pieces(RetryingModel(once, timing=fake_time.timing()), build_request())
+    fake_time.sleeps.clear()
+    with pytest.raises(ModelFailed, match="base URL may be wrong"):
+        await collect_pieces(RetryingModel(always, timing=fake_time.timing()), build_request())
+
+    assert join_text(pieces) == "hello"
+    assert len(always.requests) == 3
+    assert fake_time.sleeps == [0.5, 1.0]
 
 
 async def test_retry_after_is_waited_for(fake_time: FakeTime) -> None:

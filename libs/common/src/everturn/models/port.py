@@ -151,6 +151,8 @@ class ModelFailed(EverturnError):
     """The provider's message, for the log only: it can contain keys, addresses and markup."""
     retryable: bool
     """A retry of the same request can succeed."""
+    likely_permanent: bool
+    """Retryable, but a wrong setting is the more likely cause: a few retries are enough."""
     retry_after_s: float | None
     """How long the provider asked to wait."""
     partial: bool
@@ -161,6 +163,7 @@ class ModelFailed(EverturnError):
         detail: str = "",
         *,
         retryable: bool = False,
+        likely_permanent: bool = False,
         retry_after_s: float | None = None,
         partial: bool = False,
         kind: FailureKind = "unknown",
@@ -170,6 +173,7 @@ class ModelFailed(EverturnError):
         self.kind = kind
         self.provider_text = provider_text
         self.retryable = retryable
+        self.likely_permanent = likely_permanent
         self.retry_after_s = retry_after_s
         self.partial = partial
 

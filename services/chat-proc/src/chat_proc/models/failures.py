@@ -211,12 +211,18 @@ def build_transport_failure(error: BaseException) -> ModelFailed:
 
 
 def build_cut_failure(content_type: str, *, has_events: bool) -> ModelFailed:
-    """The failure for a stream without a final event. A response that is no stream indicates a wrong address."""
+    """The failure for a stream without a final event.
+
+    A response that is no stream usually means a wrong address, but a gateway can also send one once, such as a page
+    that says it is busy.
+    """
     if has_events or content_type.partition(";")[0].strip().lower() == "text/event-stream":
         return ModelFailed("The reply was cut before its end.", kind="cut_reply", retryable=True)
     return ModelFailed(
         "The model's address did not answer with a stream of events. Its base URL may be wrong.",
         kind="invalid_reply",
+        retryable=True,
+        likely_permanent=True,
         provider_text=f"content type {read_text(content_type)}",
     )
 

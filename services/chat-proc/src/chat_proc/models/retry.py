@@ -45,6 +45,8 @@ class RetryLimits:
     max_attempts: int = 12
     max_timeouts: int = 2
     """Attempts that may time out in silence: each costs `first_piece_timeout_s`."""
+    max_likely_permanent: int = 3
+    """Attempts that may fail in a way that a wrong setting explains better (`ModelFailed.likely_permanent`)."""
     window_s: float = 60.0
     budget_s: float = 180.0
     first_backoff_s: float = 0.5
@@ -102,7 +104,7 @@ class RetryingModel:
         began_s = self._timing.clock()
         failed_at_s: float | None = None
         paused_at_s = began_s
-        timeouts = 0
+        timeouts = likely_permanent = 0
         for attempt in range(1, self._limits.max_attempts + 1):
             try:
                 async with aclosing(self._generate_once(request)) as pieces:
@@ -117,8 +119,11 @@ class RetryingModel:
             except ModelFailed as failure:
                 failed_at_s = self._timing.clock() if failed_at_s is None else failed_at_s
                 timeouts += failure.kind == "timeout"
+                likely_permanent += failure.likely_permanent
                 wait_s = self._try_wait_before(attempt + 1, failure, began_s=began_s, failed_at_s=failed_at_s)
                 if wait_s is None or timeouts >= self._limits.max_timeouts:
+                    raise
+                if likely_permanent >= self._limits.max_likely_permanent:
                     raise
                 _log.warning(
                     "model_retry",
