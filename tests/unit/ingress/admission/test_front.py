@@ -19,7 +19,9 @@ async def call(mode: str, **more: Any) -> dict[str, Any]:
     settings = IngressSettings.model_construct(None, mode=mode, **urls, **more)
     clock = FixedClock()
     buckets = MemoryTokenBuckets(monotonic=clock.monotonic)
-    front = build_request_limits(settings, buckets, metrics=IngressMetrics(), monotonic=clock.monotonic)
+    front = build_request_limits(
+        settings, buckets, bad_credentials=None, metrics=IngressMetrics(), monotonic=clock.monotonic
+    )
     scope: dict[str, Any] = {"type": "http", "client": ("10.0.0.1", 1), "headers": []}
     await front.admit(HTTPConnection(scope), Principal("t", "p", "u"), write=True)
     return scope
