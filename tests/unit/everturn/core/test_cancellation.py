@@ -2,6 +2,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from parts.waiting import wait_until
+from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from everturn.core.cancellation import Stragglers, describe_tasks, keep_cancellation
 from everturn.core.errors import Unavailable
@@ -136,6 +139,64 @@ async def test_a_cancelled_wait_leaves_the_work_behind_at_once() -> None:
     assert stragglers.count == 1
     deaf.may_end.set()
     await stragglers.close(1.0)
+
+
+def count_stragglers() -> float | None:
+    return REGISTRY.get_sample_value("everturn_stragglers_total")
+
+
+async def cancel_the_wait_for(task: asyncio.Task[str], stragglers: Stragglers) -> None:
+    ending = asyncio.create_task(stragglers.end(task))
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+
+
+async def clean_up_shortly() -> str:
+    try:
+        return await asyncio.sleep(60, "never")
+    finally:
+        await asyncio.sleep(0.01)
+
+
+async def test_work_that_ends_after_a_cancelled_wait_is_no_straggler() -> None:
+    task = asyncio.create_task(clean_up_shortly())
+    await asyncio.sleep(0)
+    stragglers, counted = Stragglers(grace_s=60.0), count_stragglers()
+
+    with capture_logs() as lines:
+        await cancel_the_wait_for(task, stragglers)
+        await asyncio.wait([task], timeout=10)
+        await asyncio.sleep(0)
+
+    assert task.cancelled()
+    assert (stragglers.count, count_stragglers(), lines) == (0, counted, [])
+
+
+async def test_after_a_cancelled_wait_the_second_cancellation_is_still_sent() -> None:
+    stragglers, task = Stragglers(grace_s=0.01), await start(Deaf(heeds=2))
+
+    await cancel_the_wait_for(task, stragglers)
+
+    assert not task.done()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+
+
+async def test_work_that_goes_on_after_a_cancelled_wait_is_reported() -> None:
+    deaf, stragglers = Deaf(), Stragglers(grace_s=0.01)
+    task = await start(deaf)
+
+    with capture_logs() as lines:
+        await cancel_the_wait_for(task, stragglers)
+        await wait_until(lambda: bool(lines))
+        deaf.may_end.set()
+        await asyncio.wait([task], timeout=10)
+        await asyncio.sleep(0)
+
+    assert deaf.cancellations == 2
+    assert [line["event"] for line in lines] == ["straggler_left_behind", "straggler_ended"]
 
 
 async def test_closing_does_not_wait_for_ever() -> None:

@@ -50,34 +50,41 @@ def keep_cancellation() -> Generator[None]:
 class Stragglers:
     """Owns tasks that continue despite their cancellation, so that no caller has to wait for them.
 
-    Their results are discarded; their end is logged.
+    Their results are discarded. Those that ignored two cancellations are logged and counted, and so is their end.
     """
 
     def __init__(self, *, grace_s: float = GRACE_S) -> None:
         self._grace_s = grace_s
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._reported: set[asyncio.Task[Any]] = set()
 
     @property
     def count(self) -> int:
+        """Number of tasks owned here that have not ended."""
         return len(self._tasks)
 
     async def end(self, *tasks: asyncio.Task[Any]) -> None:
         """Cancel the tasks and wait for their end, at most twice `grace_s`; the remaining ones become stragglers.
 
-        The second cancellation is sent halfway, in case the first was lost. If this wait is itself cancelled, tasks
-        that still run become stragglers at once.
+        The second cancellation is sent halfway, in case the first was lost. If this wait is itself cancelled, it ends
+        at once: tasks that still run are owned here, with the rest of their time.
         """
         running = {task for task in tasks if not task.done()}
-        try:
-            for _ in range(2):
-                for task in running:
-                    task.cancel()
-                if running:
-                    _, running = await asyncio.wait(running, timeout=self._grace_s)
-        finally:
+        for sent in (1, 2):
             for task in running:
-                if not task.done():
-                    self._keep(task)
+                task.cancel()
+            if not running:
+                return
+            try:
+                _, running = await asyncio.wait(running, timeout=self._grace_s)
+            except asyncio.CancelledError:
+                for task in running:
+                    self._own(task)
+                    self._look_later(task, sent)
+                raise
+        for task in running:
+            self._own(task)
+            self._report(task)
 
     async def close(self, limit_s: float) -> None:
         """Cancel all stragglers once more, wait up to `limit_s` for their end, and log those that still run."""
@@ -88,16 +95,38 @@ class Stragglers:
         for task in self._tasks:
             _log.error("straggler_given_up", task=task.get_name())
 
-    def _keep(self, task: asyncio.Task[Any]) -> None:
+    def _own(self, task: asyncio.Task[Any]) -> None:
+        if not task.done() and task not in self._tasks:
+            self._tasks.add(task)
+            task.add_done_callback(self._drop)
+
+    def _look_later(self, task: asyncio.Task[Any], sent: int) -> None:
+        """Go on as `end` would have, for a task that was cancelled `sent` times."""
+        if not task.done():
+            asyncio.get_running_loop().call_later(self._grace_s, self._look, task, sent)
+
+    def _look(self, task: asyncio.Task[Any], sent: int) -> None:
+        if task.done():
+            return
+        if sent == 1:
+            task.cancel()
+            self._look_later(task, 2)
+        else:
+            self._report(task)
+
+    def _report(self, task: asyncio.Task[Any]) -> None:
+        if task in self._reported:
+            return
         STRAGGLERS.inc()
         _log.error("straggler_left_behind", task=task.get_name(), grace_s=self._grace_s, awaits=_describe_task(task))
-        self._tasks.add(task)
-        task.add_done_callback(self._drop)
+        self._reported.add(task)
 
     def _drop(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        _log.warning("straggler_ended", task=task.get_name(), error=repr(error) if error else None)
+        if task in self._reported or error is not None:
+            self._reported.discard(task)
+            _log.warning("straggler_ended", task=task.get_name(), error=repr(error) if error else None)
 
 
 _PROCESS_STRAGGLERS = Stragglers()
