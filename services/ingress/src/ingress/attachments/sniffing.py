@@ -4,7 +4,7 @@ name."""
 import re
 import threading
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pylibmagic  # isort: skip  # makes its libmagic findable, so it comes before magic
@@ -24,27 +24,71 @@ FALLBACK_NAME = "file"
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control characters, format characters such as bidi overrides and zero-width ones, surrogates, unassigned ones, line
 separators."""
-_JOINER, _EMOJI_STYLE = "\u200d", "\ufe0f"
+_NON_JOINER, _JOINER, _EMOJI_STYLE = "\u200c", "\u200d", "\ufe0f"
 _PICTURES = frozenset({"So", "Sk", "Sm"})
 """Categories of emoji; skin colours are modifier symbols."""
+_JOINING_SCRIPT = re.compile(
+    r"(?:ADLAM|ARABIC|BENGALI|DEVANAGARI|EXTENDED ARABIC|GUJARATI|GURMUKHI|KANNADA|KHMER|MALAYALAM|MONGOLIAN|MYANMAR"
+    r"|NKO|ORIYA|SINHALA|SYRIAC|TAMIL|TELUGU)\b"
+)
+"""Begins the names of characters of scripts that are spelled with joiners, such as those of Persian and Hindi. In other
+scripts a joiner only makes two different names look the same."""
+_SPELLING = frozenset({"Lo", "Lm", "Lu", "Ll", "Mn", "Mc", "Nd"})
+_VIRAMA_CLASS = 9
+_FLAGS = tuple(
+    "\U0001f3f4" + "".join(chr(0xE0000 + ord(char)) for char in region) + "\U000e007f"
+    for region in ("gbeng", "gbsct", "gbwls")
+)
+"""The flags that Unicode recommends: England, Scotland, Wales. The tags of any others could hide a text."""
 _SPACES = re.compile(r"\s+")
 
 
 def clean_name(raw: str) -> str:
-    """The last part of the path `raw`, in NFC, without invisible characters, 1 to 255 bytes, never `.` or `..`."""
+    """The last part of the path `raw`, in NFC, 1 to 255 bytes, never `.` or `..`.
+
+    Invisible characters are dropped, except joiners in scripts that are spelled with them, and inside emoji.
+    """
     last = re.split(r"[/\\]", raw)[-1]
     if len(last) > MAX_READ_CHARS:
         last = last[: MAX_READ_CHARS - _MAX_END_CHARS] + last[-_MAX_END_CHARS:]
-    text = unicodedata.normalize("NFC", last)
-    visible = "".join(
-        char
-        for place, char in enumerate(text)
-        if unicodedata.category(char) not in _DROPPED or (char == _JOINER and _joins_emoji(text, place))
-    )
+    # Without what is dropped, other characters can be composed.
+    visible = unicodedata.normalize("NFC", _drop_invisible(unicodedata.normalize("NFC", last)))
     name = _SPACES.sub(" ", visible).strip()
     if not name.strip(". "):
         return FALLBACK_NAME
     return shorten(name)
+
+
+def _drop_invisible(text: str) -> str:
+    tags = {place for flag in _FLAGS for place in _find_tags(text, flag)}
+    return "".join(
+        char
+        for place, char in enumerate(text)
+        if unicodedata.category(char) not in _DROPPED or place in tags or _joins(text, place)
+    )
+
+
+def _find_tags(text: str, flag: str) -> Iterator[int]:
+    for found in re.finditer(flag, text):
+        yield from range(found.start() + 1, found.end())
+
+
+def _joins(text: str, place: int) -> bool:
+    """Whether the joiner or non-joiner at this place is part of the spelling, or of an emoji."""
+    char = text[place]
+    if char not in (_NON_JOINER, _JOINER):
+        return False
+    before, after = text[place - 1 : place], text[place + 1 : place + 2]
+    if before and _is_spelled_with_joiners(before):
+        # After a virama it also stands at the end of a word.
+        return unicodedata.combining(before) == _VIRAMA_CLASS or (bool(after) and _is_spelled_with_joiners(after))
+    return char == _JOINER and _joins_emoji(text, place)
+
+
+def _is_spelled_with_joiners(char: str) -> bool:
+    if unicodedata.category(char) not in _SPELLING:
+        return False
+    return _JOINING_SCRIPT.match(unicodedata.name(char, "")) is not None
 
 
 def _joins_emoji(text: str, place: int) -> bool:
@@ -57,7 +101,8 @@ def shorten(name: str, suffix: str = "") -> str:
     """Put `suffix` before the extension, cutting the stem so that all fits in 255 bytes."""
     stem, extension = split_extension(name)
     room = MAX_NAME_BYTES - len((suffix + extension).encode())
-    kept = stem.encode()[:room].decode("utf-8", errors="ignore").rstrip()
+    # A cut may leave a joiner or tags at the end, which are dropped there.
+    kept = _drop_invisible(stem.encode()[:room].decode("utf-8", errors="ignore")).rstrip()
     return f"{kept or FALLBACK_NAME[:room]}{suffix}{extension}"
 
 
