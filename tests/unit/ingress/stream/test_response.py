@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from starlette.types import Message, Scope
 
+from ingress.admission.connections import CUT_KEY
 from ingress.stream.sse import EventStreamResponse
 
 SCOPE: Scope = {"type": "http"}
@@ -98,6 +99,18 @@ async def test_a_client_that_takes_nothing_is_let_go() -> None:
 
     assert feed.closed
     assert line.body == b""
+
+
+async def test_a_client_that_takes_nothing_is_disconnected_before_the_response_returns() -> None:
+    """The server logs an error for a response that returns incomplete while its client is connected."""
+    feed, line = Feed(b"a", endless=True), Line(stuck=True)
+    scope: Scope = {**SCOPE, CUT_KEY: lambda: asyncio.get_running_loop().call_soon(line.left.set)}
+
+    async with asyncio.timeout(LIMIT_S):
+        await EventStreamResponse(feed.run(), send_timeout_s=0.01)(scope, line.receive, line.send)
+
+    assert line.left.is_set()
+    assert feed.closed
 
 
 async def test_a_feed_that_fails_is_an_error_of_the_server() -> None:

@@ -28,6 +28,9 @@ UNKNOWN = "unknown"
 RECOGNIZED_KEY = "everturn.recognized"
 """In a scope: the function to call once its request is authenticated, so that its connection no longer counts as
 unknown."""
+CUT_KEY = "everturn.cut"
+"""In a scope: the function that closes the connection and drops what its client has not read. The application then
+receives `http.disconnect`."""
 HOST_BITS = 64
 """The owner of an IPv6 network chooses these bits of an address, so limits apply to the network prefix."""
 
@@ -133,8 +136,9 @@ class BoundedProtocol(H11Protocol):
         self.app = self._run
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application, which reports authenticated requests."""
+        """Run the application, which reports authenticated requests, and clients that read too slowly."""
         scope[RECOGNIZED_KEY] = self._uncount
+        scope[CUT_KEY] = self._cut
         await self._application(scope, receive, send)
 
     def _count(self) -> None:
@@ -220,8 +224,12 @@ class BoundedProtocol(H11Protocol):
         if not at_rest or self.transport.get_write_buffer_size() < self._untaken:
             self._watch_sending()
             return
+        self._cut()
+
+    def _cut(self) -> None:
         self._metrics.stuck.inc()
-        _log.info("a client that takes nothing of its answer was cut off", waiting_bytes=self._untaken)
+        waiting_bytes = self.transport.get_write_buffer_size()
+        _log.info("A client was disconnected because it did not read its response.", waiting_bytes=waiting_bytes)
         self.transport.abort()
 
     def _forget_sending(self) -> None:

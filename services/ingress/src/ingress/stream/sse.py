@@ -1,7 +1,7 @@
 """The SSE endpoint: the choice of the client's cursor, the response that feeds it, and tickets that open it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, cast
 
@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from everturn.core.clock import iso
 from everturn.core.leases import EventCursor, try_parse_cursor
+from ingress.admission.connections import CUT_KEY
 from ingress.admission.fields import ConversationPath
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute, StreamRoute
@@ -54,7 +55,11 @@ class EventStreamResponse(EventSourceResponse):
             # This is the usual end of a stream, so a log line for each would be noise except when debugging.
             _log.debug("a client left its stream")
         except* SendTimeoutError:
-            _log.info("a client that takes nothing was let go")
+            # Returning now would count as a response that was left incomplete by mistake.
+            cut = cast(Callable[[], None] | None, scope.get(CUT_KEY))
+            if cut is not None:
+                cut()
+                await _wait_until_left(receive)
 
 
 class _Left(Exception):
@@ -62,10 +67,14 @@ class _Left(Exception):
 
 
 async def _watch(receive: Receive) -> None:
-    """Raise _Left once the client is gone; other messages are ignored."""
+    """Raise _Left once the client is gone."""
+    await _wait_until_left(receive)
+    raise _Left
+
+
+async def _wait_until_left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         continue
-    raise _Left
 
 
 View = Literal["native", "steps"]

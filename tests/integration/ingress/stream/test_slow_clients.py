@@ -1,0 +1,80 @@
+"""Event streams over real connections whose clients read slowly or not at all."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from ingress.admission.connections import AddressCounts, ConnectionCaps, bind_protocol
+from ingress.admission.metrics import IngressMetrics
+from ingress.stream.sse import EventStreamResponse
+
+LIMIT_S = 30
+CHUNK = b"data: " + b"x" * 2_000_000 + b"\n\n"
+"""More than the kernels of both ends keep."""
+
+
+class Streaming:
+    """A server of one stream that begins with a large chunk. `closed` is set when its feed has ended."""
+
+    def __init__(self, *, send_timeout_s: float) -> None:
+        self.metrics = IngressMetrics()
+        self.closed = asyncio.Event()
+        self.port = 0
+        self._send_timeout_s = send_timeout_s
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await EventStreamResponse(self._feed(), send_timeout_s=self._send_timeout_s)(scope, receive, send)
+
+    async def _feed(self) -> AsyncGenerator[bytes]:
+        try:
+            yield CHUNK
+            yield b": ping\n\n"
+            await asyncio.Event().wait()
+        finally:
+            self.closed.set()
+
+
+@asynccontextmanager
+async def serve(*, send_timeout_s: float) -> AsyncIterator[Streaming]:
+    streaming = Streaming(send_timeout_s=send_timeout_s)
+    caps = ConnectionCaps(connections=9, headers_s=LIMIT_S, send_s=LIMIT_S, addresses=AddressCounts(9))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
+        streaming.port = listening.getsockname()[1]
+        http = bind_protocol(caps, streaming.metrics)
+        config = uvicorn.Config(streaming.answer, interface="asgi3", http=http, lifespan="off", log_config=None)
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield streaming
+        finally:
+            server.should_exit = True
+            await asyncio.wait_for(serving, LIMIT_S)
+
+
+@asynccontextmanager
+async def ask(streaming: Streaming) -> AsyncIterator[socket.socket]:
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", streaming.port))
+        await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        yield client
+
+
+async def test_a_client_that_reads_nothing_is_cut_without_an_error_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.ERROR)
+    async with serve(send_timeout_s=0.1) as streaming, ask(streaming):
+        await asyncio.wait_for(streaming.closed.wait(), LIMIT_S)
+
+    assert not [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")]
+    assert streaming.metrics.registry.get_sample_value("ingress_stuck_clients_total") == 1
