@@ -245,7 +245,8 @@ class EverturnClient:
     ) -> StateView:
         """The conversation with its last turns, those before `cursor`, or the named ones.
 
-        A page has up to 4 MiB, or one larger turn; `next_cursor` gets older turns, None when there are none.
+        A page has up to 4 MiB of stored text, or one larger turn; `next_cursor` gets older turns, None when there are
+        none.
         """
         named = None if turn_ids is None else list(turn_ids)
         body = _without_none({"conversation_id": conversation_id, "turn_ids": named, "cursor": cursor})

@@ -57,24 +57,23 @@ async def test_pages_go_back_from_the_newest_turns(turns: PostgresTurns, postgre
 
 
 async def test_a_page_ends_before_it_gets_too_large_but_has_one_turn(
-    turns: PostgresTurns, postgres_stage: Stage, monkeypatch: pytest.MonkeyPatch
+    turns: PostgresTurns, postgres_stage: Stage
 ) -> None:
     conversation_id, ids = await run_turns(postgres_stage, 4)
     whole = await turns.load_page(ANN, conversation_id)
-    monkeypatch.setattr("everturn.turns.postgres_reading.PAGE_BYTES", 1)
 
-    pages = [await turns.load_page(ANN, conversation_id)]
+    pages = [await turns.load_page(ANN, conversation_id, max_bytes=1)]
     while cursor := pages[-1].next_cursor:
-        pages.append(await turns.load_page(ANN, conversation_id, cursor=cursor))
+        pages.append(await turns.load_page(ANN, conversation_id, cursor=cursor, max_bytes=1))
 
     read = [record for page in reversed(pages) for record in page.turns]
     assert [record.turn.id for record in read] == ids
     assert read == list(whole.turns)
     assert [len(page.turns) for page in pages] == [1] * 4
-    named = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3])
+    named = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3], max_bytes=1)
     assert ([record.turn.id for record in named.turns], named.next_cursor) == ([ids[2]], "3")
-    more = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3], cursor=named.next_cursor)
-    last = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3], cursor=more.next_cursor)
+    more = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3], cursor=named.next_cursor, max_bytes=1)
+    last = await turns.load_page(ANN, conversation_id, turn_ids=ids[:3], cursor=more.next_cursor, max_bytes=1)
     assert [[record.turn.id for record in page.turns] for page in (more, last)] == [[ids[1]], [ids[0]]]
     assert last.next_cursor is None
 

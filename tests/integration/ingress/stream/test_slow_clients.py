@@ -78,3 +78,20 @@ async def test_a_client_that_reads_nothing_is_cut_without_an_error_of_the_server
 
     assert not [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")]
     assert streaming.metrics.registry.get_sample_value("ingress_stuck_clients_total") == 1
+
+
+async def test_a_client_that_reads_slowly_but_steadily_gets_a_large_chunk_whole() -> None:
+    """Reading it takes longer than `send_timeout_s`."""
+    loop = asyncio.get_running_loop()
+    taken = bytearray()
+
+    async with serve(send_timeout_s=2.0) as streaming, ask(streaming) as client, asyncio.timeout(LIMIT_S):
+        began_s = loop.time()
+        while not taken.endswith(b": ping\n\n\r\n"):
+            piece = await loop.sock_recv(client, 8_192)
+            assert piece, "the stream was cut"
+            taken += piece
+            await asyncio.sleep(0.02)
+
+    assert loop.time() - began_s > 3
+    assert taken.count(b"x") >= 2_000_000

@@ -9,8 +9,13 @@ import pytest
 
 from everturn.core.ids import ConversationId
 from everturn.events.model import ChatComplete
+from everturn.postgres.pool import Database
 from everturn.timeline.turns import TurnUsage
+from everturn.turns.postgres_leases import PostgresLeases
+from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn.wire import Wire
+from everturn_testing.turns.stage import closing
+from ingress.stream.rows import SNAPSHOT_BYTES
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
@@ -64,6 +69,30 @@ async def test_a_snapshot_is_a_place_to_resume_from(chat: Any, follow: Any, work
 
     assert snapshot.id == snapshot.data.data.state.cursor == committed
     assert first.id == again.id == after
+
+
+async def test_a_snapshot_of_large_turns_is_smaller_than_a_page_and_leads_to_older_turns(
+    client: httpx2.AsyncClient, chat: Any, follow: Any, worker_database: Database
+) -> None:
+    text = "x" * (SNAPSHOT_BYTES // 2 + 1)
+    first = await chat.send(text)
+    conversation = first["conversation_id"]
+    leases, timelines = PostgresLeases(worker_database, owner="w"), PostgresTimelines(worker_database)
+    claim = await leases.try_claim(conversation)
+    assert claim is not None
+    await timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    await leases.release(claim.lease, requeue=False)
+    second = await chat.send(text, conversation)
+
+    async with follow(conversation) as stream:
+        state = (await stream.until("stream_snapshot", skip=("ready",))).data.data.state
+    page = {"conversation_id": conversation}
+    older = (await client.post(f"{BASE}/fetch", json={**page, "cursor": state.next_cursor})).json()
+    whole = (await client.post(f"{BASE}/fetch", json=page)).json()
+
+    assert [turn.turn_id for turn in state.turns] == [second["turn_id"]]
+    assert [turn["turn_id"] for turn in older["turns"]] == [first["turn_id"]]
+    assert [turn["turn_id"] for turn in whole["turns"]] == [first["turn_id"], second["turn_id"]]
 
 
 async def test_a_snapshot_before_the_first_commit_is_a_place_to_resume_from(

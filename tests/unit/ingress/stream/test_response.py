@@ -7,19 +7,21 @@ import pytest
 from starlette.types import Message, Scope
 
 from ingress.admission.connections import CUT_KEY
-from ingress.stream.sse import EventStreamResponse
+from ingress.stream.sse import PIECE_BYTES, EventStreamResponse
 
 SCOPE: Scope = {"type": "http"}
 LIMIT_S = 10.0
 
 
 class Line:
-    """A connection: what was sent over it, and when its client leaves. A stuck one takes nothing but the head."""
+    """A connection: what was sent over it, and when its client leaves. A stuck one takes nothing but the head;
+    `pause_s` is how long it takes for each message."""
 
-    def __init__(self, *, stuck: bool = False) -> None:
+    def __init__(self, *, stuck: bool = False, pause_s: float = 0.0) -> None:
         self.sent: list[Message] = []
         self.left = asyncio.Event()
         self._stuck = stuck
+        self._pause_s = pause_s
         self._asked = False
 
     async def receive(self) -> Message:
@@ -32,6 +34,7 @@ class Line:
     async def send(self, message: Message) -> None:
         if self._stuck and message["type"] == "http.response.body":
             await asyncio.Event().wait()
+        await asyncio.sleep(self._pause_s)
         self.sent.append(message)
 
     @property
@@ -111,6 +114,18 @@ async def test_a_client_that_takes_nothing_is_disconnected_before_the_response_r
 
     assert line.left.is_set()
     assert feed.closed
+
+
+async def test_a_large_chunk_that_is_read_too_slowly_is_given_up() -> None:
+    chunk = b"a" * 100 * PIECE_BYTES
+    feed, line = Feed(chunk, endless=True), Line(pause_s=0.05)
+    response = EventStreamResponse(feed.run(), send_timeout_s=0.5, min_bytes_per_s=100 * len(chunk))
+
+    async with asyncio.timeout(LIMIT_S):
+        await response(SCOPE, line.receive, line.send)
+
+    assert feed.closed
+    assert 0 < len(line.body) < len(chunk)
 
 
 async def test_a_feed_that_fails_is_an_error_of_the_server() -> None:

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 4bc603ec484f812c77eec50974089707a7d68e8f9a7f3f3e79c170702e6a7177
-// Types 0279a7bdce4c51f1fd49b99d6b9a2c7d04b18c92213f6c6fd3aeb4b25e6fa5f2
+// Schemas be77ef4ef79c4844f86511ff66992d684b30c2118bb073b68c5163374eec53cb
+// Types a37ccd55f7113aba40ecf04e503593495925b3231a4d7aa0fb11fcb27cbecdb1
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -543,8 +543,8 @@ export interface components {
         /**
          * FetchIn
          * @description Selects turns: all, or those in `turn_ids`; with `cursor`, only older ones. Returns the newest `limit` of them,
-         *     and at most 4 MiB unless a single turn is larger. To read on, send `next_cursor` as `cursor` with the same
-         *     `turn_ids`.
+         *     and at most 4 MiB of stored text unless a single turn is larger. To read on, send `next_cursor` as `cursor` with the
+         *     same `turn_ids`.
          */
         readonly FetchIn: {
             /**
@@ -2226,7 +2226,7 @@ export interface components {
         /**
          * TurnsIn
          * @description Selects turns with feedback: all, or those in `turn_ids`; with `cursor`, only older ones. Returns the newest
-         *     hundred of them, and at most 4 MiB unless a single turn is larger.
+         *     hundred of them, and at most 4 MiB of stored text unless a single turn is larger.
          */
         readonly TurnsIn: {
             /**
@@ -3045,6 +3045,9 @@ export interface components {
         /**
          * StreamSnapshot
          * @description The state to start from; replaces all the client has.
+         *
+         *     It has the last 20 turns, but at most 1 MiB of stored text unless the newest turn alone is larger; `next_cursor` of
+         *     the state leads to older turns over REST.
          */
         readonly StreamSnapshot: {
             readonly state: components["schemas"]["StateView"];

@@ -242,7 +242,11 @@ class ChatError(EventData):
 
 
 class StreamSnapshot(EventData):
-    """The state to start from; replaces all the client has."""
+    """The state to start from; replaces all the client has.
+
+    It has the last 20 turns, but at most 1 MiB of stored text unless the newest turn alone is larger; `next_cursor` of
+    the state leads to older turns over REST.
+    """
 
     type: Literal["stream.snapshot"] = "stream.snapshot"
     state: StateView

@@ -255,7 +255,7 @@ class Timelines(Protocol):
 
 PAGE_BYTES = 4 * 1024 * 1024
 """Total stored size of the turns of one page; a single larger turn gets its own page. The answering process holds a few
-copies of it."""
+copies of it. Clients get up to twice as much, because a view of a turn has its answer as text and as result."""
 
 
 class Turns(Protocol):
@@ -270,10 +270,11 @@ class Turns(Protocol):
         cursor: str | None = None,
         limit: int = 20,
         judged: bool = False,
+        max_bytes: int = PAGE_BYTES,
     ) -> TurnPage:
         """The newest of all turns, of those before `cursor`, of the named ones, or of those with feedback (`judged`).
 
-        As many as fit into `limit` and PAGE_BYTES. Raises BadCursor.
+        As many as fit into `limit` and `max_bytes` of stored text, but at least one. Raises BadCursor.
         """
         ...
 

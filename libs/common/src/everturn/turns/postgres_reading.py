@@ -102,6 +102,7 @@ class PostgresTurns:
         cursor: str | None = None,
         limit: int = 20,
         judged: bool = False,
+        max_bytes: int = PAGE_BYTES,
     ) -> TurnPage:
         named = None if turn_ids is None else list(turn_ids)
         before = _NO_ORDINAL if cursor is None else _read_ordinal(cursor)
@@ -116,7 +117,7 @@ class PostgresTurns:
                 found = await transaction.fetch(_PAGE, conversation_id, before, judged, limit + 1)
             elif named:
                 found = await transaction.fetch(_NAMED, conversation_id, before, judged, named)
-            page = _fit(found[:limit])
+            page = _fit(found[:limit], max_bytes)
             rows = await _load_rows(transaction, conversation_id, page)
         is_small = sum(row["bytes"] for row in page) <= _READ_ON_LOOP_BYTES
         records = _read_records(*rows) if is_small else await asyncio.to_thread(_read_records, *rows)
@@ -152,12 +153,12 @@ def _read_ordinal(cursor: str) -> int:
     return int(cursor)
 
 
-def _fit(newest_first: Sequence[Row]) -> Sequence[Row]:
-    """The first row, and as many after it as fit into PAGE_BYTES together."""
+def _fit(newest_first: Sequence[Row], max_bytes: int) -> Sequence[Row]:
+    """The first row, and as many after it as fit into `max_bytes` together."""
     total = 0
     for count, row in enumerate(newest_first):
         total += row["bytes"]
-        if count and total > PAGE_BYTES:
+        if count and total > max_bytes:
             return newest_first[:count]
     return newest_first
 

@@ -60,8 +60,8 @@ class ErasedOut(JsonBody):
 
 class FetchIn(JsonBody):
     """Selects turns: all, or those in `turn_ids`; with `cursor`, only older ones. Returns the newest `limit` of them,
-    and at most 4 MiB unless a single turn is larger. To read on, send `next_cursor` as `cursor` with the same
-    `turn_ids`."""
+    and at most 4 MiB of stored text unless a single turn is larger. To read on, send `next_cursor` as `cursor` with the
+    same `turn_ids`."""
 
     conversation_id: str = Field(max_length=80, examples=["conv_01890a5d-ac96-774b-bcce-b302099a8057"])
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
@@ -72,7 +72,7 @@ class FetchIn(JsonBody):
 
 class TurnsIn(JsonBody):
     """Selects turns with feedback: all, or those in `turn_ids`; with `cursor`, only older ones. Returns the newest
-    hundred of them, and at most 4 MiB unless a single turn is larger."""
+    hundred of them, and at most 4 MiB of stored text unless a single turn is larger."""
 
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
     cursor: Cursor | None = None

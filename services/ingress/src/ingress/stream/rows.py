@@ -19,6 +19,9 @@ from everturn.turns.ports import Turns
 from ingress.stream.frames import build_frame
 
 SNAPSHOT_TURNS = 20
+SNAPSHOT_BYTES = 1024 * 1024
+"""Total stored size of the turns of a snapshot, unless the newest alone is larger. It is less than a page of REST has,
+because a client can do nothing before it has read its snapshot. `next_cursor` leads to older turns over REST."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class StreamRows:
 
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
         """The last turns as a frame, from which a client that reconnects can resume."""
-        page = await self._turns.load_page(principal, conversation_id, limit=SNAPSHOT_TURNS)
+        page = await self._turns.load_page(principal, conversation_id, limit=SNAPSHOT_TURNS, max_bytes=SNAPSHOT_BYTES)
         # Building a snapshot of megabytes would block the event loop.
         frame = await asyncio.to_thread(self._build_snapshot, principal, conversation_id, page)
         return Snapshot(page.cursor, frame, _is_queued(page))

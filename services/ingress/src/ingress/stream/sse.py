@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from everturn.core.clock import iso
 from everturn.core.leases import EventCursor, try_parse_cursor
@@ -29,6 +29,12 @@ from ingress.stream.subscription import Subscription
 
 # An event stream as an HTTP response: sends the chunks of a feed until it ends or the client disconnects.
 
+PIECE_BYTES = 65_536
+"""How much of a chunk is sent at once. Only a chunk with a large snapshot or many missed events is larger."""
+MIN_BYTES_PER_S = 10_000
+"""The rate at which a client must read a large chunk. It bounds how long a snapshot is held in memory, and its slot: a
+snapshot of 2 MB for about four minutes with the default `SEND_TIMEOUT_S`."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -36,16 +42,21 @@ class EventStreamResponse(EventSourceResponse):
     """The library's response with one extra task instead of three, since thousands are open and idle.
 
     It omits the library's ping and its farewell at shutdown: the feed sends heartbeats, and the hub announces the
-    shutdown. A client that reads nothing for `send_timeout_s` is disconnected; it can resume from its last id.
+    shutdown. A client is disconnected if it has not read a piece of a chunk after `send_timeout_s`, or reads a chunk
+    more slowly than `min_bytes_per_s` and `send_timeout_s` later than that; it can resume from its last id.
     """
 
-    def __init__(self, chunks: AsyncGenerator[bytes], *, send_timeout_s: float) -> None:
+    def __init__(
+        self, chunks: AsyncGenerator[bytes], *, send_timeout_s: float, min_bytes_per_s: int = MIN_BYTES_PER_S
+    ) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType] its content is partly untyped
             chunks, ping=0, sep="\n", send_timeout=send_timeout_s
         )
+        self._send_timeout_s = send_timeout_s
+        self._min_bytes_per_s = min_bytes_per_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Return when the feed has ended, the client has disconnected, or it has read nothing for too long."""
+        """Return when the feed has ended, the client has disconnected, or it reads too slowly."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(_watch(receive))
@@ -60,6 +71,16 @@ class EventStreamResponse(EventSourceResponse):
             if cut is not None:
                 cut()
                 await _wait_until_left(receive)
+
+    async def _send_with_timeout(self, send: Send, message: Message) -> None:
+        """Send a chunk in pieces: a client that reads slowly but steadily is not one that reads nothing."""
+        chunk: bytes = message["body"]
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + self._send_timeout_s + len(chunk) / self._min_bytes_per_s
+        for at in range(0, len(chunk), PIECE_BYTES):
+            if clock() > deadline_s:
+                raise SendTimeoutError
+            await super()._send_with_timeout(send, {**message, "body": chunk[at : at + PIECE_BYTES]})
 
 
 class _Left(Exception):
