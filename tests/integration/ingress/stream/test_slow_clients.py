@@ -41,9 +41,10 @@ class Streaming:
 
 
 @asynccontextmanager
-async def serve(*, send_timeout_s: float) -> AsyncIterator[Streaming]:
+async def serve(*, send_timeout_s: float, connection_s: float = LIMIT_S) -> AsyncIterator[Streaming]:
+    """`connection_s` is the limit of the connection itself for a client that reads nothing."""
     streaming = Streaming(send_timeout_s=send_timeout_s)
-    caps = ConnectionCaps(connections=9, headers_s=LIMIT_S, send_s=LIMIT_S, addresses=AddressCounts(9))
+    caps = ConnectionCaps(connections=9, headers_s=LIMIT_S, send_s=connection_s, addresses=AddressCounts(9))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
         streaming.port = listening.getsockname()[1]
@@ -69,11 +70,12 @@ async def ask(streaming: Streaming) -> AsyncIterator[socket.socket]:
         yield client
 
 
+@pytest.mark.parametrize("connection_s", [LIMIT_S, 0.1, 0.05])
 async def test_a_client_that_reads_nothing_is_cut_without_an_error_of_the_server(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, connection_s: float
 ) -> None:
     caplog.set_level(logging.ERROR)
-    async with serve(send_timeout_s=0.1) as streaming, ask(streaming):
+    async with serve(send_timeout_s=0.1, connection_s=connection_s) as streaming, ask(streaming):
         await asyncio.wait_for(streaming.closed.wait(), LIMIT_S)
 
     assert not [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")]

@@ -227,6 +227,8 @@ class BoundedProtocol(H11Protocol):
         self._cut()
 
     def _cut(self) -> None:
+        if self.transport.is_closing():
+            return  # the limits of the connection and of the application can end in the same moment
         self._metrics.stuck.inc()
         waiting_bytes = self.transport.get_write_buffer_size()
         _log.info("A client was disconnected because it did not read its response.", waiting_bytes=waiting_bytes)
