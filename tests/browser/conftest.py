@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from browsing import operator_tools
 from browsing.crowd import Crowd
-from browsing.hostile_page import build_hostile_page
+from browsing.hostile_page import build_frames_page, build_hostile_page
 from browsing.person import Person
 from browsing.replies import build_scripts
 from browsing.stranger import Stranger
@@ -98,7 +98,8 @@ async def stage(
     dist = await open_web_client(print).save_build()
     folder = tmp_path_factory.mktemp("browser")
     scripts, config = folder / "scripts.toml", folder / "everturn.toml"
-    scripts.write_text(build_scripts(build_hostile_page(stranger.url, stranger.port)))
+    pages = build_hostile_page(stranger.url, stranger.port), build_frames_page(stranger.port)
+    scripts.write_text(build_scripts(*pages))
     config.write_text(CONFIG.format(file=str(Path(operator_tools.__file__))))
     env = {
         "EVERTURN_MODEL": f"scripted:{scripts}",

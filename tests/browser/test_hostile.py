@@ -6,7 +6,7 @@ import pytest
 from browsing.person import Person
 from browsing.replies import HOSTILE_NAME
 from browsing.stranger import Stranger, visit
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -91,6 +91,36 @@ async def test_a_page_of_the_agent_runs_in_its_frame_and_reaches_nothing(person:
     knows_allowlist = browser is not None and int(browser.version.split(".")[0]) >= ALLOWLIST_SINCE
     harmless = () if knows_allowlist else ("connected", repr(b""))
     assert [visit for visit in stranger.visits if visit not in harmless] == []
+
+
+@pytest.mark.parametrize("knows_allowlist", [True, False], ids=["with Connection-Allowlist", "without"])
+async def test_a_page_of_the_agent_keeps_no_frame_whatever_it_replaces(
+    person: Person, stranger: Stranger, knows_allowlist: bool
+) -> None:
+    async def pass_on(route: Route) -> None:
+        """Pass the frame on as a browser reads it that does not know the header."""
+        response = await route.fetch()
+        kept = {name: value for name, value in response.headers.items() if name != "connection-allowlist"}
+        assert kept != response.headers
+        await route.fulfill(response=response, headers=kept)
+
+    if not knows_allowlist:
+        await person.page.route("**/artifact-frame", pass_on)
+    person.page.on("crash", lambda _: person.alarms.append("the page crashed"))
+    await visit(stranger)
+    stranger.visits.clear()
+    await person.send("script:frames please")
+    await person.finish()
+    await person.page.evaluate("() => { window.heard = []; onmessage = ({ data }) => { heard.push(data); }; }")
+
+    await person.button("Open outputs/frames.html").first.click()
+    await person.button("Run this page").click()
+
+    frame = person.page.frame_locator("iframe[title='Page made by the agent']")
+    await expect(frame.locator("#told")).to_have_text("all tried")
+    assert await person.page.evaluate("heard") == ["artifact-frame"]
+    assert [visit for visit in stranger.visits if visit.startswith("datagram")] == []
+    assert person.alarms == []
 
 
 @pytest.mark.parametrize("script", ["script:emphasis", "script:underlines"])

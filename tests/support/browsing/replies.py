@@ -103,8 +103,8 @@ def _render(reply: Reply) -> str:
     return f"[[scripts.rounds]]\n{pace}\nthen = {json.dumps(reply.then)}\nreply = {text}\n"
 
 
-def build_scripts(hostile_page: str) -> str:
-    """All replies; `hostile_page` is a page of the agent that tries to get out of its frame."""
+def build_scripts(hostile_page: str, frames_page: str) -> str:
+    """All replies; the pages are of the agent, and try to get out of their frame or to keep frames of their own."""
     scripts: Sequence[str] = (
         build_script(
             "script:slow",
@@ -139,6 +139,7 @@ def build_scripts(hostile_page: str) -> str:
             answer("The report is not sent."),
         ),
         build_script("script:page", write("outputs/page.html", hostile_page), answer("The page is written.")),
+        build_script("script:frames", write("outputs/frames.html", frames_page), answer("The page is written.")),
         build_script(
             "script:note",
             Reply(write("outputs/note.md", "# Note\n\nWritten *once*, shown once.\n"), 12, 20),

@@ -21,27 +21,52 @@ export const FRAME_POLICY = [
 
 /**
  * Runs before all else. No policy forbids connections between peers, so they are taken out; and no frame stays, since it
- * would have them again. A tree that nobody can look into (a closed one from the parser) can't be made either.
+ * would have them again. A policy can't help there: `frame-src` does not apply to a frame made of a text (`srcdoc`), which
+ * inherits this policy, and with it the permission to run scripts.
+ *
+ * The page can replace every global and every method afterwards. So nothing is looked up later: methods are taken here and
+ * called with `apply`, and option objects have no prototype. Strict mode hides these functions from `caller` and from stacks.
+ *
+ * A frame loads in a task of its own, so it is early enough to look for it in the microtask that follows each change. Every
+ * tree is watched: the document, and each shadow root from the microtask after it was made. That microtask is queued before
+ * the root exists, so that running out of stack can't leave a root that is not watched. Cloning makes no roots, and what
+ * parses text with shadow roots is taken out.
  */
 const PRELUDE = `(() => {
-  for (const name of Object.getOwnPropertyNames(window)) if (/^(webkit)?RTC/.test(name)) delete window[name];
-  delete Document.prototype.write;
-  delete Document.prototype.writeln;
-  delete Document.parseHTMLUnsafe;
-  delete Element.prototype.setHTMLUnsafe;
-  delete ShadowRoot.prototype.setHTMLUnsafe;
-  const Watch = MutationObserver;
-  const watch = (root) => {
-    const sweep = () => { for (const frame of root.querySelectorAll("iframe, frame, object, embed")) frame.remove(); };
-    new Watch(sweep).observe(root, { childList: true, subtree: true });
+  "use strict";
+  const { apply, deleteProperty } = Reflect;
+  const { observe } = MutationObserver.prototype;
+  const { remove, attachShadow } = Element.prototype;
+  const findInDocument = Document.prototype.querySelector;
+  const findInShadow = DocumentFragment.prototype.querySelector;
+  const Observer = MutationObserver;
+  const later = queueMicrotask;
+  const changes = { __proto__: null, childList: true, subtree: true };
+
+  const watch = (root, find) => {
+    const sweep = () => {
+      let frame;
+      while ((frame = apply(find, root, ["iframe, frame, object, embed, fencedframe"])) !== null) apply(remove, frame, []);
+    };
+    apply(observe, new Observer(sweep), [root, changes]);
+    sweep();
   };
-  const attach = Element.prototype.attachShadow;
-  Element.prototype.attachShadow = function attachShadow(options) {
-    const root = attach.call(this, options);
-    watch(root);
+  watch(document, findInDocument);
+
+  Element.prototype.attachShadow = function (options) {
+    let root = null;
+    apply(later, undefined, [() => { if (root !== null) watch(root, findInShadow); }]);
+    root = apply(attachShadow, this, [{ __proto__: null, ...options, clonable: false }]);
     return root;
   };
-  watch(document);
+
+  for (const name of Object.getOwnPropertyNames(window)) if (/^(webkit)?RTC/.test(name)) deleteProperty(window, name);
+  const kept = /^(inner|outer|get|insertAdjacent)HTML$/;
+  for (const owner of [Element.prototype, ShadowRoot.prototype, Document.prototype, Document]) {
+    for (const name of Object.getOwnPropertyNames(owner)) {
+      if (/^(open|write|writeln)$|HTML(Unsafe)?$/.test(name) && !kept.test(name)) deleteProperty(owner, name);
+    }
+  }
 })()`;
 
 /** The policy stands first: nothing of the page comes before it, not even its doctype, which is given anew. */
