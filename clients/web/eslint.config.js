@@ -4,6 +4,22 @@ import reactHooks from "eslint-plugin-react-hooks";
 import { defineConfig, globalIgnores } from "eslint/config";
 import tseslint from "typescript-eslint";
 
+// A folder of src imports only folders to its left.
+const LAYERS = [
+  "api", "ui", "routing", "session", "files", "markdown", "search", "artifacts", "inspector", "composer", "conversations", "turn", "thread", "shell",
+];
+
+/** Forbids imports of folders to the right. */
+function layerRule(folder, at) {
+  const above = LAYERS.slice(at + 1).join("|");
+  const message = `${folder} may only import folders before it in LAYERS (eslint.config.js).`;
+  return {
+    files: [`src/${folder}/**`],
+    ignores: ["**/*.test.{ts,tsx}"],
+    rules: { "no-restricted-imports": ["error", { patterns: [{ regex: `^(\\.\\./)+(${above})(/|$)`, message }] }] },
+  };
+}
+
 export default defineConfig(
   globalIgnores(["dist", "node_modules", "src/api/generated"]),
   js.configs.recommended,
@@ -23,21 +39,21 @@ export default defineConfig(
       "no-warning-comments": "error",
       "react-hooks/exhaustive-deps": "error",
       "@typescript-eslint/no-explicit-any": "error",
-      // What has an index signature is read as one reads a map.
+      // Index signatures are read like maps.
       "@typescript-eslint/dot-notation": "off",
-      // A default whose call takes only what is left is checked by the types.
+      // In a default branch the types check the remaining cases.
       "@typescript-eslint/switch-exhaustiveness-check": ["error", { considerDefaultExhaustiveForUnions: true }],
       "@typescript-eslint/no-unused-vars": ["error", { ignoreRestSiblings: true }],
       "@typescript-eslint/consistent-type-imports": "error",
       "@typescript-eslint/consistent-type-definitions": ["error", "interface"],
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
-      // A handler that starts work and reports its failure in the state is what React expects of `onClick`.
+      // React allows async handlers, which report their errors in the state.
       "@typescript-eslint/no-misused-promises": ["error", { checksVoidReturn: { attributes: false } }],
-      // Text from the server becomes elements, never HTML.
+      // Render text from the server as elements, never as HTML.
       "no-restricted-syntax": [
         "error",
-        { selector: "JSXAttribute[name.name='dangerouslySetInnerHTML']", message: "Text from the server becomes elements, never HTML." },
-        { selector: "AssignmentExpression[left.property.name=/^(innerHTML|outerHTML)$/]", message: "Text from the server becomes elements, never HTML." },
+        { selector: "JSXAttribute[name.name='dangerouslySetInnerHTML']", message: "Render text from the server as elements, never as HTML." },
+        { selector: "AssignmentExpression[left.property.name=/^(innerHTML|outerHTML)$/]", message: "Render text from the server as elements, never as HTML." },
       ],
     },
   },
@@ -45,4 +61,5 @@ export default defineConfig(
     files: ["**/*.test.{ts,tsx}"],
     rules: { "@typescript-eslint/no-non-null-assertion": "off" },
   },
+  ...LAYERS.slice(0, -1).map(layerRule),
 );

@@ -1,10 +1,10 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
-// The platform that `npm run dev` talks to. Its page and its API have one origin, as behind ingress.
+// The platform behind `npm run dev`. The page and the API share one origin, as they do behind the ingress.
 const platform = process.env.EVERTURN_URL ?? "http://127.0.0.1:8080";
 const api = ["/conversations", "/files", "/guests", "/limits", "/memory", "/by-rn", "/artifact-frame", "/healthz", "/readyz"];
-// Development mode takes writes from a page of its own origin only.
+// Development mode accepts writes only from pages of its own origin.
 const toPlatform = { target: platform, changeOrigin: true, headers: { origin: platform } };
 const proxy = Object.fromEntries(api.map((path) => [path, toPlatform]));
 
@@ -16,7 +16,7 @@ export default defineConfig({
     target: "es2022",
     sourcemap: false,
     modulePreload: { polyfill: false },
-    // The licences of all that is bundled go with the page: the ingress serves them, docs/third-party.md says where.
+    // Licences of the bundled packages. The ingress serves them; see docs/third-party.md.
     license: { fileName: "assets/licenses.txt" },
   },
   test: {
@@ -25,9 +25,9 @@ export default defineConfig({
     setupFiles: ["src/testing/setup.ts"],
     restoreMocks: true,
     unstubGlobals: true,
-    // A page of its own for each file takes three quarters of the time; what a test changes, `restoreMocks` and the setup undo.
+    // Separate pages for each file took three quarters of the time. `restoreMocks` and the setup undo what a test changes.
     isolate: false,
-    // A busy machine is no failure.
+    // Generous, because the machine may be busy.
     testTimeout: 60_000,
   },
 });

@@ -1,11 +1,11 @@
-// Compresses what was built, so that the server need not: `node scripts/compress.js FOLDER`.
+// Compresses the build output, so that the server does not have to: `node scripts/compress.js FOLDER`.
 import { readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const TEXTS = /\.(css|html|js|json|svg|txt|wasm)$/;
-/** Below this a packet is a packet. */
+/** Smaller files fit into one packet; compressing them gains nothing. */
 const MIN_BYTES = 1024;
 const folder = process.argv[2] ?? "dist";
 

@@ -1,5 +1,5 @@
-// Makes src/api/generated/wire.ts from what the ingress says of itself: `npm run make-types`.
-// In it a field that the server gives as null is not there at all, in REST as in events; the client reads them so.
+// Generates src/api/generated/wire.ts from the OpenAPI schema of the ingress: `npm run make-types`. Fields that the
+// server sends as null become optional, in REST and in events, because the client drops nulls when it reads a response.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
@@ -25,7 +25,7 @@ function leaveOutNull(field) {
 }
 
 function leaveOutNulls([name, schema]) {
-  // What is sent may be null on purpose: a reaction that is taken back.
+  // Requests may send null on purpose: a null reaction removes the feedback.
   const isSent = /(In|Patch)$/.test(name);
   if (isSent || !schema.properties || schema === calls.Problem) return [name, schema];
   const fields = Object.entries(schema.properties);
@@ -37,7 +37,7 @@ function leaveOutNulls([name, schema]) {
 const described = execFileSync(python, ["-P", "-m", "ingress", "describe"], { timeout: LIMIT_MS, maxBuffer: MAX_BYTES });
 const { calls, events } = JSON.parse(described.toString());
 const received = Object.fromEntries(Object.entries(calls).map(leaveOutNulls));
-// A refusal says more than the problem that a turn ended with, which has the same name.
+// An RFC 9457 problem has more fields than the problem that a turn failed with, but the same name.
 const schemas = { ...received, ProblemDetails: calls.Problem, ...events };
 const document = { openapi: "3.1.0", info: { title: "Everturn", version: "1" }, paths: {}, components: { schemas } };
 const ast = await openapiTS(document, { immutable: true, defaultNonNullable: false });

@@ -1,4 +1,4 @@
-// Everything that the screens ask of the server, one method each.
+// All API calls that the screens make, one method each.
 import { TIMINGS, type Timings } from "./http/backoff";
 import { ProblemError } from "./http/errors";
 import { makeKey } from "./http/keys";
@@ -31,9 +31,9 @@ export interface Scope {
 }
 
 export interface ClientOptions extends Scope {
-  /** The server's origin; left out for the one that this page is from. */
+  /** The server's origin; omit it for the origin of this page. */
   readonly baseUrl?: string;
-  /** The bearer credential as it is now; a server in development mode needs none. */
+  /** Returns the current bearer credential; a server in development mode needs none. */
   readonly token?: () => string | undefined;
   readonly timings?: Timings;
   readonly random?: () => number;
@@ -50,11 +50,11 @@ export interface ListQuery {
 export interface Outgoing {
   readonly text: string;
   readonly files?: readonly File[];
-  /** Whether words for a running turn add to it or redirect it. */
+  /** Whether a message to a running turn adds to it or redirects it. */
   readonly kind?: "followup" | "steer" | undefined;
-  /** The same for a repetition of the same message, so that it is never doubled. */
+  /** Reuse the key when the same message is sent again, so that it is accepted only once. */
   readonly key: string;
-  /** Called with the share of bytes that has left, from 0 to 1. */
+  /** Called with the share of bytes already sent, from 0 to 1. */
   readonly onProgress?: ((share: number) => void) | undefined;
   readonly abort?: AbortSignal | undefined;
 }
@@ -68,9 +68,9 @@ export interface Signalled {
 }
 
 export interface WantedFork {
-  /** The last turn to copy; left out for the last one that ended. */
+  /** The last turn to copy; omit it for the last completed turn. */
   readonly turnId?: string;
-  /** Left out for the title of the original. */
+  /** Omit it to keep the title of the original. */
   readonly title?: string;
 }
 
@@ -79,7 +79,7 @@ export interface WantedTurns {
   limit?: number;
 }
 
-/** One person's access to one tenant and project. All methods raise ProblemError, Unreachable and BadAnswer. */
+/** One person's access to one tenant and project. All methods raise ProblemError, Unreachable and InvalidResponse. */
 export class EverturnClient {
   readonly requests: Requests;
   readonly timings: Timings;
@@ -99,12 +99,12 @@ export class EverturnClient {
     });
   }
 
-  /** Where the events of a conversation are. */
+  /** The URL of a conversation's event stream. */
   eventsPath(conversationId: string): string {
     return this.path(conversationId, "events");
   }
 
-  /** One page, newest activity first. `search` is a part of the title. */
+  /** One page, most recent activity first. `search` matches part of the title. */
   listConversations(query: ListQuery = {}, abort?: AbortSignal): Promise<ConversationList> {
     const { search, isArchived, limit, cursor } = query;
     const q = search === "" ? undefined : search;
@@ -112,22 +112,22 @@ export class EverturnClient {
     return this.requests.send({ method: "GET", path: this.path(), query: asked, abort });
   }
 
-  /** What was said, in any conversation of the person: the best first. */
+  /** Searches all conversations of the caller, best match first. */
   searchTexts(wanted: SearchQuery, abort?: AbortSignal): Promise<SearchHits> {
     return this.read(this.path("search"), wanted, abort);
   }
 
-  /** Rename a conversation, put it into the archive, or take it out. */
+  /** Rename, archive or unarchive a conversation. */
   patchConversation(conversationId: string, patch: ConversationPatch): Promise<ConversationView> {
     return this.patch(this.path(conversationId), patch);
   }
 
-  /** Erase a conversation with all that belongs to it. */
+  /** Erase a conversation and everything that belongs to it. */
   deleteConversation(conversationId: string): Promise<Erased> {
     return this.requests.send({ method: "DELETE", path: this.path(conversationId) });
   }
 
-  /** A new conversation with everything up to the end of a turn, of the last ended one without. */
+  /** Copy a conversation up to the end of a turn, by default the last completed one. */
   forkConversation(conversationId: string, { turnId, title }: WantedFork = {}, key: string = makeKey()): Promise<Forked> {
     const json = { ...(turnId === undefined ? {} : { turn_id: turnId }), ...(title === undefined ? {} : { title }) };
     return this.requests.send({ method: "POST", path: this.path(conversationId, "fork"), json, key });
@@ -137,7 +137,7 @@ export class EverturnClient {
     return this.requests.load(this.path(conversationId, "export"), abort);
   }
 
-  /** Send a message, to `new` for a new conversation. While a turn runs it becomes a signal into that turn. */
+  /** Send a message; the id `new` creates a conversation. While a turn runs, the message becomes a signal to it. */
   async sendMessage(conversationId: string, message: Outgoing): Promise<Accepted> {
     const { text, kind, files, key, onProgress, abort } = message;
     const zone = Intl.DateTimeFormat().resolvedOptions().timeZone as string | undefined;
@@ -147,36 +147,39 @@ export class EverturnClient {
     try {
       return await this.submit(call, { ...fields, time_zone: zone }, files ?? [], onProgress);
     } catch (error) {
-      // Browsers and servers have databases of their own: a zone that only one of them knows must not stop a message.
+      // The browser may know a time zone that the server does not. Retry without it instead of failing.
       const isRefused = error instanceof ProblemError && error.fields.some(({ field }) => field === "body.time_zone");
       if (!isRefused) throw error;
       return this.submit(call, fields, files ?? [], onProgress);
     }
   }
 
-  /** Say something to the running turn, or answer an approval. A blank steer stops it, a cancel ends it. */
+  /** Send a signal to the running turn, or answer an approval. A blank steer stops the turn, a cancel ends it. */
   sendSignal(conversationId: string, signal: Signalled): Promise<Accepted> {
     const { kind, text = "", approvalId, files, key = makeKey() } = signal;
     const fields = { kind, text, ...(approvalId === undefined ? {} : { approval_id: approvalId }) };
     return this.submit({ path: this.path(conversationId, "signals"), key }, fields, files ?? []);
   }
 
-  /** Change a signal that was not applied yet. */
+  /** Edit a signal that has not been applied yet. */
   editSignal(conversationId: string, signalId: string, text: string): Promise<SentSignal> {
     return this.patch(this.path(conversationId, "signals", signalId), { text });
   }
 
-  /** Take back a signal that was not applied yet. */
+  /** Retract a signal that has not been applied yet. */
   retractSignal(conversationId: string, signalId: string): Promise<SentSignal> {
     return this.requests.send({ method: "DELETE", path: this.path(conversationId, "signals", signalId) });
   }
 
-  /** Judge a turn; a second judgement replaces the first, null without a text clears it. */
-  judgeTurn(conversationId: string, turnId: string, reaction: Reaction | null, text = ""): Promise<FeedbackReceipt> {
+  /** Rate a turn. A second rating replaces the first; a null reaction without a text removes it. */
+  rateTurn(conversationId: string, turnId: string, reaction: Reaction | null, text = ""): Promise<FeedbackReceipt> {
     return this.read(this.path(conversationId, "turns", turnId, "feedback"), { reaction, text });
   }
 
-  /** The conversation with `limit` turns before `cursor`: the last ones without, as many as the server likes without a limit. */
+  /**
+   * The conversation with `limit` turns before `cursor`. Without a cursor: the last turns; without a limit: the
+   * server's default.
+   */
   loadTurns(conversationId: string, wanted: WantedTurns, abort?: AbortSignal): Promise<StateView> {
     return this.read(this.path("fetch"), { conversation_id: conversationId, ...wanted }, abort);
   }
@@ -185,12 +188,12 @@ export class EverturnClient {
     return this.requests.send({ method: "GET", path: this.path(conversationId, "turns", turnId), abort });
   }
 
-  /** One step with its whole program and result, of which the turn has the beginning. */
+  /** One step with its whole program and result; a turn contains only the beginning of them. */
   getStep(conversationId: string, turnId: string, step: string, abort?: AbortSignal): Promise<StepDetail> {
     return this.requests.send({ method: "GET", path: this.path(conversationId, "turns", turnId, "steps", step), abort });
   }
 
-  /** What the model was sent in a round, part by part. */
+  /** What was sent to the model in a round, part by part. */
   loadRoundContext(
     conversationId: string,
     turnId: string,
@@ -202,18 +205,18 @@ export class EverturnClient {
     return this.requests.send({ method: "GET", path, query: { cursor }, abort });
   }
 
-  /** A file's content, with the person's credential. */
+  /** Downloads a file with the user's credential. */
   loadFile(file: Pick<FileView, "url">, abort?: AbortSignal): Promise<Blob> {
     return this.requests.load(file.url, abort);
   }
 
-  /** How large a message and its files may be here. */
+  /** The limits for a message and its files. */
   loadLimits(abort?: AbortSignal): Promise<MessageLimits> {
     return this.requests.send({ method: "GET", path: `/limits/${this.scope}`, abort });
   }
 
-  /** Whether people without an account are let in here. */
-  async takesGuests(abort?: AbortSignal): Promise<boolean> {
+  /** Whether guests may sign in here. */
+  async allowsGuests(abort?: AbortSignal): Promise<boolean> {
     try {
       await this.requests.load(`/guests/${this.scope}`, abort);
       return true;
@@ -223,12 +226,12 @@ export class EverturnClient {
     }
   }
 
-  /** Come in without an account, where the operator lets guests in; 403 elsewhere. */
+  /** Create a guest account where the operator allows guests; 403 otherwise. */
   createGuest(): Promise<Guest> {
     return this.requests.send({ method: "POST", path: `/guests/${this.scope}` });
   }
 
-  /** A call that may be repeated, because a second one changes nothing more. */
+  /** A call that is safe to repeat because repeating it changes nothing. */
   private read<Body>(path: string, json: unknown, abort?: AbortSignal): Promise<Body> {
     return this.requests.send({ method: "POST", path, json, isRead: true, abort });
   }

@@ -2,10 +2,10 @@
 export * from "./types";
 export { type ClientOptions, EverturnClient, type ListQuery, type Outgoing, type Scope, type Signalled } from "./client";
 export { TIMINGS, type Timings } from "./http/backoff";
-export { BadAnswer, type FieldError, ProblemError, Unreachable } from "./http/errors";
+export { InvalidResponse, type FieldError, ProblemError, Unreachable } from "./http/errors";
 export { makeKey } from "./http/keys";
 export { foldEvent, foldEvents } from "./fold/fold";
-export { isOpen } from "./fold/turnFold";
+export { isOpen } from "./fold/foldTurn";
 export { type CompactionNotice, type PhaseNotice, type QueuePlace, type ToolProgress, type Transient, foldTransient } from "./fold/transient";
 export { ConversationStream, type ConversationSnapshot } from "./stream/conversationStream";
 export type { Connection, ConnectionStatus } from "./stream/eventStream";

@@ -1,4 +1,4 @@
-// What is sent and received, by its names. All of it is made from the server's own models (generated/wire.ts).
+// Names for the types on the wire, which are generated from the server's models (generated/wire.ts).
 import type { components } from "./generated/wire";
 
 type Schemas = components["schemas"];

@@ -1,4 +1,4 @@
-/** What was opened beside the conversation: a file, or a text that the agent writes. Loaded when it is needed first. */
+/** The open artifact beside the conversation: a file, or a document that the agent is writing. Loaded on first use. */
 import { useMemo } from "react";
 import type { JSX } from "react";
 
@@ -7,8 +7,8 @@ import { DownloadButton } from "../files/FileCard";
 import { kindOf } from "../files/kinds";
 import { useFileText } from "../files/useFile";
 import { CopyButton } from "../markdown/CodeBlock";
-import { lookUp, sayBytes, sayCount, sayError } from "../ui/wording";
-import type { ArtifactTarget } from "./context";
+import { lookUp, formatBytes, formatCount, describeError } from "../ui/format";
+import type { ArtifactTarget } from "../files/artifacts";
 import { Panel } from "./Panel";
 import styles from "./artifacts.module.css";
 import { ImageArtifact } from "./ImageArtifact";
@@ -33,7 +33,7 @@ function WrittenPanel({ target, turns, onClose }: ArtifactPanelProps & { target:
   return (
     <Panel
       title={name}
-      details={isGrowing ? "writing…" : sayCount(text?.text.length ?? 0, "character")}
+      details={isGrowing ? "writing…" : formatCount(text?.text.length ?? 0, "character")}
       tools={text !== undefined && <CopyButton text={text.text} label="Copy text" />}
       onClose={onClose}
     >
@@ -52,13 +52,13 @@ function isWanted(text: TextView, target: { round: number; channel: string; inst
 
 function FilePanel({ file, onClose }: { file: FileView; onClose: () => void }): JSX.Element {
   return (
-    <Panel title={file.filename} details={sayBytes(file.size)} tools={<DownloadButton file={file} />} onClose={onClose}>
+    <Panel title={file.filename} details={formatBytes(file.size)} tools={<DownloadButton file={file} />} onClose={onClose}>
       <FileContent key={file.artifact_id} file={file} />
     </Panel>
   );
 }
 
-/** Larger texts are for a program of the person's own. */
+/** Larger texts are better opened in another program. */
 const MAX_SHOWN_BYTES = 5_000_000;
 
 function FileContent({ file }: { file: FileView }): JSX.Element {
@@ -72,7 +72,7 @@ function FileContent({ file }: { file: FileView }): JSX.Element {
 function TextFile({ file }: { file: FileView }): JSX.Element {
   const { value: text, error } = useFileText(file);
   const kind = useMemo(() => kindOf(file.mime, file.filename), [file]);
-  if (error !== null) return <p className={styles.problem} role="alert">Couldn’t load the file: {sayError(error)}</p>;
+  if (error !== null) return <p className={styles.problem} role="alert">Couldn’t load the file: {describeError(error)}</p>;
   if (text === undefined) return <p className={styles.notice} aria-busy>Loading the file…</p>;
   return <TextArtifact text={text} kind={kind} filename={file.filename} isGrowing={false} />;
 }

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 import { HtmlFrame } from "./HtmlFrame";
 
-test("a page of the agent runs only after it was asked for, beside a notice that it is generated", async () => {
+test("a generated page runs only on request, beside a notice that it is generated", async () => {
   const { container, rerender } = render(<HtmlFrame html="<script>1</script>" />);
 
   expect(container.querySelector("iframe")).toBeNull();

@@ -1,6 +1,6 @@
 /**
- * A page that the agent made. Its scripts run only after the person has asked for it, in a frame that has no origin, no
- * network, no forms and no windows; outside of the frame stands that what is in it is generated.
+ * A page made by the agent. Its scripts run only on request, in a frame without an origin, network access, forms or
+ * windows. A notice outside the frame says that the content is generated.
  */
 import { Play, ShieldAlert } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
@@ -11,7 +11,7 @@ import styles from "./artifacts.module.css";
 import { FRAME_ADDRESS, FRAME_GREETING, sealHtml } from "./sealing";
 
 export function HtmlFrame({ html }: { html: string }): JSX.Element {
-  // Another page is asked about again: what was allowed was this one.
+  // Another page needs a new confirmation: the last one was for this page.
   return <OnePage key={html} html={html} />;
 }
 
@@ -25,7 +25,7 @@ function OnePage({ html }: { html: string }): JSX.Element {
       </p>
       {isRunning ? <Frame html={html} /> : (
         <div className={styles.start}>
-          <Button look="primary" onClick={() => { setRunning(true); }}><Play aria-hidden /> Run this page</Button>
+          <Button variant="primary" onClick={() => { setRunning(true); }}><Play aria-hidden /> Run this page</Button>
           <p>It runs its own scripts, without network access. “Source” shows its code.</p>
         </div>
       )}
@@ -36,11 +36,11 @@ function OnePage({ html }: { html: string }): JSX.Element {
 function Frame({ html }: { html: string }): JSX.Element {
   const frame = useRef<HTMLIFrameElement>(null);
   useEffect(() => {
-    // A frame takes one page in its life.
+    // A frame loads one page only.
     const answer = (event: MessageEvent<unknown>): void => {
       const target = frame.current?.contentWindow;
       if (target === null || target === undefined || event.source !== target || event.data !== FRAME_GREETING) return;
-      // It has no origin that could be named.
+      // A sandboxed frame has no origin that could be named.
       target.postMessage(sealHtml(html), "*");
       window.removeEventListener("message", answer);
     };

@@ -1,4 +1,4 @@
-/** The frame of what is open beside the conversation; over it where there is little room. Escape closes it. */
+/** The frame of the open artifact, beside the conversation, or over it on narrow screens. Escape closes it. */
 import { X } from "lucide-react";
 import { useEffect, useRef } from "react";
 import type { JSX, KeyboardEvent, ReactNode } from "react";
@@ -19,7 +19,7 @@ export function Panel({ title, details, tools, children, onClose }: PanelProps):
   useEffect(() => { heading.current?.focus({ preventScroll: true }); }, [title]);
   const closeByEscape = (event: KeyboardEvent): void => {
     if (event.key !== "Escape") return;
-    // Escape closes the panel, and does not stop the turn as well.
+    // Escape closes the panel and must not also stop the turn.
     event.preventDefault();
     event.stopPropagation();
     onClose();

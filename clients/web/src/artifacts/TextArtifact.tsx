@@ -1,4 +1,4 @@
-/** A text as what it is: Markdown, a table, a page in a closed frame, code. */
+/** A text, shown by its type: Markdown, a table, a page in a sandboxed frame, or code. */
 import { Suspense, lazy, useState } from "react";
 import type { JSX } from "react";
 
@@ -38,7 +38,7 @@ export function TextArtifact({ text, kind, filename, isGrowing }: TextArtifactPr
 function View({ text, kind, isGrowing }: { text: string; kind: FileKind; isGrowing: boolean }): JSX.Element {
   switch (kind) {
     case "html":
-      // A page that is half written would run and be thrown away with each word.
+      // A half-written page would run and be replaced with every token.
       return isGrowing ? <p className={styles.notice} aria-busy>The page can be opened when it is complete.</p> : <HtmlFrame html={text} />;
     case "table":
       return <Suspense fallback={<p className={styles.notice} aria-busy>Loading the table…</p>}><TableArtifact text={text} /></Suspense>;

@@ -15,13 +15,13 @@ test.each(["<p>Hello</p>", "<!DOCTYPE html><html><head><title>x</title></head><b
   },
 );
 
-test("what would make a tree that nobody can look into is no attribute of a sealed page any more", () => {
+test("a sealed page loses attributes that create closed shadow roots", () => {
   const sealed = new DOMParser().parseFromString(sealHtml('<div><template ShadowRootMode="closed"><iframe></iframe></template></div>'), "text/html");
 
   expect(sealed.querySelector("template")?.getAttributeNames()).toEqual(["data-mode"]);
   expect(sealed.head.querySelector("script")?.textContent).toContain("RTC");
 });
 
-test("the policy lets no address be fetched", () => {
+test("the policy allows no address to be fetched", () => {
   expect(policyOf("")?.getAttribute("content")).not.toMatch(/https?:|\*|'self'/);
 });

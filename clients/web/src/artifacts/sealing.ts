@@ -1,11 +1,17 @@
-/** Makes a page of the agent safe to run in a sandboxed frame: before anything of it is read, a policy forbids the network. */
+/**
+ * Makes a page of the agent safe to run in a sandboxed frame: a policy that forbids network access comes before all its
+ * content.
+ */
 
-/** A page of ingress that takes one text and becomes it; its policy forbids the network too. */
+/** A page of the ingress that receives a text and becomes that page; its policy forbids network access too. */
 export const FRAME_ADDRESS = "./artifact-frame";
-/** What it says when it is there. */
+/** The message that it posts when it is ready. */
 export const FRAME_GREETING = "artifact-frame";
 
-/** No address is fetched: what the page needs is in it. Navigation is closed by the policy of the page around, and by the frame’s `Connection-Allowlist`. */
+/**
+ * No address is fetched: a page must contain all it needs. Navigation is blocked by the policy of the surrounding page
+ * and by the frame’s `Connection-Allowlist`.
+ */
 export const FRAME_POLICY = [
   "default-src 'none'",
   "script-src 'unsafe-inline'",
@@ -69,7 +75,7 @@ const PRELUDE = `(() => {
   }
 })()`;
 
-/** The policy stands first: nothing of the page comes before it, not even its doctype, which is given anew. */
+/** The policy comes first: nothing of the page may precede it, not even its doctype, which is written again. */
 export function sealHtml(html: string): string {
   const withoutDoctype = html.replace(/^\s*<!doctype[^>]*>/i, "").replace(/shadowrootmode/gi, "data-mode");
   return [

@@ -1,11 +1,11 @@
-/** The files of the message that is being written, with what the server said of them. */
+/** The files of the message being written, with any error that the server reported for each. */
 import { Paperclip, X } from "lucide-react";
 import { useEffect, useState } from "react";
 import type { JSX } from "react";
 
 import { IconButton } from "../ui/Button";
-import { showTurning } from "../ui/unseen";
-import { sayBytes } from "../ui/wording";
+import { escapeDirectionControls } from "../ui/invisibleCharacters";
+import { formatBytes } from "../ui/format";
 import type { Attachment } from "./attachments";
 import styles from "./composer.module.css";
 
@@ -24,10 +24,10 @@ export function AttachmentTray({ items, isSending, progress, onRemove }: Attachm
         {items.map((item) => (
           <li key={item.id} className={item.refusal === "" ? styles.file : styles.refused}>
             <Thumbnail file={item.file} />
-            <span className={styles.name} dir="auto">{showTurning(item.file.name)}</span>
-            <span className={styles.size}>{sayBytes(item.file.size)}</span>
+            <span className={styles.name} dir="auto">{escapeDirectionControls(item.file.name)}</span>
+            <span className={styles.size}>{formatBytes(item.file.size)}</span>
             {item.refusal !== "" && <span className="visually-hidden">refused: {item.refusal}</span>}
-            <IconButton label={`Remove ${showTurning(item.file.name)}`} icon={<X aria-hidden />} disabled={isSending} onClick={() => { onRemove(item); }} />
+            <IconButton label={`Remove ${escapeDirectionControls(item.file.name)}`} icon={<X aria-hidden />} disabled={isSending} onClick={() => { onRemove(item); }} />
           </li>
         ))}
       </ul>
@@ -37,16 +37,16 @@ export function AttachmentTray({ items, isSending, progress, onRemove }: Attachm
 }
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
-/** A larger picture takes the page too long to draw as small as this. */
+/** Scaling down larger images would take too long. */
 const MAX_THUMBNAIL_BYTES = 10_000_000;
 
-/** A picture as a picture, anything else as a paper clip. */
+/** An image as a thumbnail, any other file as a paper clip. */
 function Thumbnail({ file }: { file: File }): JSX.Element {
   const [address, setAddress] = useState("");
   useEffect(() => {
     if (!PICTURES.has(file.type) || file.size > MAX_THUMBNAIL_BYTES) return;
     const made = URL.createObjectURL(file);
-    // The address is made here because it has to be given back here.
+    // The address is created here because it has to be revoked here.
     // eslint-disable-next-line react-hooks/set-state-in-effect
     setAddress(made);
     return () => { URL.revokeObjectURL(made); };

@@ -3,8 +3,8 @@ import userEvent from "@testing-library/user-event";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import type { Accepted } from "../api";
-import { refuse, renderInPage, touchScreen } from "../testing/harness";
-import type { Answer, Asked, Page } from "../testing/harness";
+import { problemResponse, renderInPage, touchScreen } from "../testing/harness";
+import type { Answer, RecordedRequest, Page } from "../testing/harness";
 import { Composer } from "./Composer";
 
 const ACCEPTED: Accepted = { conversation_id: "conv_1", turn_id: "turn_1", receipt: { state: "queued" }, events_url: "/" };
@@ -19,31 +19,31 @@ beforeEach(() => {
 
 afterEach(() => { vi.restoreAllMocks(); });
 
-function show(isBusy: boolean, answer: (asked: Asked) => Answer | Promise<Answer> = () => ({ status: 202, body: ACCEPTED })): Page {
+function show(isBusy: boolean, answer: (requests: RecordedRequest) => Answer | Promise<Answer> = () => ({ status: 202, body: ACCEPTED })): Page {
   return renderInPage(<Composer conversationId="conv_1" isBusy={isBusy} isStopping={false} onAccepted={onAccepted} onStop={onStop} />, answer);
 }
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const REFUSED_ZONE = { type: "unprocessable", title: "Unprocessable", detail: "", status: 422, errors: [{ field: "body.time_zone", message: "is not a time zone" }] };
 
-/** A server that can't be reached. */
+/** A server that cannot be reached. */
 function lose(): Page["queries"] {
   return show(false, () => Promise.reject(new TypeError("Failed to fetch"))).queries;
 }
 
-test("Enter sends, Shift and Enter break the line", async () => {
-  const { asked } = show(false);
+test("Enter sends, Shift+Enter adds a line break", async () => {
+  const { requests } = show(false);
 
   await userEvent.type(screen.getByLabelText("Your message"), "one{Shift>}{Enter}{/Shift}two{Enter}");
 
-  expect(asked).toMatchObject([{ method: "POST", path: "/conv_1/messages", body: { text: "one\ntwo" } }]);
+  expect(requests).toMatchObject([{ method: "POST", path: "/conv_1/messages", body: { text: "one\ntwo" } }]);
   await waitFor(() => { expect(screen.getByLabelText("Your message")).toHaveValue(""); });
   expect(onAccepted).toHaveBeenCalledOnce();
   expect(screen.getByLabelText("Your message")).toHaveFocus();
 });
 
 test("a time zone that the server does not know is left out", async () => {
-  const { asked } = show(false, (call) => {
+  const { requests } = show(false, (call) => {
     const isKnown = !JSON.stringify(call.body).includes("time_zone");
     return isKnown ? { status: 202, body: ACCEPTED } : { status: 422, body: REFUSED_ZONE };
   });
@@ -51,20 +51,20 @@ test("a time zone that the server does not know is left out", async () => {
   await userEvent.type(screen.getByLabelText("Your message"), "one{Enter}");
 
   await waitFor(() => { expect(onAccepted).toHaveBeenCalledOnce(); });
-  expect(asked.map(({ body }) => body)).toEqual([{ text: "one", time_zone: ZONE }, { text: "one" }]);
+  expect(requests.map(({ body }) => body)).toEqual([{ text: "one", time_zone: ZONE }, { text: "one" }]);
 });
 
 test("nothing is sent when nothing is written", async () => {
-  const { asked } = show(false);
+  const { requests } = show(false);
 
   await userEvent.type(screen.getByLabelText("Your message"), "  {Enter}");
 
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
   expect(screen.getByRole("button", { name: "Send" })).toBeDisabled();
 });
 
-test("what was refused stays in the field, with the reason", async () => {
-  show(false, () => refuse(422, "The text is too long."));
+test("a rejected message stays in the field, with the reason", async () => {
+  show(false, () => problemResponse(422, "The text is too long."));
 
   await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
 
@@ -83,8 +83,8 @@ test("an unresponsive server is reported until it responds, and the text is kept
   expect(screen.getByLabelText("Your message")).toHaveValue("hello");
 });
 
-test("a refusal stays when the server answers something else", async () => {
-  const { queries } = show(false, () => refuse(422, "The text is too long."));
+test("a rejection stays visible when another request succeeds", async () => {
+  const { queries } = show(false, () => problemResponse(422, "The text is too long."));
 
   await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
   await screen.findByRole("alert");
@@ -93,7 +93,7 @@ test("a refusal stays when the server answers something else", async () => {
   expect(screen.getByRole("alert")).toHaveTextContent("The text is too long.");
 });
 
-test("who is offline is told so", async () => {
+test("an offline user is informed", async () => {
   lose();
   vi.spyOn(navigator, "onLine", "get").mockReturnValue(false);
 
@@ -103,8 +103,8 @@ test("who is offline is told so", async () => {
   expect(screen.getByLabelText("Your message")).toHaveValue("hello");
 });
 
-test("the same message sent again has the same key, another one has another", async () => {
-  const { asked } = show(false, () => refuse(422, "Not now."));
+test("a repeated message has the same key, another one a new key", async () => {
+  const { requests } = show(false, () => problemResponse(422, "Not now."));
   const field = screen.getByLabelText("Your message");
 
   await userEvent.type(field, "hello{Enter}");
@@ -112,30 +112,30 @@ test("the same message sent again has the same key, another one has another", as
   await userEvent.type(field, "{Enter}");
   await userEvent.type(field, "!{Enter}");
 
-  const keys = asked.map(({ key }) => key);
+  const keys = requests.map(({ key }) => key);
   expect(keys[0]).not.toBeNull();
   expect(keys[1]).toBe(keys[0]);
   expect(keys[2]).not.toBe(keys[0]);
 });
 
-test("a message whose answer never came has the same key after a reload, and once it was accepted another one", async () => {
-  const lost = show(false, () => refuse(503, "No answer."));
+test("a message without a response keeps its key after a reload, until it is accepted", async () => {
+  const lost = show(false, () => problemResponse(503, "No answer."));
   await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
   await screen.findByRole("alert");
   lost.unmount();
 
-  const { asked } = show(false);
+  const { requests } = show(false);
   await userEvent.type(screen.getByLabelText("Your message"), "{Enter}");
   await waitFor(() => { expect(screen.getByLabelText("Your message")).toHaveValue(""); });
   await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");
-  await waitFor(() => { expect(asked).toHaveLength(2); });
+  await waitFor(() => { expect(requests).toHaveLength(2); });
 
-  expect(asked[0]?.key).toBe(lost.asked[0]?.key);
-  expect(asked[1]?.key).not.toBe(asked[0]?.key);
+  expect(requests[0]?.key).toBe(lost.requests[0]?.key);
+  expect(requests[1]?.key).not.toBe(requests[0]?.key);
 });
 
-test("while a turn goes on Enter adds to it, and another button redirects it", async () => {
-  const { asked } = show(true);
+test("while a turn runs, Enter adds to it, and another button redirects it", async () => {
+  const { requests } = show(true);
   const field = screen.getByLabelText("Your message");
 
   await userEvent.type(field, "also this{Enter}");
@@ -143,11 +143,11 @@ test("while a turn goes on Enter adds to it, and another button redirects it", a
   await userEvent.click(screen.getByRole("button", { name: "Redirect" }));
   await userEvent.click(screen.getByRole("button", { name: "Stop" }));
 
-  expect(asked.map(({ body }) => body)).toEqual([{ text: "also this", kind: "followup", time_zone: ZONE }, { text: "rather that", kind: "steer", time_zone: ZONE }]);
+  expect(requests.map(({ body }) => body)).toEqual([{ text: "also this", kind: "followup", time_zone: ZONE }, { text: "rather that", kind: "steer", time_zone: ZONE }]);
   expect(onStop).toHaveBeenCalledOnce();
 });
 
-test("what was written and not sent is there again after a reload", async () => {
+test("a draft is restored after a reload", async () => {
   const { unmount } = show(false);
   await userEvent.type(screen.getByLabelText("Your message"), "half a tho");
   unmount();
@@ -170,7 +170,7 @@ test("a file is attached by picking and by pasting, and can be removed", async (
   expect(screen.getAllByRole("listitem")).toHaveLength(1);
 });
 
-test("a file name shows the characters that would turn it around", async () => {
+test("a file name shows the characters that would reverse it", async () => {
   show(false);
 
   await userEvent.upload(screen.getByLabelText("Files to attach"), [new File(["a,b"], "report\u202efdp.csv"), new File([], "empty\u202efdp.csv")]);
@@ -180,7 +180,7 @@ test("a file name shows the characters that would turn it around", async () => {
   expect(screen.getByRole("alert")).toHaveTextContent("empty\\u{202e}fdp.csv is empty.");
 });
 
-test("a file that is pasted while the message is on its way is for the next one", async () => {
+test("a file pasted while the message is being sent belongs to the next one", async () => {
   const way: ((answer: Answer) => void)[] = [];
   show(false, () => new Promise((resolve) => { way.push(resolve); }));
   const field = screen.getByLabelText("Your message");
@@ -197,19 +197,19 @@ function clipboardOf(...files: readonly File[]): DataTransfer {
   return { files, getData: () => "" } as unknown as DataTransfer;
 }
 
-test("on a touch screen Enter makes a new line, and the button sends", async () => {
+test("on a touch screen Enter adds a line, and the button sends", async () => {
   touchScreen();
-  const { asked } = show(false);
+  const { requests } = show(false);
 
   await userEvent.type(screen.getByLabelText("Your message"), "one{Enter}two");
   expect(screen.getByLabelText("Your message")).toHaveValue("one\ntwo");
   expect(screen.getByLabelText("Your message")).toHaveAttribute("enterkeyhint", "enter");
   await userEvent.click(screen.getByRole("button", { name: "Send" }));
 
-  await waitFor(() => { expect(asked.map(({ body }) => body)).toEqual([{ text: "one\ntwo", time_zone: ZONE }]); });
+  await waitFor(() => { expect(requests.map(({ body }) => body)).toEqual([{ text: "one\ntwo", time_zone: ZONE }]); });
 });
 
-test("how a file was stored otherwise than it was sent is said", async () => {
+test("changes to a stored file are reported", async () => {
   show(false, () => ({ status: 202, body: { ...ACCEPTED, receipt: { state: "queued", file_notices: ["a.txt was converted to UTF-8."] } } }));
 
   await userEvent.type(screen.getByLabelText("Your message"), "hello{Enter}");

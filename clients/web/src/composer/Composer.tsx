@@ -1,4 +1,6 @@
-/** Where the person writes: Enter sends, Shift and Enter make a new line, Escape stops what runs. On touch screens Enter makes a new line. */
+/**
+ * The message field: Enter sends, Shift+Enter adds a line, Escape stops the turn. On touch screens Enter adds a line.
+ */
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { ClipboardEvent, JSX } from "react";
 
@@ -18,12 +20,12 @@ import { useSending } from "./useSending";
 import type { Draft } from "./useSending";
 
 interface ComposerProps {
-  /** `new` begins a conversation. */
+  /** `new` creates a conversation. */
   conversationId: string;
-  /** Whether a turn goes on; what is sent then goes into it. */
+  /** Whether a turn is running; messages then go to it. */
   isBusy: boolean;
   isStopping: boolean;
-  /** What came into the field from elsewhere last. */
+  /** The last text that was inserted from elsewhere. */
   inserted?: Insertion | null;
   onAccepted: (accepted: Accepted, draft: Draft) => void;
   onStop: () => void;
@@ -46,7 +48,7 @@ export function Composer({ conversationId, isBusy, isStopping, inserted = null, 
     if (inserted !== null) setText(insertText(text, inserted.text));
   }
   useEffect(() => {
-    // Whoever was writing where the text comes from goes on writing here; whoever is elsewhere stays there.
+    // Keep the focus in a text field if it was in one; otherwise leave it where it is.
     if (inserted === null || document.activeElement !== document.body) return;
     field.current?.focus({ preventScroll: true });
     field.current?.setSelectionRange(field.current.value.length, field.current.value.length);
@@ -60,9 +62,9 @@ export function Composer({ conversationId, isBusy, isStopping, inserted = null, 
     const files = sent.map((item) => item.file);
     if (await sending.send({ text, files, ...(kind === undefined ? {} : { kind }) })) {
       setText((now) => removeSent(now, text));
-      // The page may go on to the new conversation before this is drawn.
+      // The page may switch to the new conversation before this is rendered.
       saveDraft(sessionStorage, scope, conversationId, "");
-      // What was dropped or pasted meanwhile is for the next message.
+      // Files that were dropped or pasted meanwhile belong to the next message.
       attachments.remove(sent);
     }
     field.current?.focus({ preventScroll: true });

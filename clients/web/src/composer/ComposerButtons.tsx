@@ -24,7 +24,7 @@ export function ComposerButtons(props: ComposerButtonsProps): JSX.Element {
       <AttachButton onAttach={onAttach} isDisabled={isSending} />
       <span className={styles.hint} aria-hidden>{isBusy ? "Enter to queue · Esc to stop" : "Enter to send · Shift+Enter for a new line"}</span>
       {isSending && <Button onClick={onAbort}><X aria-hidden /> Cancel sending</Button>}
-      {isBusy ? <BusyButtons {...props} /> : <IconButton label="Send" icon={<ArrowUp aria-hidden />} look="primary" type="submit" disabled={!canSend} />}
+      {isBusy ? <BusyButtons {...props} /> : <IconButton label="Send" icon={<ArrowUp aria-hidden />} variant="primary" type="submit" disabled={!canSend} />}
     </div>
   );
 }
@@ -38,7 +38,7 @@ function BusyButtons({ canSend, isStopping, onSteer, onStop }: ComposerButtonsPr
           <Button onClick={onSteer} className={styles.compact} title="The agent drops what it is doing and follows this"><CornerUpRight aria-hidden /> <span>Redirect</span></Button>
         </>
       )}
-      <Button look="primary" onClick={onStop} title={isStopping ? "Cancel immediately" : "Stop and keep the answer so far"}>
+      <Button variant="primary" onClick={onStop} title={isStopping ? "Cancel immediately" : "Stop and keep the answer so far"}>
         <Square aria-hidden /> {isStopping ? "Cancel now" : "Stop"}
       </Button>
     </>
@@ -58,7 +58,7 @@ function AttachButton({ onAttach, isDisabled }: { onAttach: (files: readonly Fil
         aria-label="Files to attach"
         onChange={(event) => {
           onAttach([...(event.target.files ?? [])]);
-          // The same file may be chosen again after it was removed.
+          // Reset, so that the same file can be chosen again after it was removed.
           event.target.value = "";
         }}
       />

@@ -1,4 +1,4 @@
-/** Files that are dropped anywhere on the conversation are attached. */
+/** Attaches files that are dropped anywhere on the conversation. */
 import { useEffect, useState } from "react";
 import type { JSX } from "react";
 
@@ -13,7 +13,7 @@ export function DropZone({ onDrop }: { onDrop: (files: readonly File[]) => void 
       setOver(true);
     };
     const leave = (event: DragEvent): void => {
-      // Leaving for something inside of the page is no leaving.
+      // Ignore moves between elements inside the zone.
       if (event.relatedTarget === null) setOver(false);
     };
     const drop = (event: DragEvent): void => {

@@ -14,7 +14,7 @@ test("a file that is chosen twice is attached once", () => {
   expect(addFiles(first.attachments, [file("a.csv"), file("b.csv")], makeId).attachments.map(({ file: { name } }) => name)).toEqual(["a.csv", "b.csv"]);
 });
 
-test("what is more than a message takes is left out and named", () => {
+test("files over the limit are left out and named", () => {
   const many = Array.from({ length: MAX_FILES + 1 }, (_, at) => file(`${at}.csv`));
   const { attachments, problem } = addFiles([], many, makeId);
 
@@ -22,7 +22,7 @@ test("what is more than a message takes is left out and named", () => {
   expect(problem).toContain("20.csv");
 });
 
-test("a refusal stands at the file that the server names by its place, whatever it is called", () => {
+test("a rejection is shown at the file at that position, whatever its name", () => {
   const { attachments } = addFiles([], [file("a.csv"), file("it's.csv")], makeId);
   const problem = { type: "urn:everturn:problem:unprocessable", title: "No", status: 422, detail: "One file is refused." };
   const refused = (field: string): ProblemError => new ProblemError({ ...problem, errors: [{ field, message: "It is infected." }] });
@@ -33,12 +33,12 @@ test("a refusal stands at the file that the server names by its place, whatever 
   for (const other of [refused("files.2"), refused("body.text"), refused("files"), new Error("files.1")]) expect(mark(other)).toEqual(["", ""]);
 });
 
-test("pasted pictures get names of their own, other files keep theirs", () => {
+test("pasted images get distinct names, other files keep theirs", () => {
   expect(namePasted(file("image.png"), 2).name).toBe("pasted-2.png");
   expect(namePasted(file("report.pdf"), 2).name).toBe("report.pdf");
 });
 
-test("the size of a message is that of all its files", () => {
+test("the size of a message is the sum of its files", () => {
   expect(sumBytes(addFiles([], [file("a", "12"), file("b", "345")], makeId).attachments)).toBe(5);
 });
 
@@ -55,20 +55,20 @@ const LIMITS = {
 };
 const sized = (name: string, bytes: number, type = "text/csv"): File => new File(["x".repeat(bytes)], name, { type });
 
-test("what the server would refuse for its size is named before anything is sent", () => {
+test("files that the server would reject for their size are named before sending", () => {
   const { attachments, problem } = addFiles([], [sized("a.png", 101, "image/png"), sized("b.pdf", 1_001, "application/pdf"), sized("c.csv", 1_999), sized("d.csv", 1_900), sized("e.csv", 0)], makeId, LIMITS);
 
   expect(attachments.map(({ file: { name } }) => name)).toEqual(["c.csv"]);
   expect(problem).toBe("a.png is too large: 101 bytes, the limit is 100 bytes. b.pdf is too large: 1.0 kB, the limit is 1.0 kB. d.csv does not fit: all files together may have 4.0 kB. e.csv is empty.");
 });
 
-test("a text that is too long is said to be, counted as the server counts", () => {
+test("a text that is too long is reported, counted as the server counts", () => {
   expect(checkLength("x".repeat(11), LIMITS)).toContain("up to 10 characters");
   expect(checkLength("😀".repeat(10), LIMITS)).toBe("");
   expect(checkLength("x".repeat(11), null)).toBe("");
 });
 
-test("a file that is neither text nor of a format that the server lists is refused before it is sent", async () => {
+test("a file that is neither text nor a supported format is rejected before sending", async () => {
   const named = (name: string, text: string): Promise<string> => checkType(new File([text], name), LIMITS);
 
   expect(await named("setup.exe", "MZ\0\0")).toBe("setup.exe can’t be attached: only text and these formats can be read: png, pdf.");

@@ -7,7 +7,7 @@ const scope = { tenant: "acme", project: "one" };
 
 beforeEach(() => { sessionStorage.clear(); });
 
-test("an attempt is kept beside the draft until its answer is known", () => {
+test("an attempt is stored beside the draft until its response is known", () => {
   const attempt = { text: "hello", kind: "steer", key: "k1" } as const;
 
   saveAttempt(sessionStorage, scope, "new", attempt);
@@ -18,7 +18,7 @@ test("an attempt is kept beside the draft until its answer is known", () => {
   expect(sessionStorage).toHaveLength(0);
 });
 
-test("an attempt is forgotten with the drafts, and what is none is not taken for one", () => {
+test("an attempt is removed with the drafts, and other stored text is ignored", () => {
   saveAttempt(sessionStorage, scope, "new", { text: "hello", key: "k1" });
   forgetDrafts(sessionStorage, scope);
   expect(sessionStorage).toHaveLength(0);

@@ -1,4 +1,7 @@
-/** The last message whose answer is not known, kept for this tab: sent again, also after a reload, it is taken once. */
+/**
+ * The last message without a known response, kept for this tab. Sent again, also after a reload, it is accepted only
+ * once.
+ */
 import type { Scope } from "../api";
 import { loadDraft, saveDraft } from "./drafts";
 
@@ -8,18 +11,18 @@ export interface Attempt {
   readonly key: string;
 }
 
-/** Null where there is none, or something else. */
+/** Null if there is none or the stored text is something else. */
 export function loadAttempt(storage: Storage, scope: Scope, conversationId: string): Attempt | null {
   const kept = loadDraft(storage, scope, placeOf(conversationId));
   try {
     const found: unknown = kept === "" ? null : JSON.parse(kept);
     return isAttempt(found) ? found : null;
   } catch {
-    return null; // somebody else's text
+    return null; // other text under the same key
   }
 }
 
-/** Keep it beside the draft, with which it is forgotten; null forgets it. */
+/** Store it beside the draft, with which it is removed; null removes it. */
 export function saveAttempt(storage: Storage, scope: Scope, conversationId: string, attempt: Attempt | null): void {
   saveDraft(storage, scope, placeOf(conversationId), attempt === null ? "" : JSON.stringify(attempt));
 }

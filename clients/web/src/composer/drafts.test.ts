@@ -7,7 +7,7 @@ const elsewhere = { tenant: "acme", project: "one/two" };
 
 beforeEach(() => { sessionStorage.clear(); });
 
-test("each conversation has a draft of its own, and so has each project for its next one", () => {
+test("each conversation has its own draft, and each project one for the next conversation", () => {
   saveDraft(sessionStorage, scope, "a", "first");
   saveDraft(sessionStorage, scope, "b", "second");
 
@@ -22,13 +22,13 @@ test("an empty draft leaves nothing behind", () => {
   expect(sessionStorage).toHaveLength(0);
 });
 
-test("a draft that the storage has no room for is not kept, and nothing breaks", () => {
+test("a draft that does not fit into the storage is not kept", () => {
   saveDraft(sessionStorage, scope, "a", "x".repeat(200_001));
 
   expect(loadDraft(sessionStorage, scope, "a")).toBe("");
 });
 
-test("all drafts of a project are forgotten, and nothing else", () => {
+test("all drafts of a project are removed, and nothing else", () => {
   sessionStorage.setItem("else", "kept");
   for (const id of ["a", "b", "c"]) saveDraft(sessionStorage, scope, id, "text");
   saveDraft(sessionStorage, elsewhere, "a", "other");

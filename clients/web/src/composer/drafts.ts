@@ -1,4 +1,4 @@
-/** What was written and not sent yet, kept for this tab: a reload or a look at another conversation loses nothing. */
+/** Unsent texts, kept for this tab, so that they survive a reload or a visit to another conversation. */
 import type { Scope } from "../api";
 
 const PREFIX = "everturn.draft.";
@@ -8,7 +8,7 @@ export function loadDraft(storage: Storage, scope: Scope, conversationId: string
   return storage.getItem(prefixOf(scope) + conversationId) ?? "";
 }
 
-/** Keep a draft, or forget it when it is empty. One that the storage has no room for is not kept. */
+/** Store a draft, or remove it when it is empty. One that does not fit into the storage is not kept. */
 export function saveDraft(storage: Storage, scope: Scope, conversationId: string, text: string): void {
   const key = prefixOf(scope) + conversationId;
   if (text === "" || text.length > MAX_CHARS) {
@@ -19,12 +19,12 @@ export function saveDraft(storage: Storage, scope: Scope, conversationId: string
     storage.setItem(key, text);
   } catch (error) {
     if (!(error instanceof DOMException)) throw error;
-    // Full. The text is still in its field.
+    // The storage is full. The text is still in its field.
     storage.removeItem(key);
   }
 }
 
-/** Forget all drafts of a project: who signs in next may be somebody else. */
+/** Remove all drafts of a project: the next person to sign in may be someone else. */
 export function forgetDrafts(storage: Storage, scope: Scope): void {
   const prefix = prefixOf(scope);
   const keys = Array.from({ length: storage.length }, (_, at) => storage.key(at) ?? "");

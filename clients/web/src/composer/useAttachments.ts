@@ -1,4 +1,4 @@
-/** The files of the message that is being written. */
+/** The files of the message being written. */
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useState } from "react";
 
@@ -7,7 +7,7 @@ import type { MessageLimits } from "../api";
 import { useBackend, useSession } from "../session/context";
 import { addFiles, checkType, markRefused, namePasted } from "./attachments";
 import type { Attachment, Refusals } from "./attachments";
-import { keepFiles } from "./keptFiles";
+import { saveUnsentFiles } from "../session/unsentFiles";
 
 export interface Attachments {
   items: readonly Attachment[];
@@ -22,7 +22,7 @@ interface Chosen {
   problem: string;
 }
 
-/** How large a message may be here; null until that is known. */
+/** The limits of a message; null while unknown. */
 export function useLimits(): MessageLimits | null {
   const backend = useBackend();
   const { data } = useQuery({ queryKey: ["limits"], queryFn: ({ signal }) => backend.loadLimits(signal), staleTime: Infinity });
@@ -30,13 +30,13 @@ export function useLimits(): MessageLimits | null {
 }
 
 export function useAttachments(conversationId: string, limits: MessageLimits | null): Attachments {
-  const { keptFiles } = useSession();
+  const { unsentFiles } = useSession();
   const [chosen, setChosen] = useState<Chosen>(() => {
-    const { attachments, problem } = addFiles([], keptFiles.get(conversationId) ?? [], makeKey);
+    const { attachments, problem } = addFiles([], unsentFiles.get(conversationId) ?? [], makeKey);
     return { items: attachments, problem };
   });
   const { items } = chosen;
-  useEffect(() => { keepFiles(keptFiles, conversationId, items.map((item) => item.file)); }, [keptFiles, conversationId, items]);
+  useEffect(() => { saveUnsentFiles(unsentFiles, conversationId, items.map((item) => item.file)); }, [unsentFiles, conversationId, items]);
   const add = useCallback((files: readonly File[]) => {
     if (files.length === 0) return;
     const take = (accepted: readonly File[], refused: readonly string[]): void => {
@@ -58,9 +58,9 @@ export function useAttachments(conversationId: string, limits: MessageLimits | n
     const ids = new Set(removed.map((item) => item.id));
     const files = new Set(removed.map((item) => item.file));
     setChosen((before) => ({ items: before.items.filter((item) => !ids.has(item.id)), problem: "" }));
-    // The page may go on to the new conversation before this is drawn.
-    keepFiles(keptFiles, conversationId, (keptFiles.get(conversationId) ?? []).filter((file) => !files.has(file)));
-  }, [keptFiles, conversationId]);
+    // The page may switch to the new conversation before this is rendered.
+    saveUnsentFiles(unsentFiles, conversationId, (unsentFiles.get(conversationId) ?? []).filter((file) => !files.has(file)));
+  }, [unsentFiles, conversationId]);
   const refuse = useCallback((refusals: Refusals) => {
     setChosen((before) => ({ ...before, items: markRefused(before.items, refusals) }));
   }, []);

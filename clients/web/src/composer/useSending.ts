@@ -1,15 +1,15 @@
-/** Sending what is written. Text and files stay where they are until the server has accepted them. */
+/** Sends a message. Text and files stay in place until the server has accepted them. */
 import { useCallback, useRef, useState } from "react";
 
 import { Unreachable, makeKey } from "../api";
 import type { Accepted, Scope } from "../api";
 import { useSession } from "../session/context";
 import { useAnnounce } from "../ui/announcer";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 import { findRefusals } from "./attachments";
 import type { Refusals } from "./attachments";
 import { loadAttempt, saveAttempt } from "./attempts";
-import { useAnswering } from "./useAnswering";
+import { useServerRecovery } from "./useServerRecovery";
 
 const NO_REFUSALS: Refusals = new Map();
 
@@ -20,14 +20,14 @@ export interface Draft {
 }
 
 export interface Sending {
-  /** Whether something is on its way. */
+  /** Whether a message is being sent. */
   isSending: boolean;
-  /** The share of the bytes that has left, 0 to 1. */
+  /** The share of bytes already sent, 0 to 1. */
   progress: number;
   problem: string;
-  /** The files of the last try that were refused. */
+  /** The files that were rejected in the last attempt. */
   refusals: Refusals;
-  /** Whether it was accepted; otherwise `problem` says why not. */
+  /** Whether it was accepted; if not, `problem` has the reason. */
   send: (draft: Draft) => Promise<boolean>;
   abort: () => void;
   forgetProblem: () => void;
@@ -50,7 +50,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
       setProblem("");
       setLost(false);
       setRefusals(NO_REFUSALS);
-      // The same message, sent again after an unclear failure, has the same key and is taken once.
+      // The same message, sent again after an unclear failure, has the same key and is accepted only once.
       const known = attempt.current ?? loadBefore(scope, conversationId);
       const key = known !== null && isSame(known.draft, draft) ? known.key : makeKey();
       attempt.current = { draft, key };
@@ -64,7 +64,7 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
         return true;
       } catch (error) {
         setRefusals(findRefusals(error, draft.files));
-        setProblem(abort.current.signal.aborted ? "Not sent." : sayFailure(error));
+        setProblem(abort.current.signal.aborted ? "Not sent." : describeFailedLoad(error));
         setLost(!abort.current.signal.aborted && error instanceof Unreachable);
         return false;
       } finally {
@@ -78,8 +78,8 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
     setProblem("");
     setLost(false);
   }, []);
-  // That the server does not answer is true only until it does.
-  useAnswering(isLost, forgetProblem);
+  // The error "not responding" ends as soon as the server responds.
+  useServerRecovery(isLost, forgetProblem);
   return {
     isSending: progress !== null,
     progress: progress ?? 0,
@@ -91,8 +91,8 @@ export function useSending(conversationId: string, onAccepted: (accepted: Accept
   };
 }
 
-function sayFailure(error: unknown): string {
-  return error instanceof Unreachable && !navigator.onLine ? "You are offline. Your text is kept." : sayError(error);
+function describeFailedLoad(error: unknown): string {
+  return error instanceof Unreachable && !navigator.onLine ? "You are offline. Your text is kept." : describeError(error);
 }
 
 interface Tried {
@@ -107,11 +107,11 @@ function loadBefore(scope: Scope, conversationId: string): Tried | null {
   return { draft: { ...said, files: [] }, key };
 }
 
-/** Files don't outlive the page, so a message with files is not the same after a reload. */
+/** Files do not survive a reload, so a message with files is not the same afterwards. */
 function keep(scope: Scope, conversationId: string, tried: Tried | null): void {
-  const isKept = tried !== null && tried.draft.files.length === 0;
+  const isCached = tried !== null && tried.draft.files.length === 0;
   const { text, kind } = tried?.draft ?? { text: "" };
-  saveAttempt(sessionStorage, scope, conversationId, isKept ? { text, key: tried.key, ...(kind === undefined ? {} : { kind }) } : null);
+  saveAttempt(sessionStorage, scope, conversationId, isCached ? { text, key: tried.key, ...(kind === undefined ? {} : { kind }) } : null);
 }
 
 function isSame(first: Draft, second: Draft): boolean {

@@ -3,7 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { beforeEach, expect, test, vi } from "vitest";
 
 import { renderInPage } from "../testing/harness";
-import type { Asked, Page } from "../testing/harness";
+import type { RecordedRequest, Page } from "../testing/harness";
 import { ConversationList } from "./ConversationList";
 
 const HIT = { conversation_id: "conv_1", turn_id: "turn_1", title: "Ports", target: "assistant", ref: "ar:1", snippet: "The harbour.", ts: "2026-03-01T10:00:00Z", score: 1 };
@@ -19,31 +19,31 @@ function show(selected: string | null): Page {
   ));
 }
 
-function findPlaces(asked: readonly Asked[]): unknown[] {
-  return asked.filter(({ path }) => path === "/search").map(({ body }) => (body as { conversation_id?: string }).conversation_id);
+function findPlaces(requests: readonly RecordedRequest[]): unknown[] {
+  return requests.filter(({ path }) => path === "/search").map(({ body }) => (body as { conversation_id?: string }).conversation_id);
 }
 
-test("a search can be narrowed to the open chat with the keyboard, and its hits open there", async () => {
-  const { asked } = show("conv_1");
+test("a search can be limited to the open chat by keyboard, and its results open there", async () => {
+  const { requests } = show("conv_1");
   expect(screen.queryByRole("group", { name: "Where to search" })).toBeNull();
 
   await userEvent.type(screen.getByRole("searchbox", { name: "Search conversations" }), "harbour");
   expect(screen.getByRole("group", { name: "Where to search" })).toBeVisible();
   expect(screen.getByRole("button", { name: "All chats", pressed: true })).toBeVisible();
-  await waitFor(() => { expect(findPlaces(asked)).toEqual([undefined]); });
+  await waitFor(() => { expect(findPlaces(requests)).toEqual([undefined]); });
   await userEvent.tab();
   await userEvent.tab();
   expect(screen.getByRole("button", { name: "This chat", pressed: false })).toHaveFocus();
   await userEvent.keyboard(" ");
 
   expect(await screen.findByRole("region", { name: "In this chat" })).toBeVisible();
-  await waitFor(() => { expect(findPlaces(asked)).toEqual([undefined, "conv_1"]); });
+  await waitFor(() => { expect(findPlaces(requests)).toEqual([undefined, "conv_1"]); });
   expect(screen.queryByText("No matching titles.")).toBeNull();
   await userEvent.click(await screen.findByRole("link", { name: /harbour/ }));
   expect(onSelect).toHaveBeenCalledExactlyOnceWith("conv_1", "turn_1");
 });
 
-test("the next search is one of all chats again, and the same one stays as it is while more is typed", async () => {
+test("a new search covers all chats again, and further typing keeps the scope", async () => {
   show("conv_1");
   const field = screen.getByRole("searchbox");
   await userEvent.type(field, "har");
@@ -57,11 +57,11 @@ test("the next search is one of all chats again, and the same one stays as it is
   expect(screen.getByRole("button", { name: "All chats", pressed: true })).toBeVisible();
 });
 
-test("where no chat is open there is nothing to choose", async () => {
-  const { asked } = show(null);
+test("without an open chat there is no scope to choose", async () => {
+  const { requests } = show(null);
 
   await userEvent.type(screen.getByRole("searchbox"), "harbour");
 
-  await waitFor(() => { expect(findPlaces(asked)).toEqual([undefined]); });
+  await waitFor(() => { expect(findPlaces(requests)).toEqual([undefined]); });
   expect(screen.queryByRole("group", { name: "Where to search" })).toBeNull();
 });

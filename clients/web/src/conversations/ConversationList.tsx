@@ -1,15 +1,15 @@
-/** The list of conversations with its search. Only the rows in view are in the page. */
+/** The list of conversations with its search. Only the visible rows are in the DOM. */
 import { Search } from "lucide-react";
 import { useState } from "react";
 import type { JSX } from "react";
 import { Virtuoso } from "react-virtuoso";
 
-import { FoundMessages } from "../search/FoundMessages";
-import type { OpenTurn } from "../search/FoundMessages";
+import { MessageResults } from "../search/MessageResults";
+import type { OpenTurn } from "../search/MessageResults";
 import { Button } from "../ui/Button";
 import { useDelayed } from "../ui/useDelayed";
 import { useNow } from "../ui/useNow";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 import { ConversationRow } from "./ConversationRow";
 import styles from "./conversations.module.css";
 import { useConversationList } from "./useConversationList";
@@ -27,7 +27,7 @@ const COMPONENTS = { Footer: ListEnd };
 export function ConversationList({ selected, onSelect, onChanged }: ConversationListProps): JSX.Element {
   const [typed, setTyped] = useState("");
   const [isArchived, setArchived] = useState(false);
-  /** Whether nothing but the conversation that is open is searched. */
+  /** Whether only the open conversation is searched. */
   const [wantsOpen, setWantsOpen] = useState(false);
   const search = useDelayed(typed.trim(), TYPING_MS);
   const now = useNow();
@@ -35,7 +35,7 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
   const searchedId = isSearching && wantsOpen ? selected : null;
   const type = (text: string): void => {
     setTyped(text);
-    // The choice belongs to one search.
+    // The scope belongs to one search.
     if (text.trim() === "") setWantsOpen(false);
   };
   return (
@@ -47,15 +47,15 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
       </label>
       {isSearching && selected !== null && (
         <div className={styles.filters} role="group" aria-label="Where to search">
-          <Button look="quiet" aria-pressed={!wantsOpen} onClick={() => { setWantsOpen(false); }}>All chats</Button>
-          <Button look="quiet" aria-pressed={wantsOpen} onClick={() => { setWantsOpen(true); }}>This chat</Button>
+          <Button variant="quiet" aria-pressed={!wantsOpen} onClick={() => { setWantsOpen(false); }}>All chats</Button>
+          <Button variant="quiet" aria-pressed={wantsOpen} onClick={() => { setWantsOpen(true); }}>This chat</Button>
         </div>
       )}
       {searchedId === null
         ? <Conversations {...{ search, selected, now, isArchived, onArchived: setArchived, onSelect, onChanged }} />
         : search !== "" && (
           <div className={styles.inOpen}>
-            <FoundMessages key={searchedId} search={search} conversationId={searchedId} now={now} onOpen={onSelect} />
+            <MessageResults key={searchedId} search={search} conversationId={searchedId} now={now} onOpen={onSelect} />
           </div>
         )}
     </nav>
@@ -69,23 +69,23 @@ interface ConversationsProps extends ConversationListProps {
   onArchived: (isArchived: boolean) => void;
 }
 
-/** All conversations, or those that a search finds, with the messages that it finds below. */
+/** All conversations, or those whose titles match the search, with matching messages below them. */
 function Conversations({ search, selected, now, isArchived, onArchived, onSelect, onChanged }: ConversationsProps): JSX.Element {
   const { conversations, isLoading, error, hasMore, loadMore } = useConversationList(search, isArchived);
   return (
     <>
       <div className={styles.filters} role="group" aria-label="Filter conversations">
-        <Button look="quiet" aria-pressed={!isArchived} onClick={() => { onArchived(false); }}>Chats</Button>
-        <Button look="quiet" aria-pressed={isArchived} onClick={() => { onArchived(true); }}>Archived</Button>
+        <Button variant="quiet" aria-pressed={!isArchived} onClick={() => { onArchived(false); }}>Chats</Button>
+        <Button variant="quiet" aria-pressed={isArchived} onClick={() => { onArchived(true); }}>Archived</Button>
       </div>
-      {error !== null && <p role="alert" className={styles.problem}>{sayError(error)}</p>}
-      {!isLoading && error === null && conversations.length === 0 && <p className={styles.empty}>{sayEmpty(search, isArchived)}</p>}
+      {error !== null && <p role="alert" className={styles.problem}>{describeError(error)}</p>}
+      {!isLoading && error === null && conversations.length === 0 && <p className={styles.empty}>{describeEmptyList(search, isArchived)}</p>}
       <Virtuoso
         className={styles.rows}
         data={conversations}
         tabIndex={-1}
         computeItemKey={(_, conversation) => conversation.conversation_id}
-        // What a search finds in titles is read on by a button, for messages come below it.
+        // Matching titles are paged by a button, because messages follow below them.
         endReached={search === "" ? loadMore : doNothing}
         context={{ search, now, hasMore, loadMore, onOpen: onSelect }}
         components={COMPONENTS}
@@ -113,23 +113,23 @@ interface ListContext {
   onOpen: OpenTurn;
 }
 
-/** Below the titles that a search finds: more of them, and the messages. */
+/** Below the matching titles: a button for more of them, and the messages. */
 function ListEnd({ context }: { context?: ListContext | undefined }): JSX.Element | null {
   if (context === undefined || context.search === "") return null;
   const { search, now, hasMore, loadMore, onOpen } = context;
   return (
     <>
-      {hasMore && <Button look="quiet" className={styles.more} onClick={loadMore}>More titles</Button>}
-      <FoundMessages search={search} conversationId={null} now={now} onOpen={onOpen} />
+      {hasMore && <Button variant="quiet" className={styles.more} onClick={loadMore}>More titles</Button>}
+      <MessageResults search={search} conversationId={null} now={now} onOpen={onOpen} />
     </>
   );
 }
 
 function doNothing(): void {
-  // A button reads on.
+  // A button loads more.
 }
 
-function sayEmpty(search: string, isArchived: boolean): string {
+function describeEmptyList(search: string, isArchived: boolean): string {
   if (search !== "") return "No matching titles.";
   return isArchived ? "No archived conversations." : "No conversations yet.";
 }

@@ -1,14 +1,14 @@
-/** One conversation in the list: its title, what goes on in it, and a menu of what can be done. */
+/** One conversation in the list: its title, its state, and a menu of actions. */
 import { memo, useCallback, useEffect, useRef, useState } from "react";
 import type { JSX, MouseEvent } from "react";
 
 import type { ConversationView } from "../api";
 import { useSession } from "../session/context";
-import { writeRoute } from "../shell/route";
-import { sayAgo } from "../ui/wording";
+import { writeRoute } from "../routing/route";
+import { formatAge } from "../ui/format";
 import { DeleteDialog } from "./DeleteDialog";
 import styles from "./conversations.module.css";
-import { isOldNews, markFailureSeen, sayState } from "./pages";
+import { isStaleFailure, markFailureSeen, describeState } from "./pages";
 import { RenameDialog } from "./RenameDialog";
 import { RowMenu } from "./RowMenu";
 import { useName } from "./useName";
@@ -30,7 +30,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   const row = useRef<HTMLDivElement>(null);
   const isErased = useRef(false);
   const returnTo = useCallback(() => {
-    // The row of an erased conversation is about to go.
+    // The row of an erased conversation is about to disappear.
     const place = isErased.current ? row.current?.closest("nav")?.querySelector("input") : row.current?.querySelector("button");
     return place ?? null;
   }, []);
@@ -41,7 +41,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
     if (isSelected) onSelect(null);
   };
   const select = (event: MouseEvent): void => {
-    // The link itself opens another tab.
+    // With a modifier key the browser opens the link in another tab.
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
     event.preventDefault();
     onSelect(id);
@@ -68,7 +68,7 @@ interface StateProps {
 function State({ conversation, isSelected, now }: StateProps): JSX.Element {
   const { conversation_id: id, state, last_activity_at: at } = conversation;
   useEffect(() => { if (isSelected && state === "error") markFailureSeen(id, at); }, [isSelected, id, state, at]);
-  const said = state === "error" && isOldNews(id, at, now) ? "" : sayState(state);
+  const said = state === "error" && isStaleFailure(id, at, now) ? "" : describeState(state);
   if (said !== "") return <span className={`${styles.line ?? ""} ${styles[state] ?? ""}`}>{said}</span>;
-  return <time className={styles.line} dateTime={at}>{sayAgo(Date.parse(at), now)}</time>;
+  return <time className={styles.line} dateTime={at}>{formatAge(Date.parse(at), now)}</time>;
 }

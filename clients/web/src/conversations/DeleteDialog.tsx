@@ -1,4 +1,4 @@
-/** Asks before a conversation is erased. */
+/** Asks for confirmation before a conversation is erased. */
 import { useState } from "react";
 import type { JSX } from "react";
 
@@ -6,7 +6,7 @@ import type { ConversationView } from "../api";
 import { useBackend } from "../session/context";
 import { Button } from "../ui/Button";
 import { Modal, ModalActions } from "../ui/Modal";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 import styles from "./conversations.module.css";
 import { useName } from "./useName";
 
@@ -31,7 +31,7 @@ export function DeleteDialog({ conversation, onClose, returnTo, onDeleted }: Del
       onClose();
     } catch (error) {
       setBusy(false);
-      setProblem(sayError(error));
+      setProblem(describeError(error));
     }
   };
   return (
@@ -40,7 +40,7 @@ export function DeleteDialog({ conversation, onClose, returnTo, onDeleted }: Del
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
       <ModalActions>
         <Button onClick={onClose}>Cancel</Button>
-        <Button look="danger" disabled={isBusy} onClick={erase}>Delete</Button>
+        <Button variant="danger" disabled={isBusy} onClick={erase}>Delete</Button>
       </ModalActions>
     </Modal>
   );

@@ -3,7 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 
 import type { ConversationView } from "../api";
-import { refuse, renderInPage } from "../testing/harness";
+import { problemResponse, renderInPage } from "../testing/harness";
 import type { Answer, Page } from "../testing/harness";
 import { RenameDialog } from "./RenameDialog";
 
@@ -15,15 +15,15 @@ function show(answer: () => Answer | Promise<Answer>): Page {
 }
 
 test("a title is sent once, however often Enter is pressed", async () => {
-  const { asked } = show(() => new Promise(() => undefined));
+  const { requests } = show(() => new Promise(() => undefined));
 
   await userEvent.type(await screen.findByLabelText("Title"), " 2026{Enter}{Enter}");
 
-  expect(asked).toMatchObject([{ method: "PATCH", path: "/conv_1", body: { title: "Sales 2026" } }]);
+  expect(requests).toMatchObject([{ method: "PATCH", path: "/conv_1", body: { title: "Sales 2026" } }]);
 });
 
-test("what was refused is said, and can be sent again", async () => {
-  show(() => refuse(422, "It is too long."));
+test("a rejected title is reported and can be sent again", async () => {
+  show(() => problemResponse(422, "It is too long."));
 
   await userEvent.type(await screen.findByLabelText("Title"), "!{Enter}");
 

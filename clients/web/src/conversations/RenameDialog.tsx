@@ -1,4 +1,4 @@
-/** Gives a conversation another title. */
+/** Changes the title of a conversation. */
 import { useState } from "react";
 import type { JSX } from "react";
 
@@ -6,7 +6,7 @@ import type { ConversationView } from "../api";
 import { useBackend } from "../session/context";
 import { Button } from "../ui/Button";
 import { Modal, ModalActions } from "../ui/Modal";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 import styles from "./conversations.module.css";
 
 const MAX_TITLE_CHARS = 200;
@@ -32,7 +32,7 @@ export function RenameDialog({ conversation, onClose, returnTo, onChanged }: Ren
       onClose();
     } catch (error) {
       setBusy(false);
-      setProblem(sayError(error));
+      setProblem(describeError(error));
     }
   };
   return (
@@ -45,7 +45,7 @@ export function RenameDialog({ conversation, onClose, returnTo, onChanged }: Ren
         {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
         <ModalActions>
           <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" disabled={isBusy || title.trim() === ""}>Rename</Button>
+          <Button variant="primary" type="submit" disabled={isBusy || title.trim() === ""}>Rename</Button>
         </ModalActions>
       </form>
     </Modal>

@@ -1,4 +1,4 @@
-/** What can be done with a conversation. */
+/** The actions on a conversation. */
 import { Menu, MenuButton, MenuItem, MenuProvider } from "@ariakit/react";
 import { Archive, ArchiveRestore, Download, Ellipsis, GitFork, Pencil, Trash2 } from "lucide-react";
 import type { JSX } from "react";
@@ -6,8 +6,8 @@ import type { JSX } from "react";
 import type { ConversationView } from "../api";
 import { useBackend } from "../session/context";
 import { useAnnounce } from "../ui/announcer";
-import { saveBlob } from "../ui/saving";
-import { sayError } from "../ui/wording";
+import { downloadBlob } from "../ui/download";
+import { describeError } from "../ui/format";
 import styles from "./conversations.module.css";
 import { nameFork } from "./pages";
 import { useName } from "./useName";
@@ -58,7 +58,7 @@ function useRowActions(conversation: ConversationView, name: string, onChanged: 
   const announce = useAnnounce();
   const id = conversation.conversation_id;
   const act = (work: () => Promise<void>) => (): void => {
-    work().catch((error: unknown) => { announce(sayError(error), "problem"); });
+    work().catch((error: unknown) => { announce(describeError(error), "problem"); });
   };
   const archive = async (archived: boolean, undo: boolean): Promise<void> => {
     await backend.patchConversation(id, { archived });
@@ -74,7 +74,7 @@ function useRowActions(conversation: ConversationView, name: string, onChanged: 
       announce("Copied to a new conversation.", "done");
     }),
     exportAll: act(async () => {
-      saveBlob(await backend.exportConversation(id), `${id}.jsonl`);
+      downloadBlob(await backend.exportConversation(id), `${id}.jsonl`);
       announce("Export downloaded.", "done");
     }),
     archive: act(() => archive(!conversation.archived, true)),

@@ -12,15 +12,15 @@ test.each([
   ["x".repeat(70), `${"x".repeat(60)}…`],
   ["😀".repeat(61), `${"😀".repeat(60)}…`],
   [" \n", ""],
-])("the first words of a message are one line, cut at a word: %j", (text, opening) => {
+])("the first words of a message are one line, cut between words: %j", (text, opening) => {
   expect(makeOpening(text)).toBe(opening);
 });
 
-test("a message without words is called by its files", () => {
+test("a message without text is named by its files", () => {
   expect(makeOpening("", ["a.csv", "b.csv"])).toBe("a.csv, b.csv");
 });
 
-test("a conversation is called by its first turn, and not by another one", () => {
+test("a conversation is named by its first turn only", () => {
   const turns = [buildTurn({ text: "", attachments: [buildFile({ filename: "a.csv" })] }), buildTurn({ text: "second" })];
 
   expect(openingOf({ turns })).toBe("a.csv");

@@ -1,13 +1,13 @@
-/** The first words of a conversation, by which it is called while it has no title of its own. */
+/** The first words of a conversation, which name it until it has a title. */
 import type { StateView } from "../api";
 
-/** As long as the titles are that the server makes of a first message. */
+/** As long as the titles that the server makes from a first message. */
 const MAX_CHARS = 60;
-/** Of a message this much is looked at; white space may be most of it. */
+/** How much of a message is examined; most of it may be white space. */
 const MAX_READ_CHARS = 4_000;
 const FENCE = "```";
 
-/** One line, cut at a word and before a block of code; the names of its files where a message is without words. */
+/** One line, cut between words and before a code block; the names of the files if a message has no text. */
 export function makeOpening(text: string, filenames: readonly string[] = []): string {
   const read = text.slice(0, MAX_READ_CHARS);
   const [words = ""] = read.split(FENCE, 1);
@@ -15,7 +15,7 @@ export function makeOpening(text: string, filenames: readonly string[] = []): st
   return [words, code, filenames.join(", ")].map(cutLine).find((line) => line !== "") ?? "";
 }
 
-/** Empty where the first turn was not read, or nobody said anything in it. */
+/** Empty if the first turn was not loaded or has no text. */
 export function openingOf({ turns, next_cursor: older }: Pick<StateView, "turns" | "next_cursor">): string {
   const first = turns[0];
   if (first === undefined || older !== undefined) return "";

@@ -1,10 +1,10 @@
-/** The person's conversations, page by page, as they stand now. */
+/** The user's conversations, page by page, kept current. */
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo } from "react";
 
 import type { ConversationList, ConversationView } from "../api";
 import { useBackend } from "../session/context";
-import { hearTabs, tellTabs } from "../session/tabs";
+import { onTabMessage, notifyTabs } from "../session/tabs";
 import { joinPages } from "./pages";
 
 export interface Listed {
@@ -17,11 +17,11 @@ export interface Listed {
 
 const KEY = "conversations";
 const PAGE_ROWS = 50;
-/** Of those that a search finds, so that what was said is found below them. */
+/** Page size of title matches; small, so that matching messages stay visible below them. */
 const FOUND_ROWS = 8;
-/** Nothing tells of other conversations' states, so they are asked for while somebody looks. */
+/** No events are sent for other conversations, so they are polled while the tab is visible. */
 const REFRESH_MS = 15_000;
-/** A person who is far down the list reads it; it is not read again behind their back. */
+/** A user who has scrolled far down is reading; do not refresh the list under them. */
 const REFRESHED_PAGES = 3;
 
 export function useConversationList(search: string, isArchived: boolean): Listed {
@@ -42,19 +42,19 @@ export function useConversationList(search: string, isArchived: boolean): Listed
 }
 
 export interface Refreshing {
-  /** Conversations changed, as the stream told: the list of this tab. */
+  /** The stream reported a change: refresh the list of this tab. */
   refresh: () => void;
-  /** The person changed them: the lists of all tabs. */
+  /** The user made a change: refresh the lists of all tabs. */
   refreshAll: () => void;
 }
 
 export function useRefreshConversations(): Refreshing {
   const queries = useQueryClient();
   const refresh = useCallback(() => { void queries.invalidateQueries({ queryKey: [KEY] }); }, [queries]);
-  useEffect(() => hearTabs((news) => { if (news.kind === "conversations") refresh(); }), [refresh]);
+  useEffect(() => onTabMessage((news) => { if (news.kind === "conversations") refresh(); }), [refresh]);
   const refreshAll = useCallback(() => {
     refresh();
-    tellTabs({ kind: "conversations" });
+    notifyTabs({ kind: "conversations" });
   }, [refresh]);
   return { refresh, refreshAll };
 }

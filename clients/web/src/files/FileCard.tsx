@@ -1,14 +1,14 @@
-/** A file with its name and size; it opens beside the conversation, and can be downloaded. */
+/** A file with its name and size; opens beside the conversation, or downloads. */
 import { Download, FileText, Image, Table } from "lucide-react";
 import { useState } from "react";
 import type { JSX } from "react";
 
 import type { FileView } from "../api";
-import { useArtifacts } from "../artifacts/context";
+import { useArtifacts } from "./artifacts";
 import { useBackend } from "../session/context";
 import { IconButton } from "../ui/Button";
-import { saveBlob } from "../ui/saving";
-import { sayBytes, sayError } from "../ui/wording";
+import { downloadBlob } from "../ui/download";
+import { formatBytes, describeError } from "../ui/format";
 import styles from "./files.module.css";
 import { kindOf } from "./kinds";
 
@@ -23,7 +23,7 @@ export function FileCard({ file }: { file: FileView }): JSX.Element {
       <button type="button" className={styles.open} aria-label={`Open ${file.filename}`} onClick={() => { open({ kind: "file", file }); }}>
         <Icon aria-hidden />
         <span className={styles.name}>{file.filename}</span>
-        <span className={styles.size} aria-hidden>{sayBytes(file.size)}</span>
+        <span className={styles.size} aria-hidden>{formatBytes(file.size)}</span>
       </button>
       <DownloadButton file={file} />
     </div>
@@ -38,9 +38,9 @@ export function DownloadButton({ file }: { file: FileView }): JSX.Element {
     setBusy(true);
     setProblem("");
     try {
-      saveBlob(await backend.loadFile(file), file.filename);
+      downloadBlob(await backend.loadFile(file), file.filename);
     } catch (error) {
-      setProblem(sayError(error));
+      setProblem(describeError(error));
     } finally {
       setBusy(false);
     }

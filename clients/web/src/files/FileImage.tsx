@@ -2,8 +2,8 @@
 import type { JSX } from "react";
 
 import type { FileView } from "../api";
-import { useArtifacts } from "../artifacts/context";
-import { sayError } from "../ui/wording";
+import { useArtifacts } from "./artifacts";
+import { describeError } from "../ui/format";
 import styles from "./files.module.css";
 import { kindOf } from "./kinds";
 import { useFileAddress } from "./useFile";
@@ -21,7 +21,7 @@ export function FileImage({ file, alt = "" }: FileImageProps): JSX.Element {
 function Picture({ file, alt }: { file: FileView; alt: string }): JSX.Element {
   const { open } = useArtifacts();
   const { value: address, error } = useFileAddress(file);
-  if (error !== null) return <span className={styles.missing}>Couldn’t load {file.filename}: {sayError(error)}</span>;
+  if (error !== null) return <span className={styles.missing}>Couldn’t load {file.filename}: {describeError(error)}</span>;
   return (
     <button type="button" className={styles.picture} aria-label={`Open ${alt}`} onClick={() => { open({ kind: "file", file }); }}>
       {address === undefined ? <span className={styles.waiting}>{alt}</span> : <img src={address} alt={alt} />}

@@ -1,8 +1,8 @@
-/** Words that open a file beside the conversation. */
+/** A link that opens a file beside the conversation. */
 import type { JSX, ReactNode } from "react";
 
 import type { FileView } from "../api";
-import { useArtifacts } from "../artifacts/context";
+import { useArtifacts } from "./artifacts";
 import styles from "./files.module.css";
 
 export function FileLink({ file, children }: { file: FileView; children: ReactNode }): JSX.Element {

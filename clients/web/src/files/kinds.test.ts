@@ -22,7 +22,7 @@ test.each([
   expect(kindOf(mime, filename)).toBe(kind);
 });
 
-test("the language of a file is that of its ending", () => {
+test("the language of a file follows its extension", () => {
   expect([languageOf("a.py"), languageOf("a.json"), languageOf("a.unknown"), languageOf("constructor")]).toEqual(["python", "json", "", ""]);
 });
 
@@ -32,7 +32,7 @@ test.each([
   ["text/plain; charset=utf-16le", [0xff, 0xfe, 0xf6, 0], "ö"],
   ["text/plain; charset=shift_jis", [0x93, 0xfa], "日"],
   ["text/plain; charset=unheard-of", [0xc3, 0xb6], "ö"],
-] as const)("a file of the type %s is read in its encoding", async (type, bytes, text) => {
+] as const)("a file of the type %s is decoded by its charset", async (type, bytes, text) => {
   const content = { arrayBuffer: () => Promise.resolve(new Uint8Array(bytes).buffer) };
   expect(await decodeText(content, type)).toBe(text);
 });

@@ -1,4 +1,4 @@
-/** What sort of thing a file is, which decides how it is shown. */
+/** The kind of a file, which decides how it is shown. */
 
 export type FileKind = "image" | "table" | "markdown" | "html" | "json" | "code" | "text" | "other";
 
@@ -35,8 +35,8 @@ const LANGUAGES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * An image, or a page that is shown as one, only by its type as the server gave it; everything else also by its name.
- * Pages and drawings that a person attached are plain text for the server: their source is shown, and nothing in them runs.
+ * Images, and pages that are shown as images, only count as such by the type that the server reports; all others also by
+ * their names. The server reports attached HTML and SVG as plain text: their source is shown, and nothing in them runs.
  */
 export function kindOf(type: string, filename: string): FileKind {
   const ending = endingOf(filename);
@@ -50,18 +50,18 @@ export function kindOf(type: string, filename: string): FileKind {
   return mime.startsWith("text/") ? "text" : "other";
 }
 
-/** The name of the language for colours; empty when it is none that we know. */
+/** The language for syntax highlighting; empty if unknown. */
 export function languageOf(filename: string): string {
   const ending = endingOf(filename);
   return ending === "json" ? "json" : (LANGUAGES.get(ending) ?? "");
 }
 
-/** The encoding that a type names, as in `text/csv; charset=windows-1252`; UTF-8 when it names none. */
+/** The charset of a media type such as `text/csv; charset=windows-1252`; UTF-8 by default. */
 export function charsetOf(type: string): string {
   return /;\s*charset="?([\w-]+)/i.exec(type)?.[1]?.toLowerCase() ?? "utf-8";
 }
 
-/** The text of a file in its encoding; one that this browser does not know is read as UTF-8. */
+/** The text of a file; a charset that this browser does not know is read as UTF-8. */
 export async function decodeText(content: Pick<Blob, "arrayBuffer">, type: string): Promise<string> {
   return openDecoder(charsetOf(type)).decode(await content.arrayBuffer());
 }
@@ -70,7 +70,7 @@ function openDecoder(charset: string): TextDecoder {
   try {
     return new TextDecoder(charset);
   } catch {
-    // It throws for nothing but an unknown name.
+    // TextDecoder throws only for an unknown label.
     return new TextDecoder();
   }
 }

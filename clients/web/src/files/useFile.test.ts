@@ -1,19 +1,19 @@
 import { QueryClient } from "@tanstack/react-query";
 import { beforeEach, expect, test, vi } from "vitest";
 
-import { releaseForgotten } from "./useFile";
+import { releaseEvicted } from "./useFile";
 
 const released = vi.fn();
 
 beforeEach(() => {
   released.mockReset();
-  // jsdom has none.
+  // jsdom does not implement these.
   Object.assign(URL, { revokeObjectURL: released });
 });
 
-test("content is let go when its address is forgotten, and all of it when the person leaves", () => {
+test("content is released when its address is evicted, and all of it on sign-out", () => {
   const client = new QueryClient();
-  const releaseAll = releaseForgotten(client.getQueryCache());
+  const releaseAll = releaseEvicted(client.getQueryCache());
   for (const id of ["a", "b"]) client.setQueryData(["file-address", id], `blob:${id}`);
   client.setQueryData(["file-text", "c"], "blob:c");
 

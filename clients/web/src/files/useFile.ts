@@ -1,4 +1,4 @@
-/** The content of a file, fetched with the person's credential and kept for a while. */
+/** The content of a file, loaded with the user's credential and cached for a while. */
 import { useQuery } from "@tanstack/react-query";
 import type { QueryCache } from "@tanstack/react-query";
 
@@ -23,7 +23,7 @@ export function useFileText(file: FileView): Loaded<string> {
   return { value: data, error };
 }
 
-/** An address of the content in this page. Its type is the one that we know, not the one that an answer tells. */
+/** A blob address of the content. It has the type that we know, not the one in the response. */
 export function useFileAddress(file: FileView): Loaded<string> {
   const backend = useBackend();
   const { data, error } = useQuery({
@@ -34,8 +34,8 @@ export function useFileAddress(file: FileView): Loaded<string> {
   return { value: data, error };
 }
 
-/** Lets go of the content when its address is forgotten. Returns how to let go of all there is. */
-export function releaseForgotten(cache: QueryCache): () => void {
+/** Releases content when its query is evicted from the cache. Returns a function that releases everything. */
+export function releaseEvicted(cache: QueryCache): () => void {
   cache.subscribe(({ type, query }) => { if (type === "removed") release(query); });
   return () => { cache.getAll().forEach(release); };
 }

@@ -1,4 +1,7 @@
-/** What the model saw in each round of a turn: its parts, their tokens, and what a cache could do with them. */
+/**
+ * What the model saw in each round of a turn: the parts of the request, their tokens, and whether a cache could serve
+ * them.
+ */
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import type { JSX } from "react";
@@ -7,7 +10,7 @@ import type { ContextSegment, RoundContext, TurnView } from "../api";
 import { Panel } from "../artifacts/Panel";
 import { useBackend } from "../session/context";
 import { Button } from "../ui/Button";
-import { sayCount, sayError } from "../ui/wording";
+import { formatCount, describeError } from "../ui/format";
 import { CACHE_WORDS, findToolNames, sumByCache } from "./cache";
 import type { ToolNames } from "./cache";
 import styles from "./inspector.module.css";
@@ -25,7 +28,7 @@ export default function InspectorPanel({ conversationId, turnId, turns, rounds, 
   const [round, setRound] = useState(rounds);
   const tools = useMemo(() => findToolNames(turns), [turns]);
   return (
-    <Panel title="What the model saw" details={sayCount(rounds, "model call")} onClose={onClose}>
+    <Panel title="What the model saw" details={formatCount(rounds, "model call")} onClose={onClose}>
       <label className={styles.round}>
         <span>Model call</span>
         <select value={round} onChange={(event) => { setRound(Number(event.target.value)); }}>
@@ -48,7 +51,7 @@ function Round({ conversationId, turnId, round, tools }: { conversationId: strin
   });
   const segments = useMemo(() => data?.pages.flatMap((page) => page.segments) ?? [], [data]);
   const first = data?.pages[0];
-  if (error !== null) return <p className={styles.problem} role="alert">{sayError(error)}</p>;
+  if (error !== null) return <p className={styles.problem} role="alert">{describeError(error)}</p>;
   if (first === undefined) return <p className={styles.soft} aria-busy>Loading…</p>;
   return (
     <div className={styles.context}>
@@ -58,7 +61,7 @@ function Round({ conversationId, turnId, round, tools }: { conversationId: strin
         {segments.map((segment) => <li key={segment.index}><Segment segment={segment} turnId={turnId} tools={tools} /></li>)}
       </ol>
       {hasNextPage && (
-        <Button disabled={isFetchingNextPage} onClick={() => fetchNextPage()}>Show more of {sayCount(first.segments_total, "part")}</Button>
+        <Button disabled={isFetchingNextPage} onClick={() => fetchNextPage()}>Show more of {formatCount(first.segments_total, "part")}</Button>
       )}
     </div>
   );
@@ -68,8 +71,8 @@ function Facts({ page }: { page: RoundContext }): JSX.Element {
   return (
     <dl className={styles.facts}>
       <div><dt>Model</dt><dd>{page.model}</dd></div>
-      <div><dt>Input</dt><dd>about {sayCount(page.tokens, "token")}</dd></div>
-      <div><dt>Output limit</dt><dd>{sayCount(page.max_output_tokens, "token")}</dd></div>
+      <div><dt>Input</dt><dd>about {formatCount(page.tokens, "token")}</dd></div>
+      <div><dt>Output limit</dt><dd>{formatCount(page.max_output_tokens, "token")}</dd></div>
       <div><dt>Sent</dt><dd><time dateTime={page.sent_at}>{new Date(page.sent_at).toLocaleString()}</time></dd></div>
     </dl>
   );
@@ -86,7 +89,7 @@ function CacheBar({ segments }: { segments: readonly ContextSegment[] }): JSX.El
         {sums.map(({ cache, tokens }) => (
           <div key={cache}>
             <dt><span className={styles[cache]} aria-hidden /> {CACHE_WORDS[cache].name}</dt>
-            <dd>{sayCount(tokens, "token")}. {CACHE_WORDS[cache].why}</dd>
+            <dd>{formatCount(tokens, "token")}. {CACHE_WORDS[cache].why}</dd>
           </div>
         ))}
       </dl>

@@ -1,9 +1,9 @@
-/** One part of a request: where it comes from, how large it is, and on demand its text. */
+/** One part of a request: its origin, its size, and on demand its text. */
 import type { JSX } from "react";
 
 import type { ContextSegment } from "../api";
 import { Disclosure } from "../ui/Disclosure";
-import { sayCount } from "../ui/wording";
+import { formatCount } from "../ui/format";
 import { CACHE_WORDS, nameSegment } from "./cache";
 import type { ToolNames } from "./cache";
 import styles from "./inspector.module.css";
@@ -13,7 +13,7 @@ export function Segment({ segment, turnId, tools }: { segment: ContextSegment; t
   const cache = CACHE_WORDS[segment.cache].name;
   return (
     <Disclosure
-      label={`Part ${segment.index + 1}: ${name}, ${sayCount(segment.tokens, "token")}, ${cache}`}
+      label={`Part ${segment.index + 1}: ${name}, ${formatCount(segment.tokens, "token")}, ${cache}`}
       summary={
         <>
           <span className={`${styles.dot ?? ""} ${styles[segment.cache] ?? ""}`} aria-hidden />
@@ -26,11 +26,11 @@ export function Segment({ segment, turnId, tools }: { segment: ContextSegment; t
       {() => (
         <div className={styles.segment}>
           {segment.ref !== undefined && <p className={styles.soft}><code>{segment.ref}</code></p>}
-          <p className={styles.soft}>{cache}. {sayCount(segment.chars, "character")}{segment.form === undefined ? "" : `, as “${segment.form}”`}.</p>
+          <p className={styles.soft}>{cache}. {formatCount(segment.chars, "character")}{segment.form === undefined ? "" : `, as “${segment.form}”`}.</p>
           {segment.text === undefined ? (
             <p className={styles.soft}>Text not available: {segment.note ?? "it is not stored"}.</p>
           ) : (
-            // It scrolls, by keyboard too.
+            // Scrollable by keyboard too.
             // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus
             <pre className={styles.text} tabIndex={0}>{segment.text}</pre>
           )}

@@ -16,13 +16,13 @@ const segment = (changes: Partial<ContextSegment>): ContextSegment => ({
   ...changes,
 });
 
-test("tokens are summed by what the cache could do, in the order of a request", () => {
+test("tokens are summed by cache state, in the order of a request", () => {
   const sums = sumByCache([segment({ cache: "read" }), segment({ cache: "none", tokens: 3 }), segment({ cache: "read", tokens: 5 })]);
 
   expect(sums).toEqual([{ cache: "read", tokens: 15 }, { cache: "none", tokens: 3 }]);
 });
 
-test("a part is called by where it comes from and its ref", () => {
+test("a part is named by its origin and its ref", () => {
   const name = (changes: Partial<ContextSegment>) => nameSegment(segment(changes), "turn_1", new Map());
 
   expect(name({ origin: "system" })).toBe("Instructions");
@@ -32,7 +32,7 @@ test("a part is called by where it comes from and its ref", () => {
   expect(name({ ref: "sk:public.charts" })).toBe("Entry sk:public.charts");
 });
 
-test("a call and its result are called by their tool", () => {
+test("a call and its result are named by their tool", () => {
   const id = "call_01a214c2-feca-7eb1-bcdc-d388f95be216";
   const turn = buildTurn({ steps: [buildStep({ step: id, tool_id: "mail.send" })] });
   const name = (place: string, tools = findToolNames([turn])) => nameSegment(segment({ ref: `tc:turn_1.${id}.${place}` }), "turn_1", tools);

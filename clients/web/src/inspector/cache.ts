@@ -1,4 +1,4 @@
-/** What the parts of a request are called, and what a cache of prefixes could do with them. */
+/** Names for the parts of a request, and how a prefix cache could treat them. */
 import type { ContextSegment, TurnView } from "../api";
 
 type Cache = ContextSegment["cache"];
@@ -18,7 +18,7 @@ const ORIGINS: Readonly<Record<ContextSegment["origin"], string>> = {
   tail: "Current state",
 };
 
-/** Tokens by what the cache could do, in the order of a request; what there is none of is left out. */
+/** Tokens by cache state, in the order of a request; empty states are left out. */
 export function sumByCache(segments: readonly ContextSegment[]): readonly { cache: Cache; tokens: number }[] {
   return ORDER.map((cache) => ({
     cache,
@@ -28,8 +28,8 @@ export function sumByCache(segments: readonly ContextSegment[]): readonly { cach
 
 const TURN_REF = /^([a-z]{2}):(?:.*?)(turn_[0-9A-Za-z-]+)\.(.+)$/;
 const KINDS: Readonly<Record<string, string>> = { fi: "File", tc: "Tool call", so: "Source", su: "Summary", ws: "Workspace", ks: "Knowledge", sk: "Skill" };
-/** What the parts of a timeline are called; a part of another name is shown by that. */
-const PLACES: readonly (readonly [pattern: RegExp, name: string])[] = [
+/** Names for the parts of a timeline; other parts are shown by their own name. */
+const MAX_STREAMS: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/^user\.prompt$/, "Your message"],
   [/^(?:user\.)?attachments?[./](.+)$/, "Attachment $1"],
   [/^external\.(.+)$/, "Added message $1"],
@@ -43,10 +43,10 @@ const PLACES: readonly (readonly [pattern: RegExp, name: string])[] = [
 
 const CALL_PLACE = /^(call_[0-9A-Za-z-]+)\.(call|result)$/;
 const ID = / (?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-/** Of an id, as much as tells it from others. */
+/** The last characters of an id, enough to distinguish it. */
 const ID_CHARS = 6;
 
-/** The tools of calls by the call's id. */
+/** Tool names by call id. */
 export type ToolNames = ReadonlyMap<string, string>;
 
 export function findToolNames(turns: readonly TurnView[]): ToolNames {
@@ -58,14 +58,14 @@ export function findToolNames(turns: readonly TurnView[]): ToolNames {
   );
 }
 
-/** What a part is, in words where they are known: what differs comes first, ids are left out. */
+/** Describes a part in words where possible, the distinguishing word first, without ids. */
 export function nameSegment(segment: ContextSegment, turnId: string, tools: ToolNames): string {
   const { origin, ref } = segment;
   if (ref === undefined) return ORIGINS[origin];
   const found = TURN_REF.exec(ref);
   const [, kind = "", turn, place = ""] = found ?? [];
   if (found === null) return `${ORIGINS[origin]} ${ref}`;
-  const known = PLACES.find(([pattern]) => pattern.test(place));
+  const known = MAX_STREAMS.find(([pattern]) => pattern.test(place));
   const name =
     nameCall(place, tools) ??
     (known === undefined ? `${KINDS[kind] ?? ORIGINS[origin]} ${place}` : place.replace(known[0], known[1])).replace(ID, "");

@@ -1,10 +1,10 @@
-/** Code with its language, a button that copies it, and colours once it rests. */
+/** A code block with its language, a copy button, and syntax highlighting once it stops growing. */
 import { Check, Copy } from "lucide-react";
 import { useEffect, useState } from "react";
 import type { JSX, ReactElement } from "react";
 
 import { IconButton } from "../ui/Button";
-import { showTurning } from "../ui/unseen";
+import { escapeDirectionControls } from "../ui/invisibleCharacters";
 import styles from "./CodeBlock.module.css";
 
 interface CodeBlockProps {
@@ -12,14 +12,14 @@ interface CodeBlockProps {
   language?: string | undefined;
 }
 
-/** Longer code stays plain, so that no page stands still for colours. */
+/** Longer code is not highlighted, so that the page never freezes. */
 const MAX_COLOURED_CHARS = 30_000;
 const REST_MS = 150;
 const COPIED_MS = 2_000;
 
 export function CodeBlock({ code, language = "" }: CodeBlockProps): JSX.Element {
-  // What is copied is the code itself.
-  const shown = showTurning(code);
+  // The original code is copied.
+  const shown = escapeDirectionControls(code);
   const coloured = useHighlighted(shown, language);
   return (
     <figure className={styles.figure} aria-label={language === "" ? "Code" : `Code, ${language}`}>
@@ -44,7 +44,7 @@ function useHighlighted(code: string, language: string): ReactElement | null {
     const timer = setTimeout(() => {
       import("./highlighter").then(
         ({ highlight }) => { if (isWanted) setDone({ code, element: highlight(code, language) }); },
-        () => undefined, // the network is away: it is the same code without colours
+        () => undefined, // without the network the code is shown without highlighting
       );
     }, REST_MS);
     return () => {
@@ -67,7 +67,7 @@ export function CopyButton({ text, label = "Copy code" }: { text: string; label?
       await navigator.clipboard.writeText(text);
       setState("copied");
     } catch {
-      // Refused, or there is no clipboard in a page that came without TLS.
+      // Copying was refused, or the page was loaded without TLS and has no clipboard.
       setState("failed");
     }
   };

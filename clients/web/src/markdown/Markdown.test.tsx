@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 import { isTooCostly, splitBlocks } from "./blocks";
 import { Markdown } from "./Markdown";
-import { parse } from "./parsed";
+import { parse } from "./parseCache";
 import { ReferencesContext, buildReferences } from "./references";
 
 const HOSTILE = [
@@ -26,7 +26,7 @@ const HOSTILE = [
   "```html\n<script>window.hacked = 1</script>\n```",
 ];
 
-test.each(HOSTILE)("a hostile answer stays text: %s", (text) => {
+test.each(HOSTILE)("hostile Markdown stays text: %s", (text) => {
   const { container } = render(<Markdown text={text} />);
 
   expect(container.querySelectorAll("script, iframe, object, embed, svg[onload], form, style, link, meta, base")).toHaveLength(0);
@@ -35,14 +35,14 @@ test.each(HOSTILE)("a hostile answer stays text: %s", (text) => {
   expect(container.querySelectorAll("img")).toHaveLength(0);
 });
 
-test("what overrides the direction of text is shown, and what languages are written with is kept", () => {
+test("direction overrides are shown, characters that languages need are kept", () => {
   const kept = "\u200f\u05d0\u2067b\u2069\u200d";
   const { container } = render(<Markdown text={`Pay \u202e**001\u202d** \`a\u202e\` ${kept} ![b\u202e](x)\n\n<details><summary>c\u202e</summary>\n\nd\u202e\n\n</details>`} />);
 
   expect(container.textContent).toBe(`Pay \\u{202e}001\\u{202d} a\\u{202e} ${kept} b\\u{202e}c\\u{202e}d\\u{202e}`);
 });
 
-test("code shows all that turns text, and is copied as it is", async () => {
+test("code shows all direction controls and is copied unchanged", async () => {
   const user = userEvent.setup();
   const code = "if a: \u2066# \u202e\u2069x";
   const { container } = render(<Markdown text={`\`\`\`\n${code}\n\`\`\``} />);
@@ -53,7 +53,7 @@ test("code shows all that turns text, and is copied as it is", async () => {
   expect(await navigator.clipboard.readText()).toBe(code);
 });
 
-test("a link opens elsewhere and tells nothing of this page", () => {
+test("a link opens in another tab and sends no referrer", () => {
   render(<Markdown text="[docs](https://example.org/a)" />);
 
   const link = screen.getByRole("link", { name: "docs" });
@@ -61,26 +61,26 @@ test("a link opens elsewhere and tells nothing of this page", () => {
   expect(link).toHaveAttribute("rel", "noopener noreferrer");
 });
 
-test("an image of the web is a link that says where it is", () => {
+test("an image on the web becomes a link that names its host", () => {
   render(<Markdown text="![a chart](https://pictures.example/x.png)" />);
 
   expect(screen.getByRole("link", { name: "Image: a chart (pictures.example)" })).toHaveAttribute("href", "https://pictures.example/x.png");
 });
 
-test("an image that is in the text itself is shown", () => {
+test("an image in a data URL is shown", () => {
   render(<Markdown text="![dot](data:image/png;base64,iVBORw0KGgo=)" />);
 
   expect(screen.getByRole("img", { name: "dot" })).toHaveAttribute("src", "data:image/png;base64,iVBORw0KGgo=");
 });
 
-test("a link to a cited source is its number with its title", () => {
+test("a link to a cited source shows its number and title", () => {
   const references = buildReferences([{ sid: 3, title: "Annual report", url: "https://example.org/r", source_type: "web" }], []);
   render(<ReferencesContext value={references}><Markdown text="It grew. [Annual report](https://example.org/r)" /></ReferencesContext>);
 
   expect(screen.getByRole("link", { name: "Source 3: Annual report" })).toHaveTextContent("3");
 });
 
-test("a text that grows keeps the elements of its finished blocks", () => {
+test("text that grows keeps the elements of its finished blocks", () => {
   const { container, rerender } = render(<Markdown text={"first\n\nsecond"} isGrowing />);
   const first = container.querySelector("p");
   rerender(<Markdown text={"first\n\nsecond and more\n\n- third"} isGrowing />);
@@ -89,7 +89,7 @@ test("a text that grows keeps the elements of its finished blocks", () => {
   expect(screen.getByRole("listitem")).toHaveTextContent("third");
 });
 
-test.each([">".repeat(20_000), "- ".repeat(10_000), "> 1. ".repeat(5_000)])("a block that nests too deep is shown as it was written: %.10s", (deep) => {
+test.each([">".repeat(20_000), "- ".repeat(10_000), "> 1. ".repeat(5_000)])("a block that is nested too deeply is shown as plain text: %.10s", (deep) => {
   const { container } = render(<Markdown text={`**before**\n\n${deep}x`} />);
 
   expect(container.querySelector("strong")).toBeVisible();
@@ -97,20 +97,20 @@ test.each([">".repeat(20_000), "- ".repeat(10_000), "> 1. ".repeat(5_000)])("a b
   expect(container).toHaveTextContent(`${deep}x`.trim());
 });
 
-test("a block that is too long to be parsed is shown as it was written", () => {
+test("a block that is too long to parse is shown as plain text", () => {
   const { container } = render(<Markdown text={`**${"x".repeat(200_000)}**`} />);
 
   expect(container.querySelector("strong")).toBeNull();
   expect(container).toHaveTextContent(/^\*\*x+\*\*$/);
 });
 
-test("headings of an answer stand below those of the page", () => {
+test("headings of an answer rank below those of the page", () => {
   render(<Markdown text="# Title" />);
 
   expect(screen.getByRole("heading", { level: 3 })).toHaveTextContent("Title");
 });
 
-test("tables, tasks and code are what they are", () => {
+test("tables, task lists and code become their elements", () => {
   render(<Markdown text={"| a |\n| - |\n| 1 |\n\n- [x] done\n\n```py\nx = 1\n```"} />);
 
   expect(screen.getByRole("cell")).toHaveTextContent("1");
@@ -118,7 +118,7 @@ test("tables, tasks and code are what they are", () => {
   expect(screen.getByRole("figure", { name: "Code, py" })).toHaveTextContent("x = 1");
 });
 
-test("the header of a table that grows is not shown as text, and is when nothing more comes", () => {
+test("the header of a growing table is hidden, until nothing more comes", () => {
   const { rerender } = render(<Markdown text={"Rows:\n\n| region | rows |\n"} isGrowing />);
   expect(screen.getByText("Rows:")).toBeVisible();
   expect(screen.queryByText(/region/)).toBeNull();
@@ -130,7 +130,7 @@ test("the header of a table that grows is not shown as text, and is when nothing
   expect(screen.getByText("| region | rows |")).toBeVisible();
 });
 
-test("code without a language is called text, and can be copied", () => {
+test("code without a language is labelled as text and can be copied", () => {
   render(<Markdown text={"```\nx = 1\n```"} />);
 
   const code = screen.getByRole("figure", { name: "Code" });
@@ -149,14 +149,14 @@ const FORMULAS = [
   "| \\(a|b\\) |",
 ];
 
-test.each(FORMULAS)("a formula stays as it was written: %j", (formula) => {
+test.each(FORMULAS)("a formula stays as written: %j", (formula) => {
   const { container } = render(<Markdown text={`Before ${formula} and **after**.`} />);
 
   expect(container.textContent).toContain(formula);
   expect(screen.getByText("after").tagName).toBe("STRONG");
 });
 
-test("a formula in a cell of a table does not end the cell", () => {
+test("a formula in a table cell does not end the cell", () => {
   render(<Markdown text={"| a | b |\n|---|---|\n| \\(|x|\\) | 2 |"} />);
 
   expect(screen.getByRole("cell", { name: "\\(|x|\\)" })).toBeVisible();
@@ -167,7 +167,7 @@ test.each([
   ["\\*no list\\* and \\_ and \\\\", "*no list* and _ and \\"],
   ["`\\(a\\)` and $HOME", "\\(a\\) and $HOME"],
   ["see [a\\(b\\)](https://example.org/a_b\\)_c)", "see a\\(b\\)"],
-])("what is no formula is Markdown as ever: %j", (text, shown) => {
+])("text that is not a formula is parsed as Markdown: %j", (text, shown) => {
   const { container } = render(<Markdown text={text} />);
 
   expect(container.textContent).toBe(shown);
@@ -180,7 +180,7 @@ test("code keeps its backslashes and dollar signs", () => {
   expect(container.textContent).toContain("\\[x\\]");
 });
 
-test("line breaks and small letters in HTML are drawn, in tables too, and nothing else of HTML is", () => {
+test("<br>, <sub>, <sup> and <kbd> are rendered, in tables too; other HTML is not", () => {
   const { container } = render(<Markdown text={"H<sub>2</sub>O, x<sup>2</sup>, <kbd>Ctrl</kbd>, <sub onclick=x>no</sub>, <b>no</b>, <sub>open\n\n| a |\n|---|\n| one<br>two<br/>three |"} />);
 
   expect(container.querySelector("sub")).toHaveTextContent("2");
@@ -191,7 +191,7 @@ test("line breaks and small letters in HTML are drawn, in tables too, and nothin
 
 const FOLDED = "Before.\n\n<details>\n<summary>The <b>whole</b> `list`</summary>\n\n- **one**\n- <script>window.hacked = 1</script>\n\n<details open>\n\nInner *words*.\n\n</details>\n</details>\n\nAfter.";
 
-test("details fold their text away under their summary", async () => {
+test("details hide their text under their summary", async () => {
   const { container } = render(<Markdown text={FOLDED} />);
   const [outer, inner] = screen.getAllByRole("group");
 
@@ -207,7 +207,7 @@ test("details fold their text away under their summary", async () => {
   expect(screen.getByText("After.").parentElement).toBe(screen.getByText("Before.").parentElement);
 });
 
-test("details that grow are folded from their first line on, and stay as the person has them", async () => {
+test("growing details are collapsed at once and stay as the user set them", async () => {
   const { rerender } = render(<Markdown text={"<details>\n<summary>Mo"} isGrowing />);
   const details = screen.getByRole("group");
   await userEvent.click(screen.getByText("Mo"));
@@ -222,7 +222,7 @@ test("details that grow are folded from their first line on, and stay as the per
   expect(screen.getByText("second").tagName).toBe("P");
 });
 
-test("details that are never closed, or stand too deep, stay text", () => {
+test("details that are unclosed or nested too deeply stay text", () => {
   const { container } = render(<Markdown text={`<details>\n\nopen\n\n${"<details>\n".repeat(200)}deep\n${"</details>\n".repeat(200)}`} />);
 
   expect(container.querySelectorAll("details")).toHaveLength(4);
@@ -230,13 +230,13 @@ test("details that are never closed, or stand too deep, stay text", () => {
   expect(container).toHaveTextContent("deep");
 });
 
-test("a citation of a source that is not known is not shown", () => {
+test("a citation of an unknown source is not shown", () => {
   const { container } = render(<Markdown text={"It grew [[S:1]], and nobody knows why [[S:2,3]]. `[[S:4]]`"} />);
 
   expect(container.textContent).toBe("It grew, and nobody knows why. [[S:4]]");
 });
 
-test("a footnote's mark leads to the footnote of the same text, and back", async () => {
+test("a footnote reference leads to the footnote of the same text, and back", async () => {
   const text = "One[^a].\n\n[^a]: Where it is from.";
   render(<><Markdown text={`Other. ${text}`} /><Markdown text={text} /></>);
   Element.prototype.scrollIntoView = () => undefined;
@@ -248,13 +248,13 @@ test("a footnote's mark leads to the footnote of the same text, and back", async
   expect(screen.getAllByRole("button", { name: "Footnote 1" })[1]).toHaveFocus();
 });
 
-test("each paragraph runs the way of its own letters", () => {
+test("each paragraph has the direction of its own letters", () => {
   const { container } = render(<Markdown text={"مرحبا.\n\nHello.\n\n- שלום"} />);
 
   expect([...container.querySelectorAll("p, ul")].map((element) => element.getAttribute("dir"))).toEqual(["auto", "auto", "auto"]);
 });
 
-/** What took the parser seconds, and how much of it there is. */
+/** Texts that kept the parser busy for seconds, each with a repeat count. */
 const SLOW: readonly (readonly [name: string, text: string])[] = [
   ["mixed emphasis", "*a_ ".repeat(16_000)],
   ["underlined headings", "a\n=\n".repeat(20_000)],
@@ -281,10 +281,10 @@ const SLOW: readonly (readonly [name: string, text: string])[] = [
   ["details in details", "<details>\n".repeat(10_000) + "</details>\n".repeat(10_000)],
   ["blanks before a citation", `[[S:1]]${" ".repeat(29_000)}a`],
 ];
-/** Each block on an idle machine takes about a tenth of this. */
+/** Each block takes about a tenth of this on an idle machine. */
 const BLOCK_LIMIT_MS = 2_000;
 
-test.each(SLOW)("no block of a text takes long: %s", (_, text) => {
+test.each(SLOW)("no block takes long to parse: %s", (_, text) => {
   for (const block of splitBlocks(text)) {
     const begun = performance.now();
     if (!isTooCostly(block)) parse(block);
@@ -292,14 +292,14 @@ test.each(SLOW)("no block of a text takes long: %s", (_, text) => {
   }
 });
 
-test("a text that takes too long is shown as it was written", () => {
+test("a text that takes too long is shown as plain text", () => {
   const { container } = render(<Markdown text={"a\n=\n".repeat(20_000)} />);
 
   expect(container.querySelector("p")).toHaveTextContent(/^a = a =/);
   expect(container.querySelector("h3")).toBeNull();
 });
 
-test("long answers of the usual kind are not too costly", () => {
+test("usual long answers are below the cost limit", () => {
   const report = "## Part\n\nThe **totals** differ, see [the page](https://example.org/1) and `code`.\n\n- **first**: one\n- second\n\n| region | revenue |\n|---|---:|\n| North | 12 |\n\n".repeat(200);
   const table = "| a | b | c |\n|---|---|---|\n" + "| one | **two** | 3 |\n".repeat(150);
   const list = "- **name**: what it is, with `code` and [a link](https://example.org)\n".repeat(400);

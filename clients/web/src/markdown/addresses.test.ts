@@ -25,16 +25,16 @@ test.each([
   "#fragment",
   "https://",
   "",
-])("%j leads nowhere", (address) => {
+])("%j is not a link", (address) => {
   expect(["none", "name"]).toContain(readLink(address).kind);
   expect(readLink(address).kind === "name" ? readLink(address) : "none").not.toHaveProperty("href");
 });
 
-test("a file of ours is known by its path", () => {
+test("a file of the conversation is recognized by its path", () => {
   expect(readLink("/files/default/default/art_1")).toEqual({ kind: "file", artifactId: "art_1" });
 });
 
-test("a plain name may be that of a file which the turn made", () => {
+test("a plain name may name a file of the turn", () => {
   expect(readLink("outputs/my%20chart.png")).toEqual({ kind: "name", name: "my chart.png" });
 });
 
@@ -49,16 +49,16 @@ test.each(["data:image/svg+xml;base64,AAAA", "data:image/png,<svg onload=alert(1
   },
 );
 
-test("an image of the web is a link and not fetched", () => {
+test("an image on the web is a link and is not fetched", () => {
   expect(readImage("https://tracker.example/pixel.png")).toEqual({ kind: "web", href: "https://tracker.example/pixel.png" });
 });
 
-test("an address is the same however its characters are written", () => {
+test("addresses compare equal however they are encoded", () => {
   expect(normalizeAddress("https://example.org/a%20%28b%29")).toBe(normalizeAddress("https://example.org/a (b)"));
   expect(normalizeAddress("https://example.org")).toBe(normalizeAddress("https://example.org/"));
 });
 
-test("a host is said without www", () => {
+test("a host is shown without www", () => {
   expect(hostOf("https://www.example.org/path")).toBe("example.org");
   expect(hostOf("no address")).toBe("");
 });

@@ -1,4 +1,4 @@
-/** Which addresses of an answer the page uses, and for what. Everything else is shown as text. */
+/** Decides which addresses of an answer become links and images. All others are shown as text. */
 
 const WEB = /^(?:https?|mailto):/i;
 const OWN_FILE = /^\/files\/[^/?#]+\/[^/?#]+\/([^/?#]+)$/;
@@ -7,7 +7,7 @@ const MAX_DATA_CHARS = 3_000_000;
 
 export type LinkTarget = { kind: "web"; href: string } | { kind: "file"; artifactId: string } | { kind: "name"; name: string } | { kind: "none" };
 
-/** What a link may lead to: the web or mail, a file of ours, or maybe a file that the turn made by its name. */
+/** The target of a link: the web or mail, a stored file, or possibly the name of a file of the turn. */
 export function readLink(address: string | undefined): LinkTarget {
   const text = (address ?? "").trim();
   if (WEB.test(text)) {
@@ -16,27 +16,27 @@ export function readLink(address: string | undefined): LinkTarget {
   }
   const own = OWN_FILE.exec(text);
   if (own?.[1] !== undefined) return { kind: "file", artifactId: decode(own[1]) };
-  // Neither a scheme nor another host: at most the name of a file.
+  // Neither a scheme nor a host: at most the name of a file.
   if (text === "" || /^[a-z][a-z0-9+.-]*:|^[/\\#]/i.test(text)) return { kind: "none" };
   return { kind: "name", name: decode(text.replace(/[?#].*$/s, "")).replace(/^.*\//s, "") };
 }
 
 export type ImageSource = { kind: "data"; src: string } | Exclude<LinkTarget, { kind: "none" }> | { kind: "none" };
 
-/** Where an image may come from: itself, or a file of ours. One of the web is only ever a link. */
+/** The source of an image: a data URL or a stored file. An image on the web only ever becomes a link. */
 export function readImage(address: string | undefined): ImageSource {
   const text = (address ?? "").trim();
   if (text.length <= MAX_DATA_CHARS && DATA_IMAGE.test(text)) return { kind: "data", src: text };
   return readLink(text);
 }
 
-/** The same address for two ways of writing it. */
+/** The same result for two encodings of one address. */
 export function normalizeAddress(address: string): string {
   const url = tryUrl(address);
   return url === null ? address : decode(url.href);
 }
 
-/** The host that an address leads to, as a person reads it. */
+/** The host of an address, as shown to the user. */
 export function hostOf(address: string): string {
   const url = tryUrl(address);
   return url === null ? "" : url.host.replace(/^www\./, "");
@@ -50,7 +50,7 @@ function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    // Not percent-encoded as it should be; then it stands for itself.
+    // Invalid percent-encoding: use the text itself.
     return text;
   }
 }

@@ -1,25 +1,25 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
 
-import { isTooCostly, readDetails, splitBlocks, withoutOpenTable } from "./blocks";
+import { isTooCostly, readDetails, splitBlocks, withoutIncompleteTable } from "./blocks";
 
-test("paragraphs that a blank line parts are blocks of their own", () => {
+test("a blank line separates paragraphs into blocks", () => {
   expect(splitBlocks("one\nstill one\n\ntwo\n")).toEqual(["one\nstill one\n\n", "two\n"]);
 });
 
-test("the blocks of a text without definitions are the whole text", () => {
+test("the blocks of a text without definitions add up to the text", () => {
   const text = "# Title\nwords\n\n- a\n\n- b\n  more\n\n```py\nx = 1\n\ny = 2\n```\nafter\n\n| a |\n| - |\n| 1 |";
 
   expect(splitBlocks(text).join("")).toBe(text);
 });
 
-test("a blank line inside a fence parts nothing", () => {
+test("a blank line inside a fence does not split it", () => {
   const text = "```py\na\n\nb\n```\n";
 
   expect(splitBlocks(text)).toEqual([text]);
 });
 
-test("a fence that is still open is one block to the end", () => {
+test("an open fence is one block up to the end", () => {
   expect(splitBlocks("words\n\n```\na\n\nb\n\n# no heading")).toHaveLength(2);
 });
 
@@ -27,11 +27,11 @@ test("a longer fence is not closed by a shorter one", () => {
   expect(splitBlocks("````\n```\n\nx\n````\n\nafter")).toEqual(["````\n```\n\nx\n````\n\n", "after"]);
 });
 
-test("a list with blank lines between its items stays one list", () => {
+test("a list with blank lines between its items stays one block", () => {
   expect(splitBlocks("1. a\n\n2. b\n\n   more of b\n\n3. c\n\nafter")).toEqual(["1. a\n\n2. b\n\n   more of b\n\n3. c\n\n", "after"]);
 });
 
-test("a list that is very long is cut between two items", () => {
+test("a very long list is split between two items", () => {
   const text = Array.from({ length: 2000 }, (_, at) => `${at + 1}. item number ${at + 1}\n`).join("");
   const blocks = splitBlocks(text);
 
@@ -44,7 +44,7 @@ test("a heading begins a block without a blank line before it", () => {
   expect(splitBlocks("words\n## Next\nmore")).toEqual(["words\n", "## Next\nmore"]);
 });
 
-test("text that grows changes its last block only", () => {
+test("appended text changes only the last block", () => {
   const text = "# A\n\nfirst\n\n- a\n- b\n\n```js\nlet x;\n```\n\nlast words";
   for (let end = 1; end < text.length; end += 1) {
     const before = splitBlocks(text.slice(0, end));
@@ -53,13 +53,13 @@ test("text that grows changes its last block only", () => {
   }
 });
 
-test("a definition at the end serves the links of earlier blocks", () => {
+test("a definition at the end resolves the links of earlier blocks", () => {
   const [first] = splitBlocks("see [this][1]\n\nwords\n\n[1]: https://example.org\n");
 
   expect(first).toContain("[1]: https://example.org");
 });
 
-test("a block is given the definitions that it names, and no others", () => {
+test("a block gets the definitions that it names, and no others", () => {
   const versions = Array.from({ length: 300 }, (_, at) => at);
   const addresses = versions.map((at) => `[1.${at}]: https://example.org/project/compare/v1.${at}...v1.${at + 1}`).join("\n");
   const text = `${versions.map((at) => `## [1.${at}]\n\n- [Fixed  IT]\n`).join("\n")}\n${addresses}\n[fixed it]: https://example.org/it\n`;
@@ -71,13 +71,13 @@ test("a block is given the definitions that it names, and no others", () => {
   expect(blocks.join("").length).toBeLessThan(3 * text.length);
 });
 
-test("a text whose blocks all name one long address is parsed once and not as often as it is named", () => {
+test("blocks that all name one long address are kept as one block", () => {
   const text = `${"[a]\n\n".repeat(2_000)}[a]: https://example.org/${"x".repeat(10_000)}\n`;
 
   expect(splitBlocks(text)).toEqual([text]);
 });
 
-test("a text with footnotes is not split, because they are numbered through", () => {
+test("a text with footnotes is not split, because they are numbered throughout", () => {
   expect(splitBlocks("a[^1]\n\nb\n\n[^1]: note")).toHaveLength(1);
 });
 
@@ -87,8 +87,8 @@ test.each([
   ["words\n| region | rows |\n| --", "words\n"],
   ["| region |\n| - ", ""],
   ["|", ""],
-])("what may become a table is held back until it is known: %j", (text, shown) => {
-  expect(withoutOpenTable(text)).toBe(shown);
+])("a line that may become a table is held back: %j", (text, shown) => {
+  expect(withoutIncompleteTable(text)).toBe(shown);
 });
 
 test.each([
@@ -103,11 +103,11 @@ test.each([
   "```\n| code |",
   "    | code",
   `| ${"long ".repeat(250)}`,
-])("what is no table, or one already, is shown at once: %j", (text) => {
-  expect(withoutOpenTable(text)).toBe(text);
+])("a line that is no table header, or already a table, is shown at once: %j", (text) => {
+  expect(withoutIncompleteTable(text)).toBe(text);
 });
 
-test.each(["    ```\n", "\t~~~\n", "\u00a0```\n", "~~~\rcode\r~~~\r", "~~~\r\ncode\r\n~~~\r\n"])("%j begins no fence that holds what follows", (opening) => {
+test.each(["    ```\n", "\t~~~\n", "\u00a0```\n", "~~~\rcode\r~~~\r", "~~~\r\ncode\r\n~~~\r\n"])("%j does not begin a fence that includes what follows", (opening) => {
   const blocks = splitBlocks(opening + "*a_ ".repeat(10_000));
 
   expect(blocks.every((block) => block.length < 100 || isTooCostly(block))).toBe(true);
@@ -117,7 +117,7 @@ test("a long fence is shown as code", () => {
   expect(isTooCostly(`\`\`\`\n${"*a_ ".repeat(10_000)}\n\`\`\`\n`)).toBe(false);
 });
 
-test("long definitions that every block names take no more than their own length", () => {
+test("long definitions that every block names add at most their own length", () => {
   const build = (chars: number) => {
     const definitions = ["a", "b"].map((label) => `[${label}]: https://example.org/${label.repeat(chars)}\n`);
     return `${definitions.join("")}\n${"[x][a] [y][b]\n\n".repeat(chars / 8)}`;
@@ -128,13 +128,13 @@ test("long definitions that every block names take no more than their own length
     return performance.now() - begun;
   }));
 
-  // Work that grows with the square makes it 16.
+  // Quadratic work would make the ratio 16.
   expect(measure(build(40_000)) / Math.max(1, measure(build(10_000)))).toBeLessThan(10);
 });
 
 const FOLDED = "before\n<details>\n<summary>More</summary>\n\n- a\n\n```\n</details>\n\n```\n\n<details open><summary>Inner</summary>\n\ninner\n</details>\n\n</details>\nafter\n\nlast";
 
-test("details are one block with all that is in them, code and other details too", () => {
+test("details are one block with their content, including code and other details", () => {
   const blocks = splitBlocks(FOLDED);
 
   expect(blocks.join("")).toBe(FOLDED);
@@ -146,7 +146,7 @@ test("details are one block with all that is in them, code and other details too
   });
 });
 
-test("details that grow are one block to the end, and change no block before them", () => {
+test("growing details are one block up to the end and keep the blocks before them", () => {
   for (let end = 1; end < FOLDED.length; end += 1) {
     const before = splitBlocks(FOLDED.slice(0, end), true);
     const after = splitBlocks(FOLDED.slice(0, end + 1), true);
@@ -155,32 +155,32 @@ test("details that grow are one block to the end, and change no block before the
   expect(splitBlocks("<details>\n\none\n\ntwo", true)).toHaveLength(1);
 });
 
-test.each(["<details>\n\none\n\ntwo", "<details onclick=x>\n\none\n\n</details>", "    <details>\n\none\n\n    </details>", "`<details>`\n\none\n\n</details>", "<details> is a tag.\n\n</details>", "<details>\n  ```\n</details>\n  ```\n\nafter"])("what is not closed, or no more than details, is split as any text: %j", (text) => {
+test.each(["<details>\n\none\n\ntwo", "<details onclick=x>\n\none\n\n</details>", "    <details>\n\none\n\n    </details>", "`<details>`\n\none\n\n</details>", "<details> is a tag.\n\n</details>", "<details>\n  ```\n</details>\n  ```\n\nafter"])("unclosed or invalid details are split like other text: %j", (text) => {
   const blocks = splitBlocks(text);
 
   expect(blocks.length).toBeGreaterThan(1);
   expect(blocks.map((block) => readDetails(block))).toEqual(blocks.map(() => null));
 });
 
-test("a summary that is not closed is text of a closed block, and the summary so far of one that grows", () => {
+test("an unclosed summary is text, or in a growing block the summary so far", () => {
   expect(readDetails("<details>\n<summary>More\n\nwords\n</details>")).toEqual({ summary: "", body: "<summary>More\n\nwords\n", isOpen: false });
   expect(readDetails("<details><summary>Mo", true)).toEqual({ summary: "Mo", body: "", isOpen: false });
 });
 
-test("details in details that grow end where they end", () => {
+test("nested growing details end at their own end tags", () => {
   const text = "<details>\n\n<details>\n\ninner\n</details>\n\nouter\n\n<details id=x>no</details>\n\nouter too";
   const body = readDetails(text, true)?.body ?? "";
 
   expect(splitBlocks(body, true)).toEqual(["<details>\n\ninner\n</details>\n\n", "outer\n\n", "<details id=x>no</details>\n\n", "outer too"]);
 });
 
-test("a link in details finds its address outside of them", () => {
+test("a link in details finds its definition outside of them", () => {
   const [folded] = splitBlocks("<details>\n\nsee [this][1]\n\n</details>\n\n[1]: https://example.org\n");
 
   expect(readDetails(folded ?? "")?.body).toContain("[1]: https://example.org");
 });
 
-test.each(["<details>\n", "<details>\n</details>\n"])("many details take a time that grows with their number: %j", (sign) => {
+test.each(["<details>\n", "<details>\n</details>\n"])("splitting many details takes linear time: %j", (sign) => {
   const measure = (count: number) => {
     const text = sign.repeat(count);
     return Math.min(...[1, 2, 3].map(() => {
@@ -190,6 +190,6 @@ test.each(["<details>\n", "<details>\n</details>\n"])("many details take a time 
     }));
   };
 
-  // Work that grows with the square makes it 256.
+  // Quadratic work would make the ratio 256.
   expect(measure(64_000) / Math.max(1, measure(4_000))).toBeLessThan(130);
 });

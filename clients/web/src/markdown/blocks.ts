@@ -1,12 +1,11 @@
 /**
- * Splits Markdown into its top-level blocks, so that a text that grows is parsed anew in its last block only.
+ * Splits Markdown into its top-level blocks, so that only the last block of a growing text is parsed again.
  *
- * A block is never split in a way that shows: what a list, a fence or a table goes on with stays together, until a
- * list is so long that its items may as well be lists of their own.
+ * A split is never visible: a list, a fence or a table stays in one block. Only a very long list is split between items.
  */
 
 const FENCE = /^\s*(`{3,}(?=[^`]*$)|~{3,})/;
-/** One that begins a block: behind more blanks it is code that ends with its line, or stands in a list. */
+/** A fence that begins a block. With more indentation it is an indented code line, or part of a list. */
 const FIRST_FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/;
 const LIST_ITEM = /^(?:[-*+]|\d{1,9}[.)])(?:\s|$)/;
 const HEADING = /^#{1,6}(?:\s|$)/;
@@ -14,17 +13,17 @@ const INDENTED = /^(?: {2,}|\t)/;
 const FOOTNOTE = /^ {0,3}\[\^[^\]\n]+\]:/m;
 const DEFINITION = /^ {0,3}\[([^\]\n^][^\]\n]*)\]:[ \t]*\S.*$/gm;
 const LABEL = /\[([^[\]]{1,999})\]/g;
-/** Without other attributes, and no word of a sentence; one that is indented further is code, or deep in a list. */
+/** Only without other attributes and alone on its line. With more indentation it is code, or part of a list. */
 const DETAILS = /^ {0,3}<details( open)?>[ \t]*(?=<summary>|\n|$)/i;
 const ANY_DETAILS = /^ {0,3}<details/i;
 const DETAILS_END = /<\/details>[ \t]*$/i;
 const SUMMARY = /^\s*<summary>(.*?)<\/summary>/is;
 const GROWING_SUMMARY = /^\s*<summary>(.*?)(?:<\/summary>|$)/is;
-/** A longer summary is no summary. */
+/** A longer text is not treated as a summary. */
 const MAX_SUMMARY_CHARS = 500;
-/** From here on a list is cut between two items of its first level. */
+/** Above this length a list is split between two items of its first level. */
 const LONG_CHARS = 8_000;
-/** By how much definitions that several blocks name may make the text longer. */
+/** How many times longer the text may become when definitions are repeated in blocks. */
 const MAX_GROWTH = 3;
 
 interface Scan {
@@ -37,13 +36,14 @@ interface Scan {
 }
 
 /**
- * The blocks of the text in order; together they are all of it, with `\n` at the end of each line. `<details>` is a
- * block up to its end, and up to the end of a text that still grows where that has not come yet.
+ * The blocks of the text in order. Joined they are the whole text, with `\
+` line endings. A `<details>` block ends at its
+ * end tag; without one, a growing text is one block up to its end.
  */
 export function splitBlocks(written: string, isGrowing = false): readonly string[] {
-  // For the parser a line ends at `\r` as well.
+  // The parser treats `\r` as a line ending too.
   const text = written.replace(/\r\n?/g, "\n");
-  // Footnotes are numbered through the whole text.
+  // Footnotes are numbered throughout the whole text.
   if (FOOTNOTE.test(text)) return [text];
   const scan: Scan = { blocks: [], start: 0, fence: null, isList: false, afterBlank: false, afterDetails: false };
   const details = findDetails(text, isGrowing);
@@ -65,7 +65,7 @@ export function splitBlocks(written: string, isGrowing = false): readonly string
   return withDefinitions(text, scan.blocks);
 }
 
-/** Where each `<details>` outside of code begins and ends. One that is not closed stays text, unless it may be yet. */
+/** Start and end of each `<details>` outside of code. Without an end tag it stays text, unless the text still grows. */
 function findDetails(text: string, isGrowing: boolean): ReadonlyMap<number, number> {
   const found = new Map<number, number>();
   if (!/<details/i.test(text)) return found;
@@ -90,13 +90,13 @@ function findDetails(text: string, isGrowing: boolean): ReadonlyMap<number, numb
 }
 
 export interface Details {
-  /** Empty where it has none. */
+  /** Empty if it has none. */
   readonly summary: string;
   readonly body: string;
   readonly isOpen: boolean;
 }
 
-/** What stands in a block that is `<details>`; null for any other block. */
+/** The content of a `<details>` block; null for any other block. */
 export function readDetails(block: string, isGrowing = false): Details | null {
   const opening = DETAILS.exec(block);
   if (opening === null) return null;
@@ -106,20 +106,20 @@ export function readDetails(block: string, isGrowing = false): Details | null {
   const [head, summary = ""] = (end === undefined ? GROWING_SUMMARY : SUMMARY).exec(inner) ?? [""];
   if (summary.length > MAX_SUMMARY_CHARS) return null;
   const text = inner.slice(head.length).replace(/^\n+/, "");
-  // Behind its end come the definitions that it names.
+  // The definitions that the block names follow its end tag.
   const body = end === undefined ? text : text.replace(DETAILS_END, "") + block.slice(end);
   return { summary, body, isOpen: opening[1] !== undefined };
 }
 
-/** A header that no other line follows yet may be a long sentence as well, which is not held back for ever. */
+/** A possible table header is held back up to this length: it may as well be a long sentence. */
 const MAX_HELD_CHARS = 1_000;
 const TABLE_LINE = /^ {0,3}\|/;
-/** The beginning of the line below a header. */
+/** The beginning of the delimiter row below a header. */
 const DELIMITERS = /^ {0,3}\|[ \t:|-]*$/;
 
-/** A text that grows, without lines at its end that may become a table: its header, until the line below it is whole. */
-export function withoutOpenTable(text: string): string {
-  // At most a header and what there is of the line below it.
+/** A growing text without lines at its end that may become a table: a header, until its delimiter row is complete. */
+export function withoutIncompleteTable(text: string): string {
+  // At most a header and an incomplete line below it.
   const end = text.endsWith("\n") ? text.length - 1 : text.length;
   const last = text.lastIndexOf("\n", end - 1) + 1;
   if (!TABLE_LINE.test(text.slice(last, end))) return text;
@@ -131,7 +131,7 @@ export function withoutOpenTable(text: string): string {
   return isInFence(text.slice(0, start)) ? text : text.slice(0, start);
 }
 
-/** Whether the line that begins at `at` stands below another one of a table. */
+/** Whether the line at `at` follows another table line. */
 function isRow(text: string, at: number): boolean {
   return at > 0 && TABLE_LINE.test(text.slice(text.lastIndexOf("\n", at - 2) + 1, at));
 }
@@ -145,13 +145,13 @@ function isInFence(text: string): boolean {
   return fence !== null;
 }
 
-/** A block that is longer, or nests deeper in one line, is shown as it was written. */
+/** Longer or more deeply nested blocks are shown as plain text. */
 const MAX_BLOCK_CHARS = 30_000;
 const MAX_FENCE_CHARS = 200_000;
 const TOO_DEEP = /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){30}/m;
 /**
- * Signs by which the time of the parser grows, for some with their square. Measured for 70 kinds of text: what this lets
- * through takes the parser up to about 150 ms on an idle machine of two cores, and usual text a tenth of that.
+ * Characters that make the parser slow, some quadratically. Measured with 70 kinds of text: blocks below the limit take up
+ * to about 150 ms on an idle machine with two cores, usual text a tenth of that.
  */
 const MAX_SIGNS = 1_000;
 const SIGNS: readonly (readonly [sign: RegExp, weight: number])[] = [
@@ -161,28 +161,28 @@ const SIGNS: readonly (readonly [sign: RegExp, weight: number])[] = [
   [/\\[([]|\$/g, 0.3],
   [/\n/g, 0.2],
   [/`/g, 0.05],
-  // The underline of a heading, which is looked for in all that came before it.
+  // An underline of a heading, which the parser searches for in all preceding text.
   [/^[ \t>]*(?:=+|-+)[ \t]*$/gm, 4],
-  // Addresses without Markdown: at each of these signs the parser looks for the beginning and the end of one.
+  // Bare addresses: at each of these the parser searches for the start and the end of an address.
   [/www\./gi, 1],
   [/:\/\//g, 0.5],
   [/@/g, 0.3],
 ];
-/** The mark of a list's item or of a quotation: the first one of a line, and one that stands behind another one. */
+/** The marker of a list item or a quotation: the first one of a line, or one that follows another marker. */
 const MARKER = /[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))/y;
 const FIRST_MARKER_WEIGHT = 0.7;
 const SECOND_MARKER_WEIGHT = 3;
 
-/** Whether parsing a block would keep the page still for too long; it is shown as it was written then. */
+/** Whether parsing a block would block the page for too long; such a block is shown as plain text. */
 export function isTooCostly(block: string): boolean {
   if (block.length < MAX_SIGNS) return TOO_DEEP.test(block);
-  // A fence is one token, whatever stands in it.
+  // A fence is one token, whatever it contains.
   if (isOneFence(block)) return block.length > MAX_FENCE_CHARS;
   if (block.length > MAX_BLOCK_CHARS || TOO_DEEP.test(block)) return true;
   return SIGNS.reduce((sum, [sign, weight]) => sum + weight * (block.match(sign)?.length ?? 0), weighMarkers(block)) > MAX_SIGNS;
 }
 
-/** Line by line, because a look-behind for the beginning of a line takes a time that grows with the square of its blanks. */
+/** Line by line, because a look-behind for the line start takes quadratic time in the number of blanks. */
 function weighMarkers(block: string): number {
   let sum = 0;
   for (let at = 0; at < block.length; at = endOfLine(block, at) + 1) {
@@ -239,7 +239,7 @@ function closesFence(line: string, fence: string): boolean {
   return closing.length >= fence.length && closing === (fence[0] ?? "").repeat(closing.length);
 }
 
-/** Links such as `[text][1]` find their address in their block, which is given the definitions that it names. */
+/** Adds to each block the definitions that it names, so that links such as `[text][1]` resolve. */
 function withDefinitions(text: string, blocks: readonly string[]): readonly string[] {
   const definitions = findDefinitions(text);
   if (definitions.size === 0) return blocks;
@@ -248,14 +248,14 @@ function withDefinitions(text: string, blocks: readonly string[]): readonly stri
   for (const block of blocks) {
     const named = FENCE.exec(block) === null ? withNamed(block, definitions) : block;
     left -= named.length;
-    // Where most blocks name long addresses, one block is less to parse than all of those are.
+    // When most blocks name long addresses, the whole text as one block is less to parse.
     if (left < 0) return [text];
     whole.push(named);
   }
   return whole;
 }
 
-/** By label as Markdown compares it; of several with one label the first counts. */
+/** By label as Markdown compares it; the first definition of a label wins. */
 function findDefinitions(text: string): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   if (!text.includes("]:")) return found;

@@ -1,4 +1,4 @@
-/** How the elements of Markdown look here: links and images that are safe, code with colours, tables that scroll. */
+/** How Markdown elements are rendered: safe links and images, highlighted code, scrollable tables. */
 import type { Element } from "hast";
 import { createElement, use } from "react";
 import type { JSX, MouseEvent, ReactNode } from "react";
@@ -19,10 +19,10 @@ export function WebLink({ href, children }: { href: string; children: ReactNode 
   );
 }
 
-/** Where a footnote and its mark are in one text; the page's own address is for conversations. */
+/** Fragments of footnotes and their references. The fragment of the page itself names the conversation. */
 const FOOTNOTE_PLACE = /^#user-content-fn(?:ref)?-/;
 
-/** From a footnote's mark to the footnote, and back, in the same text. */
+/** Moves from a footnote reference to the footnote and back, within the same text. */
 function FootnoteLink({ place, target, children }: { place: string | undefined; target: string; children: ReactNode }): JSX.Element {
   const go = (event: MouseEvent): void => {
     const text = event.currentTarget.closest("[data-markdown]");
@@ -96,16 +96,16 @@ function TaskMark({ checked }: { checked?: boolean | undefined }): JSX.Element {
 
 type Drawn<Name extends keyof JSX.IntrinsicElements> = (props: JSX.IntrinsicElements[Name] & ExtraProps) => JSX.Element;
 
-/** Each paragraph, list and table runs the way of its own first letter. */
+/** Each paragraph, list and table has the direction of its own first letter. */
 function autoDirected<Name extends keyof JSX.IntrinsicElements>(tag: "p" | "ul" | "ol" | "blockquote" | "h3" | "h4" | "h5" | "h6"): Drawn<Name> {
-  // An id, such as that of the heading of footnotes, would be the same in every text.
+  // Ids, such as that of the footnotes heading, would repeat in every text.
   return function AutoDirected({ node: _, id: __, ...rest }) {
     return createElement(tag, { dir: "auto", ...rest });
   };
 }
 
 function ListItem({ node: _, id, ...rest }: JSX.IntrinsicElements["li"] & ExtraProps): JSX.Element {
-  // Only footnotes have an id, which is the same in every text.
+  // Only footnotes have ids, which repeat in every text.
   return id === undefined ? <li {...rest} /> : <li {...rest} data-place={id} tabIndex={-1} />;
 }
 

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 
 import { highlight } from "./highlighter";
 
-test("words of a known language are marked, and the code stays the same", () => {
+test("keywords of a known language are marked and the code is unchanged", () => {
   const code = 'def f():\n    return "<b>"';
   const { container } = render(<pre>{highlight(code, "python")}</pre>);
 
@@ -11,6 +11,6 @@ test("words of a known language are marked, and the code stays the same", () => 
   expect(container.textContent).toBe(code);
 });
 
-test("an unknown language has no colours", () => {
+test("an unknown language is not highlighted", () => {
   expect(highlight("x", "no-such-language")).toBeNull();
 });

@@ -1,14 +1,14 @@
-/** What is made of bits of HTML and of citations in a text. Everything else of HTML stays text. */
+/** Renders a few inline HTML elements and removes unknown citations. All other HTML stays text. */
 import type { Node, Parent, PhrasingContent, Root, RootContent } from "mdast";
 
 const BREAK = /^<br\s*\/?>$/i;
 const BREAKS = /^(?:\s*<br\s*\/?>)+\s*$/i;
-/** Elements without attributes, which mean something in a sentence and can't do anything. */
+/** Harmless inline elements, without attributes. */
 const OPENING = /^<(sub|sup|kbd)>$/i;
-/** A citation of a source that is not known; one that is known has come as a link. */
+/** A citation of an unknown source. Known ones were replaced by links before. */
 const UNKNOWN_CITATION = /(?<![ \t])[ \t]*\[\[S:[^\]\n]{0,80}\]\]/g;
 
-/** A plugin for remark. */
+/** A remark plugin. */
 export function readInline(): (tree: Root) => void {
   return visit;
 }
@@ -46,7 +46,7 @@ function readElements(children: readonly RootContent[]): RootContent[] {
   return read(0, children.length);
 }
 
-/** Where each opening tag that is allowed is closed among its siblings. Tags that cross each other stay text. */
+/** Maps each allowed opening tag to its closing tag among its siblings. Overlapping tags stay text. */
 function findEnds(children: readonly RootContent[]): ReadonlyMap<number, number> {
   const ends = new Map<number, number>();
   const open: { name: string; at: number }[] = [];

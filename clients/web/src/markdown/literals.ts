@@ -1,35 +1,35 @@
 /**
- * Keeps what Markdown would damage: formulas in TeX, whose `\(`, `_` and `*` it would read as its own. Before parsing each
- * one is replaced by a mark that means nothing in Markdown, and afterwards it is put back, wherever it has come to.
+ * Protects TeX formulas, whose `\\(`, `_` and `*` Markdown would interpret. Before parsing each formula is replaced by a
+ * placeholder without a meaning in Markdown, and afterwards it is restored wherever the placeholder ended up.
  */
 import type { Node, Parent, Root, RootContent } from "mdast";
 
 export interface Protected {
   readonly text: string;
-  /** What the marks stand for, by their number. */
+  /** The replaced texts, by the number of their placeholder. */
   readonly literals: readonly Literal[];
 }
 
 interface Literal {
   readonly text: string;
-  /** Whether it is a formula and not only an escape. */
+  /** Whether it is a formula, not only an escape. */
   readonly isFormula: boolean;
 }
 
 const OPEN = "\uE000";
 const CLOSE = "\uE001";
 const MARK = new RegExp(`${OPEN}(\\d+)${CLOSE}`, "g");
-/** A formula is shorter, and has no blank line in it. */
+/** A formula is at most this long and contains no blank line. */
 const MAX_FORMULA_CHARS = 4_000;
 const FENCE = /^ {0,3}(`{3,}|~{3,})/;
-/** Spaces and signs of TeX. Markdown would take the backslash away from them, for which nobody writes it. */
+/** TeX spacing and punctuation. Markdown would remove the backslash, which is never intended. */
 const TEX_SIGNS = new Set(["(", ",", ";", ":", "%", "{", "}"]);
-/** A dollar sign that begins a formula is followed by no blank; and there is TeX in it, or it is a price. */
+/** An opening dollar sign is not followed by a blank. The content must contain TeX, otherwise it is a price. */
 const BETWEEN_DOLLARS = /\$(?=[^\s$])((?:\\.|[^$\\])*?[^\s\\$])\$(?!\d)/suy;
 const TEX = /[\\^_{]/;
 const ENVIRONMENT = /\\begin\{([A-Za-z]+\*?)\}/y;
 
-/** The text with a mark for each formula outside of code. */
+/** The text with a placeholder for each formula outside of code. */
 export function protectLiterals(text: string): Protected {
   if (!/[\\$]/.test(text) || text.includes(OPEN) || text.includes(CLOSE)) return { text, literals: [] };
   const literals: Literal[] = [];
@@ -55,12 +55,12 @@ export function protectLiterals(text: string): Protected {
   return { text: literals.length === 0 ? text : parts.join("") + text.slice(from), literals };
 }
 
-/** A plugin for remark that puts back what the marks stand for. */
+/** A remark plugin that restores the replaced texts. */
 export function restoreLiterals({ literals }: { literals: readonly Literal[] }): (tree: Root) => void {
   return (tree) => { if (literals.length > 0) restoreIn(tree, literals); };
 }
 
-/** Where the formula ends that begins here; 0 where none does. */
+/** The end of the formula that begins here; 0 if none does. */
 function findFormulaEnd(text: string, at: number): number {
   if (text.startsWith("\\(", at)) return findEnd(text, at + 2, "\\)");
   if (text.startsWith("\\[", at)) return findEnd(text, at + 2, "\\]");
@@ -69,7 +69,7 @@ function findFormulaEnd(text: string, at: number): number {
   const environment = ENVIRONMENT.exec(text);
   if (environment !== null) return findEnd(text, ENVIRONMENT.lastIndex, `\\end{${environment[1] ?? ""}}`);
   if (text[at] !== "$") return 0;
-  // Only as far as a formula may be long: a text full of dollar signs is not read once for each of them.
+  // Only up to the maximum length, so that a text full of dollar signs is not scanned once for each of them.
   const line = text.slice(at, at + MAX_FORMULA_CHARS / 8).split(/\n\s*\n/, 1)[0] ?? "";
   BETWEEN_DOLLARS.lastIndex = 0;
   const found = BETWEEN_DOLLARS.exec(line);
@@ -85,11 +85,11 @@ function findEnd(text: string, from: number, end: string): number {
 function isTexSign(text: string, at: number): boolean {
   const next = text[at + 1] ?? "";
   if (TEX_SIGNS.has(next)) return true;
-  // A display formula that is longer than a block, or not whole yet.
+  // A delimiter of a display formula that is longer than a block or not complete yet.
   return (next === "[" || next === "]") && /(?:^|\n)[ \t]*$/.test(text.slice(Math.max(0, at - 20), at)) && /^[ \t]*(?:\n|$)/.test(text.slice(at + 2, at + 22));
 }
 
-/** Behind the code that begins here, or behind its signs where they begin none. */
+/** The position after the code that begins here, or after its delimiter if it is never closed. */
 function skipCode(text: string, at: number): number {
   const sign = text[at] ?? "";
   let end = at;
@@ -114,7 +114,7 @@ function restoreIn(node: Node, literals: readonly Literal[]): void {
   for (const name of ["value", "url", "title", "alt", "lang", "meta"]) {
     const value = fields[name];
     if (typeof value !== "string" || !value.includes(OPEN)) continue;
-    // In the address of a link a backslash only ever escapes.
+    // In the address of a link a backslash is only ever an escape.
     const read = name === "url" ? (text: string) => text.replace(/\\(?=[!-/:-@[-`{-~])/g, "") : (text: string) => text;
     fields[name] = value.replace(MARK, (_, number: string) => read(literals[Number(number)]?.text ?? ""));
   }
@@ -128,14 +128,14 @@ function restoreIn(node: Node, literals: readonly Literal[]): void {
 }
 
 function splitText(value: string, literals: readonly Literal[]): RootContent[] {
-  // The numbers of the marks are every second part.
+  // Every second part is the number of a placeholder.
   return value.split(MARK).flatMap((part, at): RootContent[] => {
     if (at % 2 === 0) return part === "" ? [] : [{ type: "text", value: part }];
     const literal = literals[Number(part)];
     if (literal === undefined) return [];
     const text: RootContent = { type: "text", value: literal.text };
     if (!literal.isFormula) return [text];
-    // Drawn as an element of its own, which keeps its line breaks.
+    // Rendered as its own element, which keeps its line breaks.
     return [{ type: "emphasis", children: [text], data: { hName: "span", hProperties: { className: ["math"] } } }];
   });
 }

@@ -16,7 +16,7 @@ const file = (artifact_id: string, filename: string): FileView => ({
   verdict: "clean",
 });
 
-test("a file is found by its id and by its name, the last one of that name", () => {
+test("a file is found by its id or its name; the last one of that name wins", () => {
   const references = buildReferences([], [file("a", "chart.png"), file("b", "chart.png")]);
 
   expect(findFile(references.files, { artifactId: "a" })?.artifact_id).toBe("a");
@@ -24,12 +24,12 @@ test("a file is found by its id and by its name, the last one of that name", () 
   expect(findFile(references.files, { name: "other.png" })).toBeUndefined();
 });
 
-test("a citation is found however its address is written", () => {
+test("a citation is found however its address is encoded", () => {
   const { citations } = buildReferences([{ sid: 3, title: "T", url: "https://example.org/a b", source_type: "web" }], []);
 
   expect(citations.get("https://example.org/a b")?.sid).toBe(3);
 });
 
-test("a turn without files and sources has the same references as any other such turn", () => {
+test("turns without files and sources share one empty value", () => {
   expect(buildReferences([], [])).toBe(NO_REFERENCES);
 });

@@ -1,13 +1,13 @@
-/** What was said that has the words of a search, page by page. */
+/** Messages that match a search, page by page. */
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
 
 import type { SearchHit, SearchHits } from "../api";
 import { useBackend } from "../session/context";
 
-export interface FoundTexts {
+export interface MessageSearch {
   hits: readonly SearchHit[];
-  /** Whether these are the hits of another search, or none yet. */
+  /** Whether the hits are missing or still those of the previous search. */
   isBusy: boolean;
   isLoadingMore: boolean;
   error: Error | null;
@@ -17,18 +17,17 @@ export interface FoundTexts {
 }
 
 const PAGE_HITS = 10;
-/** Working summaries and notes are the agent's own: no screen shows them where they were found. */
+/** Working summaries and notes belong to the agent: no screen shows them in their place. */
 const TARGETS = ["user", "assistant", "attachment"] as const;
 
 /**
- * `search` has something in it that is no blank; `conversationId` is null for all conversations. A request that is not
- * wanted any more is given up.
+ * `search` is not blank; `conversationId` is null for all conversations. A request that is no longer needed is aborted.
  */
-export function useMessageSearch(search: string, conversationId: string | null): FoundTexts {
+export function useMessageSearch(search: string, conversationId: string | null): MessageSearch {
   const backend = useBackend();
   const { data, error, isPending, isPlaceholderData, isFetchingNextPage, hasNextPage, fetchNextPage, refetch } = useInfiniteQuery({
     queryKey: ["messages", search, conversationId],
-    // Who types wants what says it; what is only about the same would be there whatever is typed.
+    // A user who types expects literal matches. A search by meaning would return something for any input.
     queryFn: ({ pageParam: cursor, signal }) => {
       const place = conversationId === null ? {} : { conversation_id: conversationId };
       const page = cursor === undefined ? {} : { cursor };
@@ -47,7 +46,7 @@ export function useMessageSearch(search: string, conversationId: string | null):
     error,
     hasMore: hasNextPage && !isPlaceholderData,
     loadMore: fetchNextPage,
-    // A place in the hits that is too old is no place any more: all is read anew.
+    // The cursor may have expired, so load everything again.
     tryAgain: useCallback(() => { void refetch(); }, [refetch]),
   };
 }

@@ -1,10 +1,10 @@
-/** Knows the credential of this tab, and asks for one when the server wants it. */
+/** Holds the credential of this tab, and shows the sign-in page when the server requires one. */
 import { useCallback, useMemo, useState } from "react";
 import type { JSX, ReactNode } from "react";
 
 import { EverturnClient } from "../api";
 import type { Scope } from "../api";
-import type { KeptFiles } from "../composer/keptFiles";
+import type { UnsentFiles } from "./unsentFiles";
 import { SessionContext } from "./context";
 import { forgetCredential, loadCredential, saveCredential } from "./credentials";
 import { SignIn } from "./SignIn";
@@ -35,21 +35,21 @@ export function SessionProvider({ scope, onScope, children }: SessionProviderPro
     setWanted(true);
   }, [scope]);
   const expire = useCallback(() => {
-    // Who comes without a credential is asked for one, and has lost none.
+    // A request without a credential is rejected too, but then none has expired.
     const hadOne = loadCredential(sessionStorage, scope) !== undefined;
-    // Several requests may be refused at once.
+    // Several requests may be rejected at the same time.
     setExpired((before) => before || hadOne);
     leave();
   }, [scope, leave]);
-  const [keptFiles] = useState((): KeptFiles => new Map());
+  const [unsentFiles] = useState((): UnsentFiles => new Map());
   const signOut = useCallback(() => {
-    keptFiles.clear();
+    unsentFiles.clear();
     setExpired(false);
     leave();
-  }, [keptFiles, leave]);
+  }, [unsentFiles, leave]);
   const session = useMemo(
-    () => ({ backend, scope, isSignedIn: credential !== undefined, keptFiles, signOut, expire }),
-    [backend, scope, credential, keptFiles, signOut, expire],
+    () => ({ backend, scope, isSignedIn: credential !== undefined, unsentFiles, signOut, expire }),
+    [backend, scope, credential, unsentFiles, signOut, expire],
   );
   if (isWanted) return <SignIn backend={backend} scope={scope} hasExpired={hasExpired} onScope={onScope} onSignIn={signIn} />;
   return <SessionContext value={session}>{children}</SessionContext>;

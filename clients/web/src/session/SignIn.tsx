@@ -1,12 +1,12 @@
-/** Asks for a credential, or lets a guest in where the operator does. */
+/** The sign-in page: accepts a credential, or a guest if the operator allows guests. */
 import { useEffect, useState } from "react";
 import type { JSX } from "react";
 
 import { EverturnClient, ProblemError } from "../api";
 import type { Scope } from "../api";
-import { ThemeSwitch } from "../shell/ThemeSwitch";
+import { ThemeSwitch } from "../ui/ThemeSwitch";
 import { Button } from "../ui/Button";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 import { readCredential } from "./credentials";
 import styles from "./SignIn.module.css";
 
@@ -27,7 +27,7 @@ export function SignIn({ backend, scope, hasExpired, onScope, onSignIn }: SignIn
   const [pasted, setPasted] = useState("");
   const [problem, setProblem] = useState(hasExpired ? EXPIRED : "");
   const [isBusy, setBusy] = useState(false);
-  const takesGuests = useGuests(backend);
+  const allowsGuests = useGuests(backend);
   const submit = async (): Promise<void> => {
     const credential = readCredential(pasted);
     if (credential === null) {
@@ -37,11 +37,11 @@ export function SignIn({ backend, scope, hasExpired, onScope, onSignIn }: SignIn
     setBusy(true);
     setProblem("");
     try {
-      // Asked here, where the person can correct it, and not by the page that opens next.
+      // Verify the credential here, where the user can correct it.
       await new EverturnClient({ ...scope, token: () => credential }).listConversations({ limit: 1 });
       onSignIn(credential);
     } catch (error) {
-      setProblem(error instanceof ProblemError && error.status === 401 ? REFUSED : sayError(error));
+      setProblem(error instanceof ProblemError && error.status === 401 ? REFUSED : describeError(error));
       setBusy(false);
     }
   };
@@ -49,7 +49,7 @@ export function SignIn({ backend, scope, hasExpired, onScope, onSignIn }: SignIn
     setProblem("");
     backend.createGuest().then(
       (guest) => { onSignIn(guest.token); },
-      (error: unknown) => { setProblem(sayError(error)); },
+      (error: unknown) => { setProblem(describeError(error)); },
     );
   };
   return (
@@ -63,9 +63,9 @@ export function SignIn({ backend, scope, hasExpired, onScope, onSignIn }: SignIn
             <input type="password" autoComplete="off" spellCheck={false} value={pasted} onChange={(event) => { setPasted(event.target.value); }} />
           </label>
           {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}
-          <Button look="primary" type="submit" disabled={isBusy || pasted.trim() === ""}>Sign in</Button>
+          <Button variant="primary" type="submit" disabled={isBusy || pasted.trim() === ""}>Sign in</Button>
         </form>
-        {takesGuests && <Button onClick={enterAsGuest}>Continue as guest</Button>}
+        {allowsGuests && <Button onClick={enterAsGuest}>Continue as guest</Button>}
         <ScopeForm scope={scope} onScope={onScope} />
         <ThemeSwitch />
       </div>
@@ -73,18 +73,18 @@ export function SignIn({ backend, scope, hasExpired, onScope, onSignIn }: SignIn
   );
 }
 
-/** Offered only where the server has said so; who can't be asked is not known to let anybody in. */
+/** Offered only if the server confirms that guests are allowed; not if the request fails. */
 function useGuests(backend: EverturnClient): boolean {
-  const [answer, setAnswer] = useState<{ of: EverturnClient; takesGuests: boolean } | null>(null);
+  const [answer, setAnswer] = useState<{ of: EverturnClient; allowsGuests: boolean } | null>(null);
   useEffect(() => {
     const leave = new AbortController();
-    backend.takesGuests(leave.signal).then(
-      (takesGuests) => { setAnswer({ of: backend, takesGuests }); },
+    backend.allowsGuests(leave.signal).then(
+      (allowsGuests) => { setAnswer({ of: backend, allowsGuests }); },
       () => { setAnswer(null); },
     );
     return () => { leave.abort(); };
   }, [backend]);
-  return answer?.of === backend && answer.takesGuests;
+  return answer?.of === backend && answer.allowsGuests;
 }
 
 function ScopeForm({ scope, onScope }: Pick<SignInProps, "scope" | "onScope">): JSX.Element {

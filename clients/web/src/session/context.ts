@@ -1,18 +1,18 @@
-/** Who is signed in, and through what the screens speak to the server. */
+/** The session of the signed-in user, and the API client for the screens. */
 import { createContext, use } from "react";
 
 import type { EverturnClient, Scope } from "../api";
-import type { KeptFiles } from "../composer/keptFiles";
+import type { UnsentFiles } from "./unsentFiles";
 
 export interface Session {
   readonly backend: EverturnClient;
   readonly scope: Scope;
-  /** Whether there is a credential to forget; in development there is none. */
+  /** Whether there is a credential to remove; in development there is none. */
   readonly isSignedIn: boolean;
-  /** Files that are attached and not sent yet; signing out forgets them. */
-  readonly keptFiles: KeptFiles;
+  /** Files that are attached but not sent; signing out drops them. */
+  readonly unsentFiles: UnsentFiles;
   readonly signOut: () => void;
-  /** The server takes the credential no more. */
+  /** Call this when the server no longer accepts the credential. */
   readonly expire: () => void;
 }
 
@@ -20,7 +20,7 @@ export const SessionContext = createContext<Session | null>(null);
 
 export function useSession(): Session {
   const session = use(SessionContext);
-  if (session === null) throw new Error("There is no session around this component.");
+  if (session === null) throw new Error("SessionContext is missing around this component.");
   return session;
 }
 

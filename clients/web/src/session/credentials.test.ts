@@ -13,7 +13,7 @@ test("a credential belongs to its tenant and project", () => {
   expect(loadCredential(sessionStorage, { ...scope, project: "two" })).toBeUndefined();
 });
 
-test("a forgotten credential is gone", () => {
+test("a removed credential leaves nothing behind", () => {
   saveCredential(sessionStorage, scope, "evk_1");
   forgetCredential(sessionStorage, scope);
 
@@ -24,10 +24,10 @@ test.each([
   [" evk_abc\n", "evk_abc"],
   ["Bearer eyJ.a.b", "eyJ.a.b"],
   ["Authorization: Bearer eyJ.a.b", "eyJ.a.b"],
-])("what was pasted as %j is read", (pasted, credential) => {
+])("%j is read as the credential %j", (pasted, credential) => {
   expect(readCredential(pasted)).toBe(credential);
 });
 
-test.each(["", "two words", "ключ", "x".repeat(MAX_CHARS + 1)])("what can be no credential is none: %.20s", (pasted) => {
+test.each(["", "two words", "ключ", "x".repeat(MAX_CHARS + 1)])("text that cannot be a credential is rejected: %.20s", (pasted) => {
   expect(readCredential(pasted)).toBeNull();
 });

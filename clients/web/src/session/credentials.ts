@@ -1,8 +1,11 @@
-/** The credential of this tab. It is kept as long as the tab lives, and never where another tab or a file could find it. */
+/**
+ * The credential of this tab. It lives as long as the tab and is never stored where another tab or a file could read
+ * it.
+ */
 import type { Scope } from "../api";
 
 const PREFIX = "everturn.credential.";
-/** No known credential is longer; more is something else that was pasted. */
+/** No known credential is longer; longer text was pasted by mistake. */
 export const MAX_CHARS = 16_000;
 
 export function loadCredential(storage: Storage, scope: Scope): string | undefined {
@@ -17,7 +20,7 @@ export function forgetCredential(storage: Storage, scope: Scope): void {
   storage.removeItem(keyOf(scope));
 }
 
-/** What was pasted as a header takes it: without blanks around it and without the word Bearer. Null when it can be none. */
+/** Cleans a pasted credential: without surrounding blanks and without the word Bearer. Null if it cannot be one. */
 export function readCredential(pasted: string): string | null {
   const text = pasted.trim().replace(/^(?:authorization:\s*)?bearer\s+/i, "");
   return text.length <= MAX_CHARS && /^[!-~]+$/.test(text) ? text : null;

@@ -2,42 +2,42 @@
 import { expect, test, vi } from "vitest";
 
 import * as tabs from "./tabs";
-import type { TabNews } from "./tabs";
+import type { TabMessage } from "./tabs";
 
-const JUDGED: TabNews = { kind: "judged", conversationId: "conv_1", turnId: "turn_1" };
+const RATED: TabMessage = { kind: "rated", conversationId: "conv_1", turnId: "turn_1" };
 
 /** Another tab has its own copy of the module. */
-async function openTab(): Promise<Pick<typeof tabs, "tellTabs">> {
+async function openTab(): Promise<Pick<typeof tabs, "notifyTabs">> {
   vi.resetModules();
   return import("./tabs");
 }
 
-test("what one tab tells, another one hears until it stops listening", async () => {
+test("a tab receives the messages of other tabs until it unsubscribes", async () => {
   const other = await openTab();
   let stop = (): void => undefined;
-  const heard = await new Promise<TabNews>((resolve) => {
-    stop = tabs.hearTabs(resolve);
-    other.tellTabs(JUDGED);
+  const heard = await new Promise<TabMessage>((resolve) => {
+    stop = tabs.onTabMessage(resolve);
+    other.notifyTabs(RATED);
   });
   stop();
 
-  expect(heard).toEqual(JUDGED);
+  expect(heard).toEqual(RATED);
 });
 
-test("a tab does not hear itself, which would ask the server twice", async () => {
+test("a tab does not receive its own messages, which would double its requests", async () => {
   const other = await openTab();
-  const heard: TabNews[] = [];
+  const heard: TabMessage[] = [];
   const last = new Promise<void>((resolve) => {
-    const stop = tabs.hearTabs((news) => {
-      heard.push(news);
+    const stop = tabs.onTabMessage((message) => {
+      heard.push(message);
       stop();
       resolve();
     });
   });
 
-  tabs.tellTabs({ kind: "conversations" });
-  other.tellTabs(JUDGED);
+  tabs.notifyTabs({ kind: "conversations" });
+  other.notifyTabs(RATED);
   await last;
 
-  expect(heard).toEqual([JUDGED]);
+  expect(heard).toEqual([RATED]);
 });

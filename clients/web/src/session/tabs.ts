@@ -1,28 +1,28 @@
-/** What the tabs of this browser tell each other; the stream tells them the rest. */
+/** Messages between the tabs of this browser, for changes that the stream does not report. */
 
-export type TabNews = { kind: "conversations" } | { kind: "judged"; conversationId: string; turnId: string };
+export type TabMessage = { kind: "conversations" } | { kind: "rated"; conversationId: string; turnId: string };
 
-interface Told {
-  readonly by: number;
-  readonly news: TabNews;
+interface Envelope {
+  readonly sender: number;
+  readonly message: TabMessage;
 }
 
-const NAME = "everturn";
-/** This tab, among those of one browser. */
-const ME = Math.random();
+const CHANNEL = "everturn";
+/** Identifies this tab among those of the browser. */
+const TAB_ID = Math.random();
 
-/** Tell the other tabs. */
-export function tellTabs(news: TabNews): void {
-  const channel = new BroadcastChannel(NAME);
-  channel.postMessage({ by: ME, news } satisfies Told);
+/** Send a message to the other tabs. */
+export function notifyTabs(message: TabMessage): void {
+  const channel = new BroadcastChannel(CHANNEL);
+  channel.postMessage({ sender: TAB_ID, message } satisfies Envelope);
   channel.close();
 }
 
-/** Hear of the other tabs, and not of this one; returns how to stop it. */
-export function hearTabs(listener: (news: TabNews) => void): () => void {
-  const channel = new BroadcastChannel(NAME);
-  channel.onmessage = ({ data }: MessageEvent<Told>) => {
-    if (data.by !== ME) listener(data.news);
+/** Subscribe to messages of the other tabs; returns a function that unsubscribes. */
+export function onTabMessage(listener: (message: TabMessage) => void): () => void {
+  const channel = new BroadcastChannel(CHANNEL);
+  channel.onmessage = ({ data }: MessageEvent<Envelope>) => {
+    if (data.sender !== TAB_ID) listener(data.message);
   };
   return () => { channel.close(); };
 }

@@ -5,7 +5,7 @@ import { beforeEach, expect, test, vi } from "vitest";
 import { LIMITS } from "../testing/harness";
 import { App } from "./App";
 
-/** A server that knows one key and one conversation. */
+/** A server with one key and one conversation. */
 const answer = (address: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
   const isKnown = new Headers(init?.headers).get("authorization") === "Bearer evk_good";
   const problem = { type: "urn:everturn:problem:unauthorized", title: "Unauthorized", status: 401, detail: "No credential." };
@@ -22,7 +22,7 @@ beforeEach(() => {
   vi.stubGlobal("fetch", answer);
 });
 
-test("a server that wants a credential is given the one that is pasted", async () => {
+test("a pasted credential is sent to a server that requires one", async () => {
   render(<App />);
 
   await userEvent.click(await screen.findByLabelText("Token or API key"));
@@ -34,7 +34,7 @@ test("a server that wants a credential is given the one that is pasted", async (
   expect(sessionStorage.getItem("everturn.credential.default/default")).toBe("evk_good");
 });
 
-test("a credential that the server refuses is said to be refused, and stays to be corrected", async () => {
+test("a rejected credential is reported and can be corrected", async () => {
   render(<App />);
   const field = await screen.findByLabelText("Token or API key");
   expect(screen.queryByRole("alert")).toBeNull();
@@ -47,14 +47,14 @@ test("a credential that the server refuses is said to be refused, and stays to b
   expect(field).toHaveValue("wrong");
 });
 
-test("a credential that is no longer accepted is said to have expired", async () => {
+test("a credential that is no longer accepted is reported as expired", async () => {
   sessionStorage.setItem("everturn.credential.default/default", "evk_worn_out");
   render(<App />);
 
   expect(await screen.findByRole("alert")).toHaveTextContent("no longer accepted");
 });
 
-test("signing out forgets the credential and asks for one", async () => {
+test("signing out removes the credential and shows the sign-in page", async () => {
   sessionStorage.setItem("everturn.credential.default/default", "evk_good");
   render(<App />);
 
@@ -64,7 +64,7 @@ test("signing out forgets the credential and asks for one", async () => {
   expect(sessionStorage.getItem("everturn.credential.default/default")).toBeNull();
 });
 
-test("going from one conversation to another draws nothing else anew, in every tenant", async () => {
+test("switching conversations keeps the rest of the page, in every tenant", async () => {
   sessionStorage.setItem("everturn.credential.acme/one", "evk_good");
   window.location.hash = "#/acme/one";
   render(<App />);
@@ -78,9 +78,9 @@ test("going from one conversation to another draws nothing else anew, in every t
   expect(search).toHaveValue("sal");
 });
 
-test("where there is no conversation that is said, and nobody is asked to write", async () => {
+test("a missing conversation is reported and has no message field", async () => {
   sessionStorage.setItem("everturn.credential.default/default", "evk_good");
-  const missing = { type: "urn:everturn:problem:not-found", title: "There is no such thing", status: 404, detail: "" };
+  const missing = { type: "urn:everturn:problem:not-found", title: "Not found", status: 404, detail: "" };
   vi.stubGlobal("fetch", (address: RequestInfo | URL, init?: RequestInit) =>
     typeof address === "string" && address.includes("conv_gone")
       ? Promise.resolve(new Response(JSON.stringify(missing), { status: 404, headers: { "content-type": "application/problem+json" } }))
@@ -94,7 +94,7 @@ test("where there is no conversation that is said, and nobody is asked to write"
   expect(await screen.findByLabelText("Your message")).toBeVisible();
 });
 
-test("a new conversation is not opened when the person has gone elsewhere while its message was sent", async () => {
+test("a new conversation does not open if the user has moved on meanwhile", async () => {
   sessionStorage.setItem("everturn.credential.default/default", "evk_good");
   const way: ((response: Response) => void)[] = [];
   const accepted = { conversation_id: "conv_2", turn_id: "turn_1", receipt: { state: "queued" }, events_url: "/" };
@@ -111,7 +111,7 @@ test("a new conversation is not opened when the person has gone elsewhere while 
   expect(window.location.hash).toBe("#/conv_1");
 });
 
-test("whoever wants a new conversation where one begins can write at once", async () => {
+test("\"New conversation\" focuses the message field", async () => {
   sessionStorage.setItem("everturn.credential.default/default", "evk_good");
   render(<App />);
   const field = await screen.findByLabelText("Your message");
@@ -122,7 +122,7 @@ test("whoever wants a new conversation where one begins can write at once", asyn
   expect(field).toHaveFocus();
 });
 
-test("files that are attached are there again after a new sign-in and in the next look at a conversation, not after signing out", async () => {
+test("attached files survive a new sign-in and a visit to another conversation", async () => {
   sessionStorage.setItem("everturn.credential.default/default", "evk_good");
   let isTaken = true;
   vi.stubGlobal("fetch", (address: RequestInfo | URL, init?: RequestInit) => answer(address, isTaken ? init : {}));
@@ -150,7 +150,7 @@ test("files that are attached are there again after a new sign-in and in the nex
   expect(screen.queryByRole("list", { name: "Files to send" })).toBeNull();
 });
 
-test("signing out forgets what was written and not sent, for whoever signs in next", async () => {
+test("signing out removes unsent text", async () => {
   sessionStorage.setItem("everturn.credential.default/default", "evk_good");
   render(<App />);
   await userEvent.type(await screen.findByLabelText("Your message"), "between us");

@@ -1,4 +1,4 @@
-/** What is shown in place of a page that can't go on, with a way on. */
+/** Shown instead of the page after an unexpected error, with a way to reload. */
 import type { JSX } from "react";
 
 import { Button } from "../ui/Button";
@@ -9,7 +9,7 @@ export function BrokenPage({ error }: { error: Error }): JSX.Element {
     <main className={styles.broken} role="alert">
       <h1>Something went wrong</h1>
       <p>This page ran into an error: {error.message}. Everything you sent is safe.</p>
-      <Button look="primary" onClick={() => { window.location.reload(); }}>Reload</Button>
+      <Button variant="primary" onClick={() => { window.location.reload(); }}>Reload</Button>
     </main>
   );
 }

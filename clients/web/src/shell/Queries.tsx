@@ -1,17 +1,17 @@
-/** What is read from the server is kept for a while; a credential that is taken no more is asked for again. */
+/** The query cache. A credential that the server no longer accepts leads to the sign-in page. */
 import { QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { useEffect, useMemo } from "react";
 import type { JSX, ReactNode } from "react";
 
 import { ProblemError } from "../api";
-import { releaseForgotten } from "../files/useFile";
+import { releaseEvicted } from "../files/useFile";
 import { useSession } from "../session/context";
 
-const KEPT_MS = 5 * 60_000;
+const CACHE_MS = 5 * 60_000;
 
 export function Queries({ children }: { children: ReactNode }): JSX.Element {
   const { expire } = useSession();
-  // Another person's answers are not for this one: who signs in has a new memory, and what was there is let go.
+  // Each sign-in gets a new cache, because the next person must not see the data of the last one.
   const { client, releaseAll } = useMemo(() => buildClient(expire), [expire]);
   useEffect(() => releaseAll, [releaseAll]);
   return <QueryClientProvider client={client}>{children}</QueryClientProvider>;
@@ -22,11 +22,11 @@ function buildClient(expire: () => void): { client: QueryClient; releaseAll: () 
     if (error instanceof ProblemError && error.status === 401) expire();
   };
   const queryCache = new QueryCache({ onError });
-  const releaseAll = releaseForgotten(queryCache);
+  const releaseAll = releaseEvicted(queryCache);
   const client = new QueryClient({
     queryCache,
-    // The API library repeats what may be repeated.
-    defaultOptions: { queries: { retry: false, gcTime: KEPT_MS, refetchOnWindowFocus: true } },
+    // The API client retries what is safe to retry.
+    defaultOptions: { queries: { retry: false, gcTime: CACHE_MS, refetchOnWindowFocus: true } },
   });
   return { client, releaseAll };
 }

@@ -1,4 +1,4 @@
-/** The list of conversations beside the one that is open; where there is little room, as a drawer over it. */
+/** The list of conversations beside the open one; on narrow screens the list is a drawer over it. */
 import { LogOut, Menu, PanelLeftClose, SquarePen } from "lucide-react";
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { JSX } from "react";
@@ -12,46 +12,46 @@ import { NewConversation } from "../thread/NewConversation";
 import type { Pending } from "../thread/pending";
 import { Button, IconButton } from "../ui/Button";
 import styles from "./shell.module.css";
-import { ThemeSwitch } from "./ThemeSwitch";
+import { ThemeSwitch } from "../ui/ThemeSwitch";
 import { useDrawer } from "./useDrawer";
 
-/** Go to a conversation, to one of its turns, or to where a new one begins. */
+/** Open a conversation, optionally at one of its turns; null for a new one. */
 export type Select = (conversationId: string | null, turnId?: string) => void;
 
 interface ShellProps {
   conversationId: string | null;
-  /** The turn to open the conversation at. */
+  /** The turn at which to open the conversation. */
   turnId: string | null;
   onSelect: Select;
 }
 
-interface Begun {
+interface Created {
   conversationId: string;
   first: Pending | null;
 }
 
 export function Shell({ conversationId, turnId, onSelect }: ShellProps): JSX.Element {
   const { refresh, refreshAll } = useRefreshConversations();
-  const [begun, setBegun] = useState<Begun | null>(null);
+  const [begun, setBegun] = useState<Created | null>(null);
   const main = useRef<HTMLElement>(null);
   const panel = useRef<HTMLDivElement>(null);
   const { isOpen, isInert, open, close } = useDrawer(panel, main);
   const [visit, setVisit] = useState(1);
   const select = useCallback<Select>((id, turn) => {
     close();
-    // Who chooses the same turn again wants to see it again.
+    // Choosing the same turn again scrolls to it again.
     setVisit((before) => before + 1);
     onSelect(id, turn);
   }, [close, onSelect]);
   const place = useRef(conversationId);
   useEffect(() => { place.current = conversationId; }, [conversationId]);
   useEffect(() => {
-    // Who is where a new one begins, and wants one, wants to write.
+    // Already on the page for a new conversation: focus the message field.
     if (place.current === null) focusField(main.current);
   }, [visit]);
   const begin = useCallback((id: string, first: Pending | null) => {
     setBegun({ conversationId: id, first });
-    // Who has gone elsewhere while it was sent stays there.
+    // Do not navigate if the user has opened something else while the message was sent.
     if (place.current === null) onSelect(id);
     refreshAll();
   }, [onSelect, refreshAll]);
@@ -69,7 +69,7 @@ export function Shell({ conversationId, turnId, onSelect }: ShellProps): JSX.Ele
           <IconButton label="Show conversations" icon={<Menu aria-hidden />} aria-expanded={isOpen} onClick={open} />
         </div>
         {conversationId === null ? (
-          <NewConversation onBegun={begin} />
+          <NewConversation onCreated={begin} />
         ) : (
           <ConversationScreen
             key={conversationId}

@@ -1,4 +1,4 @@
-/** The list as a drawer, on narrow pages: it takes the focus when it opens and gives it back when it closes. */
+/** The list as a drawer on narrow screens: it takes the focus when it opens and returns it when it closes. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { RefObject } from "react";
 
@@ -7,7 +7,7 @@ import { useMedia } from "../ui/useMedia";
 
 interface Drawer {
   isOpen: boolean;
-  /** Whether it is out of sight, and so out of reach. */
+  /** Whether it is hidden and must not be focusable. */
   isInert: boolean;
   open: () => void;
   close: () => void;
@@ -33,7 +33,7 @@ export function useDrawer(panel: RefObject<HTMLElement | null>, main: RefObject<
       event.preventDefault();
       close();
     };
-    // Before the conversation hears it, which would stop the turn.
+    // Captured before the conversation receives it, which would stop the turn.
     window.addEventListener("keydown", onKey, { capture: true });
     return () => { window.removeEventListener("keydown", onKey, { capture: true }); };
   }, [isOpen, close]);

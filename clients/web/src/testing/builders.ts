@@ -1,4 +1,4 @@
-/** Values for tests: whole, and different only in what a test is about. */
+/** Complete test values; a test overrides only the fields that it is about. */
 import type { FileView, SignalView, StepView, TextView, TurnView } from "../api";
 
 export function buildTurn(changes: Partial<TurnView> = {}): TurnView {

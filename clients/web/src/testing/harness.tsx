@@ -1,4 +1,4 @@
-/** A page around a component under test: a session whose server answers as the test says, and everything that is asked. */
+/** Renders a component in a page with a session whose server is scripted by the test, and records all requests. */
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { render } from "@testing-library/react";
 import type { RenderResult } from "@testing-library/react";
@@ -7,12 +7,12 @@ import { vi } from "vitest";
 
 import { EverturnClient } from "../api";
 import type { MessageLimits } from "../api";
-import { ArtifactsContext } from "../artifacts/context";
-import type { ArtifactTarget } from "../artifacts/context";
+import { ArtifactsContext } from "../files/artifacts";
+import type { ArtifactTarget } from "../files/artifacts";
 import { SessionContext } from "../session/context";
 import { AnnouncerProvider } from "../ui/announcer";
 
-export interface Asked {
+export interface RecordedRequest {
   method: string;
   path: string;
   body: unknown;
@@ -25,12 +25,12 @@ export interface Answer {
 }
 
 export interface Page extends RenderResult {
-  asked: Asked[];
+  requests: RecordedRequest[];
   opened: ArtifactTarget[];
   queries: QueryClient;
 }
 
-/** What a server accepts unless it is set otherwise. */
+/** The default limits of the server. */
 export const LIMITS: MessageLimits = {
   message_bytes: 25_000_000, json_bytes: 8_000_000, text_chars: 1_000_000, files: 20, image_bytes: 5_000_000, document_bytes: 10_000_000, text_bytes: 10_000_000,
   image_pixels: 100_000_000,
@@ -46,9 +46,9 @@ export const LIMITS: MessageLimits = {
 };
 const PREFIX = "/conversations/default/default";
 
-/** `answer` is given what is asked, with the path below the project's. */
-export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answer | Promise<Answer> = () => ({ status: 200, body: {} })): Page {
-  const asked: Asked[] = [];
+/** `answer` receives each request, with the path below the project's. */
+export function renderInPage(children: ReactNode, answer: (requests: RecordedRequest) => Answer | Promise<Answer> = () => ({ status: 200, body: {} })): Page {
+  const requests: RecordedRequest[] = [];
   const opened: ArtifactTarget[] = [];
   const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } });
   const backend = new EverturnClient({
@@ -56,14 +56,14 @@ export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answ
     project: "default",
     fetch: async (address, init) => {
       const call = readCall(address, init);
-      // Every page asks for these, whatever a test is about.
+      // Every page requests these, whatever a test is about.
       if (call.path.startsWith("/limits/")) return Response.json(LIMITS);
-      asked.push(call);
+      requests.push(call);
       const { status, body } = await answer(call);
       return new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
     },
   });
-  const session = { backend, scope: { tenant: "default", project: "default" }, isSignedIn: false, keptFiles: new Map<string, readonly File[]>(), signOut: doNothing, expire: doNothing };
+  const session = { backend, scope: { tenant: "default", project: "default" }, isSignedIn: false, unsentFiles: new Map<string, readonly File[]>(), signOut: doNothing, expire: doNothing };
   const artifacts = { open: (target: ArtifactTarget): void => { opened.push(target); } };
   const wrapper = ({ children: inner }: { children: ReactNode }): JSX.Element => (
     <AnnouncerProvider>
@@ -75,19 +75,19 @@ export function renderInPage(children: ReactNode, answer: (asked: Asked) => Answ
     </AnnouncerProvider>
   );
   const rendered = render(children, { wrapper });
-  return { ...rendered, asked, opened, queries };
+  return { ...rendered, requests, opened, queries };
 }
 
-/** From now on the page is on a screen that is touched, until mocks are restored. */
+/** Simulates a touch screen until mocks are restored. */
 export function touchScreen(): void {
   vi.spyOn(window, "matchMedia").mockImplementation((media) => Object.assign(new EventTarget(), { media, matches: media === "(pointer: coarse)", onchange: null, addListener: () => undefined, removeListener: () => undefined }));
 }
 
-export function refuse(status: number, detail: string): Answer {
+export function problemResponse(status: number, detail: string): Answer {
   return { status, body: { type: "urn:everturn:problem:test", title: "Refused", status, detail } };
 }
 
-function readCall(address: RequestInfo | URL, init?: RequestInit): Asked {
+function readCall(address: RequestInfo | URL, init?: RequestInit): RecordedRequest {
   const url = new URL(address instanceof Request ? address.url : address, "http://test.invalid");
   const body: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : null;
   return {
@@ -99,5 +99,5 @@ function readCall(address: RequestInfo | URL, init?: RequestInit): Asked {
 }
 
 function doNothing(): void {
-  // No test of these components signs out.
+  // These tests do not sign out.
 }

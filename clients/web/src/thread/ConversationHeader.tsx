@@ -1,4 +1,4 @@
-/** How the conversation is called. */
+/** The name of the conversation. */
 import type { JSX } from "react";
 
 import styles from "./thread.module.css";

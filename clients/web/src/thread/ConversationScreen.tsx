@@ -1,4 +1,4 @@
-/** One conversation: its turns, how the connection stands, and where the person writes. */
+/** One conversation: its turns, the state of the connection, and the message field. */
 import { useCallback, useEffect, useMemo, useState } from "react";
 import type { ComponentProps, JSX } from "react";
 
@@ -7,25 +7,25 @@ import type { Accepted, FileView, StateView, TurnView } from "../api";
 import { Composer } from "../composer/Composer";
 import type { Draft } from "../composer/useSending";
 import { makeOpening, openingOf } from "../conversations/openings";
-import { nameOf } from "../conversations/pages";
 import { EarlierFilesContext } from "../markdown/references";
 import { ToolProgressContext, TurnActionsContext } from "../turn/actions";
 import { QueuePlaceContext } from "../turn/queue";
 import { EditsContext } from "../turn/signals/edits";
 import { Button } from "../ui/Button";
-import { showTurning } from "../ui/unseen";
+import { formatName } from "../ui/format";
+import { escapeDirectionControls } from "../ui/invisibleCharacters";
 import { ConversationHeader } from "./ConversationHeader";
 import { stillPending } from "./pending";
 import type { Pending } from "./pending";
 import { SidePanel } from "./SidePanel";
-import { wasNeverThere } from "./status";
+import { wasNotFound } from "./status";
 import { StatusLine } from "./StatusLine";
 import { Thread } from "./Thread";
 import styles from "./thread.module.css";
 import { useAnnouncedTurn } from "./useAnnouncedTurn";
 import { useConversation } from "./useConversation";
 import { useConversationActions } from "./useConversationActions";
-import { useKeptEdits } from "./useKeptEdits";
+import { useEditDrafts } from "./useEditDrafts";
 import { useOpenedTurn } from "./useOpenedTurn";
 import { useStopping } from "./useStopping";
 
@@ -33,13 +33,13 @@ const NO_TURNS: readonly TurnView[] = [];
 
 interface ConversationScreenProps {
   conversationId: string;
-  /** The turn to open it at, null for its end; `visit` grows when the person chooses one, also the same again. */
+  /** The turn to open it at, null for its end; `visit` increases with every choice, even of the same turn. */
   turnId: string | null;
   visit: number;
-  /** A message that began the conversation and that the stream may not have told of yet. */
+  /** The first message of the conversation, until the stream contains it. */
   first: Pending | null;
   onFork: (conversationId: string) => void;
-  /** Go to where a new conversation begins. */
+  /** Open the page for a new conversation. */
   onNew: () => void;
   onChanged: () => void;
 }
@@ -56,22 +56,22 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   const conversation = live.state?.conversation;
   const onAccepted = useCallback((answer: Accepted, draft: Draft) => {
     setSentCount((before) => before + 1);
-    // What went into the running turn is shown there, with its receipt.
+    // A message to the running turn is shown there, with its receipt.
     if (answer.signal_id !== undefined || answer.turn_id === undefined) return;
     setAccepted((before) => [...before, buildPending(answer.turn_id ?? "", draft)]);
   }, []);
   const opening = findOpening(live.state, pending);
-  const name = nameOf({ title: conversation?.title ?? "" }, opening);
+  const name = formatName({ title: conversation?.title ?? "" }, opening);
   const actions = useConversationActions({ conversationId, name, onFork, onAccepted, refreshTurn });
   const stopping = useStopping(conversationId, openTurn?.turn_id ?? pending[0]?.turnId);
-  const { edits, moved } = useKeptEdits(conversationId, turns);
+  const { edits, moved } = useEditDrafts(conversationId, turns);
   useAnnouncedTurn(last);
   const state = conversation?.state;
   const title = conversation?.title ?? "";
-  const isAbsent = wasNeverThere(live);
+  const isAbsent = wasNotFound(live);
   const isLive = live.connection === "live";
   useEffect(() => { onChanged(); }, [state, title, onChanged]);
-  // When the connection is back much may have changed, and it is known that the server answers.
+  // After a reconnect other data may be stale, and the server is known to respond.
   useEffect(() => { if (isLive) onChanged(); }, [isLive, onChanged]);
   const earlierFiles = useEarlierFiles(turns);
   useDocumentTitle(title, opening);
@@ -108,29 +108,29 @@ export function ConversationScreen({ conversationId, turnId, visit, first, onFor
   );
 }
 
-/** In place of a conversation that was never there. */
+/** Shown instead of a conversation that was never there. */
 function Missing({ onNew }: { onNew: () => void }): JSX.Element {
   return (
     <div className={styles.missing} role="alert">
       <p>This conversation was deleted, or you don’t have access to it.</p>
-      <Button look="primary" onClick={onNew}>Start a new conversation</Button>
+      <Button variant="primary" onClick={onNew}>Start a new conversation</Button>
     </div>
   );
 }
 
-/** Where there is no conversation, nobody is asked to write into it. */
+/** A conversation that does not exist has no message field. */
 function Writing({ isThere, ...rest }: ComponentProps<typeof Composer> & { isThere: boolean }): JSX.Element | null {
   return isThere ? <Composer {...rest} /> : null;
 }
 
-/** Its first words, also before the stream tells of them. */
+/** The first words of the conversation, even before the stream contains them. */
 function findOpening(state: StateView | null, pending: readonly Pending[]): string {
   const first = pending[0];
   if (state !== null && state.turns.length > 0) return openingOf(state);
   return first === undefined ? "" : makeOpening(first.text, first.filenames);
 }
 
-/** All files of the conversation that are known; the same list as long as there are no others. */
+/** All known files of the conversation; the same array while they are unchanged. */
 function useEarlierFiles(turns: readonly TurnView[]): readonly FileView[] {
   const files = turns.flatMap((turn) => [...turn.attachments, ...turn.files]);
   const ids = files.map((file) => file.artifact_id).join(" ");
@@ -147,5 +147,5 @@ function useDocumentTitle(title: string, opening: string): void {
 }
 
 export function buildPending(turnId: string, draft: Draft): Pending {
-  return { key: `pending.${turnId}`, turnId, text: draft.text, filenames: draft.files.map((file) => showTurning(file.name)) };
+  return { key: `pending.${turnId}`, turnId, text: draft.text, filenames: draft.files.map((file) => escapeDirectionControls(file.name)) };
 }

@@ -1,4 +1,4 @@
-/** Where a conversation begins: a few words on what can be asked, and the field. */
+/** The page for a new conversation: a short introduction and the message field. */
 import { useCallback } from "react";
 import type { JSX } from "react";
 
@@ -10,13 +10,13 @@ import type { Pending } from "./pending";
 import styles from "./thread.module.css";
 
 interface NewConversationProps {
-  onBegun: (conversationId: string, first: Pending | null) => void;
+  onCreated: (conversationId: string, first: Pending | null) => void;
 }
 
-export function NewConversation({ onBegun }: NewConversationProps): JSX.Element {
+export function NewConversation({ onCreated }: NewConversationProps): JSX.Element {
   const onAccepted = useCallback((accepted: Accepted, draft: Draft) => {
-    onBegun(accepted.conversation_id, accepted.turn_id === undefined ? null : buildPending(accepted.turn_id, draft));
-  }, [onBegun]);
+    onCreated(accepted.conversation_id, accepted.turn_id === undefined ? null : buildPending(accepted.turn_id, draft));
+  }, [onCreated]);
   return (
     <div className={styles.screen}>
       <div className={styles.welcome}>

@@ -1,10 +1,10 @@
-/** The conversation with a place beside it for what was opened: a file, a text being written, what the model saw. */
+/** The conversation with a panel beside it: a file, a document being written, or what the model saw. */
 import { Suspense, lazy, useCallback, useMemo, useRef, useState } from "react";
 import type { JSX, ReactNode } from "react";
 
 import type { TurnView } from "../api";
-import { ArtifactsContext } from "../artifacts/context";
-import type { ArtifactTarget } from "../artifacts/context";
+import { ArtifactsContext } from "../files/artifacts";
+import type { ArtifactTarget } from "../files/artifacts";
 import { Panel } from "../artifacts/Panel";
 import { ErrorBoundary } from "../ui/ErrorBoundary";
 import { useBackCloses } from "../ui/useBackCloses";
@@ -14,7 +14,7 @@ import styles from "./thread.module.css";
 const ArtifactPanel = lazy(() => import("../artifacts/ArtifactPanel"));
 const InspectorPanel = lazy(() => import("../inspector/InspectorPanel"));
 
-/** Where the panel covers the conversation, as its style sheet says; paper is no matter. */
+/** Whether the panel covers the conversation, as in the style sheet; print does not matter. */
 const NO_ROOM_BESIDE = "screen and (max-width: 62rem)";
 
 interface SidePanelProps {
@@ -37,7 +37,7 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
   );
   const close = useCallback(() => {
     setTarget(null);
-    // Focus goes back to where the panel was opened from.
+    // Return the focus to where the panel was opened.
     if (opener.current instanceof HTMLElement) opener.current.focus({ preventScroll: true });
   }, []);
   useBackCloses("panel", useMedia(NO_ROOM_BESIDE) && target !== null, close);
@@ -46,7 +46,7 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
       <div className={target === null ? styles.alone : styles.split}>
         {children}
         {target !== null && (
-          <ErrorBoundary key={JSON.stringify(target)} instead={(error) => <BrokenPanel error={error} onClose={close} />}>
+          <ErrorBoundary key={JSON.stringify(target)} fallback={(error) => <BrokenPanel error={error} onClose={close} />}>
             <Suspense fallback={<aside className={styles.panelWaiting} aria-busy />}>
               {target.kind === "context" ? (
                 <InspectorPanel conversationId={conversationId} turnId={target.turnId} turns={turns} rounds={target.rounds} onClose={close} />
@@ -61,7 +61,7 @@ export function SidePanel({ conversationId, turns, children }: SidePanelProps): 
   );
 }
 
-/** A part of the page that could not be loaded, or a fault of it. */
+/** Shown if the panel could not be loaded or failed to render. */
 function BrokenPanel({ error, onClose }: { error: Error; onClose: () => void }): JSX.Element {
   return (
     <Panel title="Couldn’t open this" details="" onClose={onClose}>

@@ -14,7 +14,7 @@ test.each([
   ["circle-alert", /Couldn’t load/, refuse(403)],
   ["hourglass", /Too many windows/, { connection: "waiting" as const }],
   ["wifi-off", /You are offline/, { connection: "offline" as const }],
-])("only a connection that is broken looks like one: %s", async (icon, words, changes) => {
+])("only a broken connection has the warning icon: %s", async (icon, words, changes) => {
   render(<StatusLine live={{ state: null, toolProgress: new Map(), ...changes }} isSought={false} problems={[]} />);
 
   expect((await screen.findByText(words)).querySelector("svg")).toHaveClass(`lucide-${icon}`);

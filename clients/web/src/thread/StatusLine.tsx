@@ -1,29 +1,29 @@
-/** One line above the field: how the connection stands, that earlier messages are being summarized, and what the answer waits for. */
+/** One line above the message field: the connection, a running compaction, and what the answer waits for. */
 import { CircleAlert, Hourglass, LoaderCircle, MessageCircleX, WifiOff } from "lucide-react";
 import type { JSX } from "react";
 
 import type { ConversationSnapshot } from "../api";
 import { useDelayed } from "../ui/useDelayed";
-import { describeConnection, describePhase, isMissing, sayCompaction } from "./status";
+import { describeConnection, describePhase, isMissing, describeCompaction } from "./status";
 import styles from "./thread.module.css";
 
 const BRIEF_MS = 1_000;
 
 interface StatusLineProps {
   live: ConversationSnapshot;
-  /** Whether older turns are read to find the one to open. */
+  /** Whether older turns are being loaded to find the one to open. */
   isSought: boolean;
-  /** What the person wanted and did not work; empty ones are none. */
+  /** Errors of the user's actions; empty strings are ignored. */
   problems: readonly string[];
 }
 
 export function StatusLine({ live, isSought, problems }: StatusLineProps): JSX.Element {
   const now = describeConnection(live);
   const rested = useDelayed(now, BRIEF_MS);
-  // A break that is over in a moment is not worth a word.
+  // A short interruption is not worth a message.
   const connection = now === "" ? "" : rested;
-  const compaction = live.compaction === undefined ? "" : sayCompaction(live.compaction);
-  // Over a broken connection nobody knows what the answer waits for.
+  const compaction = live.compaction === undefined ? "" : describeCompaction(live.compaction);
+  // While the connection is broken, the state of the answer is unknown.
   const phase = live.phase === undefined || now !== "" ? "" : describePhase(live.phase);
   return (
     <div className={styles.status} role="status">
@@ -38,7 +38,7 @@ export function StatusLine({ live, isSought, problems }: StatusLineProps): JSX.E
   );
 }
 
-/** Only a connection that is broken looks like one. */
+/** Only a broken connection gets the warning icon. */
 function ConnectionIcon({ live }: { live: ConversationSnapshot }): JSX.Element {
   if (isMissing(live)) return <MessageCircleX aria-hidden />;
   switch (live.connection) {

@@ -11,13 +11,13 @@ const actions = {
   answerApproval: vi.fn(),
   editSignal: vi.fn(),
   retractSignal: vi.fn(),
-  judge: vi.fn(),
+  rate: vi.fn(),
   fork: vi.fn(),
   retry: vi.fn(),
   loadProgram: vi.fn(),
 };
 
-test("all messages that are loaded are printed, and that there are earlier ones is said", () => {
+test("all loaded messages are printed, with a note about earlier ones", () => {
   const turns = Array.from({ length: 40 }, (_, at) => buildTurn({
     turn_id: `turn_${at}`,
     ordinal: at + 1,

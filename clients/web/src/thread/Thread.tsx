@@ -1,4 +1,7 @@
-/** The turns of a conversation. Only those near the view are in the page; it follows the end while the person is there. */
+/**
+ * The turns of a conversation. Only those near the viewport are in the DOM; the view follows the end unless the user
+ * scrolls up.
+ */
 import { ArrowDown } from "lucide-react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { JSX, Ref } from "react";
@@ -7,7 +10,7 @@ import { Virtuoso } from "react-virtuoso";
 import type { ScrollerProps } from "react-virtuoso";
 
 import type { TurnView } from "../api";
-import { PersonMessage } from "../turn/PersonMessage";
+import { UserMessage } from "../turn/UserMessage";
 import turnStyles from "../turn/turn.module.css";
 import { TurnRow } from "../turn/TurnRow";
 import { Button } from "../ui/Button";
@@ -18,20 +21,20 @@ import { useFollowing } from "./useFollowing";
 
 interface ThreadProps {
   turns: readonly TurnView[];
-  /** Messages that were accepted and of which the stream has not told yet. */
+  /** Messages that were accepted but are not in the stream yet. */
   pending: readonly Pending[];
   hasOlder: boolean;
   olderProblem: string;
   loadOlder: () => void;
-  /** Grows by one whenever the person has sent something, who then wants to see it. */
+  /** Increases with every message sent, to scroll to it. */
   sentCount: number;
-  /** The turn that the list begins at and that takes the focus; null for its end. Another one is another list. */
+  /** The turn where the list starts and that gets the focus; null for the end. Another turn mounts a new list. */
   openedTurnId: string | null;
 }
 
 type Row = { kind: "turn"; turn: TurnView } | { kind: "pending"; pending: Pending };
 
-/** Pixels that are drawn above and below the view. */
+/** Pixels rendered above and below the viewport. */
 const AROUND = { top: 600, bottom: 600 } as const;
 const COMPONENTS = { Scroller, Header, Footer };
 
@@ -53,7 +56,7 @@ export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sent
         data={rows}
         context={{ hasOlder, olderProblem, loadOlder }}
         components={COMPONENTS}
-        // Ordinals have no holes, so what is put before the list moves nothing.
+        // Ordinals have no gaps, so prepending turns does not move the view.
         firstItemIndex={turns[0]?.ordinal ?? 1}
         initialTopMostItemIndex={openedAt < 0 ? { index: "LAST", align: "end" } : { index: openedAt, align: "start" }}
         computeItemKey={(_, row) => (row.kind === "turn" ? row.turn.turn_id : row.pending.key)}
@@ -71,7 +74,7 @@ export function Thread({ turns, pending, hasOlder, olderProblem, loadOlder, sent
   );
 }
 
-/** What is printed: all messages that are loaded, and not only those near the view. */
+/** The printed version contains all loaded messages, not only those near the viewport. */
 function Printed({ rows, hasOlder }: { rows: readonly Row[]; hasOlder: boolean }): JSX.Element {
   return (
     <PaperContext value>
@@ -83,7 +86,7 @@ function Printed({ rows, hasOlder }: { rows: readonly Row[]; hasOlder: boolean }
   );
 }
 
-/** Whether the browser takes a picture of the page for the printer, which has to be drawn before its event is over. */
+/** Whether the page is being printed. It must be rendered before the print event returns. */
 function usePrinting(): boolean {
   const [isPrinting, setPrinting] = useState(false);
   useEffect(() => {
@@ -99,7 +102,7 @@ function usePrinting(): boolean {
   return isPrinting;
 }
 
-/** Gives the focus to the first element that it is given: rows come and go while the person scrolls. */
+/** Focuses the first element that it receives; rows mount and unmount while the user scrolls. */
 function useFirstFocus(): (element: HTMLElement | null) => void {
   const isDone = useRef(false);
   return useCallback((element: HTMLElement | null) => {
@@ -116,7 +119,7 @@ function isOf(row: Row, turnId: string | null): boolean {
 interface RowViewProps {
   row: Row;
   isLast: boolean;
-  /** Takes the element of the turn that was opened, undefined for any other. */
+  /** Ref of the turn that was opened; undefined for all others. */
   opened: ((element: HTMLElement | null) => void) | undefined;
 }
 
@@ -124,7 +127,7 @@ function RowView({ row, isLast, opened }: RowViewProps): JSX.Element {
   if (row.kind === "turn") return <TurnRow turn={row.turn} isLast={isLast} opened={opened} />;
   return (
     <article className={turnStyles.turn} aria-label="Your message" aria-busy>
-      <PersonMessage text={row.pending.text} files={[]} />
+      <UserMessage text={row.pending.text} files={[]} />
       {row.pending.filenames.length > 0 && <p className={turnStyles.receipt}>{row.pending.filenames.join(", ")}</p>}
       <p className={turnStyles.working}><span className={turnStyles.pulse} aria-hidden />Sent</p>
     </article>
@@ -152,7 +155,7 @@ function Footer(): JSX.Element {
 }
 
 function Scroller({ ref, context: _, ...rest }: ScrollerProps & { ref?: Ref<HTMLDivElement> | undefined; context?: OlderState | undefined }): JSX.Element {
-  // Not a live region: what happens is announced in sentences.
+  // Not a live region: progress is announced in sentences.
   return <div {...rest} ref={ref} role="region" aria-label="Messages" id="messages" />;
 }
 

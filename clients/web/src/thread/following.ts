@@ -1,20 +1,21 @@
-/** Whether the list goes along with its end: as long as the person has not scrolled up. */
+/** Whether the list follows its end: unless the user has scrolled up. */
 
-/** How a scrolled element stands, in pixels. */
+/** Scroll position of an element, in pixels. */
 export interface Position {
   readonly top: number;
   readonly height: number;
   readonly view: number;
 }
 
-/** So near to the end counts as there. */
+/** This close to the end counts as the end. */
 export const NEAR_END_PX = 60;
-/** Browsers round what they are told. */
+/** Browsers round scroll positions. */
 const ROUNDING_PX = 2;
 
 /**
- * Whether it follows after it was scrolled. What grows pushes the end away without scrolling, and what shrinks moves the
- * view up by itself: only a view that went up over content that did not shrink was moved by the person.
+ * Whether the list still follows its end after a scroll event. Growing content pushes the end away without a scroll event,
+ * and shrinking content moves the view up by itself: only a view that moved up over content that did not shrink was moved
+ * by the user.
  */
 export function isFollowing(before: Position, now: Position, was: boolean): boolean {
   if (isAtEnd(now)) return true;

@@ -1,4 +1,4 @@
-/** Messages that the server has accepted and of which the stream has not told yet. */
+/** Messages that the server has accepted but that are not in the stream yet. */
 import type { TurnView } from "../api";
 
 export interface Pending {
@@ -8,7 +8,7 @@ export interface Pending {
   readonly filenames: readonly string[];
 }
 
-/** Those that no turn shows yet. */
+/** The messages that no turn shows yet. */
 export function stillPending(pending: readonly Pending[], turns: readonly TurnView[]): readonly Pending[] {
   if (pending.length === 0) return pending;
   const known = new Set(turns.map((turn) => turn.turn_id));

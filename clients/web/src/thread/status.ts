@@ -1,12 +1,12 @@
-/** How the connection and a summary of older turns are said to the person. */
+/** Texts for the state of the connection and for compaction. */
 import { ProblemError } from "../api";
 import type { CompactionNotice, ConversationSnapshot, PhaseNotice } from "../api";
-import { sayDuration, sayError } from "../ui/wording";
+import { formatDuration, describeError } from "../ui/format";
 
 const NOT_THERE = "Conversation not found. It was deleted, or you don’t have access to it.";
 const DELETED = "This conversation was deleted. The page shows what was loaded before.";
 
-/** Empty as long as all is well; nobody needs to be told that it works. */
+/** Empty while the connection works. */
 export function describeConnection(live: ConversationSnapshot): string {
   const { connection, problem, state } = live;
   switch (connection) {
@@ -20,40 +20,40 @@ export function describeConnection(live: ConversationSnapshot): string {
     case "offline":
       return "You are offline. This page catches up when you are back.";
     case "refused":
-      if (isMissing(live)) return wasNeverThere(live) ? NOT_THERE : DELETED;
-      return `Couldn’t load the conversation: ${sayError(problem)}`;
+      if (isMissing(live)) return wasNotFound(live) ? NOT_THERE : DELETED;
+      return `Couldn’t load the conversation: ${describeError(problem)}`;
   }
 }
 
-/** Whether nothing of the conversation was read before the server said that there is none. */
-export function wasNeverThere(live: ConversationSnapshot): boolean {
+/** Whether the server reported a missing conversation before anything was loaded. */
+export function wasNotFound(live: ConversationSnapshot): boolean {
   return isMissing(live) && live.state === null;
 }
 
-/** Whether the server said that there is no such conversation, or none any more. */
+/** Whether the server reported that the conversation does not exist or no longer exists. */
 export function isMissing({ connection, problem }: ConversationSnapshot): boolean {
   return connection === "refused" && problem instanceof ProblemError && problem.status === 404;
 }
 
-/** What the answer waits for; empty when it goes on. */
+/** What the answer waits for; empty while it continues. */
 export function describePhase(phase: PhaseNotice): string {
   switch (phase.phase) {
     case "model_waiting":
       return phase.waited_ms === undefined ? "Waiting for the model…" : `Waiting for the model… (${Math.round(phase.waited_ms / 1000)} s)`;
     case "model_retrying": {
       const attempt = phase.attempt === undefined || phase.max_attempts === undefined ? "" : `, attempt ${phase.attempt} of ${phase.max_attempts}`;
-      const soon = phase.retry_in_ms === undefined ? "" : ` in ${sayDuration(phase.retry_in_ms)}`;
+      const soon = phase.retry_in_ms === undefined ? "" : ` in ${formatDuration(phase.retry_in_ms)}`;
       return `The model didn’t answer. Trying again${soon}${attempt}…`;
     }
     case "model_fallback":
       return "The model didn’t answer. Trying another model…";
-    // The model writes, or a newer server tells of something else.
+    // The model is replying, or a newer server reports another phase.
     default:
       return "";
   }
 }
 
-export function sayCompaction(notice: CompactionNotice): string {
+export function describeCompaction(notice: CompactionNotice): string {
   switch (notice.status) {
     case "started":
       return "Summarizing earlier messages…";

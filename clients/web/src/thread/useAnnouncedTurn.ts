@@ -1,15 +1,15 @@
-/** Tells screen readers of the landmarks of the turn that goes on. */
+/** Announces the milestones of the running turn to screen readers. */
 import { useEffect, useRef } from "react";
 
 import type { TurnView } from "../api";
 import { useAnnounce } from "../ui/announcer";
-import { tellChange } from "./announcements";
+import { describeChange } from "./announcements";
 
 export function useAnnouncedTurn(turn: TurnView | undefined): void {
   const announce = useAnnounce();
   const before = useRef<TurnView | undefined>(undefined);
   useEffect(() => {
-    announce(tellChange(before.current, turn));
+    announce(describeChange(before.current, turn));
     before.current = turn;
   }, [turn, announce]);
 }

@@ -1,21 +1,21 @@
-/** One conversation as it is shown: followed live, with older turns on demand. */
+/** One conversation as shown: live, with older turns on demand. */
 import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 
 import { ConversationStream, ProblemError } from "../api";
 import type { ConversationSnapshot } from "../api";
 import { useBackend, useSession } from "../session/context";
-import { hearTabs } from "../session/tabs";
+import { onTabMessage } from "../session/tabs";
 import { useAnnounce } from "../ui/announcer";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 
 export interface Conversation {
   live: ConversationSnapshot;
-  /** Why older turns could not be read; empty when they could. */
+  /** Why older turns could not be loaded; empty if they could. */
   olderProblem: string;
   loadOlder: () => void;
-  /** Read older turns until this one is there; false where there is none such. */
+  /** Load older turns until this one is there; false if there is no such turn. */
   loadBackTo: (turnId: string, stop: AbortSignal) => Promise<boolean>;
-  /** Read a turn anew that was judged; the stream does not tell of that. */
+  /** Reload a turn after it was rated: ratings are not part of the stream. */
   refreshTurn: (turnId: string) => Promise<void>;
 }
 
@@ -35,9 +35,9 @@ export function useConversation(conversationId: string): Conversation {
   );
   useEffect(
     () =>
-      hearTabs((news) => {
-        if (news.kind !== "judged" || news.conversationId !== conversationId) return;
-        refreshTurn(news.turnId).catch((error: unknown) => { announce(sayError(error), "problem"); });
+      onTabMessage((news) => {
+        if (news.kind !== "rated" || news.conversationId !== conversationId) return;
+        refreshTurn(news.turnId).catch((error: unknown) => { announce(describeError(error), "problem"); });
       }),
     [conversationId, refreshTurn, announce],
   );
@@ -52,7 +52,7 @@ function useOlder(stream: ConversationStream, hasOlder: boolean): { loadOlder: (
   const loadOlder = useCallback(() => {
     if (!isWanted.current) return;
     setProblem("");
-    stream.loadOlder().catch((error: unknown) => { setProblem(sayError(error)); });
+    stream.loadOlder().catch((error: unknown) => { setProblem(describeError(error)); });
   }, [stream]);
   return { loadOlder, olderProblem };
 }

@@ -1,4 +1,4 @@
-/** What the person does with the messages of one conversation, sent to the server. */
+/** The user's actions on the messages of one conversation, sent to the server. */
 import { useMemo } from "react";
 
 import { makeKey } from "../api";
@@ -6,14 +6,14 @@ import type { Accepted, EverturnClient, FileView } from "../api";
 import type { Draft } from "../composer/useSending";
 import { nameFork } from "../conversations/pages";
 import { useBackend } from "../session/context";
-import { tellTabs } from "../session/tabs";
+import { notifyTabs } from "../session/tabs";
 import type { TurnActions } from "../turn/actions";
 import { useAnnounce } from "../ui/announcer";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 
 interface Wiring {
   conversationId: string;
-  /** What the conversation is called. */
+  /** The name of the conversation. */
   name: string;
   onFork: (conversationId: string) => void;
   onAccepted: (accepted: Accepted, draft: Draft) => void;
@@ -29,7 +29,7 @@ export function useConversationActions({ conversationId, name, onFork, onAccepte
         const draft: Draft = { text, files: [] };
         backend.sendMessage(conversationId, { ...draft, key: makeKey() }).then(
           (accepted) => { onAccepted(accepted, draft); },
-          (error: unknown) => { announce(sayError(error), "problem"); },
+          (error: unknown) => { announce(describeError(error), "problem"); },
         );
       },
       retry: async (turn) => {
@@ -46,10 +46,10 @@ export function useConversationActions({ conversationId, name, onFork, onAccepte
       retractSignal: async (signalId) => {
         await backend.retractSignal(conversationId, signalId);
       },
-      judge: async (turnId, reaction, text) => {
-        const receipt = await backend.judgeTurn(conversationId, turnId, reaction, text);
+      rate: async (turnId, reaction, text) => {
+        const receipt = await backend.rateTurn(conversationId, turnId, reaction, text);
         await refreshTurn(turnId);
-        tellTabs({ kind: "judged", conversationId, turnId });
+        notifyTabs({ kind: "rated", conversationId, turnId });
         announce(receipt.cleared ? "Feedback removed." : "Feedback saved.");
       },
       loadProgram: async (turnId, step) => (await backend.getStep(conversationId, turnId, step)).code ?? "",

@@ -1,23 +1,23 @@
-/** Keeps the end of a scrolled list in view while it grows, whatever grows: text, rows, images that load late. */
+/** Keeps the end of a scrolled list in view while anything in it grows: text, rows, or images that load late. */
 import { useCallback, useEffect, useRef, useState } from "react";
 
 import { isAtEnd, isFollowing } from "./following";
 import type { Position } from "./following";
 
-/** What a person scrolls with. The list moves itself up too, when rows turn out to be shorter than it thought. */
+/** Events of user scrolling. The list also moves itself up when rows turn out to be shorter than estimated. */
 const INPUTS = ["wheel", "touchmove", "pointerdown", "keydown"] as const;
-/** So long after an input, or after what it has moved, a move is still the person's. */
+/** How long after an input, or after a scroll that it caused, a scroll still counts as the user's. */
 const INPUT_MS = 3_000;
 
 interface Following {
   isThere: boolean;
-  /** Takes the element that Virtuoso scrolls. */
+  /** Ref of the element that Virtuoso scrolls. */
   watch: (element: HTMLElement | null | Window) => void;
-  /** Go to the end and stay there. */
+  /** Scroll to the end and follow it. */
   follow: () => void;
 }
 
-/** Where the list does not begin at its end, it is the person who goes there. */
+/** A list that starts elsewhere follows its end only after the user scrolls there. */
 export function useFollowing(beginsAtEnd: boolean): Following {
   const [scroller, setScroller] = useState<HTMLElement | null>(null);
   const [isThere, setThere] = useState(beginsAtEnd);
@@ -37,7 +37,7 @@ export function useFollowing(beginsAtEnd: boolean): Following {
     const onScroll = (): void => {
       const now = read(scroller);
       const isPersons = performance.now() - touchedAt < INPUT_MS;
-      // A bar that is dragged for long tells of no more than its beginning.
+      // A scrollbar drag sends an event only when it begins.
       if (isPersons) onInput();
       const isTouched = touchedAt > -Infinity;
       if (isPersons || (isTouched && !wants.current)) note(isFollowing(before, now, wants.current));

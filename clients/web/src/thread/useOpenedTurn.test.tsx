@@ -32,7 +32,7 @@ function Shown({ turnId, visit = 1, loadBackTo = never }: ShownProps): JSX.Eleme
 
 const read = (text: string | null): unknown => JSON.parse(text ?? "");
 
-test("a turn that is there is shown at once, and anew when it is chosen again", () => {
+test("a loaded turn is shown at once, and again when it is chosen again", () => {
   const { container, rerender } = render(<Shown turnId="turn_1" />);
   const first = read(container.textContent);
   rerender(<Shown turnId="turn_1" visit={2} />);
@@ -40,13 +40,13 @@ test("a turn that is there is shown at once, and anew when it is chosen again", 
   expect([first, read(container.textContent)]).toEqual([["turn_1", "turn_1 1", false, ""], ["turn_1", "turn_1 2", false, ""]]);
 });
 
-test("a turn that is not there yet is looked for, and the end is shown meanwhile", () => {
+test("a turn that is not loaded is looked up while the end is shown", () => {
   const { container } = render(<Shown turnId="turn_9" />);
 
   expect(read(container.textContent)).toEqual([null, "end", true, ""]);
 });
 
-test("a turn that is nowhere, and one that could not be read, are told of", async () => {
+test("a missing turn and a failed load are reported", async () => {
   const { unmount } = render(<Shown turnId="turn_9" loadBackTo={notThere} />);
   expect(await screen.findByText(/"end",false,"This message is no longer in the conversation\."/)).toBeVisible();
   unmount();
@@ -55,7 +55,7 @@ test("a turn that is nowhere, and one that could not be read, are told of", asyn
   expect(await screen.findByText(/Couldn’t open the message: The server is not responding\. Select it again\./)).toBeVisible();
 });
 
-test("without a wish the end is shown", () => {
+test("without a turn the end is shown", () => {
   const { container } = render(<Shown turnId={null} />);
 
   expect(read(container.textContent)).toEqual([null, "end", false, ""]);

@@ -1,13 +1,13 @@
-/** Opens a conversation at one of its turns, which may have to be read first. */
+/** Opens a conversation at one of its turns, which may have to be loaded first. */
 import { useEffect, useState } from "react";
 
 import type { StateView } from "../api";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 
 interface Wish {
   /** Null for the end of the conversation. */
   turnId: string | null;
-  /** Grows with each choice of the person, who may choose the same turn again. */
+  /** Increases with every choice, even of the same turn. */
   visit: number;
   /** Null until it is known. */
   state: StateView | null;
@@ -15,12 +15,12 @@ interface Wish {
 }
 
 export interface OpenedTurn {
-  /** The turn to show, once it is there. */
+  /** The turn to show, once it is loaded. */
   turnId: string | null;
-  /** Another one for each turn that is shown: the list begins anew there. */
+  /** Changes with each turn that is opened: the list is mounted again there. */
   key: string;
   isSought: boolean;
-  /** Why it can't be shown; empty when it can. */
+  /** Why it cannot be shown; empty if it can. */
   problem: string;
 }
 
@@ -39,12 +39,12 @@ export function useOpenedTurn({ turnId, visit, state, loadBackTo }: Wish): Opene
     const settle = (problem: string): void => { if (!leave.signal.aborted) setOutcome({ wish, problem }); };
     loadBackTo(turnId, leave.signal).then(
       (isThere) => { settle(isThere ? "" : "This message is no longer in the conversation."); },
-      (error: unknown) => { settle(`Couldn’t open the message: ${sayError(error)} Select it again.`); },
+      (error: unknown) => { settle(`Couldn’t open the message: ${describeError(error)} Select it again.`); },
     );
     return () => { leave.abort(); };
   }, [turnId, wish, isReady, loadBackTo]);
   const found = outcome?.wish === wish ? outcome : null;
-  // What is there already is shown at once.
+  // A loaded turn is shown at once.
   const isThere = found === null ? state?.turns.some((turn) => turn.turn_id === turnId) === true : found.problem === "";
   if (turnId === null || !isThere) return { turnId: null, key: "end", isSought: turnId !== null && found === null, problem: found?.problem ?? "" };
   return { turnId, key: wish, isSought: false, problem: "" };

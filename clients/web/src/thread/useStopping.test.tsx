@@ -3,7 +3,7 @@ import userEvent from "@testing-library/user-event";
 import type { JSX } from "react";
 import { expect, test, vi } from "vitest";
 
-import { refuse, renderInPage } from "../testing/harness";
+import { problemResponse, renderInPage } from "../testing/harness";
 import type { Answer, Page } from "../testing/harness";
 import { useStopping } from "./useStopping";
 
@@ -26,31 +26,31 @@ function show(turnId: string | undefined, answer: Answer = ACCEPTED): Page {
   return renderInPage(<Stopper turnId={turnId} />, () => answer);
 }
 
-test("the first stop asks for what there is, the second one cancels", async () => {
-  const { asked } = show("turn_1");
+test("the first stop keeps the answer so far, the second one cancels", async () => {
+  const { requests } = show("turn_1");
 
   await userEvent.click(screen.getByRole("button", { name: "Stop" }));
   await userEvent.click(screen.getByRole("button", { name: "Cancel now" }));
 
-  expect(asked.map(({ path, body }) => [path, body])).toEqual([
+  expect(requests.map(({ path, body }) => [path, body])).toEqual([
     ["/conv_1/signals", { kind: "steer", text: "" }],
     ["/conv_1/signals", { kind: "cancel", text: "" }],
   ]);
 });
 
-test("a turn that has no room for a stop is cancelled", async () => {
+test("a turn without room for a stop is cancelled", async () => {
   const isCancel = ({ body }: { body: unknown }): boolean => JSON.stringify(body).includes("cancel");
-  const { asked } = renderInPage(<Stopper turnId="turn_1" />, (call) => isCancel(call) ? ACCEPTED : refuse(429, "This turn already has 500 signals."));
+  const { requests } = renderInPage(<Stopper turnId="turn_1" />, (call) => isCancel(call) ? ACCEPTED : problemResponse(429, "This turn already has 500 signals."));
 
   await userEvent.click(screen.getByRole("button", { name: "Stop" }));
 
-  // A refusal with 429 is tried again a few times before it counts.
-  await vi.waitFor(() => { expect(asked.some(isCancel)).toBe(true); }, { timeout: 10_000 });
+  // A 429 is retried a few times before it is reported.
+  await vi.waitFor(() => { expect(requests.some(isCancel)).toBe(true); }, { timeout: 10_000 });
   expect(screen.queryByText(/500 signals/)).toBeNull();
 }, 15_000);
 
-test("a stop that was refused can be tried again", async () => {
-  show("turn_1", refuse(409, "The turn has ended."));
+test("a stop that was rejected can be retried", async () => {
+  show("turn_1", problemResponse(409, "The turn has ended."));
 
   await userEvent.click(screen.getByRole("button", { name: "Stop" }));
 
@@ -58,22 +58,22 @@ test("a stop that was refused can be tried again", async () => {
   expect(screen.getByRole("button", { name: "Stop" })).toBeVisible();
 });
 
-test("Escape stops from the field of the message, and from nowhere that it means something else", async () => {
-  const { asked } = show("turn_1");
+test("Escape stops only from the message field or outside of any field", async () => {
+  const { requests } = show("turn_1");
 
   await userEvent.type(screen.getByLabelText("Search"), "{Escape}");
   await userEvent.type(screen.getByLabelText("Edit your message"), "{Escape}");
   fireEvent.keyDown(screen.getByLabelText("Your message"), { key: "Escape", isComposing: true });
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
   await userEvent.type(screen.getByLabelText("Your message"), "{Escape}");
 
-  expect(asked).toHaveLength(1);
+  expect(requests).toHaveLength(1);
 });
 
 test("without a turn there is nothing to stop", async () => {
-  const { asked } = show(undefined);
+  const { requests } = show(undefined);
 
   await userEvent.click(screen.getByRole("button", { name: "Stop" }));
 
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
 });

@@ -1,9 +1,9 @@
-/** Stopping the turn that goes on: first with what there is, and a second time at once. Escape does it too. */
+/** Stopping the running turn: the first stop keeps the answer so far, the second one cancels. Escape does the same. */
 import { useCallback, useEffect, useState } from "react";
 
 import { ProblemError } from "../api";
 import { useBackend } from "../session/context";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 
 interface Stopping {
   isStopping: boolean;
@@ -11,7 +11,7 @@ interface Stopping {
   stop: () => void;
 }
 
-/** `turnId` is the turn that goes on or was accepted, undefined where there is none. */
+/** `turnId` is the running or accepted turn, undefined if there is none. */
 export function useStopping(conversationId: string, turnId: string | undefined): Stopping {
   const backend = useBackend();
   const [asked, setAsked] = useState<string | null>(null);
@@ -23,13 +23,13 @@ export function useStopping(conversationId: string, turnId: string | undefined):
     setProblem("");
     const cancel = (): Promise<unknown> => backend.sendSignal(conversationId, { kind: "cancel" });
     const sent = isStopping ? cancel() : backend.sendSignal(conversationId, { kind: "steer", text: "" }).catch((error: unknown) => {
-      // A turn that has no room for more signals can always be cancelled.
+      // A turn that accepts no more signals can still be cancelled.
       if (error instanceof ProblemError && error.status === 429) return cancel();
       throw error;
     });
     sent.catch((error: unknown) => {
       setAsked(null);
-      setProblem(sayError(error));
+      setProblem(describeError(error));
     });
   }, [backend, conversationId, turnId, isStopping]);
   useEffect(() => {
@@ -44,12 +44,12 @@ export function useStopping(conversationId: string, turnId: string | undefined):
   return { isStopping, problem, stop };
 }
 
-/** In a field other than that of the message, Escape is about what is written there. */
+/** In any other text field Escape belongs to that field. */
 function isElsewhere(target: EventTarget | null): boolean {
   return target instanceof Element && target.closest("input, select, textarea:not([data-composer])") !== null;
 }
 
-/** Escape closes what lies over the page first. */
+/** Escape first closes whatever covers the page. */
 function isSomethingOpen(): boolean {
   return document.querySelector("[role=dialog]:not([hidden]), [role=alertdialog]:not([hidden]), [role=menu]:not([hidden])") !== null;
 }

@@ -1,11 +1,11 @@
-/** One part of a turn, by its kind. */
+/** Renders one part of a turn by its kind. */
 import { memo } from "react";
 import type { JSX } from "react";
 
 import type { TextView } from "../api";
 import { CodeBlock } from "../markdown/CodeBlock";
 import { Markdown } from "../markdown/Markdown";
-import { showOverrides } from "../ui/unseen";
+import { escapeDirectionOverrides } from "../ui/invisibleCharacters";
 import type { Part } from "./parts";
 import { Receipt } from "./signals/Receipt";
 import styles from "./turn.module.css";
@@ -41,7 +41,7 @@ export const PartView = memo(
   (before, after) => before.turnId === after.turnId && isSame(before.part, after.part),
 );
 
-/** Parts are made anew with their turn; what they show is the same as long as it is the same thing. */
+/** Parts are rebuilt with their turn; compare what they show. */
 function isSame(before: Part, after: Part): boolean {
   if (before.key !== after.key) return false;
   switch (before.kind) {
@@ -66,10 +66,10 @@ function Words({ text, isGrowing }: { text: TextView; isGrowing: boolean }): JSX
       return <CodeBlock code={text.text} language="json" />;
     case "code":
       return <CodeBlock code={text.text} />;
-    // HTML is shown in the frame beside the conversation only; here it stays text.
+    // HTML is rendered only in the frame beside the conversation; here it stays text.
     case "html":
     case "text":
     default:
-      return <p className={styles.plain} dir="auto">{showOverrides(text.text)}</p>;
+      return <p className={styles.plain} dir="auto">{escapeDirectionOverrides(text.text)}</p>;
   }
 }

@@ -1,4 +1,4 @@
-/** The sources that an answer cites. Nothing is fetched from them: their pictures stay where they are. */
+/** The sources that an answer cites. Nothing is fetched from them, not even their icons. */
 import type { JSX } from "react";
 
 import type { CitationView } from "../api";

@@ -1,7 +1,7 @@
-/** Questions that the person may want to ask next. */
+/** Suggested follow-up questions. */
 import type { JSX } from "react";
 
-import { showTurning } from "../ui/unseen";
+import { escapeDirectionControls } from "../ui/invisibleCharacters";
 import { useTurnActions } from "./actions";
 import styles from "./turn.module.css";
 
@@ -12,7 +12,7 @@ export function Suggestions({ items }: { items: readonly string[] }): JSX.Elemen
     <ul className={styles.suggestions} aria-label="Suggested questions">
       {items.map((item) => (
         <li key={item}>
-          <button type="button" className={styles.suggestion} dir="auto" onClick={() => { ask(item); }}>{showTurning(item)}</button>
+          <button type="button" className={styles.suggestion} dir="auto" onClick={() => { ask(item); }}>{escapeDirectionControls(item)}</button>
         </li>
       ))}
     </ul>

@@ -1,4 +1,4 @@
-/** How a message stands that has no complete answer: it waits, failed, or was ended early. */
+/** The end of a turn without a complete answer: it is queued, failed, or was ended early. */
 import { CircleAlert, RotateCcw, StepForward } from "lucide-react";
 import { use, useState } from "react";
 import type { JSX } from "react";
@@ -6,7 +6,7 @@ import type { JSX } from "react";
 import type { TurnView } from "../api";
 import { Button } from "../ui/Button";
 import { Disclosure } from "../ui/Disclosure";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 import { useTurnActions } from "./actions";
 import { describeFailure } from "./failures";
 import { QueuePlaceContext, describePlace } from "./queue";
@@ -16,7 +16,7 @@ const CONTINUE = "Continue.";
 
 interface TurnEndProps {
   turn: TurnView;
-  /** Whether nothing comes after it; only then it can be tried again or continued. */
+  /** Whether it is the last turn; only the last one can be retried or continued. */
   isLast: boolean;
 }
 
@@ -45,7 +45,7 @@ function Outcome({ turn, isLast }: TurnEndProps): JSX.Element | null {
       return <Unfinished canContinue={isLast}>This answer was cut short (limit reached).</Unfinished>;
     case "cut":
       return <Unfinished canContinue={isLast && mayGoOn(turn.cut_reason)}>{describeCut(turn.cut_reason)}</Unfinished>;
-    // A newer server may know more ways to end.
+    // A newer server may know other reasons.
     default:
       return <p className={styles.state}>This answer ended early.</p>;
   }
@@ -74,7 +74,7 @@ function describeCut(reason: CutReason): string {
   }
 }
 
-/** Whether the model would write more if it were asked to. */
+/** Whether the model could continue the answer. */
 function mayGoOn(reason: CutReason): boolean {
   return reason !== "content_filter" && reason !== "refusal";
 }
@@ -117,7 +117,7 @@ function Retry({ turn }: { turn: TurnView }): JSX.Element {
     try {
       await retry(turn);
     } catch (error) {
-      setProblem(sayError(error));
+      setProblem(describeError(error));
     } finally {
       setBusy(false);
     }

@@ -1,14 +1,14 @@
-/** What can be done with a turn that ended: copy, judge, look inside, go on from here in another conversation. */
+/** Actions on an ended turn: copy, rate, inspect, and fork. */
 import { GitFork, Info, ScanSearch } from "lucide-react";
 import { useId, useRef, useState } from "react";
 import type { JSX } from "react";
 
 import type { TurnView } from "../api";
-import { useArtifacts } from "../artifacts/context";
-import { FeedbackBar } from "../feedback/FeedbackBar";
+import { useArtifacts } from "../files/artifacts";
+import { FeedbackBar } from "./FeedbackBar";
 import { CopyButton } from "../markdown/CodeBlock";
 import { IconButton } from "../ui/Button";
-import { sayError } from "../ui/wording";
+import { describeError } from "../ui/format";
 import { useTurnActions } from "./actions";
 import { lastAnswer } from "./parts";
 import styles from "./turn.module.css";
@@ -21,11 +21,11 @@ export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
   const isForking = useRef(false);
   const answer = lastAnswer(turn);
   const forkHere = (): void => {
-    // A double click asks for one fork.
+    // A double click requests only one fork.
     if (isForking.current) return;
     isForking.current = true;
     setProblem("");
-    fork(turn.turn_id).catch((error: unknown) => { setProblem(sayError(error)); }).finally(() => { isForking.current = false; });
+    fork(turn.turn_id).catch((error: unknown) => { setProblem(describeError(error)); }).finally(() => { isForking.current = false; });
   };
   return (
     <footer className={styles.footer}>
@@ -45,7 +45,7 @@ export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
   );
 }
 
-/** Figures are for those who ask for them. */
+/** Usage figures, shown on demand. */
 function Usage({ turn }: { turn: TurnView }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
   const id = useId();

@@ -7,7 +7,7 @@ import { buildFile, buildSignal, buildStep, buildText, buildTurn } from "../test
 import { renderInPage, touchScreen } from "../testing/harness";
 import type { Page } from "../testing/harness";
 import type { TurnView } from "../api";
-import { useKeptEdits } from "../thread/useKeptEdits";
+import { useEditDrafts } from "../thread/useEditDrafts";
 import { TurnActionsContext } from "./actions";
 import type { TurnActions } from "./actions";
 import { EditsContext } from "./signals/edits";
@@ -18,7 +18,7 @@ const actions = {
   answerApproval: vi.fn(() => Promise.resolve()),
   editSignal: vi.fn<TurnActions["editSignal"]>(() => Promise.resolve()),
   retractSignal: vi.fn(() => Promise.resolve()),
-  judge: vi.fn(() => Promise.resolve()),
+  rate: vi.fn(() => Promise.resolve()),
   fork: vi.fn(() => Promise.resolve()),
   retry: vi.fn(() => Promise.resolve()),
   loadProgram: vi.fn(() => Promise.resolve("print(1)\nprint(2)")),
@@ -33,7 +33,7 @@ function show(turn: TurnView): Page {
 }
 
 function Shown({ turn, isLast }: { turn: TurnView; isLast: boolean }): JSX.Element {
-  const { edits } = useKeptEdits("conv_1", [turn]);
+  const { edits } = useEditDrafts("conv_1", [turn]);
   return <TurnActionsContext value={actions}><EditsContext value={edits}><TurnRow turn={turn} isLast={isLast} /></EditsContext></TurnActionsContext>;
 }
 
@@ -50,7 +50,7 @@ const APPROVAL = {
   state: "pending" as const,
 };
 
-test("a turn shows what was said, done and answered", async () => {
+test("a turn shows its message, its work and its answer", async () => {
   const { opened } = show(buildTurn({ texts: [buildText()], steps: [buildStep({ params: { rows: 3 }, result_preview: "ok <b>" })], files: [buildFile({ filename: "out.csv", mime: "text/csv" })] }));
 
   expect(screen.getByRole("group", { name: "You said" })).toHaveTextContent("What is the total?");
@@ -60,13 +60,13 @@ test("a turn shows what was said, done and answered", async () => {
   expect(opened).toMatchObject([{ kind: "file", file: { filename: "out.csv" } }]);
 });
 
-test("a call that was cut short by a stop did not fail", () => {
+test("a call that was interrupted by a stop is not shown as failed", () => {
   show(buildTurn({ steps: [buildStep({ status: "error", error: "cancelled" })] }));
 
   expect(screen.getByRole("button", { name: "Step analyse_table, cancelled, 1.2 s" })).toBeVisible();
 });
 
-test("a step waits for the person as long as they are asked, and runs when they have said yes", () => {
+test("a step waits while its approval is pending, and runs once approved", () => {
   const steps = [buildStep({ status: "started", call_id: "call_1" }), buildStep({ step: "call_2", status: "started", call_id: "call_2", title: "web.search" })];
   const turn = buildTurn({ status: "waiting", steps, approvals: [APPROVAL] });
   const { unmount } = show(turn);
@@ -79,7 +79,7 @@ test("a step waits for the person as long as they are asked, and runs when they 
   expect(screen.getByRole("button", { name: /^Step analyse_table, running/ })).toBeVisible();
 });
 
-test("a call that waits is approved or denied with a reason", async () => {
+test("a pending call is approved, or denied with a reason", async () => {
   show(buildTurn({ status: "waiting", approvals: [APPROVAL] }));
   const question = within(screen.getByRole("region", { name: "Approval of mail.send" }));
 
@@ -90,14 +90,14 @@ test("a call that waits is approved or denied with a reason", async () => {
   expect(actions.answerApproval).toHaveBeenCalledWith("appr_1", "deny", "Not today.");
 });
 
-test("what was answered is told and not asked again", () => {
+test("an answered approval is shown and not offered again", () => {
   show(buildTurn({ approvals: [{ ...APPROVAL, state: "denied", reason: "Not today." }] }));
 
   expect(screen.getByText(/was denied: Not today\./)).toBeVisible();
   expect(screen.queryByRole("button", { name: "Approve" })).toBeNull();
 });
 
-test("words that wait can be changed and taken back", async () => {
+test("a queued message can be edited and withdrawn", async () => {
   show(buildTurn({ status: "running", signals: [buildSignal()] }));
 
   await userEvent.click(screen.getByRole("button", { name: "Edit" }));
@@ -110,7 +110,7 @@ test("words that wait can be changed and taken back", async () => {
   expect(actions.retractSignal).toHaveBeenCalledWith("sig_1");
 });
 
-test("Enter saves an edit, Shift and Enter break the line", async () => {
+test("Enter saves an edit, Shift+Enter adds a line break", async () => {
   show(buildTurn({ status: "running", signals: [buildSignal()] }));
 
   await userEvent.click(screen.getByRole("button", { name: "Edit" }));
@@ -137,7 +137,7 @@ test("on a touch screen Enter adds a line to an edit, and the button saves", asy
   expect(actions.editSignal.mock.calls).toEqual([["sig_1", "Only the north.\nAnd the south."]]);
 });
 
-test("words that were taken up can't be changed any more", () => {
+test("a delivered message can no longer be edited", () => {
   show(buildTurn({ signals: [buildSignal({ state: "applied", round: 1 })] }));
 
   expect(screen.getByText("Delivered")).toBeVisible();
@@ -154,21 +154,21 @@ test.each([["stopped", { kind: "steer", text: "" }], ["cancelled", { kind: "canc
   expect(receipts.map((each) => each.textContent)).toEqual(["Also the west.Delivered", "Only the north.Delivered, but the answer was stopped"]);
 });
 
-test("a judgement is given, with words, and cleared by pressing it again", async () => {
+test("a rating is given, with a comment, and removed by pressing it again", async () => {
   const feedback = [{ origin: "user" as const, reaction: "ok" as const, text: "", ts: "" }];
   show(buildTurn({ texts: [buildText()], feedback }));
 
   expect(screen.getByRole("button", { name: "Good answer" })).toHaveAttribute("aria-pressed", "true");
   await userEvent.click(screen.getByRole("button", { name: "Bad answer" }));
-  expect(actions.judge).toHaveBeenLastCalledWith("turn_1", "not_ok", "");
+  expect(actions.rate).toHaveBeenLastCalledWith("turn_1", "not_ok", "");
   await userEvent.type(screen.getByLabelText(/What could be better/), "Too short");
   await userEvent.click(screen.getByRole("button", { name: "Save comment" }));
-  expect(actions.judge).toHaveBeenLastCalledWith("turn_1", "ok", "Too short");
+  expect(actions.rate).toHaveBeenLastCalledWith("turn_1", "ok", "Too short");
   await userEvent.click(screen.getByRole("button", { name: "Good answer" }));
-  expect(actions.judge).toHaveBeenLastCalledWith("turn_1", null, "");
+  expect(actions.rate).toHaveBeenLastCalledWith("turn_1", null, "");
 });
 
-test("a failure says once what went wrong, the work so far stays, and the message can be sent again", async () => {
+test("a failure is described once, keeps the work so far, and can be retried", async () => {
   const error = { type: "urn:everturn:problem:model-unavailable", title: "The model did not answer.", status: 503, detail: "The language model did not answer. 500 server_error" };
   const turn = buildTurn({ status: "failed", error, texts: [buildText()] });
   show(turn);
@@ -183,7 +183,7 @@ test("a failure says once what went wrong, the work so far stays, and the messag
   expect(actions.retry).toHaveBeenCalledWith(turn);
 });
 
-test("an answer that was cut short can be continued while it is the last", async () => {
+test("an answer that was cut off can be continued if it is the last one", async () => {
   const turn = buildTurn({ outcome: "capped", texts: [buildText()] });
   const { unmount } = show(turn);
 
@@ -211,7 +211,7 @@ test.each([
   expect(screen.queryAllByRole("button", { name: "Continue" })).toHaveLength(buttons);
 });
 
-test("Escape while queued words are edited leaves the editing and reaches nothing else", async () => {
+test("Escape in an edit cancels the edit and nothing else", async () => {
   const outside = vi.fn();
   window.addEventListener("keydown", outside);
   show(buildTurn({ status: "running", signals: [buildSignal()] }));
@@ -227,7 +227,7 @@ test("Escape while queued words are edited leaves the editing and reaches nothin
   expect(outside).not.toHaveBeenCalled();
 });
 
-test("the program of a step is shown, and a long one whole on demand", async () => {
+test("the program of a step is shown, a long one in full on demand", async () => {
   show(buildTurn({ steps: [buildStep({ code: "print(1)", code_chars: 17 })] }));
 
   await userEvent.click(screen.getByRole("button", { name: /^Step analyse_table/ }));
@@ -239,7 +239,7 @@ test("the program of a step is shown, and a long one whole on demand", async () 
   expect(screen.getByRole("button", { name: "Copy code" })).toBeVisible();
 });
 
-test("what a cancelled call tells the model is not shown to the person", async () => {
+test("the model's text for a cancelled call is not shown to the user", async () => {
   show(buildTurn({ steps: [buildStep({ status: "error", error: "cancelled", result_preview: "The call was cancelled because the person said something." })] }));
 
   await userEvent.click(screen.getByRole("button", { name: /^Step analyse_table/ }));
@@ -247,7 +247,7 @@ test("what a cancelled call tells the model is not shown to the person", async (
   expect(screen.queryByText(/because the person/)).toBeNull();
 });
 
-test("figures are shown on demand", async () => {
+test("usage figures are shown on demand", async () => {
   show(buildTurn({ texts: [buildText()], rounds: 2, elapsed_ms: 1300 }));
 
   expect(screen.queryByText("2 model calls · 1.3 s")).toBeNull();
@@ -255,7 +255,7 @@ test("figures are shown on demand", async () => {
   expect(screen.getByText("2 model calls · 1.3 s")).toBeVisible();
 });
 
-test("a suggested question is asked when it is pressed", async () => {
+test("a suggested question is sent when pressed", async () => {
   show(buildTurn({ texts: [buildText()], followups: ["Which was best?"] }));
 
   await userEvent.click(screen.getByRole("button", { name: "Which was best?" }));
@@ -263,7 +263,7 @@ test("a suggested question is asked when it is pressed", async () => {
   expect(actions.ask).toHaveBeenCalledWith("Which was best?");
 });
 
-test("a suggested question shows what turns its words, and is asked as it is", async () => {
+test("a suggested question shows direction overrides and is sent unchanged", async () => {
   show(buildTurn({ texts: [buildText()], followups: ["Pay \u202e001\u2069?"] }));
 
   await userEvent.click(screen.getByRole("button", { name: "Pay \\u{202e}001\\u{2069}?" }));
@@ -271,7 +271,7 @@ test("a suggested question shows what turns its words, and is asked as it is", a
   expect(actions.ask).toHaveBeenLastCalledWith("Pay \u202e001\u2069?");
 });
 
-test("a file name is text, whatever stands in it", () => {
+test("a file name is text, whatever it contains", () => {
   const filename = '"><img src=x onerror=alert(1)>.csv';
   const { container } = show(buildTurn({ files: [buildFile({ filename, mime: "text/csv" })] }));
 

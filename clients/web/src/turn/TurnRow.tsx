@@ -1,4 +1,4 @@
-/** One turn: what the person said, what was done about it, the answer, and what can be done next. */
+/** One turn: the user's message, the work on it, the answer, and the next actions. */
 import { memo, useMemo } from "react";
 import type { JSX } from "react";
 
@@ -11,7 +11,7 @@ import { ReferencesContext, buildReferences } from "../markdown/references";
 import { PartView } from "./PartView";
 import { buildParts, findOutputs } from "./parts";
 import type { Part } from "./parts";
-import { PersonMessage } from "./PersonMessage";
+import { UserMessage } from "./UserMessage";
 import { Sources } from "./Sources";
 import { Suggestions } from "./Suggestions";
 import { TurnEnd } from "./TurnEnd";
@@ -21,9 +21,9 @@ import { PlanCard } from "./work/PlanCard";
 
 interface TurnRowProps {
   turn: TurnView;
-  /** Whether nothing comes after it; only then its suggestions are offered. */
+  /** Whether it is the last turn; only the last one shows its suggestions. */
   isLast: boolean;
-  /** Takes the element where the conversation was opened at this turn. */
+  /** Ref of the turn at which the conversation was opened. */
   opened?: ((element: HTMLElement | null) => void) | undefined;
 }
 
@@ -43,7 +43,7 @@ export const TurnRow = memo(function TurnRow({ turn, isLast, opened }: TurnRowPr
         aria-current={opened === undefined ? undefined : "location"}
       >
         <h2 className="visually-hidden">Message {turn.ordinal}</h2>
-        <PersonMessage text={turn.text} files={turn.attachments} />
+        <UserMessage text={turn.text} files={turn.attachments} />
         <div className={styles.reply} role="group" aria-label="Reply">
           {turn.plans.map((plan) => <PlanCard key={plan.plan_id} plan={plan} isLive={goesOn} />)}
           <Work parts={parts} turn={turn} />

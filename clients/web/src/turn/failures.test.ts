@@ -5,7 +5,7 @@ import { describeFailure } from "./failures";
 
 const problem = { type: "urn:everturn:problem:model-unavailable", title: "The model did not answer.", status: 503, detail: "" };
 
-test("a failure is said once, in plain words, with what to do about it", () => {
+test("a failure is described once, in plain words, with what to do about it", () => {
   const failure = describeFailure({ ...problem, detail: "The language model did not answer. 500 server_error: Error code: 500" });
 
   expect(failure.what).toBe("The model didn’t answer.");
@@ -14,14 +14,14 @@ test("a failure is said once, in plain words, with what to do about it", () => {
   expect(JSON.stringify(failure)).not.toContain("..");
 });
 
-test("a failure of a kind that this client does not know is said in the server's words, once", () => {
+test("an unknown kind of failure shows the server's text once", () => {
   const unknown = { ...problem, type: "urn:everturn:problem:newer", title: "The budget is used up." };
 
   expect(describeFailure({ ...unknown, detail: "The budget is used up. It is renewed tomorrow." })).toEqual({ what: "The budget is used up.", advice: "", details: "It is renewed tomorrow." });
   expect(describeFailure(unknown).details).toBe("");
 });
 
-test("a refusal, a content filter, an output limit and a failure of the server are named as what they are", () => {
+test("refusals, content filters, output limits and server failures are named", () => {
   const kinds = ["model-refused", "content-filtered", "output-limit", "internal-error"];
 
   const said = kinds.map((kind) => describeFailure({ ...problem, type: `urn:everturn:problem:${kind}`, title: "Kept for details" }).what);

@@ -1,12 +1,12 @@
-/** Why an answer failed, in words for the person. What the server reports besides is for those who look after it. */
+/** Why an answer failed, for the user. Other details that the server reports are for its operators. */
 import type { Problem } from "../api";
 
 export interface Failure {
   /** One sentence: what happened. */
   readonly what: string;
-  /** What the person can do about it; empty where nothing is known. */
+  /** What the user can do about it; empty if unknown. */
   readonly advice: string;
-  /** The server's own words, shown on demand; empty where they say nothing more. */
+  /** The server's own text, shown on demand; empty if it adds nothing. */
   readonly details: string;
 }
 
@@ -16,7 +16,7 @@ const KNOWN: Readonly<Record<string, Pick<Failure, "what" | "advice">>> = {
   "model-failed": { what: "The model didn’t answer.", advice: "Try again in a moment." },
   "model-refused": { what: "The model declined to answer.", advice: "Change your message and try again." },
   "content-filtered": { what: "The model provider’s content filter blocked the answer.", advice: "Change your message and try again." },
-  "internal-error": { what: "The server failed while working on this answer.", advice: "Try again. If it fails again, tell your administrator." },
+  "internal-error": { what: "The server failed while working on this answer.", advice: "Try again. If it fails again, contact your administrator." },
   "context-limit": { what: "This conversation is too long for the model.", advice: "Start a new conversation." },
   "no-closing-answer": { what: "The model gave no usable answer.", advice: "Try again, or rephrase the question." },
   "output-limit": { what: "The model used up its output limit before it answered.", advice: "Ask for less in one message, or split the question." },

@@ -9,7 +9,7 @@ const kinds = (turn: TurnView): string[] => buildParts(turn).map((part) => part.
 const keys = (turn: TurnView): string[] => buildParts(turn).map((part) => part.key);
 const growing = (turn: TurnView): boolean[] => buildParts(turn).map((part) => "isGrowing" in part && part.isGrowing);
 
-test("a round shows what was thought, then what was done, then what was answered", () => {
+test("a round shows its thinking, then its work, then its answer", () => {
   const turn = buildTurn({
     texts: [buildText(), buildText({ channel: "thinking" }), buildText({ channel: "notes" })],
     steps: [buildStep()],
@@ -18,13 +18,13 @@ test("a round shows what was thought, then what was done, then what was answered
   expect(kinds(turn)).toEqual(["thinking", "note", "step", "answer"]);
 });
 
-test("rounds come in their order, whatever order their things are in", () => {
+test("rounds are in order, whatever the order of their parts", () => {
   const turn = buildTurn({ texts: [buildText({ round: 2 })], steps: [buildStep({ round: 2, step: "b" }), buildStep({ step: "a" })] });
 
   expect(keys(turn)).toEqual(["step.a", "step.b", "2.answer.0"]);
 });
 
-test("what was said stands where it was taken up, and at the end as long as it waits", () => {
+test("a message is shown where it was delivered, and at the end while it waits", () => {
   const applied = buildSignal({ signal_id: "a", state: "applied", round: 2 });
   const turn = buildTurn({
     steps: [buildStep(), buildStep({ round: 2, step: "later" })],
@@ -34,25 +34,25 @@ test("what was said stands where it was taken up, and at the end as long as it w
   expect(keys(turn)).toEqual(["step.call_1", "signal.a", "step.later", "signal.b"]);
 });
 
-test("words that came beside a stop stand behind the round that it ended; the stop itself is told by the end", () => {
+test("messages beside a stop follow the round it ended; the stop is shown at the end", () => {
   const signals = [buildSignal({ signal_id: "words", state: "applied", round: 1 }), buildSignal({ signal_id: "stop", kind: "steer", text: "", state: "applied", round: 1 })];
 
   expect(keys(buildTurn({ outcome: "stopped", steps: [buildStep()], signals }))).toEqual(["step.call_1", "signal.words"]);
   expect(keys(buildTurn({ status: "running", signals: [buildSignal({ signal_id: "stop", kind: "steer", text: "" })] }))).toEqual(["signal.stop"]);
 });
 
-test("a question that waits for an answer is the last before the answer", () => {
+test("a pending approval is the last part before the answer", () => {
   const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "" };
 
   expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...asked, state: "pending" }] }))).toEqual(["step", "approval"]);
   expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...asked, state: "approved" }] }))).toEqual(["approval", "step"]);
 });
 
-test("answers to questions are told by the questions and not once more", () => {
+test("approval answers are shown by their approvals only", () => {
   expect(kinds(buildTurn({ signals: [buildSignal({ kind: "approve" }), buildSignal({ kind: "deny" })] }))).toEqual([]);
 });
 
-test("only the last text of a round that is not committed grows", () => {
+test("only the last text of an uncommitted round grows", () => {
   const texts = [buildText({ channel: "thinking" }), buildText({ round: 2, channel: "thinking" }), buildText({ round: 2 })];
 
   expect(growing(buildTurn({ status: "running", texts, sealed_round: 1 }))).toEqual([false, false, true]);
@@ -60,25 +60,25 @@ test("only the last text of a round that is not committed grows", () => {
   expect(growing(buildTurn({ texts, sealed_round: 1 }))).toEqual([false, false, false]);
 });
 
-test("an answer that was not streamed is shown all the same, once", () => {
+test("an answer that was not streamed is shown once", () => {
   expect(kinds(buildTurn({ answer: "Done." }))).toEqual(["answer"]);
   expect(kinds(buildTurn({ answer: "Done.", texts: [buildText({ text: "Done." })] }))).toEqual(["answer"]);
 });
 
-test("the last answer is the one that the end tells, before it what streams", () => {
+test("the final answer replaces the streamed one", () => {
   expect(lastAnswer(buildTurn({ texts: [buildText({ text: "a" }), buildText({ round: 2, text: "b" })] }))).toBe("b");
   expect(lastAnswer(buildTurn({ texts: [buildText()], answer: "c" }))).toBe("c");
   expect(lastAnswer(buildTurn())).toBe("");
 });
 
-test("words that were not taken up yet can be changed, a stop can't", () => {
+test("an undelivered message can be edited, a stop cannot", () => {
   expect(isChangeable(buildSignal())).toBe(true);
   expect(isChangeable(buildSignal({ state: "applied" }))).toBe(false);
   expect(isChangeable(buildSignal({ kind: "steer", text: " " }))).toBe(false);
   expect(isChangeable(buildSignal({ kind: "cancel" }))).toBe(false);
 });
 
-test("marks of a plan's steps are no text, and what is said beside them is", () => {
+test("plan marks are removed from notes, other text is kept", () => {
   const plans = [{ plan_id: "p", status: "open", current: true, steps: [{ n: 1, label: "look at the files", status: "done" }, { n: 2, label: "write", status: "in_progress" }] }] as unknown as TurnView["plans"];
   const said = (text: string, more: Partial<TurnView> = {}): string[] => buildParts(buildTurn({ plans, texts: [buildText({ channel: "notes", text })], ...more })).map((part) => ("text" in part ? part.text.text : ""));
 
@@ -88,7 +88,7 @@ test("marks of a plan's steps are no text, and what is said beside them is", () 
   expect(said("✓ [1] done", { plans: [] })).toEqual(["✓ [1] done"]);
 });
 
-test("a file that was written before the person's eyes has one card, and it is that of its last text", () => {
+test("a written file has one card, that of its last text", () => {
   const written = (round: number) => buildText({ round, channel: "canvas", artifact: "outputs/note.md", text: `${round}` });
   const file = buildFile({ artifact_id: "art_n", ref: "fi:turn_1.files/outputs/note.md", filename: "note.md", mime: "text/markdown" });
   const other = buildFile({ artifact_id: "art_o", ref: "fi:turn_1.files/outputs/chart.png" });
@@ -98,7 +98,7 @@ test("a file that was written before the person's eyes has one card, and it is t
   expect(findOutputs(turn)).toEqual([other]);
 });
 
-test("a call that was denied is told by its question, and not by a step", () => {
+test("a denied call is shown by its approval, not as a step", () => {
   const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "", state: "denied" as const };
 
   expect(kinds(buildTurn({ steps: [buildStep({ call_id: "c" }), buildStep({ step: "d", call_id: "d" })], approvals: [asked] }))).toEqual(["approval", "step"]);

@@ -1,4 +1,4 @@
-/** A turn as the list of parts that is drawn: round by round, what was thought, done and said, in its order. */
+/** Lists the parts of a turn for rendering: by round, thinking, work and messages in order. */
 import { isOpen } from "../api";
 import type { ApprovalView, FileView, SignalView, StepView, TextView, TurnView } from "../api";
 import { isStop } from "./signals/receipts";
@@ -6,16 +6,16 @@ import { isStop } from "./signals/receipts";
 export type TextKind = "thinking" | "note" | "written" | "answer";
 export type Part =
   | { kind: Exclude<TextKind, "written">; key: string; text: TextView; isGrowing: boolean }
-  /** `file` is what the text has become. */
+  /** `file` is the file that the text has become. */
   | { kind: "written"; key: string; text: TextView; isGrowing: boolean; file: FileView | undefined }
   | { kind: "step"; key: string; step: StepView; isAsked: boolean }
   | { kind: "approval"; key: string; approval: ApprovalView }
-  /** `isStopped`: a stop ended the answer in the round that the signal was delivered in. */
+  /** `isStopped`: a stop ended the answer in the round in which the signal was delivered. */
   | { kind: "signal"; key: string; signal: SignalView; isStopped: boolean };
 
 const OPEN_SIGNALS: readonly SignalView["state"][] = ["accepted", "queued"];
 
-/** Whether what was said can still be changed or taken back. */
+/** Whether the message can still be edited or withdrawn. */
 export function isChangeable(signal: SignalView): boolean {
   const hasWords = signal.kind === "followup" || (signal.kind === "steer" && signal.text.trim() !== "");
   return hasWords && OPEN_SIGNALS.includes(signal.state);
@@ -31,13 +31,13 @@ export function buildParts(turn: TurnView): readonly Part[] {
   return [...parts, ...said.filter((signal) => signal.round === undefined).map((signal) => signalPart(turn, signal))];
 }
 
-/** The files to show below the work: those that have no card of their own in it. */
+/** The files to list below the work: those without a card of their own. */
 export function findOutputs(turn: TurnView): readonly FileView[] {
   const written = new Set(turn.texts.map((text) => findWritten(turn, text)?.artifact_id));
   return turn.files.filter((file) => file.visibility === "external" && !written.has(file.artifact_id));
 }
 
-/** Answers to questions are told by the questions, and what stopped an answer by its end. */
+/** Approvals show their own answers, and the end of the turn shows a stop. */
 function isToldElsewhere(turn: TurnView, signal: SignalView): boolean {
   return signal.kind === "approve" || signal.kind === "deny" || (isStop(signal) && !isOpen(turn));
 }
@@ -49,7 +49,7 @@ function findWritten(turn: TurnView, text: TextView): FileView | undefined {
   return turn.files.findLast((file) => file.visibility === "external" && (file.ref.endsWith(`.${path}`) || file.ref.endsWith(`/${path}`)));
 }
 
-/** The answer as it was shown last; empty when there is none yet. */
+/** The answer as last shown; empty if there is none yet. */
 export function lastAnswer(turn: TurnView): string {
   return turn.answer ?? turn.texts.findLast((text) => text.channel === "answer")?.text ?? "";
 }
@@ -62,7 +62,7 @@ function buildRound(turn: TurnView, said: readonly SignalView[], round: number, 
   return [
     ...here.filter((signal) => !isLate(turn, signal)).map((signal) => signalPart(turn, signal)),
     ...texts.filter((text) => text.channel !== "answer").map((text) => textPart(turn, text, growing)),
-    // What was answered stands before its call, what is asked still is the last that is read.
+    // An answered approval precedes its call; a pending one comes last.
     ...asked.filter((approval) => approval.state !== "pending").map(approvalPart),
     ...turn.steps.filter((step) => step.round === round && !wasDenied(step, asked)).map((step) => stepPart(step, open)),
     ...open.map(approvalPart),
@@ -71,7 +71,10 @@ function buildRound(turn: TurnView, said: readonly SignalView[], round: number, 
   ];
 }
 
-/** Words are taken up before a round begins; a stop ends the round it is taken up in, with what came beside it. */
+/**
+ * A message is delivered before a round begins. A stop ends the round in which it is delivered, with all that came
+ * beside it.
+ */
 function isLate(turn: TurnView, signal: SignalView): boolean {
   return isStop(signal) || (turn.outcome === "stopped" && signal.round === turn.rounds);
 }
@@ -89,16 +92,18 @@ function findGrowing(turn: TurnView): TextView | null {
   return turn.status === "running" && last !== undefined && last.round > turn.sealed_round ? last : null;
 }
 
-/** A call that was not allowed was not made; its question says so. */
+/** A denied call was never made; its approval shows that. */
 function wasDenied(step: StepView, asked: readonly ApprovalView[]): boolean {
   return asked.some((approval) => approval.call_id === step.call_id && (approval.state === "denied" || approval.state === "expired" || approval.state === "withdrawn"));
 }
 
-/** A mark of a plan's step at the beginning of a line, such as `✓ [2]`, or the beginning of one at the end. */
+/**
+ * The mark of a plan step at the beginning of a line, such as `✓ [2]`, or the beginning of one at the end of the text.
+ */
 const PLAN_MARK = /^[ \t]*[□…✓✗][ \t]*(?:\[(\d{1,3})\]|(\d{1,3})[.:](?!\S))[ \t]*(.*)$/;
 const BEGUN_MARK = /(?:^|\n)[ \t]*[□…✓✗][ \t]*(?:\[?\d{0,3})$/;
 
-/** What the agent notes besides the marks of its plan, which the plan's card shows. */
+/** The agent's notes without the plan marks, which the plan card shows. */
 function withoutMarks(turn: TurnView, text: TextView): TextView {
   if (turn.plans.length === 0 || kindOfText(text) !== "note" || !/[□…✓✗]/.test(text.text)) return text;
   const labels = new Set(turn.plans.flatMap((plan) => plan.steps.map((step) => step.label)));
@@ -110,7 +115,7 @@ function withoutMarks(turn: TurnView, text: TextView): TextView {
   return cached(text, lines.join("\n"));
 }
 
-/** The same object for the same text, so that it is drawn once. */
+/** The same object for the same text, so that it renders once. */
 const cleaned = new WeakMap<TextView, TextView>();
 
 function cached(text: TextView, words: string): TextView {
@@ -144,7 +149,7 @@ function answerText(turn: TurnView, answer: string): TextView {
   return { round: turn.rounds, channel: "answer", instance: 0, marker: "answer", format: "markdown", text: answer };
 }
 
-/** A call is not made as long as the person is asked for it. */
+/** A call is not made while its approval is pending. */
 function stepPart(step: StepView, open: readonly ApprovalView[]): Part {
   const isAsked = step.status === "started" && open.some((approval) => approval.call_id === step.call_id);
   return { kind: "step", key: `step.${step.step}`, step, isAsked };
@@ -158,7 +163,7 @@ function signalPart(turn: TurnView, signal: SignalView): Part {
   return { kind: "signal", key: `signal.${signal.signal_id}`, signal, isStopped: isBesideStop(turn, signal) };
 }
 
-/** Whether it was delivered together with a stop. The model may never have read it, and gives no answer to it. */
+/** Whether it was delivered together with a stop. The model may never have read it and does not answer it. */
 function isBesideStop(turn: TurnView, signal: SignalView): boolean {
   if (isOpen(turn) || signal.state !== "applied" || isStop(signal)) return false;
   return turn.signals.some((other) => isStop(other) && other.state === "applied" && other.round === signal.round);

@@ -1,9 +1,9 @@
-/** Where a message stands that waits for a worker. */
+/** The queue position of a message that waits for a worker. */
 import { createContext } from "react";
 
 import type { QueuePlace } from "../api";
 
-/** The place of the conversation's waiting turn, as the server reported it last; it is no part of the state. */
+/** The position of the conversation's queued turn, as last reported; it is not part of the state. */
 export const QueuePlaceContext = createContext<QueuePlace | null>(null);
 
 export function describePlace(place: QueuePlace | null): string {

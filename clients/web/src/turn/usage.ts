@@ -1,14 +1,14 @@
-/** What a turn used, in a line. */
+/** The usage of a turn, in one line. */
 import type { TurnView } from "../api";
-import { sayCount, sayDuration } from "../ui/wording";
+import { formatCount, formatDuration } from "../ui/format";
 
-/** Calls of the model, time, tokens and their cached share, and the cost where there is one. */
+/** Model calls, time, tokens and their cached share, and the cost if known. */
 export function describeUsage(turn: TurnView): string {
-  const parts = [sayCount(turn.rounds, "model call")];
-  if (turn.elapsed_ms !== undefined) parts.push(sayDuration(turn.elapsed_ms));
+  const parts = [formatCount(turn.rounds, "model call")];
+  if (turn.elapsed_ms !== undefined) parts.push(formatDuration(turn.elapsed_ms));
   if (turn.usage !== undefined) {
     const { input_tokens, output_tokens, cache_read_tokens, cost_usd, cost_known } = turn.usage;
-    parts.push(sayCount(input_tokens + output_tokens, "token"));
+    parts.push(formatCount(input_tokens + output_tokens, "token"));
     if (cache_read_tokens > 0 && input_tokens > 0) {
       parts.push(`${Math.min(100, Math.round((100 * cache_read_tokens) / input_tokens))} % of the input cached`);
     }

@@ -1,4 +1,4 @@
-/** A line that opens to show more. What is closed is not drawn, so that long results cost nothing. */
+/** A line that expands. Collapsed content is not rendered, so long results cost nothing. */
 import { clsx } from "clsx";
 import { ChevronRight } from "lucide-react";
 import { useId, useState } from "react";

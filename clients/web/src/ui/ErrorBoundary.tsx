@@ -1,10 +1,10 @@
-/** An error of ours takes down what it is in and nothing else: this is shown in its place. */
+/** Limits an unexpected error to its part of the page, and shows something else in its place. */
 import { Component } from "react";
 import type { ReactNode } from "react";
 
 interface ErrorBoundaryProps {
   children: ReactNode;
-  instead: (error: Error) => ReactNode;
+  fallback: (error: Error) => ReactNode;
 }
 
 export class ErrorBoundary extends Component<ErrorBoundaryProps, { error: Error | null }> {
@@ -16,6 +16,6 @@ export class ErrorBoundary extends Component<ErrorBoundaryProps, { error: Error 
 
   override render(): ReactNode {
     const { error } = this.state;
-    return error === null ? this.props.children : this.props.instead(error);
+    return error === null ? this.props.children : this.props.fallback(error);
   }
 }

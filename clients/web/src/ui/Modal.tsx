@@ -1,4 +1,4 @@
-/** A dialog over the page: focus stays inside, Escape closes it, and focus goes to where the person goes on. */
+/** A modal dialog: the focus stays inside, Escape closes it, and the focus then moves to where the user continues. */
 import { Dialog, DialogHeading } from "@ariakit/react";
 import { useEffect } from "react";
 import type { JSX, ReactNode } from "react";
@@ -9,16 +9,16 @@ interface ModalProps {
   heading: string;
   onClose: () => void;
   children: ReactNode;
-  /** Where focus goes afterwards; what had it before may be gone. */
+  /** Where the focus goes afterwards; the element that had it before may be gone. */
   returnTo: () => HTMLElement | null;
-  /** An alert dialog asks before something that can't be undone. */
+  /** An alert dialog asks for confirmation of an action that cannot be undone. */
   role?: "dialog" | "alertdialog";
 }
 
 export function Modal({ heading, onClose, children, returnTo, role = "dialog" }: ModalProps): JSX.Element {
   useEffect(
     () => () => {
-      // The page behind can take focus again when the dialog is gone.
+      // The page behind becomes focusable only when the dialog is gone.
       requestAnimationFrame(() => { returnTo()?.focus(); });
     },
     [returnTo],

@@ -1,4 +1,7 @@
-/** Says things to screen readers, politely: one sentence at a time, never each token. What was done, and a problem, is shown to everybody. */
+/**
+ * Announces sentences to screen readers, politely and never token by token. Completed actions and problems are also
+ * visible.
+ */
 import { X } from "lucide-react";
 import { createContext, use, useCallback, useEffect, useState } from "react";
 import type { JSX, ReactNode } from "react";
@@ -6,10 +9,10 @@ import type { JSX, ReactNode } from "react";
 import styles from "./announcer.module.css";
 import { Button, IconButton } from "./Button";
 
-/** `news` are for screen readers only, `done` and `problem` are shown as well. */
+/** `news` is for screen readers only; `done` and `problem` are visible as well. */
 type Kind = "news" | "done" | "problem";
 
-/** What can be done about it, such as taking it back. */
+/** An action to offer, such as undo. */
 interface Action {
   readonly label: string;
   readonly run: () => void;
@@ -32,14 +35,14 @@ export function AnnouncerProvider({ children }: { children: ReactNode }): JSX.El
   const announce = useCallback<Announce>((text, kind = "news", action) => {
     if (text === "") return;
     if (kind !== "news") setShown({ text, kind, action });
-    // A problem is an alert, which is read by itself.
+    // A problem is an alert, which screen readers announce by themselves.
     if (kind !== "problem") setSaid((before) => ({ text, count: before.count + 1 }));
   }, []);
   return (
     <AnnounceContext value={announce}>
       {children}
       <div className="visually-hidden" role="status" aria-live="polite" aria-atomic="true">
-        {/* A sentence that is said twice is a new element, so that it is read twice. */}
+        {/* A repeated sentence is a new element, so that it is announced again. */}
         <span key={said.count}>{said.text}</span>
       </div>
       {shown !== null && <Note shown={shown} onClose={() => { setShown(null); }} />}
@@ -49,7 +52,7 @@ export function AnnouncerProvider({ children }: { children: ReactNode }): JSX.El
 
 export function useAnnounce(): Announce {
   const announce = use(AnnounceContext);
-  if (announce === null) throw new Error("There is no announcer around this component.");
+  if (announce === null) throw new Error("AnnouncerContext is missing around this component.");
   return announce;
 }
 

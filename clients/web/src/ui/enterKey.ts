@@ -1,15 +1,15 @@
-/** What Enter does where a message is written: it submits, and with Shift it adds a line. On touch screens it adds a line. */
+/** Enter in a message field: it submits, and with Shift adds a line break. On touch screens it adds a line break. */
 import type { KeyboardEvent } from "react";
 
-/** Whether the person points with a finger, and so writes on the screen. */
+/** Whether the user has a touch screen, and so an on-screen keyboard. */
 export function isTouch(): boolean {
   return window.matchMedia("(pointer: coarse)").matches;
 }
 
 export function submitByEnter(event: KeyboardEvent, submit: () => Promise<void>): void {
-  // While a word is being composed, Enter takes the suggestion.
+  // While a word is being composed, Enter accepts the suggestion.
   if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
-  // A keyboard on the screen has no Shift+Enter; a button submits there, and Ctrl+Enter of a keyboard that is attached.
+  // An on-screen keyboard has no Shift+Enter; there a button submits, or Ctrl+Enter on an attached keyboard.
   if (isTouch() && !event.ctrlKey && !event.metaKey) return;
   event.preventDefault();
   void submit();

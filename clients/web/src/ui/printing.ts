@@ -1,4 +1,4 @@
-/** Whether what is drawn is for paper: nothing can be opened there, and nothing is drawn later. */
+/** Whether the content is rendered for print: nothing can be expanded there or rendered later. */
 import { createContext } from "react";
 
 export const PaperContext = createContext(false);

@@ -12,7 +12,7 @@ beforeEach(() => {
 
 afterEach(() => { vi.restoreAllMocks(); });
 
-/** Goes through the history as the browser's buttons do, until the page has been told. */
+/** Navigates the history like the browser's buttons, and waits for the event. */
 async function go(steps: number): Promise<void> {
   const told = new Promise((resolve) => { window.addEventListener("popstate", resolve, { once: true }); });
   window.history.go(steps);
@@ -21,7 +21,7 @@ async function go(steps: number): Promise<void> {
 
 const show = (isCovered: boolean) => renderHook(({ covered }) => { useBackCloses("panel", covered, close); }, { initialProps: { covered: isCovered } });
 
-test("Back closes what covers the page and stays at the same address", async () => {
+test("Back closes the overlay and keeps the address", async () => {
   show(true);
 
   await go(-1);
@@ -30,7 +30,7 @@ test("Back closes what covers the page and stays at the same address", async () 
   expect(window.location.hash).toBe("#/conv_1");
 });
 
-test("what is closed otherwise leaves its entry, and Forward does not come to it", async () => {
+test("an overlay that is closed otherwise leaves no entry for Forward", async () => {
   const back = vi.spyOn(window.history, "back");
   const { rerender } = show(true);
 
@@ -52,7 +52,7 @@ test("an entry that is found after a reload is left", async () => {
   await waitFor(() => { expect(window.history.state).toBeNull(); });
 });
 
-test("what is opened while the last entry is being left stays open", async () => {
+test("an overlay opened while the last entry is being left stays open", async () => {
   const { rerender } = show(true);
   const back = vi.spyOn(window.history, "back");
   const told = new Promise((resolve) => { window.addEventListener("popstate", resolve, { once: true }); });

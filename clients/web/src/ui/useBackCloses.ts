@@ -1,12 +1,12 @@
 /**
- * While something covers the whole page, Back closes it instead of leaving the page: it has an entry of its own in the
- * history, with the same address. The entry is left whenever nothing covers the page, also after a reload or by Forward.
+ * While an overlay covers the whole page, Back closes it instead of leaving the page. The overlay has its own history entry
+ * with the same address, which is left whenever no overlay is open, also after a reload or by Forward.
  */
 import { useEffect, useRef } from "react";
 
 const COVERED = "everturn.covered.";
 
-/** `name` tells the entry from those of others that cover the page. */
+/** `name` distinguishes the entry from those of other overlays. */
 export function useBackCloses(name: string, isCovered: boolean, close: () => void): void {
   const isLeaving = useRef(false);
   useEffect(() => {
@@ -21,7 +21,7 @@ export function useBackCloses(name: string, isCovered: boolean, close: () => voi
       if (isAtEntry(name)) {
         if (!isCovered) leave();
       } else if (isCovered) {
-        // Going back takes a moment. What was opened in it needs an entry as well.
+        // Going back is asynchronous. An overlay that was opened meanwhile needs an entry as well.
         if (hasLeft) enter(name);
         else close();
       }

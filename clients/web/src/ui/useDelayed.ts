@@ -1,4 +1,4 @@
-/** A value that follows another one when that has rested for a moment. */
+/** A value that changes only after another one has been stable for a moment. */
 import { useEffect, useState } from "react";
 
 export function useDelayed<Value>(value: Value, delayMs: number): Value {

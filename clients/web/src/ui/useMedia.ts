@@ -1,4 +1,4 @@
-/** Whether a media query matches, as long as it does. */
+/** Whether a media query currently matches. */
 import { useCallback, useMemo, useSyncExternalStore } from "react";
 
 export function useMedia(query: string): boolean {

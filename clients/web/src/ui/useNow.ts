@@ -1,9 +1,9 @@
-/** The time, for what is said relative to it. */
+/** The current time, for relative times. */
 import { useEffect, useState } from "react";
 
 const TICK_MS = 20_000;
 
-/** Milliseconds since 1970; drawn anew every twenty seconds. */
+/** Milliseconds since 1970; updated every twenty seconds. */
 export function useNow(): number {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {

@@ -9,8 +9,8 @@ import { foldEvent, foldEvents } from "./fold";
 
 const STORIES_LIMIT_MS = 120_000;
 
-/** One story as the server's own fold tells it: the state before, and each event with the state after it. */
-interface Told {
+/** One case from the server's own fold: the state before, and each event with the state after it. */
+interface Story {
   readonly before: StateView;
   readonly steps: readonly { readonly event: StreamEvent; readonly after: StateView }[];
 }
@@ -40,24 +40,24 @@ function start(turnId: string): StreamEvent {
 const DELTA = { channel: "answer", instance: 0, index: 0, completed: false, marker: "answer", format: "markdown" as const };
 
 describe("folding events", () => {
-  it("gives after every event what the server's own fold gives", ({ skip }) => {
+  it("gives the same state as the server's fold after every event", ({ skip }) => {
     const file = env.FOLD_STREAMS;
     if (file === undefined) return skip("tests/web_client/test_fold.py runs it with the server's stories");
-    const stories = JSON.parse(readFileSync(file, "utf8")) as readonly Told[];
+    const stories = JSON.parse(readFileSync(file, "utf8")) as readonly Story[];
 
     expect(stories.length).toBeGreaterThan(0);
     for (const { before, steps } of stories) {
       let state = before;
       for (const { event, after } of steps) {
         state = foldEvent(state, event);
-        const told: unknown = JSON.parse(JSON.stringify(state));
-        // Asked first, because it is a hundred times as fast as what shows a difference.
-        if (!isDeepStrictEqual(told, after)) expect(told).toStrictEqual(after);
+        const folded: unknown = JSON.parse(JSON.stringify(state));
+        // isDeepStrictEqual is about a hundred times faster than toStrictEqual, which prints the difference.
+        if (!isDeepStrictEqual(folded, after)) expect(folded).toStrictEqual(after);
       }
     }
   }, STORIES_LIMIT_MS);
 
-  it("goes on behind events, words and fields that only a newer server knows", () => {
+  it("ignores events, enum values and fields that only a newer server knows", () => {
     const newer = (fields: object) => ({ ts: "", conversation_id: "conv_1", turn_id: "turn_9", round: 1, ...fields }) as unknown as StreamEvent;
     const usage = { input_tokens: 1, output_tokens: 1, cache_read_tokens: 0, cost_usd: 0, thinking_tokens: 9 };
 
@@ -76,7 +76,7 @@ describe("folding events", () => {
     expect(after.turns[0]?.texts[0]?.text).toBe("Known");
   });
 
-  it("keeps every object that an event does not touch", () => {
+  it("keeps every object that an event does not change", () => {
     const ids = Array.from({ length: 10 }, (_, n) => `turn_${n}`);
     const before = foldEvents(buildState([]), ids.map(start));
     const first = foldEvent(before, buildEvent("1-1", { type: "chat.delta", data: { ...DELTA, text: "On" } }));
@@ -89,7 +89,7 @@ describe("folding events", () => {
     expect(after.turns[9]?.steps).toBe(before.turns[9]?.steps);
   });
 
-  it("changes nothing for an event that the state includes, another conversation's, and of an unknown turn", () => {
+  it("ignores duplicate events, other conversations' events and unknown turns", () => {
     const state = foldEvent(foldEvents(buildState([]), [start("turn_9")]), buildEvent("2-1", { type: "conv.title", data: { title: "One" } }));
     const late = buildEvent("1-9", { type: "conv.title", data: { title: "Late" } });
     const foreign = { ...buildEvent("9-1", { type: "conv.title", data: { title: "Foreign" } }), conversation_id: "conv_2" };

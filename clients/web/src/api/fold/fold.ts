@@ -1,11 +1,13 @@
-// Folding the stream of events into the state that a person sees, as the server's own fold does (event_fold.py).
-// What an event does not touch stays the same object, so that views of it need not be made again.
+// Folds the event stream into the state that the screens show, like the server's own fold (events/fold.py). What an
+// event does not change stays the same object, so that its views do not re-render.
 import type { EventOf, StateView, StreamEvent, TurnView } from "../types";
 import { change, put } from "./changes";
 import { ORIGIN, formatCursor, isAfter, tryParseCursor } from "./cursor";
-import { type TurnEvent, foldIntoTurn, isOpen, keepReceipts } from "./turnFold";
+import { type TurnEvent, foldIntoTurn, isOpen, mergeReceipts } from "./foldTurn";
 
-/** The state after one event. An event that the state includes changes nothing, so a stream may overlap. */
+/**
+ * The state after one event. An event that the state already includes changes nothing, so replayed events are harmless.
+ */
 export function foldEvent(state: StateView, event: StreamEvent): StateView {
   if (event.conversation_id !== state.conversation.conversation_id) return state;
   if (event.type === "stream.snapshot") return event.data.state;
@@ -15,7 +17,7 @@ export function foldEvent(state: StateView, event: StreamEvent): StateView {
   return { ...foldKind(state, event), cursor: formatCursor(cursor) };
 }
 
-/** The state after these events, the oldest first. */
+/** The state after these events, oldest first. */
 export function foldEvents(state: StateView, events: Iterable<StreamEvent>): StateView {
   for (const event of events) state = foldEvent(state, event);
   return state;
@@ -38,7 +40,7 @@ function foldKind(state: StateView, event: StreamEvent): StateView {
     case "chat.start":
       return putTurn(state, startTurn(findTurn(state, event.data.turn_id), event.data));
     case "chat.rewind":
-      return putTurn(state, keepReceipts(findTurn(state, event.data.turn.turn_id), event.data.turn));
+      return putTurn(state, mergeReceipts(findTurn(state, event.data.turn.turn_id), event.data.turn));
     default:
       return foldTurnEvent(state, event);
   }
@@ -50,21 +52,21 @@ function foldTurnEvent(state: StateView, event: TurnEvent): StateView {
 }
 
 function foldStatus(state: StateView, event: EventOf<"conv.status">): StateView {
-  const told = event.data.state;
+  const reported = event.data.state;
   const turn = findTurn(state, event.data.turn_id);
   const isHint = event.id === undefined;
-  // A hint is read from the row and may arrive after the events of the turn that it calls queued or running.
-  if (isHint && turn && (!isOpen(turn) || (told === "queued" && turn.status !== "queued"))) return state;
-  const isGoingOn = told === "queued" || told === "running" || told === "waiting";
-  if (!isHint && turn && isOpen(turn) && isGoingOn) state = putTurn(state, { ...turn, status: told });
-  return { ...state, conversation: { ...state.conversation, state: told } };
+  // A hint is read from the row and may arrive after newer events of the turn that it calls queued or running.
+  if (isHint && turn && (!isOpen(turn) || (reported === "queued" && turn.status !== "queued"))) return state;
+  const isOngoing = reported === "queued" || reported === "running" || reported === "waiting";
+  if (!isHint && turn && isOpen(turn) && isOngoing) state = putTurn(state, { ...turn, status: reported });
+  return { ...state, conversation: { ...state.conversation, state: reported } };
 }
 
 function startTurn(turn: TurnView | undefined, data: EventOf<"chat.start">["data"]): TurnView {
   const { text, attachments, created_at, ordinal, turn_id } = data;
-  const told = { text, attachments, created_at, ordinal };
-  if (turn === undefined) return { ...emptyTurn(turn_id), ...told };
-  return isOpen(turn) ? change(turn, { ...told, status: "running" }) : change(turn, told);
+  const message = { text, attachments, created_at, ordinal };
+  if (turn === undefined) return { ...emptyTurn(turn_id), ...message };
+  return isOpen(turn) ? change(turn, { ...message, status: "running" }) : change(turn, message);
 }
 
 function emptyTurn(turnId: string): TurnView {

@@ -16,31 +16,31 @@ function report(kind: "progress" | "message" | "data", text: string) {
 const STEP = { step: "s", title: "t", call_id: "call_1", status: "completed" } as const;
 const ENDED = { outcome: "completed", followups: [], rounds: 1, usage: {}, elapsed_ms: 1, sources_used: [] };
 
-describe("what is only for the moment", () => {
-  it("is the place in the queue until the turn is taken", () => {
+describe("transient state", () => {
+  it("keeps the queue position until the turn starts", () => {
     const queued = { type: "conv.status", data: { state: "queued", turn_id: "turn_1", position: 2 } } as const;
 
     expect(fold(queued).place).toEqual({ turnId: "turn_1", ahead: 2, hasMore: false });
     expect(fold(queued, { type: "conv.status", data: { state: "running" } }).place).toBeUndefined();
   });
 
-  it("is a tool's progress until its step ends, and what it told the person until the turn ends", () => {
-    const told = fold(report("progress", "Half."), report("message", "One."), { type: "chat.step", data: STEP });
+  it("keeps a tool's progress until its step ends, and its messages until the turn ends", () => {
+    const folded = fold(report("progress", "Half."), report("message", "One."), { type: "chat.step", data: STEP });
     const ended = { type: "chat.complete", data: ENDED } as unknown as StreamEvent;
 
     expect(fold(report("progress", "Half.")).toolProgress.get("call_1")?.progress).toBe("Half.");
-    expect(told.toolProgress.get("call_1")).toMatchObject({ messages: ["One."] });
-    expect(told.toolProgress.get("call_1")).not.toHaveProperty("progress");
+    expect(folded.toolProgress.get("call_1")).toMatchObject({ messages: ["One."] });
+    expect(folded.toolProgress.get("call_1")).not.toHaveProperty("progress");
     expect(fold(report("message", "One."), ended).toolProgress.size).toBe(0);
   });
 
-  it("keeps the last messages only", () => {
+  it("keeps only the last messages", () => {
     const many = Array.from({ length: MAX_MESSAGES + 5 }, (_, n) => report("message", String(n)));
 
     expect(fold(...many).toolProgress.get("call_1")?.messages).toEqual(many.slice(5).map((each) => each.data.text));
   });
 
-  it("is what the turn waits for until it goes on, in whatever way", () => {
+  it("keeps the phase until the turn continues in any way", () => {
     const retrying = { type: "chat.phase", data: { phase: "model_retrying", retry_in_ms: 900, attempt: 2 } } as const;
     const goesOn = { type: "chat.phase", data: { phase: "model_replying" } } as const;
     const signal = { type: "chat.signal", data: { signal_id: "sig_1" } } as unknown as StreamEvent;
@@ -52,7 +52,7 @@ describe("what is only for the moment", () => {
     expect(fold(retrying, { type: "chat.complete", data: ENDED } as unknown as StreamEvent).phase).toBeUndefined();
   });
 
-  it("is a summary of older turns until its turn ends or is rewound", () => {
+  it("keeps a compaction until its turn ends or is rewound", () => {
     const begun = { type: "chat.compaction", data: { status: "started", reason: "soft", before_tokens: 9 } } as const;
 
     expect(fold(begun).compaction).toMatchObject({ status: "started", turn_id: "turn_1" });

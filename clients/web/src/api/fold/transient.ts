@@ -1,20 +1,23 @@
-// What a person sees while it happens and what no state keeps: a place in the queue, a summary being made, a model that
-// is waited for, a tool that reports its progress.
+// Live details that are shown while they last and are not part of the state: the queue position, a running compaction,
+// the model that is being waited for, the progress of a tool.
 import type { Compaction, EventOf, Phase, StreamEvent, ToolReport } from "../types";
 
 export const MAX_MESSAGES = 20;
 
-/** The latest summary of older turns that the turn `turn_id` waited for. */
+/** The latest compaction that the turn `turn_id` waited for. */
 export interface CompactionNotice extends Compaction {
   readonly turn_id?: string;
 }
 
-/** What the turn `turn_id` waits for now. */
+/** What the turn `turn_id` is waiting for. */
 export interface PhaseNotice extends Phase {
   readonly turn_id?: string;
 }
 
-/** What a call has told so far. `progress` is there while it runs; the last `MAX_MESSAGES` messages are kept. */
+/**
+ * What a tool call has reported so far. `progress` is set while it runs; only the last `MAX_MESSAGES` messages are
+ * kept.
+ */
 export interface ToolProgress {
   readonly call_id: string;
   readonly tool_id: string;
@@ -24,7 +27,7 @@ export interface ToolProgress {
   readonly data?: ToolReport["data"];
 }
 
-/** How many turns are taken before the waiting turn, as it was told last; with `hasMore` more than that. */
+/** How many turns are ahead of the queued turn, as last reported; `hasMore` if there are more than that. */
 export interface QueuePlace {
   readonly turnId: string;
   readonly ahead: number;
@@ -40,10 +43,10 @@ export interface Transient {
 
 export const NOTHING: Transient = { toolProgress: new Map() };
 
-/** What is seen after one event. It ends with the turn it belongs to, and with a snapshot or a rewind. */
+/** The transient state after one event. It ends with its turn, and at a snapshot or a rewind. */
 export function foldTransient(seen: Transient, event: StreamEvent): Transient {
   if (event.type === "chat.phase") return foldPhase(seen, event);
-  // A phase holds until its turn goes on.
+  // A phase lasts until its turn continues.
   const goesOn = event.turn_id !== undefined && event.turn_id === seen.phase?.turn_id && event.type !== "chat.signal";
   return foldOther(goesOn ? forgetPhase(seen) : seen, event);
 }

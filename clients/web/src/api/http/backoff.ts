@@ -1,17 +1,17 @@
-// How long to wait: limits of single requests and of streams, and delays before trying again.
+// Time limits of requests and streams, and delays between retries.
 
 export interface Timings {
-  /** Until an answer is read to its end. */
+  /** Until a response is complete. */
   readonly answerMs: number;
-  /** Until a file or an export is read to its end. */
+  /** Until a file or an export is complete. */
   readonly contentMs: number;
-  /** Without a byte of an upload having left, or of its answer having come. */
+  /** Without any progress of an upload or of its response. */
   readonly uploadSilenceMs: number;
-  /** Without a byte of a stream; above the server's heartbeat of 10 s. */
+  /** Without a byte on a stream; above the server's heartbeat interval of 10 s. */
   readonly silenceMs: number;
   readonly firstDelayMs: number;
   readonly maxDelayMs: number;
-  /** What a server asks for is kept up to this; a request that would have to wait longer fails at once. */
+  /** A `Retry-After` is honored up to this; a request that would have to wait longer fails at once. */
   readonly maxAskedMs: number;
   /** How often one request is sent at most. */
   readonly attempts: number;
@@ -28,7 +28,7 @@ export const TIMINGS: Timings = {
   attempts: 4,
 };
 
-/** Delays that double up to a cap; `random` gives numbers from 0 to 1. */
+/** Delays that double up to a cap; `random` returns numbers from 0 to 1. */
 export class Backoff {
   private readonly timings: Timings;
   private readonly random: () => number;
@@ -39,12 +39,12 @@ export class Backoff {
     this.random = random;
   }
 
-  /** Something went well. */
+  /** Resets the delay after a success. */
   reset(): void {
     this.failures = 0;
   }
 
-  /** What the server asked for is kept, with a little jitter on top, so that not everybody comes at once. */
+  /** Honors the server's delay and adds a little jitter, so that clients do not all come back at once. */
   nextDelayMs(askedMs?: number): number {
     const { firstDelayMs, maxDelayMs, maxAskedMs } = this.timings;
     const longest = Math.min(maxDelayMs, firstDelayMs * 2 ** Math.min(this.failures, 30));
@@ -54,7 +54,7 @@ export class Backoff {
   }
 }
 
-/** Resolves after `ms`. Rejects with the signal's reason when that comes first. */
+/** Resolves after `ms`. Rejects with the signal's reason if it is aborted first. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const leave = () => {

@@ -1,4 +1,4 @@
-// What can go wrong between this page and the server. Every message is a sentence for the person.
+// Errors of the API client. Every message is a sentence for the user.
 import type { ProblemDetails } from "../types";
 
 export interface FieldError {
@@ -6,18 +6,18 @@ export interface FieldError {
   readonly message: string;
 }
 
-/** The server refused the request: RFC 9457 problem details. `type` is stable. */
+/** The server rejected the request: RFC 9457 problem details. `type` is stable. */
 export class ProblemError extends Error {
   readonly type: string;
   readonly title: string;
   readonly detail: string;
   readonly status: number;
   readonly fields: readonly FieldError[];
-  /** When the server says that trying again makes sense, in seconds from now. */
+  /** `Retry-After` of the response, in seconds. */
   readonly retryAfterS: number | undefined;
 
   constructor(problem: ProblemDetails, retryAfterS?: number) {
-    super(sayProblem(problem));
+    super(describeProblem(problem));
     this.name = "ProblemError";
     this.type = problem.type;
     this.title = problem.title;
@@ -28,7 +28,7 @@ export class ProblemError extends Error {
   }
 }
 
-/** No answer came: the network is cut, or the server is away. */
+/** There was no response: the network or the server is down. */
 export class Unreachable extends Error {
   constructor(cause?: unknown) {
     super("The server is not responding.", { cause });
@@ -36,27 +36,27 @@ export class Unreachable extends Error {
   }
 }
 
-/** An answer that this client can't read. */
-export class BadAnswer extends Error {
+/** A response that this client cannot read. */
+export class InvalidResponse extends Error {
   constructor(what: string, cause?: unknown) {
     super(`The server's response can't be read: ${what}.`, { cause });
-    this.name = "BadAnswer";
+    this.name = "InvalidResponse";
   }
 }
 
-function sayProblem(problem: ProblemDetails): string {
+function describeProblem(problem: ProblemDetails): string {
   const fields = (problem.errors ?? []).map((each) => `${each.field}: ${each.message}`).join("; ");
-  // A field's message often is the detail; a reader should meet it once.
+  // A field's message often repeats the detail; show it only once.
   const detail = fields.includes(problem.detail) ? "" : problem.detail;
-  const told = [problem.title, detail, fields].filter((part) => part !== "").map((part) => part.replace(/\.+$/, ""));
-  return `${told.join(". ")}.`;
+  const parts = [problem.title, detail, fields].filter((part) => part !== "").map((part) => part.replace(/\.+$/, ""));
+  return `${parts.join(". ")}.`;
 }
 
-/** The problem that an answer is; one from something between us and the server has its status only. */
+/** The problem in a response. A response of a proxy has only a status. */
 export function buildProblem(status: number, text: string, retryAfter: string | null): ProblemError {
   const found = tryReadProblem(text);
-  const told = { type: "about:blank", title: `The server responded with status ${status}`, detail: "" };
-  return new ProblemError(found ?? { ...told, status }, tryReadDelay(retryAfter));
+  const unknown = { type: "about:blank", title: `The server responded with status ${status}`, detail: "" };
+  return new ProblemError(found ?? { ...unknown, status }, tryReadDelay(retryAfter));
 }
 
 function tryReadProblem(text: string): ProblemDetails | null {
@@ -64,7 +64,7 @@ function tryReadProblem(text: string): ProblemDetails | null {
     const body: unknown = JSON.parse(text);
     return isProblem(body) ? body : null;
   } catch {
-    return null; // no JSON is no problem document
+    return null; // not JSON, so not a problem document
   }
 }
 

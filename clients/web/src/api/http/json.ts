@@ -1,20 +1,20 @@
-// Reading answers: a field that is null is left out, so that in the whole client nothing is null.
-import { BadAnswer } from "./errors";
+// Reads JSON responses and drops null fields, so that the client never sees null.
+import { InvalidResponse } from "./errors";
 
-/** Whose content is not ours: arguments of tools and payloads of blocks, in which null means something. */
+/** Fields with foreign content (tool arguments, payloads of blocks), in which null has a meaning. */
 const FOREIGN = new Set(["params", "body", "payload"]);
 
 export function parseJson(text: string): unknown {
   try {
-    return leaveOutNulls(JSON.parse(text));
+    return dropNulls(JSON.parse(text));
   } catch (error) {
-    throw new BadAnswer("it is no JSON", error);
+    throw new InvalidResponse("it is no JSON", error);
   }
 }
 
-export function leaveOutNulls(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(leaveOutNulls);
+export function dropNulls(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(dropNulls);
   if (typeof value !== "object" || value === null) return value;
   const kept = Object.entries(value).filter(([, field]) => field !== null);
-  return Object.fromEntries(kept.map(([name, field]) => [name, FOREIGN.has(name) ? field : leaveOutNulls(field)]));
+  return Object.fromEntries(kept.map(([name, field]) => [name, FOREIGN.has(name) ? field : dropNulls(field)]));
 }

@@ -3,7 +3,7 @@ import { expect, test, vi } from "vitest";
 
 import { makeKey } from "./keys";
 
-test("keys are long, unlike each other, and made also where a page has no randomUUID", () => {
+test("keys are long and unique, also without randomUUID", () => {
   vi.stubGlobal("crypto", { getRandomValues: crypto.getRandomValues.bind(crypto) });
   const keys = Array.from({ length: 100 }, makeKey);
   vi.unstubAllGlobals();

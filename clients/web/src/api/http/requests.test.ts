@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { EverturnClient } from "../client";
 import { type Reply, TestServer, breakOff, json, problem, silence } from "../testing/server";
 import { TIMINGS } from "./backoff";
-import { BadAnswer, ProblemError, Unreachable } from "./errors";
+import { InvalidResponse, ProblemError, Unreachable } from "./errors";
 
 const FAST = { ...TIMINGS, answerMs: 2_000, firstDelayMs: 1, maxDelayMs: 2 };
 const ACCEPTED = { conversation_id: "conv_1", turn_id: null, receipt: { state: "queued" }, events_url: "/" };
@@ -18,50 +18,50 @@ async function serve(...replies: readonly Reply[]): Promise<{ server: TestServer
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 describe("a call", () => {
-  it("carries the credential, keeps names apart from paths and leaves out what is null", async () => {
+  it("sends the credential, encodes path segments and drops nulls", async () => {
     const { server, client } = await serve(json({ items: [], next_cursor: null }));
 
     const page = await client.listConversations({ search: "a&b", isArchived: true });
 
     expect(page).toEqual({ items: [] });
-    expect(server.asked[0]?.url).toBe("/conversations/acme/one%2Ftwo?q=a%26b&archived=true");
-    expect(server.asked[0]?.headers.authorization).toBe("Bearer secret");
+    expect(server.requests[0]?.url).toBe("/conversations/acme/one%2Ftwo?q=a%26b&archived=true");
+    expect(server.requests[0]?.headers.authorization).toBe("Bearer secret");
   });
 
-  it("is repeated with the same key until the server has answered", async () => {
+  it("is retried with the same key until the server responds", async () => {
     const { server, client } = await serve(breakOff, problem(503, {}, { "Retry-After": "0" }), problem(409), json(ACCEPTED, 202));
 
     const accepted = await client.sendMessage("new", { text: "Hi", key: "k1" });
 
     expect(accepted).toEqual({ conversation_id: "conv_1", receipt: { state: "queued" }, events_url: "/" });
-    expect(server.asked.map((asked) => asked.headers["idempotency-key"])).toEqual(["k1", "k1", "k1", "k1"]);
-    expect(new Set(server.asked.map((asked) => asked.body))).toEqual(new Set([JSON.stringify({ text: "Hi", time_zone: ZONE })]));
+    expect(server.requests.map((requests) => requests.headers["idempotency-key"])).toEqual(["k1", "k1", "k1", "k1"]);
+    expect(new Set(server.requests.map((requests) => requests.body))).toEqual(new Set([JSON.stringify({ text: "Hi", time_zone: ZONE })]));
   });
 
-  it("that changes something and has no key is never repeated", async () => {
+  it("is never retried if it changes something and has no key", async () => {
     const { server, client } = await serve(breakOff, json({}));
 
     await expect(client.patchConversation("conv_1", { title: "One" })).rejects.toThrow(Unreachable);
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
-  it("does not wait longer than a person would", async () => {
+  it("fails at once if the server asks for a longer wait than a user would accept", async () => {
     const { server, client } = await serve(problem(429, {}, { "Retry-After": "3600" }));
 
     const refusal = await client.getTurn("conv_1", "turn_1").catch((error: unknown) => error);
 
     expect(refusal).toMatchObject({ status: 429, retryAfterS: 3600 });
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
-  it("gives up after its attempts", async () => {
+  it("gives up after the last attempt", async () => {
     const { server, client } = await serve(breakOff);
 
     await expect(client.getTurn("conv_1", "turn_1")).rejects.toThrow(Unreachable);
-    expect(server.asked).toHaveLength(FAST.attempts);
+    expect(server.requests).toHaveLength(FAST.attempts);
   });
 
-  it("tells a refusal with its fields", async () => {
+  it("reports a rejection with its fields", async () => {
     const { client } = await serve(problem(422, { errors: [{ field: "title", message: "It is too long." }] }));
 
     const refusal = await client.patchConversation("conv_1", { title: "x" }).catch((error: unknown) => error);
@@ -75,17 +75,17 @@ describe("a call", () => {
     });
   });
 
-  it("takes a refusal by something else than our server for one, and an answer that is no JSON for none", async () => {
+  it("reports a proxy's rejection, and a response that is not JSON", async () => {
     const { client } = await serve(
       (response) => response.writeHead(404).end("<h1>nginx</h1>"),
       (response) => response.end("<h1>nginx</h1>"),
     );
 
     await expect(client.getTurn("conv_1", "turn_1")).rejects.toMatchObject({ status: 404, type: "about:blank" });
-    await expect(client.getTurn("conv_1", "turn_1")).rejects.toThrow(BadAnswer);
+    await expect(client.getTurn("conv_1", "turn_1")).rejects.toThrow(InvalidResponse);
   });
 
-  it("ends when its caller gives up", async () => {
+  it("ends when its caller aborts it", async () => {
     const { client } = await serve(silence);
     const abort = new AbortController();
     const asking = client.getTurn("conv_1", "turn_1", abort.signal);
@@ -95,7 +95,7 @@ describe("a call", () => {
     await expect(asking).rejects.toMatchObject({ name: "AbortError" });
   });
 
-  it("that gets no answer in time is unreachable", async () => {
+  it("is unreachable when no response arrives in time", async () => {
     const server = await TestServer.start(silence);
     const timings = { ...FAST, answerMs: 50, attempts: 1 };
     const client = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings });
@@ -103,7 +103,7 @@ describe("a call", () => {
     await expect(client.getTurn("conv_1", "turn_1")).rejects.toThrow(Unreachable);
   });
 
-  it("for a file that does not come to its end in time is unreachable, and one that its caller gave up is not", async () => {
+  it("is unreachable when a file is not complete in time, unless its caller aborted it", async () => {
     const server = await TestServer.start((response) => response.writeHead(200, { "Content-Type": "text/csv" }).write("a,"));
     const timings = { ...FAST, contentMs: 50 };
     const abort = new AbortController();
@@ -114,13 +114,13 @@ describe("a call", () => {
     await expect(impatient.loadFile({ url: "/files/a/b/art_1" }, abort.signal)).rejects.toMatchObject({ name: "AbortError" });
   });
 
-  it("keeps null where it is somebody's argument", async () => {
+  it("keeps null in foreign content", async () => {
     const { client } = await serve(json({ turn: { params: { to: null }, error: null } }));
 
     expect(await client.getTurn("conv_1", "turn_1")).toEqual({ turn: { params: { to: null } } });
   });
 
-  it("gives the content of a file with its type", async () => {
+  it("returns the content of a file with its media type", async () => {
     const { client } = await serve((response) => response.writeHead(200, { "Content-Type": "text/csv" }).end("a,b\n"));
 
     const content = await client.loadFile({ url: "/files/a/b/art_1" });

@@ -1,5 +1,5 @@
-// Single requests: credentials, limits of time and size, and repeating what may be repeated.
-import { type Answer, readAnswer, readContent, readProblem } from "./answers";
+// Single requests: credentials, limits of time and size, and retries.
+import { type Answer, readResponse, readContent, readProblem } from "./responses";
 import { Backoff, type Timings, pause } from "./backoff";
 import { ProblemError, Unreachable, buildProblem } from "./errors";
 import { parseJson } from "./json";
@@ -8,9 +8,9 @@ import { sendUpload } from "./upload";
 const AGAIN_LATER = new Set([429, 502, 503, 504]);
 
 export interface RequestsOptions {
-  /** The server's origin; empty for the one that this page is from. */
+  /** The server's origin; empty for the origin of this page. */
   readonly baseUrl: string;
-  /** The bearer credential as it is now; undefined where none is needed. */
+  /** Returns the current bearer credential; undefined if none is needed. */
   readonly token: () => string | undefined;
   readonly timings: Timings;
   readonly random: () => number;
@@ -19,7 +19,7 @@ export interface RequestsOptions {
 
 export interface Upload {
   readonly form: () => FormData;
-  /** Called with the share of bytes that has left, from 0 to 1. */
+  /** Called with the share of bytes already sent, from 0 to 1. */
   readonly onProgress?: ((share: number) => void) | undefined;
 }
 
@@ -29,14 +29,17 @@ export interface Call {
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly json?: unknown;
   readonly upload?: Upload;
-  /** An idempotency key: the call may be repeated and is done once. */
+  /** An idempotency key: the call may be retried and is executed once. */
   readonly key?: string;
-  /** A call that changes nothing although it is no GET. */
+  /** A call that changes nothing although it is not a GET. */
   readonly isRead?: boolean;
   readonly abort?: AbortSignal | undefined;
 }
 
-/** Raises ProblemError for refusals, Unreachable for no answer, BadAnswer for an unreadable one. */
+/**
+ * Raises ProblemError if the server rejects the request, Unreachable without a response, InvalidResponse for an unreadable
+ * one.
+ */
 export class Requests {
   private readonly options: RequestsOptions;
 
@@ -44,7 +47,10 @@ export class Requests {
     this.options = options;
   }
 
-  /** The answer's JSON. GETs, reads, and calls with a key are repeated when there is no answer, or one says "later". */
+  /**
+   * The JSON of the response. GETs, reads and calls with a key are retried if there is no response or a temporary
+   * rejection.
+   */
   async send<Body>(call: Call): Promise<Body> {
     const { timings, random } = this.options;
     const mayRepeat = call.method === "GET" || call.isRead === true || call.key !== undefined;
@@ -73,7 +79,7 @@ export class Requests {
     }
   }
 
-  /** An answer whose body is still to be read; its limits are the caller's. */
+  /** A response whose body has not been read; the caller sets its limits. */
   async ask(call: Call, signal: AbortSignal | undefined, more: Readonly<Record<string, string>> = {}): Promise<Response> {
     const { fetch } = this.options;
     try {
@@ -100,7 +106,7 @@ export class Requests {
   private async fetchAnswer(call: Call): Promise<Answer> {
     const limit = AbortSignal.timeout(this.options.timings.answerMs);
     const signal = call.abort === undefined ? limit : AbortSignal.any([limit, call.abort]);
-    return readAnswer(await this.ask(call, signal));
+    return readResponse(await this.ask(call, signal));
   }
 
   private sendForm(call: Call, upload: Upload): Promise<Answer> {
@@ -130,7 +136,7 @@ export class Requests {
     };
   }
 
-  /** What the caller gave up is thrown as it is, and so is what repeating does not mend. */
+  /** Rethrows the caller's abort and errors that a retry cannot fix. */
   private asFailure(error: unknown, call: Call): ProblemError | Unreachable {
     if (call.abort?.aborted !== true) {
       if (error instanceof ProblemError || error instanceof Unreachable) return error;
@@ -141,7 +147,7 @@ export class Requests {
 
   private isWorthRepeating(failure: ProblemError | Unreachable, call: Call, attempt: number): boolean {
     if (failure instanceof Unreachable) return true;
-    // A repeated call meets its own first try, still at work, as a conflict.
+    // A retry may meet its own first attempt, still running, as a conflict.
     if (failure.status === 409) return call.key !== undefined && attempt > 1;
     return AGAIN_LATER.has(failure.status) && (failure.retryAfterS ?? 0) * 1000 <= this.options.timings.maxAskedMs;
   }

@@ -16,7 +16,7 @@ const FILES = [new File(["a,b\n"], "sales.csv", { type: "text/csv" })];
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 describe("a message with files", () => {
-  it("is sent as a form, is repeated with its key, and tells how much has left", async () => {
+  it("is sent as a form, retried with its key, and reports its progress", async () => {
     const server = await TestServer.start(breakOff, json(ACCEPTED, 202));
     const shares: number[] = [];
 
@@ -28,14 +28,14 @@ describe("a message with files", () => {
     });
 
     expect(accepted.turn_id).toBe("turn_1");
-    expect(server.asked.map((asked) => asked.headers["idempotency-key"])).toEqual(["k1", "k1"]);
-    expect(server.asked[1]?.headers.authorization).toBe("Bearer secret");
-    expect(server.asked[1]?.body).toContain(JSON.stringify({ text: "Look", time_zone: ZONE }));
-    expect(server.asked[1]?.body).toContain('filename="sales.csv"');
+    expect(server.requests.map((requests) => requests.headers["idempotency-key"])).toEqual(["k1", "k1"]);
+    expect(server.requests[1]?.headers.authorization).toBe("Bearer secret");
+    expect(server.requests[1]?.body).toContain(JSON.stringify({ text: "Look", time_zone: ZONE }));
+    expect(server.requests[1]?.body).toContain('filename="sales.csv"');
     expect(shares.at(-1)).toBe(1);
   });
 
-  it("that is refused says which file and why", async () => {
+  it("reports which file was rejected and why", async () => {
     const server = await TestServer.start(problem(415, { errors: [{ field: "sales.csv", message: "It is a program." }] }));
 
     const refusal = await build(server).sendMessage("conv_1", { text: "", files: FILES, key: "k1" }).catch((error: unknown) => error);
@@ -44,7 +44,7 @@ describe("a message with files", () => {
     expect(refusal).toMatchObject({ fields: [{ field: "sales.csv", message: "It is a program." }] });
   });
 
-  it("ends when its sender gives up", async () => {
+  it("ends when its sender aborts it", async () => {
     const server = await TestServer.start(silence);
     const abort = new AbortController();
     const sending = build(server).sendMessage("conv_1", { text: "", files: FILES, key: "k1", abort: abort.signal });
@@ -54,7 +54,7 @@ describe("a message with files", () => {
     await expect(sending).rejects.toMatchObject({ name: "AbortError" });
   });
 
-  it("is unreachable when nothing moves any more", async () => {
+  it("is unreachable when no byte moves any more", async () => {
     const server = await TestServer.start(silence);
     const client = build(server, { ...FAST, uploadSilenceMs: 50, attempts: 1 });
 

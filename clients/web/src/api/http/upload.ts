@@ -1,5 +1,5 @@
-// Sending a form with files. Only XMLHttpRequest tells how much of a body has left.
-import type { Answer } from "./answers";
+// Uploads a form with files. Only XMLHttpRequest reports the progress of a request body.
+import type { Answer } from "./responses";
 import { Unreachable } from "./errors";
 
 export interface UploadRequest {
@@ -12,7 +12,7 @@ export interface UploadRequest {
   readonly abort?: AbortSignal | undefined;
 }
 
-/** The answer, whatever its status. Rejects with Unreachable, or with the reason why the caller gave up. */
+/** The response, whatever its status. Rejects with Unreachable, or with the reason of the abort. */
 export function sendUpload(request: UploadRequest): Promise<Answer> {
   const { abort } = request;
   return new Promise((resolve, reject) => {

@@ -5,18 +5,18 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { EverturnClient } from "../client";
 import { TIMINGS, pause } from "../http/backoff";
-import { BadAnswer } from "../http/errors";
+import { InvalidResponse } from "../http/errors";
 import { type Reply, TestServer, breakOff, json, problem } from "../testing/server";
 import { type ConversationSnapshot, ConversationStream } from "./conversationStream";
 import type { Frames } from "./frames";
 import type { Network } from "./network";
-import type { Places } from "./places";
+import type { StreamSlots } from "./streamSlots";
 
 const FAST = { ...TIMINGS, silenceMs: 2_000, firstDelayMs: 1, maxDelayMs: 2 };
 const LIMIT_MS = 4_000;
 const leaveNothing = () => () => undefined;
 const ONLINE: Network = { isOnline: () => true, onReturn: leaveNothing, isLookedAt: () => true, onLook: leaveNothing };
-const PLACES: Places = { run: (work) => work() };
+const MAX_STREAMS: StreamSlots = { run: (work) => work() };
 const AT_ONCE: Frames = {
   request: (draw) => {
     const timer = setTimeout(draw, 0);
@@ -69,9 +69,9 @@ class Watch {
   readonly stream: ConversationStream;
   readonly seen: ConversationSnapshot[] = [];
 
-  constructor(server: TestServer, options: { network?: Network; timings?: typeof FAST; places?: Places } = {}) {
+  constructor(server: TestServer, options: { network?: Network; timings?: typeof FAST; places?: StreamSlots } = {}) {
     const client = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings: options.timings ?? FAST });
-    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE, options.places ?? PLACES);
+    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE, options.places ?? MAX_STREAMS);
     followed.push(this.stream.subscribe(() => this.seen.push(this.stream.getSnapshot())));
   }
 
@@ -83,7 +83,7 @@ class Watch {
     return this.now.state?.turns.at(-1)?.texts[0]?.text;
   }
 
-  /** Until it is so; the reason of a timeout is what was seen last. */
+  /** Waits until the condition holds; a timeout reports what was last seen. */
   until(isSo: (now: ConversationSnapshot) => boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       const settle = () => {
@@ -110,7 +110,7 @@ class Watch {
 }
 
 describe("following a conversation", () => {
-  it("goes on after a cut where it was, without loss and without doubled text", async () => {
+  it("resumes after a cut without loss or duplicated text", async () => {
     const server = await TestServer.start(
       stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On")], "ends"),
       stream([READY, delta("1-2", "On"), delta("1-3", "e")]),
@@ -119,11 +119,11 @@ describe("following a conversation", () => {
     const watch = new Watch(server);
     await watch.untilAnswer("One");
 
-    expect(server.asked.map((asked) => asked.headers["last-event-id"])).toEqual([undefined, "1-2"]);
+    expect(server.requests.map((requests) => requests.headers["last-event-id"])).toEqual([undefined, "1-2"]);
     expect(watch.now).toMatchObject({ connection: "live", state: { cursor: "1-3" } });
   });
 
-  it("comes back after a server that goes away, that is not there, and that is busy", async () => {
+  it("reconnects after a server restarts, is unreachable, or is busy", async () => {
     const server = await TestServer.start(
       stream([READY, snapshot([turn(1, "running")]), frame("server.shutdown", { retry_ms: 1 })], "ends"),
       breakOff,
@@ -138,7 +138,7 @@ describe("following a conversation", () => {
     expect(watch.now.problem).toBeUndefined();
   });
 
-  it("takes the snapshot behind a gap", async () => {
+  it("takes the snapshot after a gap", async () => {
     const server = await TestServer.start(
       stream([READY, snapshot([turn(1, "running")]), delta("1-2", "Lost")], "ends"),
       stream([READY, frame("stream.gap", { after: "1-2" }), snapshot([turn(2, "running")], "5-1"), delta("5-2", "New")]),
@@ -150,7 +150,7 @@ describe("following a conversation", () => {
     expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([2]);
   });
 
-  it.each([401, 403, 404])("ends with the refusal %i, and begins again when it is told to", async (status) => {
+  it.each([401, 403, 404])("ends with status %i, and starts again on request", async (status) => {
     const server = await TestServer.start(problem(status), stream([READY, snapshot([])]));
 
     const watch = new Watch(server);
@@ -159,10 +159,10 @@ describe("following a conversation", () => {
     watch.stream.reopen();
 
     await watch.until(({ state }) => state !== null);
-    expect(server.asked).toHaveLength(2);
+    expect(server.requests).toHaveLength(2);
   });
 
-  it.each([400, 410])("asks for a snapshot where its cursor is answered with %i", async (status) => {
+  it.each([400, 410])("requests a snapshot when its cursor is rejected with %i", async (status) => {
     const server = await TestServer.start(
       stream([READY, snapshot([turn(1)], "1-5")], "ends"),
       problem(status),
@@ -172,19 +172,19 @@ describe("following a conversation", () => {
     const watch = new Watch(server);
     await watch.until(({ state }) => state?.cursor === "1-3");
 
-    expect(server.asked.map((asked) => asked.headers["last-event-id"])).toEqual([undefined, "1-5", undefined]);
+    expect(server.requests.map((requests) => requests.headers["last-event-id"])).toEqual([undefined, "1-5", undefined]);
   });
 
-  it("leaves a connection on which nothing comes", async () => {
+  it("leaves a connection on which nothing arrives", async () => {
     const server = await TestServer.start(stream([READY, snapshot([turn(1, "running")])]), stream([READY, delta("1-2", "On")]));
 
     const watch = new Watch(server, { timings: { ...FAST, silenceMs: 50 } });
-    await watch.until(() => server.asked.length > 1 && watch.answer === "On");
+    await watch.until(() => server.requests.length > 1 && watch.answer === "On");
 
-    expect(server.asked[1]?.headers["last-event-id"]).toBe("1-1");
+    expect(server.requests[1]?.headers["last-event-id"]).toBe("1-1");
   });
 
-  it("waits for the network while there is none", async () => {
+  it("waits for the network while offline", async () => {
     let isOnline = true;
     let comeBack = () => undefined as unknown;
     const network: Network = {
@@ -196,23 +196,23 @@ describe("following a conversation", () => {
       },
     };
     const server = await TestServer.start(
-      (response, asked) => {
+      (response, requests) => {
         isOnline = false;
-        stream([READY, snapshot([turn(1, "running")])], "ends")(response, asked);
+        stream([READY, snapshot([turn(1, "running")])], "ends")(response, requests);
       },
       stream([READY, delta("1-2", "Back")]),
     );
 
     const watch = new Watch(server, { network });
     await watch.until(({ connection }) => connection === "offline");
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
     isOnline = true;
     comeBack();
 
     await watch.untilAnswer("Back");
   });
 
-  it("lets go of its connection while nobody looks, and goes on where it was when somebody does", async () => {
+  it("disconnects while the tab is hidden, and resumes when it is visible again", async () => {
     let isLookedAt = true;
     let look = () => undefined as unknown;
     const network: Network = {
@@ -225,9 +225,9 @@ describe("following a conversation", () => {
     };
     let hasLeft = false;
     const server = await TestServer.start(
-      (response, asked) => {
+      (response, requests) => {
         response.on("close", () => { hasLeft = true; });
-        stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On")])(response, asked);
+        stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On")])(response, requests);
       },
       stream([READY, delta("1-3", "e")]),
     );
@@ -238,17 +238,17 @@ describe("following a conversation", () => {
     look();
     await vi.waitFor(() => { expect(hasLeft).toBe(true); });
     look();
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
     isLookedAt = true;
     look();
 
     await watch.untilAnswer("One");
-    expect(server.asked.map((asked) => asked.headers["last-event-id"])).toEqual([undefined, "1-2"]);
+    expect(server.requests.map((requests) => requests.headers["last-event-id"])).toEqual([undefined, "1-2"]);
   });
 
-  it("says that it waits for other tabs, and follows when there is a place", async () => {
+  it("reports that it waits for other tabs, and follows when a slot is free", async () => {
     let begin = () => Promise.resolve();
-    const places: Places = {
+    const places: StreamSlots = {
       run: (work, _, onWait) => {
         begin = work;
         onWait();
@@ -259,13 +259,13 @@ describe("following a conversation", () => {
     const watch = new Watch(server, { places });
 
     await watch.until(({ connection }) => connection === "waiting");
-    expect(server.asked).toHaveLength(0);
+    expect(server.requests).toHaveLength(0);
     void begin();
 
     await watch.untilAnswer("On");
   });
 
-  it("keeps older turns that were fetched when a snapshot follows on them", async () => {
+  it("keeps older turns when the next snapshot overlaps them", async () => {
     const server = await TestServer.start(
       stream([READY, snapshot([turn(3)], "1-1", { next_cursor: "older" })]),
       json(state([turn(1), turn(2)], "1-1", { next_cursor: null })),
@@ -282,10 +282,10 @@ describe("following a conversation", () => {
 
     expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([1, 2, 3, 4]);
     expect(watch.now.state).not.toHaveProperty("next_cursor");
-    expect(server.asked).toHaveLength(3);
+    expect(server.requests).toHaveLength(3);
   });
 
-  it("reads back to a turn in large pages, and says where there is none such", async () => {
+  it("loads large pages back to a turn, and reports a missing turn", async () => {
     const server = await TestServer.start(
       stream([READY, snapshot([turn(5)], "1-1", { next_cursor: "c4" })]),
       json(state([turn(3), turn(4)], "1-1", { next_cursor: "c2" })),
@@ -296,12 +296,12 @@ describe("following a conversation", () => {
     const { signal } = new AbortController();
 
     expect(await watch.stream.loadBackTo("turn_5", signal)).toBe(true);
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
     expect(await watch.stream.loadBackTo("turn_4", signal)).toBe(true);
     expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([3, 4, 5]);
     expect(await watch.stream.loadBackTo("turn_9", signal)).toBe(false);
     expect(watch.now.state?.turns.map((each) => each.ordinal)).toEqual([1, 2, 3, 4, 5]);
-    expect(server.asked.slice(1).map((asked) => asked.body)).toEqual([
+    expect(server.requests.slice(1).map((requests) => requests.body)).toEqual([
       '{"conversation_id":"conv_1","cursor":"c4","limit":100}',
       '{"conversation_id":"conv_1","cursor":"c2","limit":100}',
     ]);
@@ -333,11 +333,11 @@ describe("following a conversation", () => {
     const watch = new Watch(server);
     await watch.until(({ connection }) => connection === "refused");
 
-    expect(watch.now.problem).toBeInstanceOf(BadAnswer);
+    expect(watch.now.problem).toBeInstanceOf(InvalidResponse);
     expect(server.asked).toHaveLength(1);
   });
 
-  it("ends where an event can't be folded, and does not go on without it", async () => {
+  it("ends at an event that cannot be folded", async () => {
     const server = await TestServer.start(
       stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On"), frame("chat.files", {}, "1-3"), delta("1-4", "e")]),
     );
@@ -345,12 +345,12 @@ describe("following a conversation", () => {
     const watch = new Watch(server);
     await watch.until(({ connection }) => connection === "refused");
 
-    expect(watch.now.problem).toBeInstanceOf(BadAnswer);
+    expect(watch.now.problem).toBeInstanceOf(InvalidResponse);
     expect(watch.answer).not.toBe("One");
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
-  it("gives the same snapshot until something changes, and draws once for all that came together", async () => {
+  it("returns the same snapshot until something changes, and notifies once per frame", async () => {
     const pieces = Array.from({ length: 100 }, (_, n) => delta(`1-${n + 2}`, "x"));
     const server = await TestServer.start(stream([READY, snapshot([turn(1, "running")]), ...pieces]));
 

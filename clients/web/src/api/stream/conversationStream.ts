@@ -1,36 +1,37 @@
-// One conversation as a store for React: subscribe, getSnapshot, and the same snapshot until something changes.
+// One conversation as a store for React: `subscribe`, and `getSnapshot`, which returns the same object until something
+// changes.
 import type { EverturnClient } from "../client";
 import { foldEvent } from "../fold/fold";
 import { NOTHING, type Transient, foldTransient } from "../fold/transient";
-import { BadAnswer } from "../http/errors";
+import { InvalidResponse } from "../http/errors";
 import type { StateView, StreamEvent, TurnView } from "../types";
 import { type ConnectionStatus, EventStream } from "./eventStream";
 import { type Frames, browserFrames } from "./frames";
-import { addOlder, keepOlder, replaceTurn } from "./history";
+import { prependOlder, mergeOlder, replaceTurn } from "./history";
 import { type Network, browserNetwork } from "./network";
-import { type Places, browserPlaces } from "./places";
+import { type StreamSlots, browserSlots } from "./streamSlots";
 
 /** What a screen shows. `state` is null until the first snapshot. */
 export interface ConversationSnapshot extends ConnectionStatus, Transient {
   readonly state: StateView | null;
 }
 
-/** Events that may wait for a frame. */
+/** How many events may wait for the next frame. */
 const MAX_WAITING = 500;
-/** Of one page, on the way to a turn far back; the most that the server gives. */
+/** Page size while loading back to an old turn; the server's maximum. */
 const MANY_TURNS = 100;
 const BEGINNING: ConversationSnapshot = { state: null, connection: "connecting", ...NOTHING };
 
 /**
- * Owns one connection while somebody is subscribed and looks at this tab. What is known outlives it, so that coming back
- * resumes.
+ * Owns one connection while there is a subscriber and the tab is visible. The state outlives the connection, so that a
+ * later subscriber resumes.
  */
 export class ConversationStream {
   private readonly client: EverturnClient;
   private readonly conversationId: string;
   private readonly network: Network;
   private readonly frames: Frames;
-  private readonly places: Places;
+  private readonly places: StreamSlots;
   private readonly listeners = new Set<() => void>();
   private snapshot: ConversationSnapshot = BEGINNING;
   private waiting: StreamEvent[] = [];
@@ -40,7 +41,7 @@ export class ConversationStream {
   private forgetLook: (() => void) | undefined;
   private loading: Promise<void> | undefined;
 
-  constructor(client: EverturnClient, conversationId: string, network = browserNetwork, frames = browserFrames, places = browserPlaces) {
+  constructor(client: EverturnClient, conversationId: string, network = browserNetwork, frames = browserFrames, places = browserSlots) {
     this.client = client;
     this.conversationId = conversationId;
     this.network = network;
@@ -48,7 +49,7 @@ export class ConversationStream {
     this.places = places;
   }
 
-  /** The first listener opens the connection, the last one that leaves closes it. */
+  /** The first listener opens the connection; when the last one unsubscribes, it is closed. */
   readonly subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
     this.forgetLook ??= this.network.onLook(this.follow);
@@ -64,13 +65,13 @@ export class ConversationStream {
 
   readonly getSnapshot = (): ConversationSnapshot => this.snapshot;
 
-  /** Open a new connection, such as with a new credential after the old one was refused. */
+  /** Open a new connection, for example with a new credential after the old one was rejected. */
   reopen(): void {
     this.close();
     this.follow();
   }
 
-  /** Put the page of turns before the oldest one in front. Calls that overlap share one request. */
+  /** Load the page of turns before the oldest one. Concurrent calls share one request. */
   loadOlder(limit?: number): Promise<void> {
     this.loading ??= this.fetchOlder(limit).finally(() => {
       this.loading = undefined;
@@ -79,8 +80,8 @@ export class ConversationStream {
   }
 
   /**
-   * Put older turns in front until this one is there. False where the conversation has no such turn, or `stop` was
-   * aborted; it is asked for when there is a state.
+   * Load older turns until this one is there. Waits for the first state. False if the conversation has no such turn or
+   * `stop` was aborted.
    */
   async loadBackTo(turnId: string, stop: AbortSignal): Promise<boolean> {
     while (!stop.aborted) {
@@ -92,13 +93,13 @@ export class ConversationStream {
     return false;
   }
 
-  /** Take over an ended turn as it was read anew: no event tells of judgements. */
+  /** Replace an ended turn by a fresh copy: ratings are not part of the stream. */
   putTurn(turn: TurnView): void {
     this.flush();
     this.publish((state) => replaceTurn(state, turn));
   }
 
-  /** A tab that nobody sees lets go of its connection: a browser has only so many for all tabs. */
+  /** A hidden tab closes its connection: a browser allows only a few for all tabs. */
   private readonly follow = (): void => {
     const isWanted = this.listeners.size > 0 && this.network.isLookedAt();
     if (isWanted && this.running === undefined) this.open();
@@ -157,18 +158,18 @@ export class ConversationStream {
   private fold(events: readonly StreamEvent[]): void {
     let { state, seen } = { state: this.snapshot.state, seen: transientOf(this.snapshot) };
     for (const event of events) {
-      if (event.type === "stream.snapshot") state = keepOlder(state, event.data.state);
+      if (event.type === "stream.snapshot") state = mergeOlder(state, event.data.state);
       else if (state !== null) state = foldEvent(state, event);
       seen = foldTransient(seen, event);
     }
     this.set({ state, ...this.status, ...seen });
   }
 
-  /** What can't be folded would be missing in all that follows, so nothing follows, and the person is told. */
+  /** Later events cannot be applied without this one, so the stream ends and the error is shown. */
   private fail(error: unknown): void {
     this.running?.abort();
     this.running = undefined;
-    this.status = { connection: "refused", problem: new BadAnswer("an event could not be taken in", error) };
+    this.status = { connection: "refused", problem: new InvalidResponse("an event could not be taken in", error) };
     this.set({ ...this.snapshot, ...this.status });
   }
 
@@ -177,8 +178,8 @@ export class ConversationStream {
     if (cursor === undefined) return;
     const page = await this.client.loadTurns(this.conversationId, { cursor, ...(limit === undefined ? {} : { limit }) });
     this.flush();
-    // A snapshot may have replaced the turns that this page belongs to.
-    this.publish((state) => (state.next_cursor === cursor ? addOlder(state, page) : state));
+    // A snapshot may have replaced the turns that this page was loaded for.
+    this.publish((state) => (state.next_cursor === cursor ? prependOlder(state, page) : state));
   }
 
   private publish(change: (state: StateView) => StateView): void {

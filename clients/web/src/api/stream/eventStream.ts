@@ -1,25 +1,25 @@
-// One conversation's events as one endless sequence, over as many connections as it takes.
+// One conversation's events as one endless sequence, over as many connections as needed.
 import { type EventSourceMessage, createParser } from "eventsource-parser";
 
 import { ORIGIN, isAfter, tryParseCursor } from "../fold/cursor";
-import { readOrFail, readProblem } from "../http/answers";
+import { readOrFail, readProblem } from "../http/responses";
 import { Backoff, type Timings, pause } from "../http/backoff";
-import { BadAnswer, ProblemError, Unreachable } from "../http/errors";
+import { InvalidResponse, ProblemError, Unreachable } from "../http/errors";
 import type { Requests } from "../http/requests";
 import type { StreamEvent } from "../types";
 import { tryParseEvent } from "./events";
 import type { Network } from "./network";
 
 /**
- * `refused` is the end: only a new credential or another conversation helps. `waiting` is for other tabs, which follow as
- * many conversations as a browser can.
+ * `refused` is final: only a new credential or another conversation helps. `waiting`: other tabs already follow as many
+ * conversations as a browser can.
  */
 export type Connection = "connecting" | "waiting" | "live" | "reconnecting" | "offline" | "refused";
 
-/** Where the connection stands; `problem` is why it is not live. */
+/** State of the connection; `problem` is the reason why it is not live. */
 export interface ConnectionStatus {
   readonly connection: Connection;
-  readonly problem?: ProblemError | BadAnswer;
+  readonly problem?: ProblemError | InvalidResponse;
 }
 
 export interface StreamParts {
@@ -28,7 +28,7 @@ export interface StreamParts {
   readonly timings: Timings;
   readonly random: () => number;
   readonly network: Network;
-  /** The cursor of the state that is known already. */
+  /** The cursor of the state that is already known. */
   readonly after: string | undefined;
 }
 
@@ -40,13 +40,13 @@ export interface StreamListener {
 /** Of one event, in characters; a server that sends more without an end is refused. */
 const MAX_EVENT_CHARS = 32 * 1024 * 1024;
 const TRANSIENT = new Set([408, 425, 429, 500, 502, 503, 504]);
-/** The server takes this cursor no more, or never gave it. */
+/** The server rejected this cursor or never issued it. */
 const BAD_CURSOR = new Set([400, 410]);
-/** Until it is tried again although the browser says that there is no network, which it may be wrong about. */
+/** After this time we try to connect although the browser reports that it is offline, because it may be wrong. */
 const OFFLINE_MS = 30_000;
 const NONE = new AbortController().signal;
 
-/** Follows one conversation; owns the cursor. `run` it once. */
+/** Follows one conversation; owns the cursor. Call `run` once. */
 export class EventStream {
   private readonly parts: StreamParts;
   private readonly listener: StreamListener;
@@ -62,7 +62,9 @@ export class EventStream {
     this.cursor = parts.after;
   }
 
-  /** Until `stop` is aborted, or the server refuses. A cut, an end, silence, 429 and 5xx are tried again. */
+  /**
+   * Runs until `stop` is aborted or the server rejects the request. A cut, an end, silence, 429 and 5xx are retried.
+   */
   async run(stop: AbortSignal): Promise<void> {
     for (;;) {
       this.tell({ connection: this.isFirst ? "connecting" : "reconnecting" });
@@ -112,7 +114,7 @@ export class EventStream {
       onRetry: (retryMs) => { this.askedMs ??= retryMs; },
       onError: (error) => {
         // Its other errors are fields that the standard does not know.
-        if (error.type === "max-buffer-size-exceeded") throw new BadAnswer(`an event has more than ${MAX_EVENT_CHARS} characters`);
+        if (error.type === "max-buffer-size-exceeded") throw new InvalidResponse(`an event has more than ${MAX_EVENT_CHARS} characters`);
       },
     });
     const reader = response.body?.getReader();
@@ -126,7 +128,7 @@ export class EventStream {
     }
   }
 
-  /** The event, when it is a new one. */
+  /** The event, if it is new. */
   private take(event: StreamEvent | null): StreamEvent[] {
     if (event === null) return [];
     if (event.type === "ready") {
@@ -135,7 +137,7 @@ export class EventStream {
     }
     if (event.type === "stream.snapshot") this.cursor = event.data.state.cursor;
     else if (event.id !== undefined && !this.advance(event.id)) return [];
-    // A server that greets and dies in a loop must not be asked faster and faster.
+    // Do not reset the delay on connect: a server may accept the connection and crash, again and again.
     this.backoff.reset();
     if (event.type === "server.shutdown") this.askedMs = event.data.retry_ms;
     return [event];
@@ -143,14 +145,14 @@ export class EventStream {
 
   private advance(id: string): boolean {
     const cursor = tryParseCursor(id);
-    if (cursor === null) throw new BadAnswer("the id of an event is none");
+    if (cursor === null) throw new InvalidResponse("the id of an event is none");
     if (!isAfter(cursor, tryParseCursor(this.cursor) ?? ORIGIN)) return false;
     this.cursor = id;
     return true;
   }
 
-  private isFinal(failure: ProblemError | BadAnswer): boolean {
-    if (failure instanceof BadAnswer) return true;
+  private isFinal(failure: ProblemError | InvalidResponse): boolean {
+    if (failure instanceof InvalidResponse) return true;
     if (TRANSIENT.has(failure.status)) return false;
     if (BAD_CURSOR.has(failure.status) && this.cursor !== undefined) {
       // Without a cursor the stream begins with a snapshot.
@@ -160,7 +162,7 @@ export class EventStream {
     return true;
   }
 
-  private async waitForAnother(failure: ProblemError | BadAnswer | undefined, stop: AbortSignal): Promise<void> {
+  private async waitForAnother(failure: ProblemError | InvalidResponse | undefined, stop: AbortSignal): Promise<void> {
     const { network } = this.parts;
     const asked = failure instanceof ProblemError ? failure.retryAfterS : undefined;
     const delay = this.backoff.nextDelayMs(asked === undefined ? this.askedMs : asked * 1000);
@@ -184,13 +186,13 @@ export class EventStream {
   }
 }
 
-/** Asked anew each time: the compiler takes a flag that it has seen for one that stays. */
+/** A function, because the compiler would narrow `stop.aborted` to false after the first check. */
 function isOver(stop: AbortSignal): boolean {
   return stop.aborted;
 }
 
-/** A problem, or undefined for a connection that broke. */
-function asFailure(error: unknown): ProblemError | BadAnswer | undefined {
+/** The problem to report, or undefined for a broken connection. */
+function asFailure(error: unknown): ProblemError | InvalidResponse | undefined {
   if (error instanceof Unreachable) return undefined;
-  return error instanceof ProblemError || error instanceof BadAnswer ? error : new BadAnswer("it could not be taken in", error);
+  return error instanceof ProblemError || error instanceof InvalidResponse ? error : new InvalidResponse("it could not be taken in", error);
 }

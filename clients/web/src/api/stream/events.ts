@@ -1,10 +1,10 @@
-// Frames of a stream as typed events.
+// Parses the frames of a stream into typed events.
 import type { EventSourceMessage } from "eventsource-parser";
 
-import { BadAnswer } from "../http/errors";
+import { InvalidResponse } from "../http/errors";
 import type { StreamEvent, StreamEventType } from "../types";
 
-/** All that this client knows; the types make sure that none is left out. */
+/** All event types that this client knows; the types check that none is missing. */
 const KNOWN: Readonly<Record<StreamEventType, true>> = {
   ready: true,
   "conv.status": true,
@@ -29,20 +29,20 @@ const KNOWN: Readonly<Record<StreamEventType, true>> = {
   "server.shutdown": true,
 };
 
-/** Null for what a newer server tells and this client does not know. Raises BadAnswer for what is no event. */
+/** Null for an event type of a newer server. Raises InvalidResponse for data that is not an event. */
 export function tryParseEvent(frame: EventSourceMessage): StreamEvent | null {
   const name = frame.event ?? "message";
   let event: unknown;
   try {
     event = JSON.parse(frame.data);
   } catch (error) {
-    throw new BadAnswer(`the event ${name} is no JSON`, error);
+    throw new InvalidResponse(`the event ${name} is no JSON`, error);
   }
-  if (!isEnvelope(event)) throw new BadAnswer(`${name} is no event`);
+  if (!isEnvelope(event)) throw new InvalidResponse(`${name} is no event`);
   return Object.hasOwn(KNOWN, event.type) ? (event as StreamEvent) : null;
 }
 
-/** The envelope is looked at; what is in it is as the server's models say, from which our types are made. */
+/** Only the envelope is checked; the payload has the types generated from the server's models. */
 function isEnvelope(event: unknown): event is { readonly type: string } {
   if (typeof event !== "object" || event === null) return false;
   const { type, conversation_id, data } = event as Partial<Record<string, unknown>>;

@@ -1,11 +1,11 @@
-// When what came is shown: once in each frame that the browser draws.
+// Batches updates: one for each animation frame of the browser.
 
 export interface Frames {
-  /** Calls once, before the next frame. Returns how to take it back. */
+  /** Calls `draw` once, before the next frame. Returns a function that cancels it. */
   request(draw: () => void): () => void;
 }
 
-/** Pages that nobody looks at draw no frames. */
+/** Hidden pages draw no frames. */
 const HIDDEN_MS = 250;
 
 export const browserFrames: Frames = {

@@ -1,16 +1,16 @@
-// Older turns in front of those that the stream tells of.
-import { isOpen } from "../fold/turnFold";
+// Prepends older turns to those of the stream.
+import { isOpen } from "../fold/foldTurn";
 import type { StateView, TurnView } from "../types";
 
-/** The state with a page of older turns, which was fetched by its `next_cursor`. */
-export function addOlder(state: StateView, page: Pick<StateView, "turns" | "next_cursor">): StateView {
+/** The state with a page of older turns, which was loaded with its `next_cursor`. */
+export function prependOlder(state: StateView, page: Pick<StateView, "turns" | "next_cursor">): StateView {
   const known = new Set(state.turns.map((turn) => turn.turn_id));
   const older = page.turns.filter((turn) => !known.has(turn.turn_id));
   return withNext({ ...state, turns: [...older, ...state.turns] }, page.next_cursor);
 }
 
-/** A snapshot with the older turns that were there before it, where nothing is missing between them. */
-export function keepOlder(before: StateView | null, snapshot: StateView): StateView {
+/** A snapshot with the older turns that were loaded before it, if there is no gap between them. */
+export function mergeOlder(before: StateView | null, snapshot: StateView): StateView {
   const first = snapshot.turns[0];
   if (before?.conversation.conversation_id !== snapshot.conversation.conversation_id || first === undefined) return snapshot;
   const older = before.turns.filter((turn) => turn.ordinal < first.ordinal);
@@ -18,7 +18,7 @@ export function keepOlder(before: StateView | null, snapshot: StateView): StateV
   return isWhole ? withNext({ ...snapshot, turns: [...older, ...snapshot.turns] }, before.next_cursor) : snapshot;
 }
 
-/** The state with a turn as it was read anew, such as after it was judged; only an ended one, since others go on. */
+/** The state with a fresh copy of an ended turn, for example after it was rated. Other turns change by events. */
 export function replaceTurn(state: StateView, turn: TurnView): StateView {
   const place = state.turns.findIndex((present) => present.turn_id === turn.turn_id);
   if (place < 0 || isOpen(turn)) return state;

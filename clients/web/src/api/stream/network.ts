@@ -1,12 +1,12 @@
-// What the browser says of the network and of whether anybody looks.
+// Network status and tab visibility, as the browser reports them.
 
 export interface Network {
   isOnline(): boolean;
-  /** Calls when the network is back or the page is looked at again. Returns how to stop that. */
+  /** Calls the listener when the network is back or the page becomes visible. Returns a function that unsubscribes. */
   onReturn(listener: () => void): () => void;
-  /** Whether anybody can see this tab. */
+  /** Whether this tab is visible. */
   isLookedAt(): boolean;
-  /** Calls when that changes. Returns how to stop that. */
+  /** Calls the listener when that changes. Returns a function that unsubscribes. */
   onLook(listener: () => void): () => void;
 }
 

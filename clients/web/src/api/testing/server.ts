@@ -1,17 +1,17 @@
-// A real HTTP server for tests of the client library: it answers what a test tells it to, and notes what it was asked.
+// A real HTTP server for tests of the API client: gives scripted responses and records the requests.
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 
 import { afterEach } from "vitest";
 
-export interface Asked {
+export interface RecordedRequest {
   readonly method: string;
   readonly url: string;
   readonly headers: IncomingMessage["headers"];
   readonly body: string;
 }
 
-export type Reply = (response: ServerResponse, asked: Asked) => void;
+export type Reply = (response: ServerResponse, requests: RecordedRequest) => void;
 
 const servers: TestServer[] = [];
 
@@ -19,9 +19,9 @@ afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => server.close()));
 });
 
-/** Replies in order; the last one is given again and again. */
+/** Returns the replies in order and repeats the last one. */
 export class TestServer {
-  readonly asked: Asked[] = [];
+  readonly requests: RecordedRequest[] = [];
   private readonly replies: readonly Reply[];
   private readonly server = createServer((request, response) => { this.serve(request, response); });
 
@@ -49,7 +49,7 @@ export class TestServer {
     const parts: Buffer[] = [];
     request.on("data", (part: Buffer) => parts.push(part));
     request.on("end", () => {
-      // Pages of another origin, as tests are, ask first.
+      // Tests run on another origin, so browsers send a preflight request.
       response.setHeader("Access-Control-Allow-Origin", "*");
       response.setHeader("Access-Control-Allow-Headers", "*, Authorization");
       response.setHeader("Access-Control-Expose-Headers", "*");
@@ -58,9 +58,9 @@ export class TestServer {
         return;
       }
       const { method = "", url = "", headers } = request;
-      const asked = { method, url, headers, body: Buffer.concat(parts).toString() };
-      this.asked.push(asked);
-      this.replies[Math.min(this.asked.length, this.replies.length) - 1]?.(response, asked);
+      const requests = { method, url, headers, body: Buffer.concat(parts).toString() };
+      this.requests.push(requests);
+      this.replies[Math.min(this.requests.length, this.replies.length) - 1]?.(response, requests);
     });
   }
 }
@@ -73,12 +73,12 @@ export function json(body: unknown, status = 200, headers: Readonly<Record<strin
 }
 
 export function problem(status: number, more: object = {}, headers: Readonly<Record<string, string>> = {}): Reply {
-  const told = { type: "urn:everturn:problem:example", title: "It can't be", status, detail: "For a reason." };
-  return json({ ...told, ...more }, status, { "Content-Type": "application/problem+json", ...headers });
+  const base = { type: "urn:everturn:problem:example", title: "It can't be", status, detail: "For a reason." };
+  return json({ ...base, ...more }, status, { "Content-Type": "application/problem+json", ...headers });
 }
 
-/** The connection breaks without an answer. */
+/** Drops the connection without a response. */
 export const breakOff: Reply = (response) => { response.destroy(); };
 
-/** No answer ever. */
+/** Never responds. */
 export const silence: Reply = () => undefined;

@@ -1,4 +1,4 @@
-/** A table of separated values: its columns sort, and only the rows in view are in the page. */
+/** A table of separated values with sortable columns; only the visible rows are in the DOM. */
 import { createSortedRowModel, rowSortingFeature, tableFeatures, useTable } from "@tanstack/react-table";
 import type { ColumnDef, Row } from "@tanstack/react-table";
 import { ArrowDown, ArrowUp } from "lucide-react";
@@ -6,7 +6,7 @@ import { useMemo } from "react";
 import type { JSX } from "react";
 import { TableVirtuoso } from "react-virtuoso";
 
-import { sayCount } from "../../ui/wording";
+import { formatCount } from "../../ui/format";
 import { compareCells, isNumber, readTable } from "./readTable";
 import styles from "./table.module.css";
 
@@ -23,7 +23,7 @@ export default function TableArtifact({ text }: { text: string }): JSX.Element {
   if (data.columns.length === 0) return <p className={styles.count}>The table is empty.</p>;
   return (
     <div className={styles.table}>
-      <p className={styles.count}>{sayCount(data.rows.length, "row")}{data.isCut ? ", more is in the file" : ""}</p>
+      <p className={styles.count}>{formatCount(data.rows.length, "row")}{data.isCut ? ", more is in the file" : ""}</p>
       <TableVirtuoso<Row<typeof features, Cells>>
         data={rows}
         aria-label="Rows"
@@ -44,7 +44,7 @@ export default function TableArtifact({ text }: { text: string }): JSX.Element {
           </tr>
         )}
         itemContent={(_, row) => row.original.map((cell, at) => (
-          // A cell's place in its row is what it is.
+          // The position of a cell in its row identifies it.
           <td key={`${at}.${data.columns[at] ?? ""}`} className={isNumber(cell) ? styles.number : undefined}>{cell}</td>
         ))}
       />

@@ -1,17 +1,17 @@
-/** Reads separated values into rows of text. */
+/** Parses separated values into rows of text. */
 import Papa from "papaparse";
 
 export interface TableData {
   readonly columns: readonly string[];
   readonly rows: readonly (readonly string[])[];
-  /** Whether there are more rows or columns than are read. */
+  /** Whether there are more rows or columns than were read. */
   readonly isCut: boolean;
 }
 
 export const MAX_ROWS = 50_000;
 export const MAX_COLUMNS = 200;
 
-/** The first line names the columns; short rows are filled up. */
+/** The first line names the columns; short rows are padded. */
 export function readTable(text: string): TableData {
   const parsed = Papa.parse<string[]>(text.replace(/^\uFEFF/, ""), { skipEmptyLines: "greedy", preview: MAX_ROWS + 2 });
   const [head = [], ...body] = parsed.data;
@@ -22,7 +22,7 @@ export function readTable(text: string): TableData {
   return { columns, rows: body.slice(0, MAX_ROWS).map(fill), isCut: body.length > MAX_ROWS || width > shown };
 }
 
-/** Numbers before words, and as numbers; words by the rules of the person's language. */
+/** Numbers come before words and compare by value; words compare by the user's locale. */
 export function compareCells(first: string, second: string): number {
   const [a, b] = [toNumber(first), toNumber(second)];
   if (a !== null && b !== null) return a - b;

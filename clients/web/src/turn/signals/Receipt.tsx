@@ -1,4 +1,4 @@
-/** Something said while a turn ran, with how far it has come; until it is taken up it can be changed or taken back. */
+/** A message sent while a turn ran, with its delivery state; until it is delivered it can be edited or withdrawn. */
 import { Pencil, Undo2 } from "lucide-react";
 import { use, useState } from "react";
 import type { JSX, KeyboardEvent } from "react";
@@ -8,7 +8,7 @@ import { FileCard } from "../../files/FileCard";
 import { Button, IconButton } from "../../ui/Button";
 import { isTouch, submitByEnter } from "../../ui/enterKey";
 import { PaperContext } from "../../ui/printing";
-import { sayError } from "../../ui/wording";
+import { describeError } from "../../ui/format";
 import { useTurnActions } from "../actions";
 import { isChangeable } from "../parts";
 import { useEdits } from "./edits";
@@ -29,7 +29,7 @@ export function Receipt({ signal, isStopped }: ReceiptProps): JSX.Element {
   const [problem, setProblem] = useState("");
   const retract = (): void => {
     setProblem("");
-    retractSignal(signal.signal_id).catch((error: unknown) => { setProblem(sayError(error)); });
+    retractSignal(signal.signal_id).catch((error: unknown) => { setProblem(describeError(error)); });
   };
   const said = signal.text.trim();
   const edit = (): void => {
@@ -61,7 +61,7 @@ export function Receipt({ signal, isStopped }: ReceiptProps): JSX.Element {
 interface EditingProps {
   signalId: string;
   text: string;
-  /** Whether the person has just asked to write here; not when it comes back into view. */
+  /** Whether the user has just opened the editor, as opposed to it scrolling back into view. */
   takesFocus: boolean;
 }
 
@@ -79,11 +79,11 @@ function Editing({ signalId, text, takesFocus }: EditingProps): JSX.Element {
       await editSignal(signalId, text);
       close(signalId);
     } catch (error) {
-      setProblem(sayError(error));
+      setProblem(describeError(error));
       setSaving(false);
     }
   };
-  // Escape leaves the editing, and does not stop the answer as well.
+  // Escape cancels the edit and must not also stop the answer.
   const cancelByEscape = (event: KeyboardEvent): void => {
     if (event.key !== "Escape" || event.nativeEvent.isComposing) return;
     event.preventDefault();
@@ -108,7 +108,7 @@ function Editing({ signalId, text, takesFocus }: EditingProps): JSX.Element {
       />
       <div className={styles.receipt}>
         <span className={styles.hint} aria-hidden>Enter to save · Shift+Enter for a new line · Esc to cancel</span>
-        <Button look="primary" type="submit" disabled={!canSave}>Save</Button>
+        <Button variant="primary" type="submit" disabled={!canSave}>Save</Button>
         <Button onClick={() => { close(signalId); }}>Cancel</Button>
       </div>
       {problem !== "" && <p role="alert" className={styles.problem}>{problem}</p>}

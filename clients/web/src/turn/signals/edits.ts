@@ -2,10 +2,10 @@
 import { createContext, use } from "react";
 
 export interface Edits {
-  /** What has been written and not saved yet, by the id of its signal. */
+  /** The unsaved text, by signal id. */
   readonly texts: ReadonlyMap<string, string>;
   write: (signalId: string, text: string) => void;
-  /** Saved, or given up. */
+  /** The edit was saved or discarded. */
   close: (signalId: string) => void;
 }
 
@@ -13,6 +13,6 @@ export const EditsContext = createContext<Edits | null>(null);
 
 export function useEdits(): Edits {
   const edits = use(EditsContext);
-  if (edits === null) throw new Error("There is no place for edits around this component.");
+  if (edits === null) throw new Error("EditsContext is missing around this component.");
   return edits;
 }

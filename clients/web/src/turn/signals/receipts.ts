@@ -1,13 +1,13 @@
-/** How a signal and its receipt are described to the person. */
+/** Texts for a signal and its receipt. */
 import type { SignalView } from "../../api";
-import { lookUp } from "../../ui/wording";
+import { lookUp } from "../../ui/format";
 
-/** Whether it has no words and only stops the answer. */
+/** Whether it has no text and only stops the answer. */
 export function isStop(signal: SignalView): boolean {
   return signal.kind === "cancel" || (signal.kind === "steer" && signal.text.trim() === "");
 }
 
-/** What kind of thing was said. */
+/** The kind of message. */
 export function describeSignal(signal: SignalView): string {
   switch (signal.kind) {
     case "followup":
@@ -23,7 +23,7 @@ export function describeSignal(signal: SignalView): string {
     case "deny":
       return "You denied";
     default:
-      // Of a newer server.
+      // A kind of a newer server.
       return "Message of an unknown kind";
   }
 }
@@ -31,7 +31,7 @@ export function describeSignal(signal: SignalView): string {
 const STATES: Readonly<Record<SignalView["state"], string>> = {
   accepted: "Queued",
   queued: "Queued for the next answer",
-  // It is on the timeline. No model call has seen it if a stop came right behind it, so this does not say "read".
+  // It is on the timeline. If a stop followed directly, no model call has seen it, so this does not say "read".
   applied: "Delivered",
   promoted: "Sent as the next message",
   expired: "Arrived too late",
@@ -40,7 +40,9 @@ const STATES: Readonly<Record<SignalView["state"], string>> = {
   unknown: "In a state unknown to this version",
 };
 
-/** One line: what it is, where its words don't tell, and how far it has come. `isStopped`: a stop was delivered together with it. */
+/**
+ * One line: what it is, unless its text shows that, and its state. `isStopped`: a stop was delivered together with it.
+ */
 export function describeReceipt(signal: SignalView, isStopped = false): string {
   const state = isStopped ? "Delivered, but the answer was stopped" : lookUp<string>(STATES, signal.state, STATES.unknown);
   if (isStop(signal)) return signal.state === "expired" || signal.state === "rejected" ? `${describeSignal(signal)} · ${state}` : "Stopping…";

@@ -1,4 +1,4 @@
-/** A call that waits for the person's word; afterwards what the word was. */
+/** A call that needs approval; afterwards, how it was answered. */
 import { ShieldQuestion } from "lucide-react";
 import { useState } from "react";
 import type { JSX } from "react";
@@ -6,7 +6,7 @@ import type { JSX } from "react";
 import type { ApprovalView } from "../../api";
 import { Button } from "../../ui/Button";
 import { useNow } from "../../ui/useNow";
-import { lookUp, sayError, sayUntil } from "../../ui/wording";
+import { lookUp, describeError, formatTimeLeft } from "../../ui/format";
 import { useTurnActions } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
@@ -43,7 +43,7 @@ function Question({ approval }: { approval: ApprovalView }): JSX.Element {
       await answerApproval(approval.approval_id, kind, reason);
     } catch (error) {
       setSent(null);
-      setProblem(sayError(error));
+      setProblem(describeError(error));
     }
   };
   return (
@@ -57,8 +57,8 @@ function Question({ approval }: { approval: ApprovalView }): JSX.Element {
         <input type="text" dir="auto" value={reason} maxLength={MAX_REASON_CHARS} onChange={(event) => { setReason(event.target.value); }} />
       </label>
       <div className={styles.row}>
-        <Button look="primary" disabled={sent !== null} onClick={() => answer("approve")}>Approve</Button>
-        <Button look="danger" disabled={sent !== null} onClick={() => answer("deny")}>Deny</Button>
+        <Button variant="primary" disabled={sent !== null} onClick={() => answer("approve")}>Approve</Button>
+        <Button variant="danger" disabled={sent !== null} onClick={() => answer("deny")}>Deny</Button>
         <Deadline at={approval.expires_at} />
       </div>
       {problem !== "" && <p role="alert" className={styles.failure}>{problem}</p>}
@@ -67,7 +67,7 @@ function Question({ approval }: { approval: ApprovalView }): JSX.Element {
 }
 
 function Deadline({ at }: { at: string }): JSX.Element {
-  const left = sayUntil(Date.parse(at), useNow());
+  const left = formatTimeLeft(Date.parse(at), useNow());
   return (
     <span className={styles.soft}>
       {left === "" ? "Expired" : <>Expires in <time dateTime={at}>{left}</time></>}

@@ -1,7 +1,7 @@
-/** What a tool is called with, a name and a value a line. */
+/** The parameters of a tool call, one name and value per line. */
 import type { JSX } from "react";
 
-import { showUnseen } from "../../ui/unseen";
+import { escapeInvisible } from "../../ui/invisibleCharacters";
 import styles from "./work.module.css";
 
 type Params = Readonly<Record<string, unknown>>;
@@ -23,7 +23,7 @@ export function Parameters({ params }: { params: Params }): JSX.Element | null {
   );
 }
 
-/** A longer one may scroll, by keyboard too. */
+/** Longer values may need scrolling, by keyboard too. */
 const LONG_CHARS = 200;
 const LONG_LINES = 5;
 
@@ -34,5 +34,5 @@ function Value({ name, text }: { name: string; text: string }): JSX.Element {
 }
 
 function describeValue(value: unknown): string {
-  return showUnseen(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+  return escapeInvisible(typeof value === "string" ? value : JSON.stringify(value, null, 2));
 }

@@ -3,7 +3,7 @@ import { Circle, CircleCheck, CircleDot, CircleX } from "lucide-react";
 import type { JSX } from "react";
 
 import type { PlanSnapshot } from "../../api";
-import { lookUp } from "../../ui/wording";
+import { lookUp } from "../../ui/format";
 import styles from "./work.module.css";
 
 const MARKS = {

@@ -1,4 +1,4 @@
-/** One step of the work: which tool, with what, what came of it, and how long it took. */
+/** One step: the tool, its parameters, its result, and how long it took. */
 import { CircleAlert, CircleCheck, CirclePause, CircleSlash, LoaderCircle } from "lucide-react";
 import { use, useState } from "react";
 import type { JSX } from "react";
@@ -7,7 +7,7 @@ import type { StepView } from "../../api";
 import { CodeBlock } from "../../markdown/CodeBlock";
 import { Button } from "../../ui/Button";
 import { Disclosure } from "../../ui/Disclosure";
-import { lookUp, oneLine, sayDuration, sayError } from "../../ui/wording";
+import { lookUp, oneLine, formatDuration, describeError } from "../../ui/format";
 import { ToolProgressContext, useTurnActions } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
@@ -25,14 +25,14 @@ const STATUSES: Readonly<Record<string, Standing>> = { started: "started", compl
 interface StepCardProps {
   step: StepView;
   turnId: string;
-  /** Whether the person is asked if the call may be made. */
+  /** Whether the call waits for approval. */
   isAsked: boolean;
 }
 
 export function StepCard({ step, turnId, isAsked }: StepCardProps): JSX.Element {
   const stands = standing(step, isAsked);
   const progress = use(ToolProgressContext).get(step.call_id ?? "");
-  const took = step.duration_ms === undefined ? "" : sayDuration(step.duration_ms);
+  const took = step.duration_ms === undefined ? "" : formatDuration(step.duration_ms);
   return (
     <Disclosure
       className={styles.step}
@@ -51,7 +51,7 @@ export function StepCard({ step, turnId, isAsked }: StepCardProps): JSX.Element 
   );
 }
 
-/** A call that was cut short when the person stopped the turn did not fail. */
+/** A call that was interrupted because the user stopped the turn did not fail. */
 function standing(step: StepView, isAsked: boolean): Standing {
   if (isAsked) return "asked";
   return step.error === "cancelled" ? "cancelled" : lookUp(STATUSES, step.status, "completed");
@@ -80,7 +80,7 @@ interface ProgramProps {
   step: string;
 }
 
-/** The program that the step ran; a long one is loaded whole on demand. */
+/** The program that the step ran; a long one is loaded in full on demand. */
 function Program({ beginning, chars, turnId, step }: ProgramProps): JSX.Element {
   const { loadProgram } = useTurnActions();
   const [code, setCode] = useState(beginning);
@@ -90,7 +90,7 @@ function Program({ beginning, chars, turnId, step }: ProgramProps): JSX.Element 
     try {
       setCode(await loadProgram(turnId, step));
     } catch (error) {
-      setProblem(sayError(error));
+      setProblem(describeError(error));
     }
   };
   return (
@@ -111,11 +111,11 @@ function StepDetails({ step, turnId, messages }: { step: StepView; turnId: strin
       {step.code !== undefined && <Program beginning={step.code} chars={step.code_chars ?? step.code.length} turnId={turnId} step={step.step} />}
       {messages.map((message) => <p key={message} dir="auto">{message}</p>)}
       {step.error !== undefined && <p className={styles.failure}>{FAILURES[step.error] ?? step.error}</p>}
-      {/* What a call that was cancelled says is for the model. */}
+      {/* The message of a cancelled call is for the model. */}
       {step.error !== "cancelled" && step.result_preview !== undefined && step.result_preview !== "" && (
         <>
           <p className={styles.label}>{step.status === "error" ? "Error" : "Result"}</p>
-          {/* It scrolls, by keyboard too. */}
+          {/* Scrollable by keyboard too. */}
           {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to take focus */}
           <pre className={styles.output} tabIndex={0} dir="auto">{step.result_preview}</pre>
         </>

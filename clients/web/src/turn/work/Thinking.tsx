@@ -1,10 +1,10 @@
-/** What the model thought, folded away; while it thinks, its last words stand on the line. */
+/** The model's thinking, collapsed; while it streams, its last words are in the summary line. */
 import { Lightbulb } from "lucide-react";
 import type { JSX } from "react";
 
 import { Markdown } from "../../markdown/Markdown";
 import { Disclosure } from "../../ui/Disclosure";
-import { oneLine } from "../../ui/wording";
+import { oneLine } from "../../ui/format";
 import styles from "./work.module.css";
 
 const TEASER_CHARS = 110;

@@ -1,18 +1,18 @@
-/** A file that the agent writes for the person; it opens beside the conversation, also while it grows. */
+/** A file that the agent writes; it opens beside the conversation, even while it grows. */
 import { FilePen } from "lucide-react";
 import type { JSX } from "react";
 
 import type { FileView, TextView } from "../../api";
-import { useArtifacts } from "../../artifacts/context";
+import { useArtifacts } from "../../files/artifacts";
 import { DownloadButton } from "../../files/FileCard";
-import { sayBytes, sayCount } from "../../ui/wording";
+import { formatBytes, formatCount } from "../../ui/format";
 import styles from "./work.module.css";
 
 interface WrittenCardProps {
   text: TextView;
   turnId: string;
   isGrowing: boolean;
-  /** The file that it has become; undefined until it has. */
+  /** The stored file; undefined until it exists. */
   file: FileView | undefined;
 }
 
@@ -20,7 +20,7 @@ export function WrittenCard({ text, turnId, isGrowing, file }: WrittenCardProps)
   const { open } = useArtifacts();
   const name = text.artifact ?? "Text";
   const { round, channel, instance } = text;
-  const size = file === undefined ? sayCount(text.text.length, "character") : sayBytes(file.size);
+  const size = file === undefined ? formatCount(text.text.length, "character") : formatBytes(file.size);
   return (
     <div className={styles.written}>
       <button
