@@ -1,6 +1,6 @@
-"""A real Chromium before the whole platform, with the built web client and a fault proxy between the two.
+"""A real Chromium against the whole platform with the built web client, and a fault proxy between them.
 
-All these tests share one platform and one browser; each person comes with a browser profile of their own.
+All these tests share one platform and one browser; each person has a separate browser profile.
 """
 
 import os
@@ -27,7 +27,7 @@ from everturn_local.supervision.platform import Platform
 from everturn_local.web.choice import open_web_client
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-# The first four for machines without a screen or with root only; the others keep it from asking its maker for things.
+# The first ones allow machines without a screen and running as root; the others stop Chromium's own network requests.
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -38,9 +38,9 @@ ARGUMENTS = (
     "--disable-sync",
 )
 SEEN_LIMIT_MS = 120_000
-"""Until something is seen; a busy machine is no failure."""
+"""How long an expectation may take; generous, because the machine may be busy."""
 SMALL_CONTEXT_TOKENS = "24000"
-"""So that a few long messages are more than a model takes at once."""
+"""Small, so that a few long messages exceed the model's context."""
 CONFIG = """
 [[tools]]
 alias = "mail"
@@ -60,7 +60,7 @@ expect.set_options(timeout=SEEN_LIMIT_MS)
 
 
 def find_chromium() -> str:
-    """The program. Without one the tests are skipped; they fail in CI, or where CHROMIUM names one."""
+    """The path of Chromium. Without it the tests are skipped, or fail in CI or if CHROMIUM is set."""
     named = os.environ.get("CHROMIUM")
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found is None:
@@ -79,14 +79,14 @@ async def chromium() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def stranger() -> AsyncIterator[Stranger]:
-    """A server somewhere else, which nothing on the page may reach."""
+    """A foreign server, which nothing on the page may reach."""
     async with Stranger() as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file in this folder lets the turn go on that waits at the gate of its name."""
+    """A file in this folder opens the gate of the same name for the turn that waits there."""
     return tmp_path_factory.mktemp("gates")
 
 
@@ -94,7 +94,7 @@ def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def stage(
     chromium: Browser, stranger: Stranger, gates: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stage]:
-    """One ingress that serves the page and lets guests in, and two workers with the scripted model."""
+    """One ingress that serves the page and accepts guests, and two workers with the scripted model."""
     dist = await open_web_client(print).save_build()
     folder = tmp_path_factory.mktemp("browser")
     scripts, config = folder / "scripts.toml", folder / "everturn.toml"
@@ -119,7 +119,7 @@ async def stage(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def link(stage: Stage) -> AsyncIterator[FaultProxy]:
-    """What lies between the browser and the ingress."""
+    """The fault proxy between the browser and the ingress."""
     address = urlsplit(stage.platform.urls[0])
     assert address.hostname is not None
     assert address.port is not None
@@ -131,7 +131,7 @@ async def link(stage: Stage) -> AsyncIterator[FaultProxy]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def crowd(chromium: Browser, link: FaultProxy) -> AsyncIterator[Crowd]:
-    """Lets people in; afterwards nothing must have gone wrong before any of them."""
+    """Opens pages for people; at the end none of them may have reported an error."""
     opened = Crowd(chromium, f"http://127.0.0.1:{link.port}/", SEEN_LIMIT_MS)
     yield opened
     await opened.leave()
@@ -140,5 +140,5 @@ async def crowd(chromium: Browser, link: FaultProxy) -> AsyncIterator[Crowd]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def person(crowd: Crowd) -> Person:
-    """With the page open where a conversation begins."""
+    """A person with the page for a new conversation open."""
     return await crowd.come()

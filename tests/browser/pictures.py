@@ -1,4 +1,4 @@
-"""Takes the pictures of the README (`make pictures`), of the real page, so that nobody draws them anew by hand."""
+"""Takes the screenshots of the README from the real page (`make pictures`)."""
 
 from pathlib import Path
 
@@ -26,14 +26,14 @@ async def take(person: Person, name: str) -> None:
 async def ask_for_a_chart(person: Person) -> None:
     await person.attach("sales.csv", SALES)
     await person.field.fill("What is the total revenue by region?")
-    # On a phone Enter makes a new line.
+    # On a phone Enter adds a line.
     await person.button("Send").click()
     await expect(person.reply.get_by_role("img", name="sales.png").first).to_be_visible()
     await person.finish()
     await person.page.wait_for_function("[...document.images].every(image => image.complete)")
 
 
-async def test_a_chart_in_light_and_dark_and_what_the_model_saw(crowd: Crowd) -> None:
+async def test_chart_in_light_and_dark_and_the_inspector(crowd: Crowd) -> None:
     person = await crowd.come(viewport=DESK, color_scheme="light")
     await ask_for_a_chart(person)
     await take(person, "conversation-light")
@@ -48,14 +48,14 @@ async def test_a_chart_in_light_and_dark_and_what_the_model_saw(crowd: Crowd) ->
     await take(person, "context")
 
 
-async def test_a_chart_on_a_phone(crowd: Crowd) -> None:
+async def test_chart_on_a_phone(crowd: Crowd) -> None:
     person = await crowd.come(viewport=HAND, has_touch=True, is_mobile=True, color_scheme="light")
     await ask_for_a_chart(person)
 
     await take(person, "phone")
 
 
-async def test_a_question_whether_a_tool_may_be_called(crowd: Crowd) -> None:
+async def test_approval_of_a_tool_call(crowd: Crowd) -> None:
     person = await crowd.come(viewport=DESK, color_scheme="light")
     await person.send("Please send Ann the report.")
     question = person.page.get_by_role("region", name="Approval of mail.send")

@@ -1,4 +1,4 @@
-"""Every screen before axe: nothing serious or critical, in light and dark, on a desk and in a hand."""
+"""Checks every screen with axe: nothing serious or critical, in light and dark, on desktop and phone."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from playwright.async_api import expect
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_the_beginning_and_the_list_of_conversations(person: Person) -> None:
+async def test_new_conversation_and_conversation_list(person: Person) -> None:
     await person.send("script:plain please")
     await person.finish()
     await person.button("New conversation").click()
@@ -28,7 +28,7 @@ async def test_the_beginning_and_the_list_of_conversations(person: Person) -> No
 
 
 @pytest.mark.parametrize("width", [390, 1024])
-async def test_the_page_of_the_api_fits_its_window(crowd: Crowd, width: int) -> None:
+async def test_api_page_fits_its_window(crowd: Crowd, width: int) -> None:
     person = await crowd.come(viewport={"width": width, "height": 640})
 
     await person.page.goto(f"{person.url}docs")
@@ -39,7 +39,7 @@ async def test_the_page_of_the_api_fits_its_window(crowd: Crowd, width: int) -> 
     assert await links.evaluate_all("links => links.every(link => link.scrollWidth <= link.parentElement.clientWidth)")
 
 
-async def test_the_list_as_a_drawer(crowd: Crowd) -> None:
+async def test_conversation_list_as_a_drawer(crowd: Crowd) -> None:
     person = await crowd.come(viewport={"width": 390, "height": 780})
     await person.button("Show conversations").click()
     await expect(person.button("Hide conversations")).to_be_visible()
@@ -47,7 +47,7 @@ async def test_the_list_as_a_drawer(crowd: Crowd) -> None:
     assert await find_violations(person.page, widths=("phone",)) == []
 
 
-async def test_an_answer_with_a_chart_a_table_steps_and_files(person: Person) -> None:
+async def test_answer_with_a_chart_a_table_steps_and_files(person: Person) -> None:
     await person.attach("sales.csv", SALES)
     await person.send("What is the total revenue by region?")
     await expect(person.reply.get_by_role("img", name="sales.png").first).to_be_visible()
@@ -74,7 +74,7 @@ async def test_an_answer_with_a_chart_a_table_steps_and_files(person: Person) ->
     assert await find_violations(person.page) == []
 
 
-async def test_a_question_whether_a_tool_may_be_called_and_its_answer(person: Person) -> None:
+async def test_approval_request_and_its_answer(person: Person) -> None:
     await person.send("script:mail please")
     question = person.page.get_by_role("region", name="Approval of mail.send")
     await expect(question).to_be_visible()
@@ -86,7 +86,7 @@ async def test_a_question_whether_a_tool_may_be_called_and_its_answer(person: Pe
     assert await find_violations(person.page) == []
 
 
-async def test_a_turn_that_goes_on_with_what_was_added_and_a_file_that_is_refused(person: Person, gates: Path) -> None:
+async def test_running_turn_with_a_queued_message_and_a_rejected_file(person: Person, gates: Path) -> None:
     await person.send("script:gate please")
     await expect(person.reply).to_contain_text("before the gate first")
     await person.send("And mind the south.")
@@ -101,7 +101,7 @@ async def test_a_turn_that_goes_on_with_what_was_added_and_a_file_that_is_refuse
     await person.finish()
 
 
-async def test_what_an_answer_folds_away_opens_by_its_summary(person: Person) -> None:
+async def test_details_in_an_answer_open_by_their_summary(person: Person) -> None:
     await person.send("script:fold please")
     await expect(person.reply.get_by_text("After.")).to_be_visible()
     await person.finish()
@@ -115,14 +115,14 @@ async def test_what_an_answer_folds_away_opens_by_its_summary(person: Person) ->
     assert await find_violations(person.page) == []
 
 
-async def test_a_plan_sources_and_suggestions(person: Person, stage: Any) -> None:
+async def test_plan_sources_and_suggestions(person: Person, stage: Any) -> None:
     await person.send("script:plan please")
     await person.finish()
 
     assert await find_violations(person.page) == []
 
 
-async def test_a_page_of_the_agent_beside_the_conversation(person: Person) -> None:
+async def test_generated_page_beside_the_conversation(person: Person) -> None:
     await person.send("script:note please")
     await person.finish()
     await person.reply.get_by_role("button", name="Open outputs/note.md").first.click()
@@ -131,7 +131,7 @@ async def test_a_page_of_the_agent_beside_the_conversation(person: Person) -> No
     assert await find_violations(person.page) == []
 
 
-async def test_the_menu_and_the_dialogs_of_a_conversation(person: Person) -> None:
+async def test_menu_and_dialogs_of_a_conversation(person: Person) -> None:
     await person.send("script:plain please")
     await person.finish()
     actions = person.page.get_by_role("button", name="Actions for").first
@@ -149,7 +149,7 @@ async def test_the_menu_and_the_dialogs_of_a_conversation(person: Person) -> Non
     assert await find_violations(person.page) == []
 
 
-async def test_the_page_where_people_sign_in(person: Person) -> None:
+async def test_sign_in_page(person: Person) -> None:
     await person.wear_out("default/default")
     await expect(person.button("Continue as guest")).to_be_visible()
 

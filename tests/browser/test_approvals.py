@@ -1,4 +1,4 @@
-"""A call that waits for the person's word: asked with all that matters, answered once, in all tabs."""
+"""A call that needs approval: shown with all its parameters, answered once, in all tabs."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def find_question(person: Person) -> Locator:
 
 
 async def ask(person: Person) -> Locator:
-    """The question of a turn that waits for an answer."""
+    """The approval card of a waiting turn."""
     await person.send("script:mail please")
     question = find_question(person)
     await expect(question).to_contain_text("ann@example.org")
@@ -22,12 +22,12 @@ async def ask(person: Person) -> Locator:
     return question
 
 
-async def test_a_conversation_that_waits_is_called_by_its_first_words(person: Person) -> None:
+async def test_a_waiting_conversation_is_named_by_its_first_words(person: Person) -> None:
     await ask(person)
 
     await expect(person.page.get_by_role("heading", level=1, name="script:mail please")).to_be_visible()
     await expect(person.page).to_have_title("script:mail please · Everturn")
-    # Other tests have asked the same.
+    # Other tests have sent the same message.
     row = person.page.get_by_role("link", name="script:mail please").and_(person.page.locator("[aria-current=page]"))
     await expect(row).to_contain_text("needs approval")
     await expect(person.reply.get_by_role("button", name="Step mail.send, needs approval")).to_be_visible()
@@ -35,7 +35,7 @@ async def test_a_conversation_that_waits_is_called_by_its_first_words(person: Pe
     await expect(row).to_contain_text("needs approval")
 
 
-async def test_a_call_is_made_when_the_person_approves_it(person: Person, stage: Any) -> None:
+async def test_an_approved_call_is_made(person: Person, stage: Any) -> None:
     question = await ask(person)
 
     await question.get_by_role("button", name="Approve").click()
@@ -49,7 +49,7 @@ async def test_a_call_is_made_when_the_person_approves_it(person: Person, stage:
     assert [(approval.state, turn.answer) for approval in turn.approvals] == [("approved", "That is settled.")]
 
 
-async def test_a_call_is_not_made_when_the_person_denies_it_and_the_reason_is_shown(person: Person, stage: Any) -> None:
+async def test_a_denied_call_is_not_made_and_its_reason_is_shown(person: Person, stage: Any) -> None:
     question = await ask(person)
 
     await question.get_by_label("Reason (optional)").fill("Not today.")
@@ -62,7 +62,7 @@ async def test_a_call_is_not_made_when_the_person_denies_it_and_the_reason_is_sh
     assert [(approval.state, approval.reason) for approval in turn.approvals] == [("denied", "Not today.")]
 
 
-async def test_a_question_that_is_answered_in_one_tab_is_answered_in_the_other(person: Person) -> None:
+async def test_an_answer_in_one_tab_shows_in_the_other(person: Person) -> None:
     await ask(person)
     other = await person.open_tab()
     await expect(find_question(other)).to_contain_text("ann@example.org")
@@ -76,7 +76,7 @@ async def test_a_question_that_is_answered_in_one_tab_is_answered_in_the_other(p
         await expect(find_question(each)).to_have_count(0)
 
 
-async def test_a_question_is_still_there_after_a_reload_and_its_markup_is_text(person: Person) -> None:
+async def test_an_approval_survives_a_reload_and_its_markup_is_text(person: Person) -> None:
     await ask(person)
 
     await person.page.reload()

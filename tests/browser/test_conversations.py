@@ -1,4 +1,4 @@
-"""The list of conversations: found, renamed, put away, forked, exported and deleted."""
+"""The list of conversations: search, rename, archive, fork, export and delete."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ async def test_a_renamed_conversation_has_its_name_in_every_tab(person: Person) 
     await expect(find(other, "Sales of the north")).to_be_visible()
 
 
-async def test_a_conversation_is_put_into_the_archive_and_taken_out(person: Person) -> None:
+async def test_a_conversation_is_archived_and_unarchived(person: Person) -> None:
     title = "script:plain to archive"
     await begin(person, title)
 
@@ -63,9 +63,7 @@ async def test_a_conversation_is_put_into_the_archive_and_taken_out(person: Pers
     await expect(find(person, title)).to_be_visible()
 
 
-async def test_a_fork_goes_on_from_a_turn_and_leaves_the_first_conversation_as_it_was(
-    person: Person, stage: Any
-) -> None:
+async def test_a_fork_continues_from_a_turn_and_keeps_the_original(person: Person, stage: Any) -> None:
     first_id = await begin(person, "script:plain to fork")
     await person.send("script:plain that stays behind")
     await expect(person.turns).to_have_count(2)
@@ -87,7 +85,7 @@ async def test_a_fork_goes_on_from_a_turn_and_leaves_the_first_conversation_as_i
     ]
 
 
-async def test_an_export_is_downloaded_whole(person: Person) -> None:
+async def test_a_complete_export_is_downloaded(person: Person) -> None:
     conversation_id = await begin(person, "script:plain to export")
 
     async with person.page.expect_download() as started:
@@ -101,7 +99,7 @@ async def test_an_export_is_downloaded_whole(person: Person) -> None:
     assert any("A plain answer." in json.dumps(line) for line in lines)
 
 
-async def test_a_deleted_conversation_is_gone_from_the_list_and_the_server(person: Person, stage: Any) -> None:
+async def test_a_deleted_conversation_is_gone_from_list_and_server(person: Person, stage: Any) -> None:
     title = "script:plain to delete"
     conversation_id = await begin(person, title)
 
@@ -116,7 +114,7 @@ async def test_a_deleted_conversation_is_gone_from_the_list_and_the_server(perso
     assert conversation_id not in {each.conversation_id for each in listed.items}
 
 
-async def test_a_conversation_that_is_not_there_has_a_way_out(person: Person) -> None:
+async def test_a_missing_conversation_offers_a_new_one(person: Person) -> None:
     await person.page.goto(f"{person.url}#/conv_01900000-0000-7000-8000-000000000000")
 
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("Conversation not found")
@@ -124,7 +122,7 @@ async def test_a_conversation_that_is_not_there_has_a_way_out(person: Person) ->
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
 
 
-async def test_the_list_reads_on_as_it_is_scrolled_and_finds_titles(person: Person, stage: Any) -> None:
+async def test_the_list_loads_more_on_scroll_and_finds_titles(person: Person, stage: Any) -> None:
     made = [await stage.clients[0].create_conversation(f"Made before {number}") for number in range(PAGE_ROWS + 5)]
     await stage.clients[0].rename_conversation(made[0].conversation_id, "The very first one")
     await person.page.reload()

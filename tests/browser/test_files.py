@@ -1,4 +1,4 @@
-"""Files that go into a message and come out of a turn."""
+"""Files in messages and files made by turns."""
 
 import base64
 from typing import Any
@@ -14,7 +14,7 @@ PIXEL = base64.b64decode(
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_table_becomes_a_chart_and_a_reload_in_the_middle_loses_nothing(person: Person, stage: Any) -> None:
+async def test_a_table_becomes_a_chart_across_a_reload(person: Person, stage: Any) -> None:
     await person.attach("sales.csv", SALES)
     await person.send("What is the total revenue by region?")
     await expect(person.button("Stop")).to_be_visible()
@@ -35,7 +35,7 @@ async def test_a_table_becomes_a_chart_and_a_reload_in_the_middle_loses_nothing(
     assert (await person.turns.inner_text()).count("What is the total revenue by region?") == 1
 
 
-async def test_the_end_stays_in_view_when_the_chart_loads_late_and_when_the_conversation_is_opened(
+async def test_the_end_stays_in_view_when_a_chart_loads_late(
     person: Person,
 ) -> None:
     await person.page.set_viewport_size({"width": 900, "height": 600})
@@ -55,7 +55,7 @@ async def test_the_end_stays_in_view_when_the_chart_loads_late_and_when_the_conv
 
 
 async def check_at_end(person: Person) -> None:
-    """When all images are drawn, nothing is left below, and nobody is asked to go there."""
+    """Waits until all images are drawn: the view is at the end, without a button to go there."""
     await person.page.wait_for_function("[...document.images].every(image => image.complete)")
     await person.page.wait_for_function(
         "() => { const e = document.getElementById('messages');"
@@ -64,7 +64,7 @@ async def check_at_end(person: Person) -> None:
     await expect(person.button("Jump to latest")).to_have_count(0)
 
 
-async def test_a_file_that_is_too_large_is_refused_before_it_is_sent_and_a_picture_is_shown_small(
+async def test_a_large_file_is_refused_at_once_and_images_have_thumbnails(
     person: Person,
 ) -> None:
     await person.attach("huge.png", PIXEL + bytes(6_000_000), "image/png")
@@ -79,7 +79,7 @@ async def test_a_file_that_is_too_large_is_refused_before_it_is_sent_and_a_pictu
     assert await picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
 
 
-async def test_a_refused_file_is_named_with_the_reason_and_the_message_stays(person: Person) -> None:
+async def test_a_rejected_file_is_named_and_the_message_stays(person: Person) -> None:
     await person.attach("holiday.png", b"This is no picture.", "image/png")
 
     await person.offer("Look at this.")

@@ -1,4 +1,4 @@
-"""Markup that would like to run: in answers, in names of files, and in pages that the agent writes."""
+"""Hostile markup in answers, file names and generated pages."""
 
 import sys
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 ALLOWLIST_SINCE = 152
 FREEZE_LIMIT_MS = 3_000
-"""Before it was bounded this took 20 s and more. On an idle machine it takes less than 200 ms."""
+"""Without limits this took more than 20 s; on an idle machine it now takes less than 200 ms."""
 WATCH_TASKS = """() => {
     window.tasks = [];
     new PerformanceObserver(seen => {
@@ -43,7 +43,7 @@ async def test_hostile_markup_in_a_message_and_in_a_title_stays_text(person: Per
     assert await person.page.evaluate("window.hurt") is None
 
 
-async def test_a_file_with_markup_in_its_name_is_shown_by_its_name_and_runs_nothing(person: Person) -> None:
+async def test_markup_in_a_file_name_is_shown_as_text(person: Person) -> None:
     await person.attach(HOSTILE_NAME, b"month,sold\n2024-01,3\n")
     await expect(person.page.get_by_role("list", name="Files to send")).to_contain_text(HOSTILE_NAME)
     await person.send("script:plain with a file")
@@ -60,7 +60,7 @@ async def test_a_file_with_markup_in_its_name_is_shown_by_its_name_and_runs_noth
     assert saved.read_bytes() == b"month,sold\n2024-01,3\n"
 
 
-async def test_a_page_of_the_agent_runs_in_its_frame_and_reaches_nothing(person: Person, stranger: Stranger) -> None:
+async def test_a_generated_page_runs_in_its_frame_and_reaches_nothing(person: Person, stranger: Stranger) -> None:
     await visit(stranger)
     stranger.visits.clear()
     await person.send("script:page please")
@@ -71,14 +71,14 @@ async def test_a_page_of_the_agent_runs_in_its_frame_and_reaches_nothing(person:
     assert await person.page.locator("iframe").count() == 0
     await person.button("Run this page").click()
 
-    told = person.page.frame_locator("iframe[title='Page made by the agent']").locator("#told")
-    await expect(told).to_contain_text("origin null")
-    assert await told.inner_text() == (
+    report = person.page.frame_locator("iframe[title='Page made by the agent']").locator("#told")
+    await expect(report).to_contain_text("origin null")
+    assert await report.inner_text() == (
         "origin null, parent closed, storage closed, cookies closed, window closed, top closed, dialog closed,"
         " network closed, our server closed, sockets closed, peers closed, nested pages closed, workers closed"
     )
     await person.page.evaluate("document.querySelector('iframe').contentWindow.postMessage('leave', '*')")
-    await expect(told).to_have_count(0)
+    await expect(report).to_have_count(0)
     await expect(person.button("Close panel")).to_be_visible()
     assert await person.page.evaluate("[window.hurt, localStorage.getItem('hurt'), document.cookie]") == [
         None,
@@ -86,7 +86,7 @@ async def test_a_page_of_the_agent_runs_in_its_frame_and_reaches_nothing(person:
         "",
     ]
     assert len(person.page.context.pages) == 1
-    # Before Chromium 152, which knows `Connection-Allowlist`, it connects to where a frame navigates before it refuses.
+    # Chromium before 152 ignores `Connection-Allowlist` and connects to the target of a navigation before it blocks it.
     browser = person.page.context.browser
     knows_allowlist = browser is not None and int(browser.version.split(".")[0]) >= ALLOWLIST_SINCE
     harmless = () if knows_allowlist else ("connected", repr(b""))

@@ -1,4 +1,4 @@
-"""The whole way with the keyboard alone, as people go who use no mouse."""
+"""Complete tasks with the keyboard alone."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ SALES = {"name": "sales.csv", "mimeType": "text/csv", "buffer": b"region,revenue
 
 
 async def press(person: Person, target: Locator, key: str = "Enter") -> None:
-    """Goes there by Tab, sees that the focus is shown, and presses the key."""
+    """Moves the focus there with Tab, checks that it is visible, and presses the key."""
     await person.tab_to(target)
     assert await target.evaluate("element => getComputedStyle(element).outlineStyle") != "none"
     await person.page.keyboard.press(key)
@@ -31,7 +31,7 @@ async def choose(person: Person, item: str) -> None:
     await person.page.keyboard.press("Enter")
 
 
-async def test_a_conversation_is_begun_with_a_file_and_its_artifact_read_and_judged(person: Person, stage: Any) -> None:
+async def test_start_a_conversation_with_a_file_and_rate_the_result(person: Person, stage: Any) -> None:
     keyboard = person.page.keyboard
     await press(person, person.button("New conversation"))
     async with person.page.expect_file_chooser() as chooser:
@@ -61,7 +61,7 @@ async def test_a_conversation_is_begun_with_a_file_and_its_artifact_read_and_jud
     assert [(judged.reaction, judged.text) for judged in turn.feedback] == [("ok", "Short and right.")]
 
 
-async def test_a_turn_is_redirected_and_stopped(person: Person, stage: Any) -> None:
+async def test_redirect_and_stop_a_turn(person: Person, stage: Any) -> None:
     keyboard = person.page.keyboard
     await person.tab_to(person.field)
     await keyboard.type("script:endless please")
@@ -86,7 +86,7 @@ async def test_a_turn_is_redirected_and_stopped(person: Person, stage: Any) -> N
     assert [turn.outcome for turn in state.turns] == ["completed", "stopped"]
 
 
-async def test_a_conversation_is_renamed_and_deleted(person: Person, stage: Any) -> None:
+async def test_rename_and_delete_a_conversation(person: Person, stage: Any) -> None:
     keyboard = person.page.keyboard
     await person.send("script:plain, to be renamed")
     await person.finish()

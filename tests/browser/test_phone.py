@@ -1,4 +1,4 @@
-"""On a screen that is touched: new lines, one row of buttons, and nothing that is wider than the screen."""
+"""Touch screens: line breaks, one row of buttons, and nothing wider than the screen."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ async def come(crowd: Crowd, viewport: dict[str, int]) -> Person:
     return await crowd.come(viewport=viewport, has_touch=True, is_mobile=True)
 
 
-async def test_enter_makes_a_new_line_and_the_button_sends(crowd: Crowd) -> None:
+async def test_enter_adds_a_line_and_the_button_sends(crowd: Crowd) -> None:
     person = await come(crowd, PHONE)
 
     await person.field.press_sequentially("script:plain")
@@ -34,7 +34,7 @@ async def test_enter_makes_a_new_line_and_the_button_sends(crowd: Crowd) -> None
     await expect(person.reply).to_contain_text("A plain answer.")
 
 
-async def test_queue_redirect_and_stop_stand_in_one_row_on_the_smallest_screen(crowd: Crowd, gates: Path) -> None:
+async def test_queue_redirect_and_stop_fit_into_one_row(crowd: Crowd, gates: Path) -> None:
     person = await come(crowd, SMALL)
     await person.field.fill("script:gate please")
     await person.button("Send").tap()
@@ -45,7 +45,7 @@ async def test_queue_redirect_and_stop_stand_in_one_row_on_the_smallest_screen(c
     places = await person.page.evaluate(TOPS, names)
     assert len({top for top, _ in places}) == 1
     assert all(is_inside for _, is_inside in places)
-    # A page that is wider than the screen makes the window as wide.
+    # A page wider than the screen would widen the window.
     assert await person.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [320, 320]
     await person.button("Queue").tap()
     await expect(person.page.get_by_role("group", name="You added")).to_contain_text("Queued")
@@ -87,12 +87,12 @@ async def test_back_closes_the_panel_that_covers_the_conversation(crowd: Crowd) 
     await expect(opener).to_be_focused()
     assert person.page.url == place
 
-    # Closed by its button, it leaves no entry behind: Back goes to where the conversation began.
+    # Closed by its button, it leaves no history entry: Back goes to the page for a new conversation.
     await opener.tap()
     await panel.get_by_role("button", name="Close panel").tap()
     await expect(panel).to_have_count(0)
     await person.page.wait_for_function("history.state === null")
-    # After a reload nothing is open, and there is no entry of a panel either.
+    # After a reload nothing is open, and the panel has no history entry.
     await opener.tap()
     await expect(panel).to_be_visible()
     await person.page.reload()
@@ -104,7 +104,7 @@ async def test_back_closes_the_panel_that_covers_the_conversation(crowd: Crowd) 
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
 
 
-async def test_what_is_written_from_the_right_runs_from_the_right(crowd: Crowd) -> None:
+async def test_right_to_left_text_runs_from_the_right(crowd: Crowd) -> None:
     person = await come(crowd, PHONE)
     await person.field.fill("مرحبا بالعالم. script:plain")
     assert await person.field.evaluate("field => getComputedStyle(field).direction") == "rtl"

@@ -1,4 +1,4 @@
-"""Searching in what was said, and opening a conversation where it was."""
+"""Searching messages and opening a conversation at a match."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ def turn(person: Person, ordinal: int) -> Locator:
     return person.page.get_by_role("article", name=f"Message {ordinal}", exact=True)
 
 
-async def test_a_message_far_back_is_found_by_its_words_and_opened_there(person: Person, stage: Any) -> None:
+async def test_an_old_message_is_found_and_opened(person: Person, stage: Any) -> None:
     await person.send("script:rich NUMBER, and what of the quayside?")
     await person.finish()
     conversation_id = await person.read_conversation_id()
@@ -47,7 +47,7 @@ async def test_a_message_far_back_is_found_by_its_words_and_opened_there(person:
     await expect(turn(person, 1).get_by_role("group", name="You said")).to_be_in_viewport()
 
 
-async def test_more_messages_are_read_by_a_button_and_a_link_opens_another_tab(person: Person) -> None:
+async def test_a_button_loads_more_and_a_link_opens_another_tab(person: Person) -> None:
     for number in range(MANY):
         await person.send(f"script:plain, pelican number {number}")
         await expect(turn(person, number + 1)).to_be_in_viewport()
@@ -69,7 +69,7 @@ async def test_more_messages_are_read_by_a_button_and_a_link_opens_another_tab(p
 
 
 @pytest.mark.parametrize("look", ["desktop", "phone"])
-async def test_a_search_in_the_open_chat_finds_its_messages_only_and_opens_them(crowd: Crowd, look: Width) -> None:
+async def test_a_search_in_the_open_chat_finds_only_its_messages(crowd: Crowd, look: Width) -> None:
     person = await crowd.come(viewport=SIZES[look])
     word = f"cormorant{look}"
     await person.send(f"script:plain, a {word} at home")

@@ -1,4 +1,4 @@
-"""Who has no credential that the server takes: asked for one, or let in as a guest where the operator does."""
+"""Signing in with a credential, or as a guest where the operator allows guests."""
 
 import pytest
 from browsing.person import Person
@@ -7,7 +7,7 @@ from playwright.async_api import expect
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_guest_comes_in_and_has_a_conversation_that_lasts_as_long_as_the_tab(person: Person) -> None:
+async def test_a_guest_session_lasts_as_long_as_the_tab(person: Person) -> None:
     await person.wear_out("default/default")
 
     await person.button("Continue as guest").click()
@@ -21,7 +21,7 @@ async def test_a_guest_comes_in_and_has_a_conversation_that_lasts_as_long_as_the
     await expect(person.page.get_by_role("heading", name="Sign in to Everturn")).to_be_visible()
 
 
-async def test_guests_are_not_offered_where_nobody_lets_them_in(person: Person) -> None:
+async def test_guest_access_is_not_offered_where_it_is_disabled(person: Person) -> None:
     await person.page.goto(f"{person.url}#/other/one")
 
     async with person.page.expect_response("**/guests/other/one") as asked:
@@ -32,7 +32,7 @@ async def test_guests_are_not_offered_where_nobody_lets_them_in(person: Person) 
     await expect(person.button("Continue as guest")).to_have_count(0)
 
 
-async def test_a_credential_that_the_server_refuses_is_said_to_be_refused(person: Person) -> None:
+async def test_a_rejected_credential_is_reported(person: Person) -> None:
     await person.wear_out("default/default")
     await expect(person.page.get_by_role("alert")).to_contain_text("no longer accepted")
 
@@ -43,7 +43,7 @@ async def test_a_credential_that_the_server_refuses_is_said_to_be_refused(person
     await expect(person.page.get_by_label("Token or API key")).to_have_value("wrong")
 
 
-async def test_a_credential_that_is_none_is_refused_before_it_is_sent(person: Person) -> None:
+async def test_an_impossible_credential_is_refused_before_it_is_sent(person: Person) -> None:
     await person.wear_out("default/default")
 
     await person.page.get_by_label("Token or API key").fill("two words")

@@ -1,4 +1,4 @@
-"""What a person says to a turn that goes on: stop, add, redirect, change their mind."""
+"""Messages to a running turn: stop, add, redirect, edit and withdraw."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ BEGIN = "One two three"
 
 
 async def begin_waiting(person: Person) -> None:
-    """A turn whose tool waits at the gate, and tells so."""
+    """A turn whose tool waits at the gate and reports it."""
     await person.send("script:gate please")
     await expect(person.reply).to_contain_text("before the gate first")
 
@@ -30,7 +30,7 @@ async def test_a_turn_is_stopped_while_it_runs(person: Person, stage: Any) -> No
     assert [turn.outcome for turn in state.turns] == ["stopped"]
 
 
-async def test_what_is_added_while_a_turn_runs_gets_its_receipt(person: Person, stage: Any, gates: Path) -> None:
+async def test_a_message_to_a_running_turn_gets_a_receipt(person: Person, stage: Any, gates: Path) -> None:
     await begin_waiting(person)
 
     await person.send("And mind the south.")
@@ -45,7 +45,7 @@ async def test_what_is_added_while_a_turn_runs_gets_its_receipt(person: Person, 
     assert [signal.state for turn in state.turns for signal in turn.signals] == ["applied"]
 
 
-async def test_a_turn_is_redirected_and_leaves_what_it_did(person: Person, stage: Any) -> None:
+async def test_a_redirected_turn_keeps_its_work(person: Person, stage: Any) -> None:
     await person.send("script:endless please")
     await expect(person.reply).to_contain_text(BEGIN)
 
@@ -59,7 +59,7 @@ async def test_a_turn_is_redirected_and_leaves_what_it_did(person: Person, stage
     assert [(signal.kind, signal.state) for turn in state.turns for signal in turn.signals] == [("steer", "applied")]
 
 
-async def test_what_was_delivered_together_with_a_stop_says_so_also_after_a_reload(person: Person) -> None:
+async def test_a_message_delivered_with_a_stop_says_so_after_a_reload(person: Person) -> None:
     await begin_waiting(person)
     await person.send("And mind the south.")
     receipt = person.page.get_by_role("group", name="You added", exact=True)
@@ -73,9 +73,7 @@ async def test_what_was_delivered_together_with_a_stop_says_so_also_after_a_relo
     await expect(receipt).to_contain_text("Delivered, but the answer was stopped")
 
 
-async def test_escape_leaves_the_editing_of_what_was_added_and_does_not_stop_the_answer(
-    person: Person, stage: Any, gates: Path
-) -> None:
+async def test_escape_in_an_edit_does_not_stop_the_answer(person: Person, stage: Any, gates: Path) -> None:
     await begin_waiting(person)
     await person.send("And mind the south.")
 
@@ -94,9 +92,7 @@ async def test_escape_leaves_the_editing_of_what_was_added_and_does_not_stop_the
     assert [(signal.kind, signal.text) for signal in turn.signals] == [("followup", "And mind the south.")]
 
 
-async def test_an_edit_that_is_not_saved_when_its_message_is_delivered_goes_into_the_message_field(
-    person: Person, gates: Path
-) -> None:
+async def test_an_unsaved_edit_of_a_delivered_message_moves_to_the_field(person: Person, gates: Path) -> None:
     await begin_waiting(person)
     await person.send("And mind the south.")
     await person.button("Edit").click()
@@ -115,9 +111,7 @@ async def test_an_edit_that_is_not_saved_when_its_message_is_delivered_goes_into
     await expect(person.field).to_have_value("And mind the south. Or not.")
 
 
-async def test_what_was_added_is_changed_and_taken_back_before_it_is_taken_up(
-    person: Person, stage: Any, gates: Path
-) -> None:
+async def test_a_queued_message_is_edited_and_withdrawn(person: Person, stage: Any, gates: Path) -> None:
     await begin_waiting(person)
     await person.send("And mind the south.")
     added = person.page.get_by_role("group", name="You added", exact=True)

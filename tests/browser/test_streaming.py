@@ -1,4 +1,4 @@
-"""What a person sees of a turn while it goes on: streamed, through a reload, a broken network, and in two tabs."""
+"""Streaming of a running turn: across a reload, a broken network, and in two tabs."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ BEGIN, END = "One two three", "come back to in its middle."
 
 
 async def check_as_stored(person: Person, stage: Any) -> None:
-    """When nothing goes on any more, the page shows each answer once, and it is what REST reads."""
+    """Waits for the end; then the page shows each answer once, as REST returns it."""
     await person.look()
     await person.finish()
     state = await stage.clients[0].fetch(await person.read_conversation_id())
@@ -25,7 +25,7 @@ async def check_as_stored(person: Person, stage: Any) -> None:
         assert shown.count(turn.answer) == 1
 
 
-async def test_a_message_is_answered_word_by_word(person: Person, stage: Any) -> None:
+async def test_an_answer_is_streamed(person: Person, stage: Any) -> None:
     await person.send("script:slow please")
 
     await expect(person.reply).to_contain_text(BEGIN)
@@ -35,7 +35,7 @@ async def test_a_message_is_answered_word_by_word(person: Person, stage: Any) ->
     await check_as_stored(person, stage)
 
 
-async def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(person: Person, stage: Any) -> None:
+async def test_a_reload_loses_and_duplicates_nothing(person: Person, stage: Any) -> None:
     await person.send("script:slow please")
     await expect(person.reply).to_contain_text(BEGIN)
 
@@ -45,9 +45,9 @@ async def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(person: 
     await check_as_stored(person, stage)
 
 
-async def test_that_the_server_does_not_answer_is_said_until_it_does(person: Person, link: FaultProxy) -> None:
+async def test_an_unresponsive_server_is_reported_until_it_responds(person: Person, link: FaultProxy) -> None:
     await person.send("script:plain please")
-    # The field of the new conversation is gone when its reply is there; what is written before goes with it.
+    # The field of the new conversation disappears with its reply, and text written before it too.
     await expect(person.reply).to_contain_text("A plain answer.")
     await person.finish()
     alert = person.page.get_by_role("form", name="Message").get_by_role("alert")
@@ -61,9 +61,7 @@ async def test_that_the_server_does_not_answer_is_said_until_it_does(person: Per
     await expect(person.field).to_have_value("script:plain again")
 
 
-async def test_a_network_that_breaks_and_comes_back_doubles_no_text(
-    person: Person, stage: Any, link: FaultProxy
-) -> None:
+async def test_a_reconnect_duplicates_no_text(person: Person, stage: Any, link: FaultProxy) -> None:
     await person.send("script:slow please")
     await expect(person.reply).to_contain_text(BEGIN)
 

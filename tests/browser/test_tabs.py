@@ -1,4 +1,4 @@
-"""Many tabs of one browser, which has six connections to a server for all of them together."""
+"""Many tabs of one browser, which shares six connections per server among all tabs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 TABS = 8
 PLACES = 4
 WAITS = "Too many windows of this browser are connected."
-# Playwright shows all tabs at once; this is what a browser does with those behind the one that is looked at.
+# Playwright keeps all tabs visible; this hides a tab as a browser does with background tabs.
 LOOK = """is_looked_at => {
     const state = is_looked_at ? "visible" : "hidden";
     Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
@@ -24,9 +24,7 @@ async def show(page: Page, *, looked_at: bool) -> None:
     await page.evaluate(LOOK, looked_at)
 
 
-async def test_with_eight_windows_every_one_can_still_ask_and_those_without_a_place_say_so(
-    person: Person, stage: Any
-) -> None:
+async def test_eight_windows_can_all_send_and_those_without_a_slot_say_so(person: Person, stage: Any) -> None:
     await person.send("script:plain please")
     await person.finish()
     tabs = [person, *[await person.open_tab() for _ in range(TABS - 1)]]
@@ -48,9 +46,7 @@ async def test_with_eight_windows_every_one_can_still_ask_and_those_without_a_pl
     assert [turn.status for turn in state.turns] == ["completed", "completed"]
 
 
-async def test_a_tab_that_nobody_sees_lets_go_of_its_stream_and_misses_nothing(
-    person: Person, stage: Any, link: FaultProxy
-) -> None:
+async def test_a_hidden_tab_closes_its_stream_and_misses_nothing(person: Person, stage: Any, link: FaultProxy) -> None:
     await person.send("script:plain please")
     await person.finish()
     conversation_id = await person.read_conversation_id()

@@ -1,4 +1,4 @@
-"""What is shown of the work of a turn: its plan, sources, files as they are written, what it used and what it saw."""
+"""The work of a turn: its plan, sources, files as they are written, usage, and the inspector."""
 
 import asyncio
 from pathlib import Path
@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 PAGE = "https://example.org/sales?a=1"
 LONG_MESSAGE = "The totals by region differ less than expected, north leads and south follows. " * 200
 MAX_TURNS = 10
-"""More of such messages than the model of these tests takes at once."""
+"""Enough of these messages to exceed the model's context."""
 
 
-async def test_a_plan_shows_how_far_the_work_has_come(person: Person) -> None:
+async def test_a_plan_shows_its_progress(person: Person) -> None:
     await person.send("script:plan please")
     plan = person.page.get_by_role("region", name="Plan")
 
@@ -37,7 +37,7 @@ async def test_a_plan_shows_how_far_the_work_has_come(person: Person) -> None:
     ]
 
 
-async def test_what_an_answer_cites_leads_to_its_sources(person: Person, stage: Any) -> None:
+async def test_citations_lead_to_their_sources(person: Person, stage: Any) -> None:
     await person.send("script:plain please")
     await person.finish()
     conversation_id = await person.read_conversation_id()
@@ -55,7 +55,7 @@ async def test_what_an_answer_cites_leads_to_its_sources(person: Person, stage: 
     assert [await link.get_attribute("rel") for link in await sources.all()] == ["noopener noreferrer"] * 2
 
 
-async def test_a_file_is_read_beside_the_conversation_while_it_is_written(person: Person) -> None:
+async def test_a_file_is_shown_beside_the_conversation_while_written(person: Person) -> None:
     await person.send("script:note please")
 
     await person.reply.get_by_role("button", name="Open outputs/note.md").first.click()
@@ -68,7 +68,7 @@ async def test_a_file_is_read_beside_the_conversation_while_it_is_written(person
     await expect(panel).to_contain_text("Written *once*")
 
 
-async def test_a_turn_tells_what_it_used_and_each_of_its_rounds_what_the_model_saw(person: Person) -> None:
+async def test_a_turn_shows_its_usage_and_what_the_model_saw(person: Person) -> None:
     await person.send("script:note please")
     await person.finish()
     await person.button("Details").click()
@@ -89,7 +89,7 @@ async def test_a_turn_tells_what_it_used_and_each_of_its_rounds_what_the_model_s
     await expect(panel.locator("pre").first).to_contain_text("You are")
 
 
-async def test_a_message_that_failed_is_sent_again_with_its_file(person: Person, stage: Any) -> None:
+async def test_a_failed_message_is_sent_again_with_its_file(person: Person, stage: Any) -> None:
     await person.attach("sales.csv", SALES)
     await person.send("script:fail please")
     await expect(person.reply).to_contain_text("Try again in a moment.")
@@ -107,7 +107,7 @@ async def test_a_message_that_failed_is_sent_again_with_its_file(person: Person,
     await expect(person.button("Retry")).to_have_count(1)
 
 
-async def test_a_suggested_question_is_asked_by_a_press(person: Person) -> None:
+async def test_a_suggested_question_is_sent_on_click(person: Person) -> None:
     await person.send("script:plain please")
 
     await person.button("script:plain once more").click()
@@ -117,7 +117,7 @@ async def test_a_suggested_question_is_asked_by_a_press(person: Person) -> None:
     await expect(person.turns.last).to_contain_text("script:plain once more")
 
 
-async def test_a_person_is_told_that_older_parts_are_summarized(person: Person, gates: Path) -> None:
+async def test_a_compaction_is_shown(person: Person, gates: Path) -> None:
     begun = person.page.get_by_text("Summarizing earlier messages")
     for number in range(1, MAX_TURNS):
         await person.send(f"script:twice {number} {LONG_MESSAGE}")

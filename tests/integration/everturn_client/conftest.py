@@ -1,4 +1,4 @@
-"""A small real server that speaks the ingress API over one told story, and fails on demand."""
+"""A small real server that offers the ingress API over one story of events, and fails on demand."""
 
 import asyncio
 import contextlib
@@ -29,23 +29,23 @@ class CutConnection(Exception):
 
 @dataclass
 class SmallServer:
-    """`story` is what clients see; call `publish` after adding to it. The lists of faults are used up one by one."""
+    """`story` is what clients see; call `publish` after adding to it. Faults are used up one by one."""
 
     story: Story = field(default_factory=Story)
     url: str = ""
     requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
     submit_faults: list[int | str] = field(default_factory=list)
-    """A status to answer with instead, or `cut` to break the connection after the message was taken."""
+    """A status to respond with instead, or `cut` to drop the connection after accepting the message."""
     stream_faults: list[int | str] = field(default_factory=list)
     """A status, a number of bytes as `bytes:<n>` after which the connection is cut, or `shutdown`."""
     is_signal: bool = False
     is_deleted: bool = False
     position: int | None = None
-    """Told by the receipt of a message."""
+    """The queue position in the receipt of a message."""
     files: dict[str, bytes] = field(default_factory=dict)
     accepted: dict[str, dict[str, object]] = field(default_factory=dict)
     queries: list[str] = field(default_factory=list)
-    """Of the requests for a list of conversations."""
+    """The parameters of requests for a list of conversations."""
     snapshot_page: int = -1
     fetched_turns: int | None = None
     """How many turns a page of `fetch` has; all by default."""
@@ -57,7 +57,7 @@ class SmallServer:
             self.changed.notify_all()
 
     async def wait_for(self, method: str, part: str, *, count: int = 1) -> bytes:
-        """Wait until such requests came; returns the last one's body."""
+        """Wait for such requests; returns the body of the last one."""
         async with asyncio.timeout(10), self.changed:
             while len(found := [body for m, path, _, body in self.requests if m == method and part in path]) < count:
                 await self.changed.wait()
@@ -237,12 +237,12 @@ def encode_frame(envelope: Envelope) -> bytes:
 
 
 def build_problem(status: int) -> Response:
-    told = problem("test", "Refused on purpose.", status).model_dump_json()
-    return Response(told, status_code=status, media_type="application/problem+json", headers={"retry-after": "0"})
+    body = problem("test", "Refused on purpose.", status).model_dump_json()
+    return Response(body, status_code=status, media_type="application/problem+json", headers={"retry-after": "0"})
 
 
 class Uvicorn(uvicorn.Server):
-    """A server that leaves the signals of the test process alone."""
+    """A server that installs no signal handlers in the test process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

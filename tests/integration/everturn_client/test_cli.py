@@ -12,7 +12,7 @@ import pytest
 
 
 def run(*arguments: str, state: Path, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Surrogates such as \\udcff in arguments, variables and standard input become the bytes that they stand for."""
+    """Run the client. Surrogates such as \\udcff in the input become the bytes that they stand for."""
     env = {**os.environ, "XDG_STATE_HOME": str(state), "EVERTURN_URL": "http://127.0.0.1:9", **variables}
     return subprocess.run(
         [sys.executable, "-m", "everturn_client.cli", *arguments],
@@ -26,7 +26,7 @@ def run(*arguments: str, state: Path, stdin: str = "", **variables: str) -> subp
     )
 
 
-def test_no_server_ends_with_code_3_and_says_how_to_start_one(tmp_path: Path) -> None:
+def test_without_a_server_the_exit_code_is_3_with_advice(tmp_path: Path) -> None:
     ended = run("chat", "--wait", "1", state=tmp_path, stdin="Hi")
 
     assert ended.returncode == 3
@@ -47,7 +47,7 @@ def test_wrong_usage_ends_with_code_2(tmp_path: Path, line: list[str]) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_a_file_that_is_not_there_is_named_as_a_person_would_say_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_in_plain_words(tmp_path: Path) -> None:
     ended = run("chat", "Hi", "--file", "/absent", state=tmp_path)
 
     assert "/absent: No such file or directory.\n" in ended.stderr
@@ -55,7 +55,7 @@ def test_a_file_that_is_not_there_is_named_as_a_person_would_say_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (["chat", "\udcff\udcfe"], r'The command line is not valid UTF-8 near "\xff\xfe". Check the encoding of'),
         (["search", "caf\udce9"], r'near "caf\xe9"'),
@@ -67,17 +67,17 @@ def test_a_file_that_is_not_there_is_named_as_a_person_would_say_it(tmp_path: Pa
         (["chat", "hi", "--file", "b\udcffd.txt"], r'near "b\xffd.txt". Rename the file.'),
     ],
 )
-def test_an_argument_that_is_not_utf_8_is_refused_in_a_sentence(tmp_path: Path, line: list[str], told: str) -> None:
+def test_an_argument_that_is_not_utf_8_is_rejected(tmp_path: Path, line: list[str], message: str) -> None:
     ended = run(*line, state=tmp_path)
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert told in ended.stderr
+    assert message in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("stdio", ["utf-8:strict", "utf-8:surrogateescape"])
-def test_standard_input_that_is_not_utf_8_is_refused_in_a_sentence(tmp_path: Path, stdio: str) -> None:
-    # In the C locale Python reads it as it reads arguments, elsewhere Python raises an error.
+def test_standard_input_that_is_not_utf_8_is_rejected(tmp_path: Path, stdio: str) -> None:
+    # In the C locale Python decodes stdin like arguments, in other locales it raises an error.
     ended = run("chat", state=tmp_path, stdin="hi \udcff\n", PYTHONIOENCODING=stdio)
 
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -85,7 +85,7 @@ def test_standard_input_that_is_not_utf_8_is_refused_in_a_sentence(tmp_path: Pat
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_an_address_that_is_not_utf_8_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_an_address_that_is_not_utf_8_is_rejected(tmp_path: Path) -> None:
     ended = run("--help", state=tmp_path, EVERTURN_URL="http://h/\udcff", PYTHONIOENCODING="utf-8:strict")
 
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -93,7 +93,7 @@ def test_an_address_that_is_not_utf_8_is_refused_in_a_sentence(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("token", ["evk_geh\u00e9im", "evk_geheim\udcff", "evk_ge\rheim", "evk_geheim\x7f"])
-def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
+def test_an_invalid_token_is_rejected_and_not_shown(tmp_path: Path, token: str) -> None:
     by_option = run("list", "--token", token, state=tmp_path)
     by_variable = run("list", state=tmp_path, EVERTURN_TOKEN=token)
 
@@ -105,7 +105,7 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["geh\u00e9im", "ann\n"])
-def test_a_user_name_that_no_header_can_carry_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_user_name_is_rejected(tmp_path: Path, name: str) -> None:
     ended = run("list", "--user", name, state=tmp_path)
 
     assert ended.returncode == 2
@@ -113,7 +113,7 @@ def test_a_user_name_that_no_header_can_carry_is_refused(tmp_path: Path, name: s
     assert "Traceback" not in ended.stderr
 
 
-def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path) -> None:
+def test_closed_standard_input_counts_as_empty(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "EVERTURN_URL": "http://127.0.0.1:9"}
     command = f"{shlex.quote(sys.executable)} -m everturn_client.cli chat --wait 0 <&-"
 
@@ -123,7 +123,7 @@ def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path) -> None:
     assert "The server could not be reached." in ended.stderr
 
 
-def test_too_much_on_standard_input_is_refused(tmp_path: Path) -> None:
+def test_too_much_standard_input_is_rejected(tmp_path: Path) -> None:
     ended = run("chat", state=tmp_path, stdin="x" * 1_000_001)
 
     assert ended.returncode == 2
@@ -158,7 +158,7 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (0, f"everturn {version('everturn-client')}\n")
 
 
-def test_help_into_a_pipe_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+def test_help_into_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}

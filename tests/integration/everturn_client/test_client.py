@@ -56,7 +56,7 @@ async def test_conversations_are_created_listed_read_renamed_and_erased(
     assert (erased.rows, erased.objects) == ({"turn": 1}, 2)
 
 
-async def test_a_message_is_sent_as_json_and_once_however_often_it_is_tried(
+async def test_a_retried_message_is_sent_as_json_and_accepted_once(
     client: EverturnClient, server: "SmallServer"
 ) -> None:
     turn_id = server.story.start_turn("Hi")
@@ -78,7 +78,7 @@ async def test_two_messages_have_two_keys(client: EverturnClient, server: "Small
     assert len({headers["idempotency-key"] for headers in server.sent("/messages")}) == 2
 
 
-async def test_files_go_as_multipart(client: EverturnClient, server: "SmallServer", tmp_path: Path) -> None:
+async def test_files_are_sent_as_multipart(client: EverturnClient, server: "SmallServer", tmp_path: Path) -> None:
     server.story.start_turn("Hi")
     (tmp_path / "sales.csv").write_bytes(b"a,b\r\n")
 
@@ -106,7 +106,7 @@ async def test_signals_and_feedback_are_sent(client: EverturnClient, server: "Sm
     assert json.loads(await server.wait_for("POST", f"/{turn_id}/feedback")) == {"reaction": "not_ok", "text": "Hm"}
 
 
-async def test_events_carry_what_they_tell_and_their_files(
+async def test_external_events_carry_payload_and_files(
     client: EverturnClient, server: "SmallServer", tmp_path: Path
 ) -> None:
     server.story.start_turn("Hi")
@@ -136,7 +136,7 @@ async def test_fetch_reads_the_state(client: EverturnClient, server: "SmallServe
     assert json.loads(await server.wait_for("POST", "/fetch"))["turn_ids"] == [turn_id]
 
 
-async def test_a_turn_is_followed_over_cuts_to_the_state_that_rest_reads(
+async def test_a_turn_followed_over_cuts_ends_in_the_state_of_rest(
     client: EverturnClient, server: "SmallServer"
 ) -> None:
     story = server.story
@@ -157,7 +157,7 @@ async def test_a_turn_is_followed_over_cuts_to_the_state_that_rest_reads(
     assert len(followed) > 40
 
 
-async def test_a_turn_that_does_not_end_is_left_in_time(client: EverturnClient, server: "SmallServer") -> None:
+async def test_following_a_turn_that_does_not_end_times_out(client: EverturnClient, server: "SmallServer") -> None:
     turn_id = server.story.start_turn("Hi")
 
     with pytest.raises(TimedOut):
@@ -166,7 +166,7 @@ async def test_a_turn_that_does_not_end_is_left_in_time(client: EverturnClient, 
                 pass
 
 
-async def test_a_download_goes_to_a_file_or_into_a_folder(
+async def test_a_download_is_saved_to_a_file_or_a_folder(
     client: EverturnClient, server: "SmallServer", tmp_path: Path
 ) -> None:
     server.files["art_a.bin"] = bytes(range(256)) * 10
@@ -193,7 +193,7 @@ async def test_a_download_that_fails_leaves_nothing(
     assert list(await asyncio.to_thread(lambda: list(tmp_path.iterdir()))) == []
 
 
-async def test_streams_never_take_the_connections_of_calls_and_one_too_many_is_told_so(server: "SmallServer") -> None:
+async def test_streams_have_their_own_connections_and_their_own_limit(server: "SmallServer") -> None:
     conversation_id = server.story.conversation.id
     timings = replace(QUICK, connect_s=1.0)
     async with (

@@ -1,4 +1,4 @@
-"""One conversation's events over connections that break."""
+"""One conversation's events over unreliable connections."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 QUICK = Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=5, silence_s=5)
 
 
-def tell(story: Story) -> None:
+def publish_turn(story: Story) -> None:
     story.start_turn("Hi")
     story.start_round()
     answer = story.stream("answer", 0, [f"word {n} " for n in range(30)])
@@ -34,7 +34,7 @@ def tell(story: Story) -> None:
 
 
 class CrowdedPool(httpx2.AsyncHTTPTransport):
-    """Connections of which none is left for the requests with these numbers."""
+    """A transport without a free connection for the requests with these numbers."""
 
     def __init__(self, *full: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ async def read_ids(
     timings: Timings = QUICK,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> list[str]:
-    """The ids of all events up to the one that says the conversation is at rest."""
+    """The ids of all events up to the status `idle` of the conversation."""
     path = f"/conversations/default/default/{server.story.conversation.id}/events"
     ids: list[str] = []
     async with (
@@ -75,8 +75,8 @@ def ids_of(events: list[Envelope]) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_nothing_is_lost_or_doubled_over_connections_cut_anywhere(server: "SmallServer", seed: int) -> None:
-    tell(server.story)
+async def test_cut_connections_lose_and_duplicate_nothing(server: "SmallServer", seed: int) -> None:
+    publish_turn(server.story)
     cuts = random.Random(seed)
     server.stream_faults = [f"bytes:{cuts.randrange(2500)}" for _ in range(25)]
 
@@ -86,8 +86,8 @@ async def test_nothing_is_lost_or_doubled_over_connections_cut_anywhere(server: 
     assert len(server.sent("/events")) > 3
 
 
-async def test_a_stream_resumes_behind_the_last_event_it_had(server: "SmallServer") -> None:
-    tell(server.story)
+async def test_a_stream_resumes_after_its_last_event(server: "SmallServer") -> None:
+    publish_turn(server.story)
     server.stream_faults = ["bytes:1500"]
 
     await read_ids(server, "0-0")
@@ -97,8 +97,8 @@ async def test_a_stream_resumes_behind_the_last_event_it_had(server: "SmallServe
     assert resumed[1] in ids_of(server.story.events)
 
 
-async def test_without_a_cursor_it_resumes_from_the_snapshot(server: "SmallServer") -> None:
-    tell(server.story)
+async def test_without_a_cursor_resumes_from_the_snapshot(server: "SmallServer") -> None:
+    publish_turn(server.story)
     server.snapshot_page = 0
     server.stream_faults = ["bytes:1400"]
 
@@ -109,8 +109,8 @@ async def test_without_a_cursor_it_resumes_from_the_snapshot(server: "SmallServe
     assert resumed[1] is None or resumed[1] >= str(server.story.pages[0].cursor)
 
 
-async def test_it_resumes_from_a_snapshot_that_is_before_the_first_event(server: "SmallServer") -> None:
-    tell(server.story)
+async def test_resumes_from_a_snapshot_before_the_first_event(server: "SmallServer") -> None:
+    publish_turn(server.story)
     server.snapshot_page = 0
     server.story.pages[0] = replace(server.story.pages[0], cursor=ORIGIN)
     server.stream_faults = [f"bytes:{cut}" for cut in range(300, 2_400, 150)]
@@ -122,8 +122,8 @@ async def test_it_resumes_from_a_snapshot_that_is_before_the_first_event(server:
     assert "0-0" in asked
 
 
-async def test_a_server_going_away_is_left_and_asked_again_in_its_time(server: "SmallServer") -> None:
-    tell(server.story)
+async def test_reconnects_after_a_shutdown_at_the_announced_time(server: "SmallServer") -> None:
+    publish_turn(server.story)
     server.stream_faults = ["shutdown", "shutdown"]
     begin = asyncio.get_running_loop().time()
 
@@ -134,7 +134,7 @@ async def test_a_server_going_away_is_left_and_asked_again_in_its_time(server: "
 
 
 @pytest.mark.parametrize("status", [401, 404])
-async def test_what_trying_again_does_not_mend_is_raised(server: "SmallServer", status: int) -> None:
+async def test_permanent_errors_are_raised(server: "SmallServer", status: int) -> None:
     server.stream_faults = [status]
 
     with pytest.raises(ProblemError) as raised:
@@ -144,8 +144,8 @@ async def test_what_trying_again_does_not_mend_is_raised(server: "SmallServer", 
     assert len(server.sent("/events")) == 1
 
 
-async def test_a_busy_server_is_asked_again(server: "SmallServer") -> None:
-    tell(server.story)
+async def test_a_busy_server_is_retried(server: "SmallServer") -> None:
+    publish_turn(server.story)
     server.stream_faults = [503, 429, 500]
 
     ids = await read_ids(server, "0-0")
@@ -154,7 +154,7 @@ async def test_a_busy_server_is_asked_again(server: "SmallServer") -> None:
 
 
 async def test_a_silent_connection_is_replaced(server: "SmallServer") -> None:
-    tell(server.story)
+    publish_turn(server.story)
     held = server.story.events.pop()
     silent = Timings(first_delay_s=0.001, max_delay_s=0.01, silence_s=0.1, give_up_s=10)
 
@@ -166,7 +166,7 @@ async def test_a_silent_connection_is_replaced(server: "SmallServer") -> None:
     assert (await asyncio.wait_for(reading, 10))[-1] == held.id
 
 
-async def test_a_server_that_stays_away_is_given_up() -> None:
+async def test_gives_up_on_a_server_that_stays_down() -> None:
     gone = Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=0.05)
 
     async with httpx2.AsyncClient(base_url="http://127.0.0.1:9") as http:
@@ -174,8 +174,8 @@ async def test_a_server_that_stays_away_is_given_up() -> None:
             await anext(EventStream(http, "/x", timings=gone).run())
 
 
-async def test_a_stream_that_comes_back_waits_until_there_is_a_connection_for_it(server: "SmallServer") -> None:
-    tell(server.story)
+async def test_a_reconnect_waits_for_a_free_connection(server: "SmallServer") -> None:
+    publish_turn(server.story)
     server.stream_faults = ["bytes:600"]
     crowded = CrowdedPool(2, 3)
 
@@ -185,8 +185,8 @@ async def test_a_stream_that_comes_back_waits_until_there_is_a_connection_for_it
     assert crowded.asked == 4
 
 
-async def test_a_stream_that_finds_no_connection_at_first_says_so(server: "SmallServer") -> None:
-    tell(server.story)
+async def test_a_new_stream_without_a_free_connection_raises(server: "SmallServer") -> None:
+    publish_turn(server.story)
 
     with pytest.raises(TooMuch, match="allow more"):
         await read_ids(server, None, transport=CrowdedPool(1))

@@ -1,4 +1,4 @@
-"""Single requests over connections that break."""
+"""Single requests over unreliable connections."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ def open_requests(url: str, *, token: str | None = None, dev_user: str | None = 
 
 
 @pytest.mark.parametrize("fault", ["cut", 503, 429])
-async def test_a_submission_with_a_key_is_repeated_with_that_key(server: "SmallServer", fault: int | str) -> None:
+async def test_a_submission_is_retried_with_its_key(server: "SmallServer", fault: int | str) -> None:
     server.story.start_turn("Hi")
     server.submit_faults = [fault, fault]
     requests = open_requests(server.url)
@@ -35,7 +35,7 @@ async def test_a_submission_with_a_key_is_repeated_with_that_key(server: "SmallS
     assert len(server.accepted) == 1
 
 
-async def test_a_repeated_submission_waits_for_its_first_try(server: "SmallServer") -> None:
+async def test_a_retry_waits_for_the_first_attempt(server: "SmallServer") -> None:
     server.story.start_turn("Hi")
     server.submit_faults = ["cut", 409]
     requests = open_requests(server.url)
@@ -47,7 +47,7 @@ async def test_a_repeated_submission_waits_for_its_first_try(server: "SmallServe
 
 
 @pytest.mark.parametrize(("status", "tries"), [(409, 1), (422, 1), (401, 1), (503, 4)])
-async def test_a_refusal_is_raised(server: "SmallServer", status: int, tries: int) -> None:
+async def test_a_rejection_is_raised(server: "SmallServer", status: int, tries: int) -> None:
     server.submit_faults = [status] * 9
     requests = open_requests(server.url)
 
@@ -59,7 +59,7 @@ async def test_a_refusal_is_raised(server: "SmallServer", status: int, tries: in
     assert len(server.sent("/messages")) == tries
 
 
-async def test_what_could_be_doubled_is_sent_once(server: "SmallServer") -> None:
+async def test_a_call_without_a_key_is_sent_once(server: "SmallServer") -> None:
     server.story.start_turn("Hi")
     server.submit_faults = ["cut"]
     requests = open_requests(server.url)
@@ -71,7 +71,7 @@ async def test_what_could_be_doubled_is_sent_once(server: "SmallServer") -> None
     assert len(server.sent("/messages")) == 1
 
 
-async def test_credentials_are_sent_with_every_request_without_spaces_around_them(server: "SmallServer") -> None:
+async def test_credentials_are_stripped_and_sent_with_every_request(server: "SmallServer") -> None:
     requests = open_requests(server.url, token=" secret ", dev_user="ann ")
 
     await requests.send("GET", "/conversations/default/default")
@@ -81,14 +81,14 @@ async def test_credentials_are_sent_with_every_request_without_spaces_around_the
     assert (headers["authorization"], headers["x-dev-user"]) == ("Bearer secret", "ann")
 
 
-async def test_a_token_that_no_header_can_carry_is_refused_and_not_shown() -> None:
+async def test_an_invalid_token_is_rejected_and_not_shown() -> None:
     with pytest.raises(BadInput, match="The token contains a line break") as refused:
         open_requests("http://127.0.0.1:9", token="evk_secret\r")
 
     assert "secret" not in str(refused.value)
 
 
-async def test_no_server_is_unreachable_and_says_where() -> None:
+async def test_a_missing_server_is_unreachable_and_named() -> None:
     requests = open_requests("http://127.0.0.1:9")
 
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
@@ -97,7 +97,7 @@ async def test_no_server_is_unreachable_and_says_where() -> None:
 
 
 class Pauses:
-    """Counts the pauses between the tries of a request; `enough` is set after `wanted` of them."""
+    """Counts the pauses between attempts of a request; `enough` is set after `wanted` of them."""
 
     def __init__(self, wanted: int) -> None:
         self.count = 0
@@ -124,15 +124,15 @@ def choose_port() -> int:
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_server_that_restarts_is_waited_for_and_that_is_told_once(method: str) -> None:
-    port, pauses, told = choose_port(), Pauses(12), list[Unreachable]()
+async def test_a_restarting_server_is_awaited_and_reported_once(method: str) -> None:
+    port, pauses, reports = choose_port(), Pauses(12), list[Unreachable]()
     requests = Requests(
         f"http://127.0.0.1:{port}",
         token=None,
         dev_user=None,
         timings=replace(QUICK, reconnect_s=30.0),
         random=pauses.draw,
-        report_unreachable=told.append,
+        report_unreachable=reports.append,
     )
 
     sending = asyncio.ensure_future(requests.send(method, "/x"))
@@ -142,10 +142,10 @@ async def test_a_server_that_restarts_is_waited_for_and_that_is_told_once(method
     await requests.aclose()
 
     assert body == b"{}"
-    assert [f"127.0.0.1:{port}" in str(error) for error in told] == [True]
+    assert [f"127.0.0.1:{port}" in str(error) for error in reports] == [True]
 
 
-async def test_a_server_that_refuses_before_it_goes_away_is_reported_too() -> None:
+async def test_a_server_that_rejects_before_it_stops_is_reported() -> None:
     async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 503 X\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         writer.close()
@@ -154,14 +154,14 @@ async def test_a_server_that_refuses_before_it_goes_away_is_reported_too() -> No
             server.close()
 
     refused: list[asyncio.StreamWriter] = []
-    port, told = choose_port(), list[Unreachable]()
+    port, reports = choose_port(), list[Unreachable]()
     requests = Requests(
         f"http://127.0.0.1:{port}",
         token=None,
         dev_user=None,
         timings=replace(QUICK, reconnect_s=0.3),
         random=lambda: 1.0,
-        report_unreachable=told.append,
+        report_unreachable=reports.append,
     )
 
     server = await asyncio.start_server(refuse, "127.0.0.1", port)
@@ -169,18 +169,18 @@ async def test_a_server_that_refuses_before_it_goes_away_is_reported_too() -> No
         await asyncio.wait_for(requests.send("GET", "/x"), 20)
     await requests.aclose()
 
-    assert len(told) == 1
+    assert len(reports) == 1
 
 
-async def test_a_download_waits_for_a_server_that_restarts() -> None:
-    port, pauses, told = choose_port(), Pauses(12), list[Unreachable]()
+async def test_a_download_waits_for_a_restarting_server() -> None:
+    port, pauses, reports = choose_port(), Pauses(12), list[Unreachable]()
     requests = Requests(
         f"http://127.0.0.1:{port}",
         token=None,
         dev_user=None,
         timings=replace(QUICK, reconnect_s=30.0),
         random=pauses.draw,
-        report_unreachable=told.append,
+        report_unreachable=reports.append,
     )
 
     async def download() -> bytes:
@@ -194,11 +194,11 @@ async def test_a_download_waits_for_a_server_that_restarts() -> None:
     await requests.aclose()
 
     assert body == b"{}"
-    assert len(told) == 1
+    assert len(reports) == 1
 
 
-async def test_a_conflict_at_a_server_that_is_back_is_raised_at_once() -> None:
-    # No try before it has reached the server, so none of them can be what it is in conflict with.
+async def test_a_conflict_after_a_restart_is_raised_at_once() -> None:
+    # No earlier attempt reached the server, so the conflict is not with one of them.
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         refused.append(writer)
@@ -220,7 +220,7 @@ async def test_a_conflict_at_a_server_that_is_back_is_raised_at_once() -> None:
     assert len(refused) == 1
 
 
-async def test_a_server_that_is_back_but_slow_gets_all_tries() -> None:
+async def test_a_slow_server_after_a_restart_gets_all_attempts() -> None:
     async def answer_third(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(writer)
         if len(asked) == 3:
@@ -242,7 +242,7 @@ async def test_a_server_that_is_back_but_slow_gets_all_tries() -> None:
     assert body == b"{}"
 
 
-async def test_a_server_that_stays_away_is_given_up_in_time() -> None:
+async def test_gives_up_in_time_on_a_server_that_stays_down() -> None:
     pauses = Pauses(12)
     requests = Requests(
         f"http://127.0.0.1:{choose_port()}",

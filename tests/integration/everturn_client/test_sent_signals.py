@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 QUICK = Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=5)
 
 
-async def test_a_receipt_is_read_and_a_signal_is_edited_and_taken_back(server: "SmallServer") -> None:
+async def test_a_signal_is_read_edited_and_retracted(server: "SmallServer") -> None:
     async with EverturnClient(server.url, timings=QUICK, random=lambda: 0.5) as client:
         read = await client.signals.get("conv_1", "sig_1")
         edited = await client.signals.edit("conv_1", "sig_1", "South")

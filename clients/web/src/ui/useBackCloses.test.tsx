@@ -14,9 +14,9 @@ afterEach(() => { vi.restoreAllMocks(); });
 
 /** Navigates the history like the browser's buttons, and waits for the event. */
 async function go(steps: number): Promise<void> {
-  const told = new Promise((resolve) => { window.addEventListener("popstate", resolve, { once: true }); });
+  const event = new Promise((resolve) => { window.addEventListener("popstate", resolve, { once: true }); });
   window.history.go(steps);
-  await act(async () => { await told; });
+  await act(async () => { await event; });
 }
 
 const show = (isCovered: boolean) => renderHook(({ covered }) => { useBackCloses("panel", covered, close); }, { initialProps: { covered: isCovered } });
@@ -55,11 +55,11 @@ test("an entry that is found after a reload is left", async () => {
 test("an overlay opened while the last entry is being left stays open", async () => {
   const { rerender } = show(true);
   const back = vi.spyOn(window.history, "back");
-  const told = new Promise((resolve) => { window.addEventListener("popstate", resolve, { once: true }); });
+  const event = new Promise((resolve) => { window.addEventListener("popstate", resolve, { once: true }); });
 
   rerender({ covered: false });
   rerender({ covered: true });
-  await act(async () => { await told; });
+  await act(async () => { await event; });
 
   expect(back).toHaveBeenCalledOnce();
   expect(close).not.toHaveBeenCalled();

@@ -1,4 +1,4 @@
-"""Running the terminal client as its own process against the small server."""
+"""Runs the terminal client as a process against the small server."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Everturn:
-    """Starts `everturn` with a state folder of its own."""
+    """Starts `everturn` with a separate state folder."""
 
     url: str
     state_home: Path

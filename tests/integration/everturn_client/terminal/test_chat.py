@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.integration.everturn_client.terminal.conftest import Everturn
 
 
-def tell_begin(story: Story) -> None:
+def publish_begin(story: Story) -> None:
     turn_id = story.start_turn("Draw it")
     story.start_round()
     story.add(bodies.ThinkingBody(text=story.stream("thinking", 0, ["Let me see."])))
@@ -39,28 +39,28 @@ def tell_begin(story: Story) -> None:
     story.show_files([artifact])
 
 
-def tell_end(story: Story, outcome: Outcome = Outcome.COMPLETED) -> None:
+def publish_end(story: Story, outcome: Outcome = Outcome.COMPLETED) -> None:
     story.start_round()
     story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Here ", "it is."])))
     story.end_turn(outcome)
 
 
-def tell_compaction(story: Story) -> None:
+def publish_compaction(story: Story) -> None:
     begun = ChatCompaction(status="started", reason="soft", before_tokens=70_000)
-    for told in (begun, begun.model_copy(update={"status": "completed", "after_tokens": 9_000})):
-        story.events.append(story.events[-1].model_copy(update={"id": None, "type": told.type, "data": told}))
+    for event in (begun, begun.model_copy(update={"status": "completed", "after_tokens": 9_000})):
+        story.events.append(story.events[-1].model_copy(update={"id": None, "type": event.type, "data": event}))
 
 
-def tell_places(story: Story, turn_id: str, *places: int) -> None:
+def publish_positions(story: Story, turn_id: str, *places: int) -> None:
     for place in places:
-        told = ConvStatus(state="queued", turn_id=turn_id, position=place)
-        story.events.append(story.events[-1].model_copy(update={"id": None, "type": told.type, "data": told}))
+        event = ConvStatus(state="queued", turn_id=turn_id, position=place)
+        story.events.append(story.events[-1].model_copy(update={"id": None, "type": event.type, "data": event}))
 
 
-async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
+async def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(
     server: "SmallServer", everturn: "Everturn", tmp_path: Path
 ) -> None:
-    tell_begin(server.story)
+    publish_begin(server.story)
     server.snapshot_page = 0
     server.stream_faults = ["bytes:2000"]
     server.files["art_chart.png"] = b"image"
@@ -68,14 +68,14 @@ async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
     running = await everturn.start("chat", "Draw it", "--download", str(tmp_path / "files"))
     await server.wait_for("GET", "/events")
     assert json.loads(await server.wait_for("POST", "/messages"))["time_zone"] == "Asia/Tokyo"
-    tell_end(server.story)
+    publish_end(server.story)
     await server.publish()
     out, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))
 
     assert running.returncode == 0
     assert out == "Here it is.\n"
     conversation_id = server.story.conversation.id
-    for told in (
+    for event in (
         "Let me see.\n",
         "▸ draw …\n",
         "✓ draw (20 ms)\n",
@@ -84,18 +84,18 @@ async def test_the_answer_streams_to_standard_output_and_the_rest_beside_it(
         f"Conversation {conversation_id}. Continue with: "
         f'everturn --url {server.url} chat --conversation {conversation_id} "…"',
     ):
-        assert told in err
+        assert event in err
     assert "\x1b" not in out + err
     assert (tmp_path / "files" / "chart.png").read_bytes() == b"image"
 
 
-async def test_a_cut_answer_has_a_line_and_an_exit_code_of_its_own(server: "SmallServer", everturn: "Everturn") -> None:
+async def test_a_cut_answer_has_its_own_line_and_exit_code(server: "SmallServer", everturn: "Everturn") -> None:
     server.story.start_turn("Tell me all")
     server.snapshot_page = 0
     waiting = ChatPhase(phase="model_retrying", retry_in_ms=1500, attempt=2, max_attempts=8, reason="rate_limited")
     last = server.story.events[-1]
     server.story.events.append(last.model_copy(update={"id": None, "type": waiting.type, "data": waiting}))
-    tell_end(server.story, Outcome.CUT)
+    publish_end(server.story, Outcome.CUT)
 
     code, out, err = await everturn.run("chat", "Tell me all")
 
@@ -112,7 +112,7 @@ async def test_the_exit_code_says_how_the_turn_ended(
 ) -> None:
     server.story.start_turn("Tell me all")
     server.snapshot_page = 0
-    tell_end(server.story, outcome)
+    publish_end(server.story, outcome)
 
     ended, _, err = await everturn.run("chat", "Tell me all")
 
@@ -120,13 +120,11 @@ async def test_the_exit_code_says_how_the_turn_ended(
     assert ("limit reached" in err) == (outcome is Outcome.CAPPED)
 
 
-async def test_a_compaction_and_the_sources_are_told_beside_the_answer(
-    server: "SmallServer", everturn: "Everturn"
-) -> None:
+async def test_a_compaction_and_the_sources_are_shown(server: "SmallServer", everturn: "Everturn") -> None:
     server.story.start_turn("Look it up")
     server.snapshot_page = 0
     server.story.start_round()
-    tell_compaction(server.story)
+    publish_compaction(server.story)
     server.story.answer(server.story.stream("answer", 0, ["It is so."]), cited=[1])
     server.story.end_turn(Outcome.COMPLETED)
 
@@ -137,14 +135,12 @@ async def test_a_compaction_and_the_sources_are_told_beside_the_answer(
     assert "Sources:\n  [1] Title 1  https://a.example/1\n" in err
 
 
-async def test_who_waits_is_told_how_many_turns_come_first_each_time_that_falls(
-    server: "SmallServer", everturn: "Everturn"
-) -> None:
+async def test_a_queued_turn_shows_its_position_as_it_falls(server: "SmallServer", everturn: "Everturn") -> None:
     server.position = 3
     turn_id = server.story.start_turn("Look it up")
     server.snapshot_page = 0
-    tell_places(server.story, "turn_of_another_time", 9)
-    tell_places(server.story, turn_id, 3, 3, 1, 0)
+    publish_positions(server.story, "turn_of_another_time", 9)
+    publish_positions(server.story, turn_id, 3, 3, 1, 0)
     server.story.start_round()
     server.story.answer(server.story.stream("answer", 0, ["It is so."]))
     server.story.end_turn(Outcome.COMPLETED)
@@ -169,9 +165,9 @@ async def test_a_failed_turn_says_why_and_ends_with_code_1(server: "SmallServer"
     assert "The answer failed: The model failed." in err
 
 
-async def test_events_can_be_had_as_json_lines(server: "SmallServer", everturn: "Everturn") -> None:
-    tell_begin(server.story)
-    tell_end(server.story)
+async def test_events_are_printed_as_json_lines(server: "SmallServer", everturn: "Everturn") -> None:
+    publish_begin(server.story)
+    publish_end(server.story)
     server.snapshot_page = 0
 
     code, out, err = await everturn.run("chat", "Draw it", "--json")
@@ -181,7 +177,7 @@ async def test_events_can_be_had_as_json_lines(server: "SmallServer", everturn: 
     assert (types[0], types[-1]) == ("stream.snapshot", "chat.complete")
 
 
-async def test_the_first_interrupt_cancels_the_turn_and_the_client_waits_for_its_end(
+async def test_the_first_interrupt_cancels_the_turn_and_waits_for_its_end(
     server: "SmallServer", everturn: "Everturn"
 ) -> None:
     server.story.start_turn("Hi")
@@ -203,7 +199,7 @@ async def test_the_first_interrupt_cancels_the_turn_and_the_client_waits_for_its
     assert "This answer was cancelled." in err.decode()
 
 
-async def test_the_second_interrupt_leaves(server: "SmallServer", everturn: "Everturn") -> None:
+async def test_the_second_interrupt_exits_at_once(server: "SmallServer", everturn: "Everturn") -> None:
     server.story.start_turn("Hi")
     server.story.start_round()
     server.story.stream("answer", 0, ["Well"])
@@ -220,9 +216,7 @@ async def test_the_second_interrupt_leaves(server: "SmallServer", everturn: "Eve
     assert b"Traceback" not in err
 
 
-async def test_that_the_last_conversation_was_deleted_is_said_with_what_to_do(
-    server: "SmallServer", everturn: "Everturn"
-) -> None:
+async def test_a_deleted_last_conversation_is_reported_with_advice(server: "SmallServer", everturn: "Everturn") -> None:
     server.story.start_turn("Hi")
     server.story.end_turn(Outcome.COMPLETED)
     conversation_id = server.story.conversation.id
@@ -252,7 +246,7 @@ async def test_the_last_conversation_can_be_continued(server: "SmallServer", eve
     }
 
 
-def start_asking(server: "SmallServer") -> tuple[AskingStory, CallId, str]:
+def start_approval(server: "SmallServer") -> tuple[AskingStory, CallId, str]:
     server.story = story = AskingStory()
     story.start_turn("Send it")
     story.start_round()
@@ -262,7 +256,7 @@ def start_asking(server: "SmallServer") -> tuple[AskingStory, CallId, str]:
     return story, call_id, approval_id
 
 
-async def end_asking(server: "SmallServer", story: AskingStory, call_id: CallId) -> None:
+async def end_approval(server: "SmallServer", story: AskingStory, call_id: CallId) -> None:
     story.settle_question(call_id, "approved")
     story.start_round()
     story.answer(story.stream("answer", 0, ["Sent."]))
@@ -270,10 +264,10 @@ async def end_asking(server: "SmallServer", story: AskingStory, call_id: CallId)
     await server.publish()
 
 
-async def test_where_nobody_can_type_the_commands_that_answer_a_question_are_printed(
+async def test_without_a_terminal_the_approval_commands_are_printed(
     server: "SmallServer", everturn: "Everturn"
 ) -> None:
-    story, call_id, approval_id = start_asking(server)
+    story, call_id, approval_id = start_approval(server)
     running = await everturn.start("chat", "Send it")
     assert running.stderr
 
@@ -283,18 +277,18 @@ async def test_where_nobody_can_type_the_commands_that_answer_a_question_are_pri
     server.is_signal = True
     answered, _, _ = await everturn.run(*command[1].split())
     body = await server.wait_for("POST", f"/{story.conversation.id}/signals")
-    await end_asking(server, story, call_id)
+    await end_approval(server, story, call_id)
     out, _ = await asyncio.wait_for(running.communicate(), 20)
 
     assert (answered, running.returncode, out) == (0, 0, b"Sent.\n")
     assert json.loads(body) == {"kind": "approve", "text": "", "approval_id": approval_id}
 
 
-async def test_a_question_of_one_message_is_answered_at_its_terminal(
+async def test_an_approval_is_answered_in_the_terminal_of_its_message(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     ours, theirs = keyboard
-    story, call_id, approval_id = start_asking(server)
+    story, call_id, approval_id = start_approval(server)
     running = await everturn.start("chat", "Send it", stdin=theirs, stderr=theirs)
 
     printed = b""
@@ -303,14 +297,14 @@ async def test_a_question_of_one_message_is_answered_at_its_terminal(
     server.is_signal = True
     os.write(ours, b"perhaps\ny\n")
     body = await server.wait_for("POST", "/signals")
-    await end_asking(server, story, call_id)
+    await end_approval(server, story, call_id)
     out, _ = await asyncio.wait_for(running.communicate(), 20)
 
     assert (running.returncode, out) == (0, b"Sent.\n")
     assert json.loads(body) == {"kind": "approve", "text": "", "approval_id": approval_id}
 
 
-async def test_a_reader_that_leaves_ends_the_command_quietly(server: "SmallServer", everturn: "Everturn") -> None:
+async def test_a_closed_output_pipe_ends_the_command_quietly(server: "SmallServer", everturn: "Everturn") -> None:
     server.story.start_turn("Hi")
     server.story.start_round()
     server.story.stream("answer", 0, ["Well"])
@@ -319,7 +313,7 @@ async def test_a_reader_that_leaves_ends_the_command_quietly(server: "SmallServe
     await asyncio.wait_for(running.stdout.readline(), 20)
 
     running.stdout._transport.close()  # type: ignore[attr-defined] # the only way to end reading as `head` does
-    tell_end(server.story)
+    publish_end(server.story)
     await server.publish()
     err = await asyncio.wait_for(running.stderr.read(), 20)
 

@@ -1,4 +1,4 @@
-"""The commands besides chat."""
+"""All commands except `chat`."""
 
 import json
 import os
@@ -32,7 +32,7 @@ async def test_conversations_are_listed(server: "SmallServer", everturn: "Evertu
     assert empty[1].endswith(" (new)\n")
 
 
-async def test_while_a_conversation_has_no_title_its_files_name_it_and_deleting_asks_by_that_name(
+async def test_files_name_a_conversation_without_a_title(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     server.story.start_turn(" ", [make_artifact(TurnId("turn_1"), "sales.csv")])
@@ -45,7 +45,7 @@ async def test_while_a_conversation_has_no_title_its_files_name_it_and_deleting_
     assert 'Delete "sales.csv" with all' in asked[2]
 
 
-async def test_a_conversation_is_shown_and_given_as_json(server: "SmallServer", everturn: "Everturn") -> None:
+async def test_a_conversation_is_shown_as_text_and_as_json(server: "SmallServer", everturn: "Everturn") -> None:
     server.story.start_turn("What is \x1b[2Jthis?")
     server.story.start_round()
     server.story.add(bodies.CompletionBody(text="A test."))
@@ -59,9 +59,7 @@ async def test_a_conversation_is_shown_and_given_as_json(server: "SmallServer", 
     assert StateView.model_validate_json(as_json[1]).turns[0].answer == "A test."
 
 
-async def test_the_last_turns_are_shown_with_the_command_that_shows_all(
-    server: "SmallServer", everturn: "Everturn"
-) -> None:
+async def test_the_last_turns_are_shown_with_the_command_for_all(server: "SmallServer", everturn: "Everturn") -> None:
     for text in ("one", "two", "three", "four", "five"):
         server.story.start_turn(text)
         server.story.end_turn(Outcome.COMPLETED)
@@ -92,14 +90,14 @@ async def test_a_file_is_downloaded(server: "SmallServer", everturn: "Everturn",
     assert (tmp_path / "a.csv").read_bytes() == b"1,2"
 
 
-async def test_a_turn_is_judged(server: "SmallServer", everturn: "Everturn") -> None:
+async def test_a_turn_is_rated(server: "SmallServer", everturn: "Everturn") -> None:
     code, _, _ = await everturn.run("feedback", "turn_1", "not_ok", "--conversation", "conv_1", "--text", "Wrong sum")
 
     body = await server.wait_for("POST", "/conv_1/turns/turn_1/feedback")
     assert (code, json.loads(body)) == (0, {"reaction": "not_ok", "text": "Wrong sum"})
 
 
-async def test_a_signal_is_sent_and_told_where_it_went(server: "SmallServer", everturn: "Everturn") -> None:
+async def test_a_signal_is_sent_and_its_receipt_is_shown(server: "SmallServer", everturn: "Everturn") -> None:
     turn_id = server.story.start_turn("Hi")
     server.is_signal = True
 
@@ -110,7 +108,7 @@ async def test_a_signal_is_sent_and_told_where_it_went(server: "SmallServer", ev
     assert f"Signal sig_1 accepted for turn {turn_id}." in err
 
 
-async def test_a_question_is_answered_with_a_reason(server: "SmallServer", everturn: "Everturn") -> None:
+async def test_an_approval_is_denied_with_a_reason(server: "SmallServer", everturn: "Everturn") -> None:
     turn_id = server.story.start_turn("Hi")
     server.is_signal = True
 
@@ -121,7 +119,7 @@ async def test_a_question_is_answered_with_a_reason(server: "SmallServer", evert
     assert f"Answer accepted for turn {turn_id}." in err
 
 
-async def test_a_question_is_shown_with_its_conversation(server: "SmallServer", everturn: "Everturn") -> None:
+async def test_an_approval_is_shown_with_its_conversation(server: "SmallServer", everturn: "Everturn") -> None:
     server.story = story = AskingStory()
     story.start_turn("Send it")
     story.start_round()
@@ -154,10 +152,10 @@ async def test_a_conversation_is_renamed_archived_copied_and_saved(
         )
     ]
 
-    told = [[json.loads(body) for method, path, _, body in server.requests if (method, path[-4:]) == kind]
+    bodies = [[json.loads(body) for method, path, _, body in server.requests if (method, path[-4:]) == kind]
             for kind in (("PATCH", conversation_id[-4:]), ("POST", "fork"))]  # fmt: skip
     assert [code for code, _, _ in results] == [0] * 6
-    assert told == [[{"title": "Sales of May"}, {"archived": True}, {"archived": False}], [{"turn_id": "turn_1"}]]
+    assert bodies == [[{"title": "Sales of May"}, {"archived": True}, {"archived": False}], [{"turn_id": "turn_1"}]]
     assert "Renamed to Sales of May." in results[0][2]
     assert "archived=true" in server.queries[-1] and "q=sales" in server.queries[-1]
     assert (results[4][1], (tmp_path / "talk.jsonl").read_bytes()) == ("conv_copy\n", b"{}\n")
@@ -180,7 +178,7 @@ async def test_messages_are_searched(server: "SmallServer", everturn: "Everturn"
     ]
 
 
-async def test_deleting_asks_first_and_where_nobody_can_be_asked_needs_a_yes(
+async def test_deleting_asks_first_and_without_a_terminal_needs_a_flag(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     server.story.start_turn("Hi")
@@ -214,7 +212,7 @@ async def test_bytes_that_are_not_utf_8_do_not_confirm_a_deletion(
     assert err.endswith(f"Kept {server.story.conversation.id}.\n")
 
 
-async def test_deleting_asks_by_the_title_without_reading_turns(
+async def test_deleting_shows_the_title_without_reading_turns(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     server.story.start_turn("Hi")

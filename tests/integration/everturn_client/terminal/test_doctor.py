@@ -1,4 +1,4 @@
-"""`everturn doctor` against servers that are well, ill, somebody else's, or not there."""
+"""`everturn doctor` against healthy, degraded, foreign and missing servers."""
 
 import asyncio
 import io
@@ -35,7 +35,7 @@ async def serving(ready: Response, listing: Response) -> AsyncIterator[str]:
     routes = [Route("/readyz", give_ready), Route("/conversations/default/default", give_listing)]
     server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), port=0, log_config=None, lifespan="off"))
     running = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - nothing tells of it
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
@@ -60,7 +60,7 @@ def refusal(status: int) -> Response:
     return JSONResponse(body, status_code=status)
 
 
-async def test_a_server_without_workers_has_one_problem_which_is_told_with_what_to_do() -> None:
+async def test_a_server_without_workers_is_reported_with_advice() -> None:
     async with serving(JSONResponse(READY), listing()) as url:
         problems, said = await examine(url)
 
@@ -71,7 +71,7 @@ async def test_a_server_without_workers_has_one_problem_which_is_told_with_what_
     assert "ok       credential   is accepted" in said
 
 
-async def test_an_unready_server_tells_which_part_is_away() -> None:
+async def test_an_unready_server_reports_the_missing_part() -> None:
     async with serving(JSONResponse(AWAY, status_code=503), refusal(503)) as url:
         problems, said = await examine(url)
 
@@ -80,7 +80,7 @@ async def test_an_unready_server_tells_which_part_is_away() -> None:
     assert "-> check the Postgres server" in said
 
 
-async def test_a_credential_that_is_refused_is_told_apart() -> None:
+async def test_a_rejected_credential_is_reported() -> None:
     async with serving(JSONResponse({**READY, "workers": None}), refusal(401)) as url:
         problems, said = await examine(url)
 
@@ -89,7 +89,7 @@ async def test_a_credential_that_is_refused_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("broken", ["unreadable", "cut"])
-async def test_what_the_server_says_is_told_also_when_the_next_answer_is_none(broken: str) -> None:
+async def test_readiness_is_reported_even_if_the_next_response_fails(broken: str) -> None:
     listing = PlainTextResponse("welcome") if broken == "unreadable" else StreamingResponse(break_off())
     async with serving(JSONResponse(AWAY, status_code=503), listing) as url:
         problems, said = await examine(url)
@@ -104,7 +104,7 @@ async def break_off() -> AsyncIterator[bytes]:
     raise OSError("The connection breaks.")
 
 
-async def test_another_server_at_that_address_is_told_as_such() -> None:
+async def test_a_foreign_server_is_recognized() -> None:
     async with serving(PlainTextResponse("welcome"), refusal(404)) as url:
         problems, said = await examine(url)
 
@@ -112,6 +112,6 @@ async def test_another_server_at_that_address_is_told_as_such() -> None:
     assert "not as an Everturn ingress" in said
 
 
-async def test_nobody_at_that_address_is_for_the_caller_to_tell() -> None:
+async def test_a_missing_server_is_left_to_the_caller() -> None:
     with pytest.raises(Unreachable):
         await examine("http://127.0.0.1:9")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.integration.everturn_client.terminal.conftest import Everturn
 
 
-async def test_what_is_typed_while_a_turn_runs_reaches_the_turn(
+async def test_text_typed_while_a_turn_runs_reaches_the_turn(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     story, (ours, theirs) = server.story, keyboard
@@ -38,10 +38,10 @@ async def test_what_is_typed_while_a_turn_runs_reaches_the_turn(
     story.end_turn(Outcome.COMPLETED)
     await server.publish()
     assert running.stderr
-    told = await asyncio.wait_for(running.stderr.readuntil(b" tokens"), 20)
+    beginning = await asyncio.wait_for(running.stderr.readuntil(b" tokens"), 20)
     os.write(ours, b"/quit\n")
     out, rest = await asyncio.wait_for(running.communicate(), 20)
-    err = (told + rest).decode()
+    err = (beginning + rest).decode()
 
     assert (running.returncode, out.decode()) == (0, "Hello.\n")
     assert [json.loads(body)["text"] for body in (followup, steer, cancel)] == ["And this?", "Only north", ""]
@@ -50,7 +50,7 @@ async def test_what_is_typed_while_a_turn_runs_reaches_the_turn(
     assert f"sales.csv (9 bytes)   everturn --url {server.url} download art_sales.csv" in err
 
 
-async def test_a_refused_message_does_not_end_the_prompt(
+async def test_a_rejected_message_does_not_end_the_prompt(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     server.story.start_turn("Hi")
@@ -65,7 +65,7 @@ async def test_a_refused_message_does_not_end_the_prompt(
     assert err.count("while the agent is working, it is queued") == 2
 
 
-async def test_leaving_while_a_turn_runs_leaves_it_running(
+async def test_leaving_the_prompt_leaves_the_turn_running(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     server.story.start_turn("Hi")
@@ -81,7 +81,7 @@ async def test_leaving_while_a_turn_runs_leaves_it_running(
     assert not server.sent("/signals")
 
 
-async def test_a_question_is_answered_where_it_is_asked(
+async def test_an_approval_is_answered_at_the_prompt(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     server.story = story = AskingStory()
