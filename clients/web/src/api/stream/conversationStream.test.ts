@@ -334,7 +334,7 @@ describe("following a conversation", () => {
     await watch.until(({ connection }) => connection === "refused");
 
     expect(watch.now.problem).toBeInstanceOf(InvalidResponse);
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
   it("ends at an event that cannot be folded", async () => {
