@@ -47,6 +47,8 @@ class SmallServer:
     queries: list[str] = field(default_factory=list)
     """The parameters of requests for a list of conversations."""
     snapshot_page: int = -1
+    snapshot_is_full: bool = False
+    """Later turns leave no room in it for those of the story."""
     fetched_turns: int | None = None
     """How many turns a page of `fetch` has; all by default."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -125,6 +127,8 @@ class SmallServer:
         yield b"retry: 1\n\n" + self.frame(Ready(cursor=after))
         if after is None:
             state = build_state(self.story.pages[self.snapshot_page], tenant=TENANT, project=PROJECT)
+            if self.snapshot_is_full:
+                state = state.model_copy(update={"turns": (), "next_cursor": "9"})
             yield self.frame(StreamSnapshot(state=state))
             after = state.cursor
         cursor, position = try_parse_cursor(after) or ORIGIN, 0

@@ -157,6 +157,21 @@ async def test_a_turn_followed_over_cuts_ends_in_the_state_of_rest(
     assert len(followed) > 40
 
 
+async def test_an_ended_turn_that_a_snapshot_has_no_room_for_is_fetched(
+    client: EverturnClient, server: "SmallServer"
+) -> None:
+    turn_id = server.story.start_turn("Hi")
+    server.story.start_round()
+    server.story.end_turn(Outcome.COMPLETED)
+    server.snapshot_is_full = True
+
+    async with aclosing(client.follow_turn("conv_1", turn_id, limit_s=30)) as steps:
+        followed = [step async for step in steps]
+
+    assert followed[-1].turn is not None
+    assert followed[-1].turn.outcome == "completed"
+
+
 async def test_following_a_turn_that_does_not_end_times_out(client: EverturnClient, server: "SmallServer") -> None:
     turn_id = server.story.start_turn("Hi")
 

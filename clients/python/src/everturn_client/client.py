@@ -290,6 +290,9 @@ class EverturnClient:
                 envelope = await _next_before(deadline, envelopes)
                 if isinstance(envelope.data, StreamSnapshot):
                     state = envelope.data.state
+                    if state.next_cursor and all(turn.turn_id != turn_id for turn in state.turns):
+                        # Later turns fill the snapshot. No event will come for this one if it has ended.
+                        state = await self._add_turn(state, conversation_id, turn_id, deadline)
                 elif state:
                     state = fold_event(state, envelope)
                 if state is None:
@@ -298,6 +301,14 @@ class EverturnClient:
                 yield Followed(envelope, state, turn)
                 if turn and not is_open(turn):
                     return
+
+    async def _add_turn(self, state: StateView, conversation_id: str, turn_id: str, deadline: float) -> StateView:
+        try:
+            async with asyncio.timeout_at(deadline):
+                found = await self.fetch(conversation_id, turn_ids=[turn_id])
+        except TimeoutError as error:
+            raise TimedOut() from error
+        return state.model_copy(update={"turns": (*found.turns, *state.turns)})
 
     async def _save(
         self, path: str, params: Mapping[str, Any], destination: Path, fallback_name: str, max_bytes: int
