@@ -33,7 +33,7 @@ PIECE_BYTES = 65_536
 """How much of a chunk is sent at once. Only a chunk with a large snapshot or many missed events is larger."""
 MIN_BYTES_PER_S = 10_000
 """The rate at which a client must read a large chunk. It bounds how long a snapshot is held in memory, and its slot: a
-snapshot of 2 MB for about four minutes with the default `SEND_TIMEOUT_S`."""
+snapshot of 2 MB for about four minutes with the default bound of 60 s."""
 
 _log = structlog.get_logger(__name__)
 
