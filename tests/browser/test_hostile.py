@@ -71,7 +71,7 @@ async def test_a_generated_page_runs_in_its_frame_and_reaches_nothing(person: Pe
     assert await person.page.locator("iframe").count() == 0
     await person.button("Run this page").click()
 
-    report = person.page.frame_locator("iframe[title='Page made by the agent']").locator("#told")
+    report = person.page.frame_locator("iframe[title='Page made by the agent']").locator("#report")
     await expect(report).to_contain_text("origin null")
     assert await report.inner_text() == (
         "origin null, parent closed, storage closed, cookies closed, window closed, top closed, dialog closed,"

@@ -1,7 +1,7 @@
 """A page of the agent that tries all it can to get out of its frame, and tells what came of it."""
 
 _PAGE = """<!doctype html><title>Report</title>
-<h1>Report</h1><p id="told">not yet</p>
+<h1>Report</h1><p id="report">not yet</p>
 <link rel="stylesheet" href="STRANGER/style.css"><link rel="preload" as="image" href="STRANGER/preload.png">
 <link rel="prefetch" href="STRANGER/prefetch"><img src="STRANGER/image.png" alt="">
 <iframe src="STRANGER/frame"></iframe><div><template shadowrootmode="closed"><iframe srcdoc="<script>
@@ -29,8 +29,8 @@ const bySocket = (done, fail) => {
 };
 const byNestedPage = (done, fail) => {
   const inner = document.createElement("iframe");
-  const told = `<script>(${byStun})(() => {}, () => {}); fetch("STRANGER/nested")<` + `/script>`;
-  inner.srcdoc = `${told}<img src="STRANGER/nested.png">`;
+  const script = `<script>(${byStun})(() => {}, () => {}); fetch("STRANGER/nested")<` + `/script>`;
+  inner.srcdoc = `${script}<img src="STRANGER/nested.png">`;
   inner.onload = fail;
   document.createElement("div").attachShadow({ mode: "closed" }).append(inner.cloneNode());
   document.body.appendChild(document.createElement("div")).attachShadow({ mode: "closed" }).append(inner.cloneNode());
@@ -55,13 +55,13 @@ Promise.all([
   ask("peers", () => settle(byStun)),
   ask("nested pages", () => settle(byNestedPage)),
   ask("workers", () => settle((done, fail) => {
-    const told = `fetch("STRANGER/worker").then(() => postMessage(1), () => postMessage(0))`;
-    const worker = new Worker(URL.createObjectURL(new Blob([told])));
+    const script = `fetch("STRANGER/worker").then(() => postMessage(1), () => postMessage(0))`;
+    const worker = new Worker(URL.createObjectURL(new Blob([script])));
     worker.onmessage = done;
     worker.onerror = fail;
   })),
 ]).then((later) => {
-  document.getElementById("told").textContent = [`origin ${origin}`, ...now, ...later].join(", ");
+  document.getElementById("report").textContent = [`origin ${origin}`, ...now, ...later].join(", ");
   addEventListener("message", () => { location.href = "STRANGER/self"; });
 });
 </script>

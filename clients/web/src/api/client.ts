@@ -108,8 +108,8 @@ export class EverturnClient {
   listConversations(query: ListQuery = {}, abort?: AbortSignal): Promise<ConversationList> {
     const { search, isArchived, limit, cursor } = query;
     const q = search === "" ? undefined : search;
-    const asked = { q, archived: isArchived ? "true" : undefined, limit: limit?.toString(), cursor };
-    return this.requests.send({ method: "GET", path: this.path(), query: asked, abort });
+    const parameters = { q, archived: isArchived ? "true" : undefined, limit: limit?.toString(), cursor };
+    return this.requests.send({ method: "GET", path: this.path(), query: parameters, abort });
   }
 
   /** Searches all conversations of the caller, best match first. */

@@ -24,7 +24,7 @@ interface ConversationRowProps {
 export const ConversationRow = memo(function ConversationRow(props: ConversationRowProps): JSX.Element {
   const { conversation, isSelected, now, onSelect, onChanged } = props;
   const { scope } = useSession();
-  const [asked, setAsked] = useState<"rename" | "delete" | null>(null);
+  const [dialog, setDialog] = useState<"rename" | "delete" | null>(null);
   const id = conversation.conversation_id;
   const name = useName(conversation);
   const row = useRef<HTMLDivElement>(null);
@@ -34,7 +34,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
     const place = isErased.current ? row.current?.closest("nav")?.querySelector("input") : row.current?.querySelector("button");
     return place ?? null;
   }, []);
-  const close = (): void => { setAsked(null); };
+  const close = (): void => { setDialog(null); };
   const leave = (): void => {
     isErased.current = true;
     onChanged();
@@ -52,9 +52,9 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
         <span className={styles.title} dir="auto">{name}</span>
         <State conversation={conversation} isSelected={isSelected} now={now} />
       </a>
-      <RowMenu conversation={conversation} onAsk={setAsked} onChanged={onChanged} onFork={onSelect} />
-      {asked === "rename" && <RenameDialog conversation={conversation} onClose={close} onChanged={onChanged} returnTo={returnTo} />}
-      {asked === "delete" && <DeleteDialog conversation={conversation} onClose={close} onDeleted={leave} returnTo={returnTo} />}
+      <RowMenu conversation={conversation} onAsk={setDialog} onChanged={onChanged} onFork={onSelect} />
+      {dialog === "rename" && <RenameDialog conversation={conversation} onClose={close} onChanged={onChanged} returnTo={returnTo} />}
+      {dialog === "delete" && <DeleteDialog conversation={conversation} onClose={close} onDeleted={leave} returnTo={returnTo} />}
     </div>
   );
 });

@@ -7,7 +7,7 @@ import { TurnActionsContext } from "../turn/actions";
 import { Thread } from "./Thread";
 
 const actions = {
-  ask: vi.fn(),
+  send: vi.fn(),
   answerApproval: vi.fn(),
   editSignal: vi.fn(),
   retractSignal: vi.fn(),

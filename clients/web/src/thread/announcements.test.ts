@@ -38,10 +38,10 @@ test("a step that the user stopped is not announced as failed", () => {
 
 test("a failure and an approval request are announced", () => {
   const error = { type: "urn:everturn:problem:x", title: "The model is out of reach", status: 503, detail: "" };
-  const asked = { approval_id: "a", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "", state: "pending" as const };
+  const approval = { approval_id: "a", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "", state: "pending" as const };
 
   expect(describeChange(running, buildTurn({ status: "failed", error }))).toBe("The answer failed: The model is out of reach.");
-  expect(describeChange(running, { ...running, status: "waiting", approvals: [asked] })).toContain("Allow mail.send?");
+  expect(describeChange(running, { ...running, status: "waiting", approvals: [approval] })).toContain("Allow mail.send?");
 });
 
 test("the state at page load is not announced", () => {

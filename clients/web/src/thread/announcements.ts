@@ -16,9 +16,9 @@ export function describeChange(before: TurnView | undefined, after: TurnView | u
   if (after === undefined || before === undefined) return "";
   if (before.turn_id !== after.turn_id) return isOpen(after) ? "The agent started working." : "";
   if (isOpen(before) && !isOpen(after)) return describeEnd(after);
-  const asked = after.approvals.find((approval) => approval.state === "pending");
-  if (asked !== undefined && !before.approvals.some((approval) => approval.approval_id === asked.approval_id)) {
-    return `Allow ${asked.tool_id}? Waiting for your approval.`;
+  const pending = after.approvals.find((approval) => approval.state === "pending");
+  if (pending !== undefined && !before.approvals.some((approval) => approval.approval_id === pending.approval_id)) {
+    return `Allow ${pending.tool_id}? Waiting for your approval.`;
   }
   return describeSteps(before, after);
 }

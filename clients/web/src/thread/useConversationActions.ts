@@ -25,7 +25,7 @@ export function useConversationActions({ conversationId, name, onFork, onAccepte
   const announce = useAnnounce();
   return useMemo(
     () => ({
-      ask: (text) => {
+      send: (text) => {
         const draft: Draft = { text, files: [] };
         backend.sendMessage(conversationId, { ...draft, key: makeKey() }).then(
           (accepted) => { onAccepted(accepted, draft); },

@@ -14,7 +14,7 @@ import { TurnRow } from "../turn/TurnRow";
 import { useEditDrafts } from "./useEditDrafts";
 
 const actions = {
-  ask: vi.fn(),
+  send: vi.fn(),
   answerApproval: vi.fn(() => Promise.resolve()),
   editSignal: vi.fn(() => Promise.resolve()),
   retractSignal: vi.fn(() => Promise.resolve()),

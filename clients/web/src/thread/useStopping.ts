@@ -14,12 +14,12 @@ interface Stopping {
 /** `turnId` is the running or accepted turn, undefined if there is none. */
 export function useStopping(conversationId: string, turnId: string | undefined): Stopping {
   const backend = useBackend();
-  const [asked, setAsked] = useState<string | null>(null);
+  const [stoppedTurn, setStoppedTurn] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
-  const isStopping = turnId !== undefined && asked === turnId;
+  const isStopping = turnId !== undefined && stoppedTurn === turnId;
   const stop = useCallback(() => {
     if (turnId === undefined) return;
-    setAsked(turnId);
+    setStoppedTurn(turnId);
     setProblem("");
     const cancel = (): Promise<unknown> => backend.sendSignal(conversationId, { kind: "cancel" });
     const sent = isStopping ? cancel() : backend.sendSignal(conversationId, { kind: "steer", text: "" }).catch((error: unknown) => {
@@ -28,7 +28,7 @@ export function useStopping(conversationId: string, turnId: string | undefined):
       throw error;
     });
     sent.catch((error: unknown) => {
-      setAsked(null);
+      setStoppedTurn(null);
       setProblem(describeError(error));
     });
   }, [backend, conversationId, turnId, isStopping]);

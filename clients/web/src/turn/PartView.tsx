@@ -31,7 +31,7 @@ export const PartView = memo(
       case "answer":
         return <div className={styles.answer}><Words text={part.text} isGrowing={part.isGrowing} /></div>;
       case "step":
-        return <StepCard step={part.step} turnId={turnId} isAsked={part.isAsked} />;
+        return <StepCard step={part.step} turnId={turnId} isPending={part.isPending} />;
       case "approval":
         return <ApprovalCard approval={part.approval} />;
       case "signal":
@@ -46,7 +46,7 @@ function isSame(before: Part, after: Part): boolean {
   if (before.key !== after.key) return false;
   switch (before.kind) {
     case "step":
-      return after.kind === "step" && before.step === after.step && before.isAsked === after.isAsked;
+      return after.kind === "step" && before.step === after.step && before.isPending === after.isPending;
     case "approval":
       return after.kind === "approval" && before.approval === after.approval;
     case "signal":

@@ -6,13 +6,13 @@ import { useTurnActions } from "./actions";
 import styles from "./turn.module.css";
 
 export function Suggestions({ items }: { items: readonly string[] }): JSX.Element | null {
-  const { ask } = useTurnActions();
+  const { send } = useTurnActions();
   if (items.length === 0) return null;
   return (
     <ul className={styles.suggestions} aria-label="Suggested questions">
       {items.map((item) => (
         <li key={item}>
-          <button type="button" className={styles.suggestion} dir="auto" onClick={() => { ask(item); }}>{escapeDirectionControls(item)}</button>
+          <button type="button" className={styles.suggestion} dir="auto" onClick={() => { send(item); }}>{escapeDirectionControls(item)}</button>
         </li>
       ))}
     </ul>

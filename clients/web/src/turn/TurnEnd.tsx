@@ -80,11 +80,11 @@ function mayGoOn(reason: CutReason): boolean {
 }
 
 function Unfinished({ canContinue, children }: { canContinue: boolean; children: string }): JSX.Element {
-  const { ask } = useTurnActions();
+  const { send } = useTurnActions();
   return (
     <div className={styles.unfinished}>
       <p>{children}</p>
-      {canContinue && <Button onClick={() => { ask(CONTINUE); }}><StepForward aria-hidden /> Continue</Button>}
+      {canContinue && <Button onClick={() => { send(CONTINUE); }}><StepForward aria-hidden /> Continue</Button>}
     </div>
   );
 }

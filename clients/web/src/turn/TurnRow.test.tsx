@@ -14,7 +14,7 @@ import { EditsContext } from "./signals/edits";
 import { TurnRow } from "./TurnRow";
 
 const actions = {
-  ask: vi.fn(),
+  send: vi.fn(),
   answerApproval: vi.fn(() => Promise.resolve()),
   editSignal: vi.fn<TurnActions["editSignal"]>(() => Promise.resolve()),
   retractSignal: vi.fn(() => Promise.resolve()),
@@ -189,7 +189,7 @@ test("an answer that was cut off can be continued if it is the last one", async 
 
   expect(screen.getByText(/cut short \(limit reached\)/)).toBeVisible();
   await userEvent.click(screen.getByRole("button", { name: "Continue" }));
-  expect(actions.ask).toHaveBeenLastCalledWith("Continue.");
+  expect(actions.send).toHaveBeenLastCalledWith("Continue.");
   unmount();
   renderInPage(<Shown turn={turn} isLast={false} />);
 
@@ -260,7 +260,7 @@ test("a suggested question is sent when pressed", async () => {
 
   await userEvent.click(screen.getByRole("button", { name: "Which was best?" }));
 
-  expect(actions.ask).toHaveBeenCalledWith("Which was best?");
+  expect(actions.send).toHaveBeenCalledWith("Which was best?");
 });
 
 test("a suggested question shows direction overrides and is sent unchanged", async () => {
@@ -268,7 +268,7 @@ test("a suggested question shows direction overrides and is sent unchanged", asy
 
   await userEvent.click(screen.getByRole("button", { name: "Pay \\u{202e}001\\u{2069}?" }));
 
-  expect(actions.ask).toHaveBeenLastCalledWith("Pay \u202e001\u2069?");
+  expect(actions.send).toHaveBeenLastCalledWith("Pay \u202e001\u2069?");
 });
 
 test("a file name is text, whatever it contains", () => {

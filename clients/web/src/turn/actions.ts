@@ -5,7 +5,7 @@ import type { Reaction, ToolProgress, TurnView } from "../api";
 
 export interface TurnActions {
   /** Send a suggested question as the next message. */
-  ask: (text: string) => void;
+  send: (text: string) => void;
   /** Send a failed message again, with its files, as a new one. */
   retry: (turn: TurnView) => Promise<void>;
   answerApproval: (approvalId: string, kind: "approve" | "deny", reason: string) => Promise<void>;

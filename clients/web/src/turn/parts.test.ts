@@ -42,10 +42,10 @@ test("messages beside a stop follow the round it ended; the stop is shown at the
 });
 
 test("a pending approval is the last part before the answer", () => {
-  const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "" };
+  const approval = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "" };
 
-  expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...asked, state: "pending" }] }))).toEqual(["step", "approval"]);
-  expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...asked, state: "approved" }] }))).toEqual(["approval", "step"]);
+  expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...approval, state: "pending" }] }))).toEqual(["step", "approval"]);
+  expect(kinds(buildTurn({ steps: [buildStep()], approvals: [{ ...approval, state: "approved" }] }))).toEqual(["approval", "step"]);
 });
 
 test("approval answers are shown by their approvals only", () => {
@@ -99,7 +99,7 @@ test("a written file has one card, that of its last text", () => {
 });
 
 test("a denied call is shown by its approval, not as a step", () => {
-  const asked = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "", state: "denied" as const };
+  const approval = { approval_id: "ap", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "", state: "denied" as const };
 
-  expect(kinds(buildTurn({ steps: [buildStep({ call_id: "c" }), buildStep({ step: "d", call_id: "d" })], approvals: [asked] }))).toEqual(["approval", "step"]);
+  expect(kinds(buildTurn({ steps: [buildStep({ call_id: "c" }), buildStep({ step: "d", call_id: "d" })], approvals: [approval] }))).toEqual(["approval", "step"]);
 });

@@ -8,7 +8,7 @@ export type Part =
   | { kind: Exclude<TextKind, "written">; key: string; text: TextView; isGrowing: boolean }
   /** `file` is the file that the text has become. */
   | { kind: "written"; key: string; text: TextView; isGrowing: boolean; file: FileView | undefined }
-  | { kind: "step"; key: string; step: StepView; isAsked: boolean }
+  | { kind: "step"; key: string; step: StepView; isPending: boolean }
   | { kind: "approval"; key: string; approval: ApprovalView }
   /** `isStopped`: a stop ended the answer in the round in which the signal was delivered. */
   | { kind: "signal"; key: string; signal: SignalView; isStopped: boolean };
@@ -56,15 +56,15 @@ export function lastAnswer(turn: TurnView): string {
 
 function buildRound(turn: TurnView, said: readonly SignalView[], round: number, growing: TextView | null): Part[] {
   const texts = turn.texts.filter((text) => text.round === round).map((text) => withoutMarks(turn, text)).filter((text) => text.text.trim() !== "");
-  const asked = turn.approvals.filter((approval) => approval.round === round);
-  const open = asked.filter((approval) => approval.state === "pending");
+  const approvals = turn.approvals.filter((approval) => approval.round === round);
+  const open = approvals.filter((approval) => approval.state === "pending");
   const here = said.filter((signal) => signal.round === round);
   return [
     ...here.filter((signal) => !isLate(turn, signal)).map((signal) => signalPart(turn, signal)),
     ...texts.filter((text) => text.channel !== "answer").map((text) => textPart(turn, text, growing)),
     // An answered approval precedes its call; a pending one comes last.
-    ...asked.filter((approval) => approval.state !== "pending").map(approvalPart),
-    ...turn.steps.filter((step) => step.round === round && !wasDenied(step, asked)).map((step) => stepPart(step, open)),
+    ...approvals.filter((approval) => approval.state !== "pending").map(approvalPart),
+    ...turn.steps.filter((step) => step.round === round && !wasDenied(step, approvals)).map((step) => stepPart(step, open)),
     ...open.map(approvalPart),
     ...texts.filter((text) => text.channel === "answer").map((text) => textPart(turn, text, growing)),
     ...here.filter((signal) => isLate(turn, signal)).map((signal) => signalPart(turn, signal)),
@@ -93,8 +93,8 @@ function findGrowing(turn: TurnView): TextView | null {
 }
 
 /** A denied call was never made; its approval shows that. */
-function wasDenied(step: StepView, asked: readonly ApprovalView[]): boolean {
-  return asked.some((approval) => approval.call_id === step.call_id && (approval.state === "denied" || approval.state === "expired" || approval.state === "withdrawn"));
+function wasDenied(step: StepView, approvals: readonly ApprovalView[]): boolean {
+  return approvals.some((approval) => approval.call_id === step.call_id && (approval.state === "denied" || approval.state === "expired" || approval.state === "withdrawn"));
 }
 
 /**
@@ -151,8 +151,8 @@ function answerText(turn: TurnView, answer: string): TextView {
 
 /** A call is not made while its approval is pending. */
 function stepPart(step: StepView, open: readonly ApprovalView[]): Part {
-  const isAsked = step.status === "started" && open.some((approval) => approval.call_id === step.call_id);
-  return { kind: "step", key: `step.${step.step}`, step, isAsked };
+  const isPending = step.status === "started" && open.some((approval) => approval.call_id === step.call_id);
+  return { kind: "step", key: `step.${step.step}`, step, isPending };
 }
 
 function approvalPart(approval: ApprovalView): Part {

@@ -71,7 +71,7 @@ export class Requests {
     const signal = abort === undefined ? limit : AbortSignal.any([limit, abort]);
     const call: Call = { method: "GET", path, abort };
     try {
-      const response = await this.ask(call, signal);
+      const response = await this.request(call, signal);
       if (!response.ok) throw await readProblem(response);
       return await readContent(response);
     } catch (error) {
@@ -80,7 +80,7 @@ export class Requests {
   }
 
   /** A response whose body has not been read; the caller sets its limits. */
-  async ask(call: Call, signal: AbortSignal | undefined, more: Readonly<Record<string, string>> = {}): Promise<Response> {
+  async request(call: Call, signal: AbortSignal | undefined, more: Readonly<Record<string, string>> = {}): Promise<Response> {
     const { fetch } = this.options;
     try {
       return await fetch(this.address(call), {
@@ -106,7 +106,7 @@ export class Requests {
   private async fetchAnswer(call: Call): Promise<Answer> {
     const limit = AbortSignal.timeout(this.options.timings.answerMs);
     const signal = call.abort === undefined ? limit : AbortSignal.any([limit, call.abort]);
-    return readResponse(await this.ask(call, signal));
+    return readResponse(await this.request(call, signal));
   }
 
   private sendForm(call: Call, upload: Upload): Promise<Answer> {
@@ -122,8 +122,8 @@ export class Requests {
   }
 
   private address({ path, query }: Call): string {
-    const asked = Object.entries(query ?? {}).filter((pair): pair is [string, string] => pair[1] !== undefined);
-    const text = new URLSearchParams(asked).toString();
+    const present = Object.entries(query ?? {}).filter((pair): pair is [string, string] => pair[1] !== undefined);
+    const text = new URLSearchParams(present).toString();
     return `${this.options.baseUrl}${path}${text === "" ? "" : `?${text}`}`;
   }
 

@@ -52,7 +52,7 @@ export class EventStream {
   private readonly listener: StreamListener;
   private readonly backoff: Backoff;
   private cursor: string | undefined;
-  private askedMs: number | undefined;
+  private requestedDelayMs: number | undefined;
   private isFirst = true;
 
   constructor(parts: StreamParts, listener: StreamListener) {
@@ -67,11 +67,11 @@ export class EventStream {
    */
   async run(stop: AbortSignal): Promise<void> {
     for (;;) {
-      this.tell({ connection: this.isFirst ? "connecting" : "reconnecting" });
+      this.report({ connection: this.isFirst ? "connecting" : "reconnecting" });
       const failure = await this.runConnection(stop).catch((error: unknown) => asFailure(error));
       if (isOver(stop)) return;
       if (failure !== undefined && this.isFinal(failure)) {
-        this.tell({ connection: "refused", problem: failure });
+        this.report({ connection: "refused", problem: failure });
         return;
       }
       this.isFirst = false;
@@ -102,7 +102,7 @@ export class EventStream {
   private open(signal: AbortSignal): Promise<Response> {
     const place = this.cursor === undefined ? {} : { "Last-Event-ID": this.cursor };
     const call = { method: "GET", path: this.parts.path } as const;
-    return this.parts.requests.ask(call, signal, { Accept: "text/event-stream", ...place });
+    return this.parts.requests.request(call, signal, { Accept: "text/event-stream", ...place });
   }
 
   private async read(response: Response, hear: () => void): Promise<void> {
@@ -111,7 +111,7 @@ export class EventStream {
     const parser = createParser({
       maxBufferSize: MAX_EVENT_CHARS,
       onEvent: (frame) => { frames.push(frame); },
-      onRetry: (retryMs) => { this.askedMs ??= retryMs; },
+      onRetry: (retryMs) => { this.requestedDelayMs ??= retryMs; },
       onError: (error) => {
         // Its other errors are fields that the standard does not know.
         if (error.type === "max-buffer-size-exceeded") throw new InvalidResponse(`an event has more than ${MAX_EVENT_CHARS} characters`);
@@ -132,14 +132,14 @@ export class EventStream {
   private take(event: StreamEvent | null): StreamEvent[] {
     if (event === null) return [];
     if (event.type === "ready") {
-      this.tell({ connection: "live" });
+      this.report({ connection: "live" });
       return [event];
     }
     if (event.type === "stream.snapshot") this.cursor = event.data.state.cursor;
     else if (event.id !== undefined && !this.advance(event.id)) return [];
     // Do not reset the delay on connect: a server may accept the connection and crash, again and again.
     this.backoff.reset();
-    if (event.type === "server.shutdown") this.askedMs = event.data.retry_ms;
+    if (event.type === "server.shutdown") this.requestedDelayMs = event.data.retry_ms;
     return [event];
   }
 
@@ -164,16 +164,16 @@ export class EventStream {
 
   private async waitForAnother(failure: ProblemError | InvalidResponse | undefined, stop: AbortSignal): Promise<void> {
     const { network } = this.parts;
-    const asked = failure instanceof ProblemError ? failure.retryAfterS : undefined;
-    const delay = this.backoff.nextDelayMs(asked === undefined ? this.askedMs : asked * 1000);
-    this.askedMs = undefined;
+    const retryAfterS = failure instanceof ProblemError ? failure.retryAfterS : undefined;
+    const delay = this.backoff.nextDelayMs(retryAfterS === undefined ? this.requestedDelayMs : retryAfterS * 1000);
+    this.requestedDelayMs = undefined;
     const isOffline = failure === undefined && !network.isOnline();
     const reason = failure === undefined ? {} : { problem: failure };
-    this.tell({ connection: isOffline ? "offline" : "reconnecting", ...reason });
+    this.report({ connection: isOffline ? "offline" : "reconnecting", ...reason });
     const wake = new AbortController();
     const forget = network.onReturn(() => { wake.abort(); });
     try {
-      await pause(isOffline ? OFFLINE_MS : delay, AbortSignal.any([stop, asked === undefined ? wake.signal : NONE]));
+      await pause(isOffline ? OFFLINE_MS : delay, AbortSignal.any([stop, retryAfterS === undefined ? wake.signal : NONE]));
     } catch (error) {
       if (!stop.aborted && !wake.signal.aborted) throw error;
     } finally {
@@ -181,7 +181,7 @@ export class EventStream {
     }
   }
 
-  private tell(status: ConnectionStatus): void {
+  private report(status: ConnectionStatus): void {
     this.listener.onStatus(status);
   }
 }

@@ -18,18 +18,18 @@ export const browserSlots: StreamSlots = {
 
 /** Like `StreamSlots.run`, with these locks. If the browser refuses them, the work runs without a slot. */
 export async function runInSlot(locks: LockManager, work: () => Promise<void>, stop: AbortSignal, onWait: () => void): Promise<void> {
-  const begun: Promise<void>[] = [];
-  const begin = (): Promise<void> => {
+  const started: Promise<void>[] = [];
+  const start = (): Promise<void> => {
     const working = work();
-    begun.push(working);
+    started.push(working);
     return working;
   };
   try {
-    await runInLock(locks, begin, stop, onWait);
+    await runInLock(locks, start, stop, onWait);
   } catch (error) {
     // For example in a page without storage access. If `work` itself failed, do not run it twice.
-    if (begun.length > 0) throw error;
-    if (!stop.aborted) await begin();
+    if (started.length > 0) throw error;
+    if (!stop.aborted) await start();
   }
 }
 
@@ -54,15 +54,15 @@ async function tryRun(locks: LockManager, name: string, work: () => Promise<void
 async function runInFirst(locks: LockManager, names: readonly string[], work: () => Promise<void>, stop: AbortSignal): Promise<void> {
   const others = new AbortController();
   const signal = AbortSignal.any([stop, others.signal]);
-  const ask = async (name: string): Promise<void> => {
+  const requestLock = async (name: string): Promise<void> => {
     await locks.request(name, { signal }, async () => {
       if (signal.aborted) return;
       others.abort();
       await work();
     });
   };
-  const asked = await Promise.allSettled(names.map(ask));
-  const failed = asked.find((each) => each.status === "rejected" && !isAbort(each.reason));
+  const outcomes = await Promise.allSettled(names.map(requestLock));
+  const failed = outcomes.find((each) => each.status === "rejected" && !isAbort(each.reason));
   if (failed?.status === "rejected") throw failed.reason;
 }
 

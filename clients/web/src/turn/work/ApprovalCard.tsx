@@ -6,7 +6,7 @@ import type { JSX } from "react";
 import type { ApprovalView } from "../../api";
 import { Button } from "../../ui/Button";
 import { useNow } from "../../ui/useNow";
-import { lookUp, describeError, formatTimeLeft } from "../../ui/format";
+import { describeError, formatTimeLeft, lookUp } from "../../ui/format";
 import { useTurnActions } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
@@ -20,18 +20,18 @@ const OUTCOMES = {
 } as const;
 
 export function ApprovalCard({ approval }: { approval: ApprovalView }): JSX.Element {
-  if (approval.state === "pending") return <Question approval={approval} />;
+  if (approval.state === "pending") return <PendingApproval approval={approval} />;
   return (
     <p className={styles.settled}>
       <ShieldQuestion className={styles.icon} aria-hidden />
       <span>
-        <code>{approval.tool_id}</code> {lookUp<string>(OUTCOMES, approval.state, "is not asked any more")}{approval.reason === "" ? "." : `: ${approval.reason}`}
+        <code>{approval.tool_id}</code> {lookUp<string>(OUTCOMES, approval.state, "is no longer pending")}{approval.reason === "" ? "." : `: ${approval.reason}`}
       </span>
     </p>
   );
 }
 
-function Question({ approval }: { approval: ApprovalView }): JSX.Element {
+function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element {
   const { answerApproval } = useTurnActions();
   const [reason, setReason] = useState("");
   const [sent, setSent] = useState<"approve" | "deny" | null>(null);

@@ -12,34 +12,34 @@ import { ToolProgressContext, useTurnActions } from "../actions";
 import { Parameters } from "./Parameters";
 import styles from "./work.module.css";
 
-const STATUS_WORDS = { asked: "needs approval", started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
+const STATUS_WORDS = { pending: "needs approval", started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
 const FAILURES: Readonly<Record<string, string>> = {
   error: "The tool failed.",
   ambiguous: "It is unknown whether this call was completed: the server stopped while it was running.",
   cancelled: "Cancelled.",
 };
 
-type Standing = keyof typeof STATUS_WORDS;
-const STATUSES: Readonly<Record<string, Standing>> = { started: "started", completed: "completed", error: "error" };
+type StepState = keyof typeof STATUS_WORDS;
+const STATUSES: Readonly<Record<string, StepState>> = { started: "started", completed: "completed", error: "error" };
 
 interface StepCardProps {
   step: StepView;
   turnId: string;
   /** Whether the call waits for approval. */
-  isAsked: boolean;
+  isPending: boolean;
 }
 
-export function StepCard({ step, turnId, isAsked }: StepCardProps): JSX.Element {
-  const stands = standing(step, isAsked);
+export function StepCard({ step, turnId, isPending }: StepCardProps): JSX.Element {
+  const state = stateOf(step, isPending);
   const progress = use(ToolProgressContext).get(step.call_id ?? "");
   const took = step.duration_ms === undefined ? "" : formatDuration(step.duration_ms);
   return (
     <Disclosure
       className={styles.step}
-      label={`Step ${step.title}, ${STATUS_WORDS[stands]}${took === "" ? "" : `, ${took}`}`}
+      label={`Step ${step.title}, ${STATUS_WORDS[state]}${took === "" ? "" : `, ${took}`}`}
       summary={
         <>
-          <StatusIcon status={stands} />
+          <StatusIcon status={state} />
           <span className={styles.title} dir="auto">{step.title}</span>
           <span className={styles.teaser} aria-hidden>{step.status === "started" ? oneLine(progress?.progress ?? "") : ""}</span>
           <span className={styles.took} aria-hidden>{took}</span>
@@ -52,14 +52,14 @@ export function StepCard({ step, turnId, isAsked }: StepCardProps): JSX.Element 
 }
 
 /** A call that was interrupted because the user stopped the turn did not fail. */
-function standing(step: StepView, isAsked: boolean): Standing {
-  if (isAsked) return "asked";
+function stateOf(step: StepView, isPending: boolean): StepState {
+  if (isPending) return "pending";
   return step.error === "cancelled" ? "cancelled" : lookUp(STATUSES, step.status, "completed");
 }
 
-function StatusIcon({ status }: { status: Standing }): JSX.Element {
+function StatusIcon({ status }: { status: StepState }): JSX.Element {
   switch (status) {
-    case "asked":
+    case "pending":
       return <CirclePause className={styles.icon} aria-hidden />;
     case "started":
       return <LoaderCircle className={`${styles.icon ?? ""} ${styles.spinning ?? ""}`} aria-hidden />;
