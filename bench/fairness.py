@@ -2,8 +2,8 @@
 
 Both are on one lane of a real platform: ingress, worker, Postgres, Redis. Turns are scripted and take two seconds. All
 are alike, so that slots become free together, just before the light tenant's next turn comes: the worst case. The flood
-has ten times as many clients as its tenant has places in the queue; each sends again when it was taken, and when
-it was refused comes back at the time it was told. Samples with and without it alternate in blocks.
+has ten times as many clients as its tenant has places in the queue; each sends again once its message is accepted, and
+a refused client returns at its retry time. Samples with and without the flood alternate in blocks.
 At last one user of the heavy tenant holds every slot with turns that make no progress (F2).
 Needs nothing running: it starts its own platform in a folder that it removes.
 """
@@ -50,17 +50,17 @@ reply = '''<channel:thinking>Only a short answer is wanted here, and I have it.<
 <channel:action>{"action": "complete", "notes": "", "tool_call": null, "final_answer": "Here."}</channel:action>'''
 """
 FULL_LIMIT_S, DRAIN_LIMIT_S = 60.0, 120.0
-LOOK_EVERY_S = 0.1
+CHECK_EVERY_S = 0.1
 _WAITING = "SELECT count(*) FROM turn WHERE status = 'queued' AND tenant = $1"
 _RUNNING = "SELECT count(*) FROM turn WHERE status = 'running' AND tenant = $1"
 _OPEN = "SELECT count(*) FROM turn WHERE status IN ('queued', 'running')"
 
 
 @dataclass(slots=True)
-class Told:
-    """What the flood was answered."""
+class Replies:
+    """How many messages of the flood were accepted and refused."""
 
-    taken: int = 0
+    accepted: int = 0
     refused: int = 0
 
 
@@ -86,7 +86,7 @@ async def measure_in(folder: Path, samples: int, workers: int) -> list[Goal]:
         "WORKER_SLOTS": str(SLOTS),
         "QUEUE_MAX": str(2 * PLACES),
     }
-    told, times = Told(), Times()
+    replies, times = Replies(), Times()
     async with (
         Platform(folder / "home", workers=workers, env=env, durable=False) as platform,
         EverturnClient(platform.urls[0], tenant=LIGHT) as light,
@@ -95,7 +95,7 @@ async def measure_in(folder: Path, samples: int, workers: int) -> list[Goal]:
         await take_turns(light, 3)
         for _ in range(BLOCKS):
             times.alone += await take_turns(light, samples)
-            async with flooding(platform.urls[0], told):
+            async with flooding(platform.urls[0], replies):
                 await wait_for(database, (_WAITING, HEAVY), least=PLACES // 2, limit_s=FULL_LIMIT_S)
                 times.beside += await take_turns(light, samples)
             await wait_for(database, (_OPEN,), most=0, limit_s=DRAIN_LIMIT_S)
@@ -105,7 +105,7 @@ async def measure_in(folder: Path, samples: int, workers: int) -> list[Goal]:
         await wait_for(database, (_RUNNING, HEAVY), least=workers * SLOTS, limit_s=FULL_LIMIT_S)
         times.held += await take_turns(light, samples)
         await database.close()
-    of = f"{workers} x {SLOTS} slots; the flood: {told.taken} taken, {told.refused} refused"
+    of = f"{workers} x {SLOTS} slots; the flood: {replies.accepted} accepted, {replies.refused} refused"
     return [
         build_goal(f"F25 p95 beside a flood vs alone, ms ({of})", p95(times.beside), p95(times.alone), 2.0),
         build_goal("F25 p50 of the same", statistics.median(times.beside), statistics.median(times.alone)),
@@ -125,11 +125,11 @@ async def take_turns(light: EverturnClient, count: int) -> list[float]:
 
 
 @asynccontextmanager
-async def flooding(url: str, told: Told) -> AsyncGenerator[None]:
+async def flooding(url: str, replies: Replies) -> AsyncGenerator[None]:
     """While it is entered, all clients of the heavy tenant send."""
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, limits=limits) as http:
-        clients = [asyncio.create_task(run_flooder(http, f"user-{n}", told)) for n in range(FLOODING)]
+        clients = [asyncio.create_task(run_flooder(http, f"user-{n}", replies)) for n in range(FLOODING)]
         try:
             yield
         finally:
@@ -141,15 +141,15 @@ async def flooding(url: str, told: Told) -> AsyncGenerator[None]:
             client.result()
 
 
-async def run_flooder(http: httpx2.AsyncClient, user: str, told: Told) -> None:
+async def run_flooder(http: httpx2.AsyncClient, user: str, replies: Replies) -> None:
     path = f"/conversations/{HEAVY}/default/new/messages"
     while True:
         answer = await http.post(path, json={"text": "More."}, headers={"X-Dev-User": user})
         if answer.status_code == 202:
-            told.taken += 1
+            replies.accepted += 1
             continue
         assert answer.status_code in {429, 503}, answer.text
-        told.refused += 1
+        replies.refused += 1
         await asyncio.sleep(int(answer.headers["retry-after"]))
 
 
@@ -159,7 +159,7 @@ async def wait_for(
     """Until the answer to the question is a number between them."""
     async with asyncio.timeout(limit_s):
         while not least <= await database.fetchval(*question) <= most:  # noqa: ASYNC110 - a count
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
 
 
 def p95(samples: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
 """P15: what an ingress takes in memory: idle, under idle event streams, and under idle subscribed sockets.
 
-All clients follow one conversation from its last event on. Of each client's memory the slope is told, after a fifth of
-them have warmed the process up. Needs nothing running: it starts its own platform in a folder that it removes.
+All clients follow one conversation from its last event on. The memory of each client is reported as a slope, after a
+fifth of them have warmed the process up. Needs nothing running: it starts its own platform in a temporary folder.
 """
 
 import asyncio

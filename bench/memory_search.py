@@ -152,7 +152,7 @@ def build_record(n: int, user_id: str) -> tuple[object, ...]:
 async def take_each(*searches: Search) -> list[float]:
     """The median milliseconds of each over all questions, after a warm round.
 
-    They are at different questions at a time: who asks one right after another finds its pages in memory.
+    They search for different questions at a time, because repeating one would find its pages in memory.
     """
 
     def build_sample(place: int, search: Search) -> Sample:

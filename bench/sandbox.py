@@ -1,10 +1,10 @@
 """P9: how long a program waits for its first line, in each launcher of this machine, against plain processes.
 
-A program tells the moment of its first line by its own monotonic clock, which all processes of a machine share; the
+A program reports the moment of its first line by its own monotonic clock, which all processes of a machine share; the
 wait counts from the call of `Sandbox.run`. Baselines: the whole `python3 -c pass` of the sandbox's interpreter, the
-same with the imports, and two plain hardened `docker run` side by side until both have ended. Where no engine answers,
-a plain `bwrap ... python3 -c pass` stands in for these, without a target. Every sample, the baselines'
-too, begins when the pool is full again: none is measured while the next sandbox boots or the last one is taken away.
+same with the imports, and two plain hardened `docker run` side by side until both have ended. Without an engine, a
+plain `bwrap ... python3 -c pass` replaces these, without a target. Every sample, also of the baselines, begins when the
+pool is full again, so that none is measured while the next sandbox boots or the last one is removed.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ HARDENED = (
     *("--entrypoint", "python3", IMAGE, "-c", "pass"),
 )
 BROKER = (sys.executable, "-I", "-m", "exec_supervisor", "broker")
-LOOK_EVERY_S = 0.05
+CHECK_EVERY_S = 0.05
 ANSWER_TIMEOUT_S = 10.0
 _numbers = count(1)
 
@@ -68,7 +68,7 @@ class Rig:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a cold start is held against, with the ratio that it has to keep; None where it only tells."""
+    """What a cold start is compared with, and the required ratio; None if it is only informational."""
 
     name: str
     sample: Sample
@@ -210,7 +210,7 @@ async def open_bubblewrap_rig() -> AsyncGenerator[Rig]:
 
 @contextlib.asynccontextmanager
 async def open_containers_rig() -> AsyncGenerator[Rig]:
-    """With a broker of this bench's own; it ends its pairs when it is told to end."""
+    """With a broker of this bench's own, which ends its pairs when it is stopped."""
     if not await has_images():
         raise SandboxUnavailable("No container engine with our images answers.", "make images")
     with tempfile.TemporaryDirectory() as folder:
@@ -237,10 +237,10 @@ async def wait_for_warm_pair(address: BrokerAddress) -> None:
     """The pair that is kept warm waits for its run, and no other is left."""
     states: list[str] = []
     while states != ["warm"]:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_EVERY_S)
         async with open_broker_line(address) as line:
-            told = await line.ask(ListPairs({}), PairList, timeout_s=ANSWER_TIMEOUT_S)
-            states = [pair.state for pair in told.pairs]
+            listed = await line.ask(ListPairs({}), PairList, timeout_s=ANSWER_TIMEOUT_S)
+            states = [pair.state for pair in listed.pairs]
 
 
 if __name__ == "__main__":

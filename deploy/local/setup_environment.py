@@ -46,20 +46,20 @@ PIP_TO_UV = {
     "find-links": "UV_FIND_LINKS",
     "cert": "SSL_CERT_FILE",
 }
-"""Where pip was told to look is where uv must look too."""
+"""The package sources that pip is configured for, for uv."""
 
 PARTIAL = ("UV_INDEX", "UV_FIND_LINKS")
 """Sources that usually hold some packages or some platforms only."""
 
 
 class SetupError(Exception):
-    """Setup can't go on; the text says what to do."""
+    """Setup can't continue; the text says what to do."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only tell whether the environments are up to date")
-    parser.add_argument("--lock", action="store_true", help="resolve the dependencies anew and write both lock files")
+    parser.add_argument("--check", action="store_true", help="only check whether the environments are up to date")
+    parser.add_argument("--lock", action="store_true", help="resolve the dependencies again and write both lock files")
     parser.add_argument(
         "--libraries",
         nargs=4,
@@ -80,7 +80,7 @@ def main() -> int:
         print(f"setup: {error}", file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
-        print(f"setup: this failed: {' '.join(map(str, error.cmd))}", file=sys.stderr)
+        print(f"setup: this command failed: {' '.join(map(str, error.cmd))}", file=sys.stderr)
         return 1
     return 0
 
@@ -93,7 +93,7 @@ def save_environments() -> None:
 
 
 def check_environments() -> int:
-    """Prints which part is not up to date; returns 1 then."""
+    """Print which parts are out of date; then return 1."""
     wanted = {
         VENV: {"libraries": build_environment_digest()},
         SANDBOX: {"libraries": build_sandbox_digest(), "sources": build_sources_digest()},
@@ -109,11 +109,11 @@ def check_version(version: tuple[int, int]) -> None:
 
 
 def save_environment() -> None:
-    """`.venv`: every library of requirements.lock, exactly, and our packages from this checkout."""
+    """`.venv`: exactly the libraries of requirements.lock, and our packages from this checkout."""
     stamp = {"libraries": build_environment_digest()}
     if load_stamp(VENV) == stamp:
         return
-    show("setting up .venv (some minutes at the first time)")
+    show("setting up .venv (takes a few minutes the first time)")
     save_uv()
     with Step("libraries"):
         run_uv("pip", "sync", "--require-hashes", "--python", VENV, LOCK)
@@ -124,7 +124,7 @@ def save_environment() -> None:
 
 
 def save_uv() -> None:
-    """The installer itself, in the version and with the hashes that requirements.lock names for it."""
+    """The installer itself, in the version and with the hashes of requirements.lock."""
     python = VENV / "bin" / "python"
     if not runs(python, "-c", "pass"):
         with Step("creating .venv"):
@@ -139,13 +139,13 @@ def save_uv() -> None:
 
 
 def save_ensurepip() -> None:
-    """Debian and Ubuntu ship Python without the part that makes environments."""
+    """Debian and Ubuntu ship Python without the module that creates environments."""
     if importlib.util.find_spec("ensurepip") is None and not try_install("python3-venv"):
         raise SetupError("Python's venv module is incomplete here. Run: sudo apt-get install python3-venv")
 
 
 def save_sandbox_environment() -> None:
-    """`.venv-sandbox`: what generated code may import. Our packages are copies; it never points into the checkout."""
+    """`.venv-sandbox`: what generated code can import. Our packages are copied; it never refers to the checkout."""
     stamp = {"libraries": build_sandbox_digest(), "sources": build_sources_digest()}
     found = load_stamp(SANDBOX)
     if found == stamp:
@@ -177,28 +177,28 @@ def save_sandbox_environment() -> None:
 
 
 def save_font_list() -> None:
-    """Where the executor looks for it: to make it anew takes longer than most programs run."""
+    """The list at the place where the executor expects it: building it takes longer than most programs run."""
     made = SANDBOX / "share" / "everturn" / "matplotlib"
     env = {**os.environ, "MPLCONFIGDIR": str(made)}
     run(SANDBOX / "bin" / "python", "-I", "-c", "import matplotlib.font_manager", env=env)
 
 
 def save_libraries(folder: str, python: str, platform: str, lock: str) -> None:
-    """What an image has, whose Python need not be ours. Runs none of it: wheels only."""
+    """The libraries of an image, whose Python may differ from ours. Wheels only, so none of their code runs."""
     target = ["--target", folder, "--python-version", python, "--python-platform", platform]
     run_uv("pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:", *target, "-r", lock)
 
 
 def save_bubblewrap() -> None:
-    """Install the sandbox program when we can; otherwise name the one command. Without it run_code is not offered."""
+    """Install the sandbox program if possible; otherwise print the command. Without it run_code is not offered."""
     if shutil.which("bwrap") is None and not try_install("bubblewrap"):
-        show("no sandbox: generated code can't run. To change that: sudo apt-get install bubblewrap")
+        show("no sandbox, so generated code can't run. To install it: sudo apt-get install bubblewrap")
     elif not runs("bwrap", *PROBE):
-        show(f"no sandbox: this system forbids it to unprivileged users. To change that: {APPARMOR_REMEDY}")
+        show(f"no sandbox, because this system forbids user namespaces. To allow them: {APPARMOR_REMEDY}")
 
 
 def try_install(package: str) -> bool:
-    """Install a system package if we are root or may become it without a password. False when it isn't there after."""
+    """Install a system package if we are root or can use sudo without a password. False if it is still missing."""
     if shutil.which("apt-get") is None:
         return False
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -212,9 +212,9 @@ def try_install(package: str) -> bool:
 
 
 def save_locks() -> None:
-    """Both locks carry versions and hashes but no addresses, so they hold for every index.
+    """Both locks have versions and hashes but no addresses, so they are valid for every index.
 
-    Folders with some wheels for this machine are left out of it: the hashes of the other platforms would be missing.
+    Folders with wheels for this machine only are ignored: the hashes of the other platforms would be missing.
     """
     save_uv()
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
@@ -247,7 +247,7 @@ def build_sources_digest() -> str:
 
 
 def build_digest(files: Iterable[Path]) -> str:
-    """Of the files' names and contents, this Python, and where the environment stands: it can't be moved."""
+    """A digest of file names, contents, this Python, and the path of the environment, which can't be moved."""
     digest = hashlib.sha256(f"{ROOT} {sys.version}".encode())
     for file in files:
         digest.update(f"{file}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
@@ -266,18 +266,18 @@ def save_stamp(folder: Path, stamp: Mapping[str, str]) -> None:
 
 
 def run_uv(*arguments: str | Path, partial: bool = True) -> None:
-    """`partial`: look also where only some packages or platforms are."""
+    """`partial`: also use sources that have only some packages or platforms."""
     settings = build_uv_settings(load_pip_settings(), os.environ)
     env = {**{name: value for name, value in settings.items() if partial or name not in PARTIAL}, **os.environ}
     # Every download is checked against a hash, so which index it comes from doesn't matter.
     env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     env.setdefault("UV_PYTHON_DOWNLOADS", "never")
-    # Quiet: its list of a hundred packages would hide what the steps tell. Errors are still printed.
+    # Quiet: a list of a hundred packages would hide the steps. Errors are still printed.
     run(VENV / "bin" / "uv", "--quiet", *arguments, env=env)
 
 
 def load_pip_settings() -> dict[str, str]:
-    """Names and values as `pip config list` tells them; environment variables of pip are among them."""
+    """Names and values as `pip config list` prints them, including pip's environment variables."""
     listing = subprocess.run(
         [VENV / "bin" / "python", "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )
@@ -302,7 +302,7 @@ def build_uv_settings(pip: Mapping[str, str], env: Mapping[str, str]) -> dict[st
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None) -> None:
-    """What it prints is shown, so that long steps show their progress."""
+    """Its output is shown, so that long steps show their progress."""
     subprocess.run(_words(command), env=env, check=True, cwd=ROOT)
 
 

@@ -34,7 +34,7 @@ TIMINGS = Timings(connect_s=2.0, answer_s=20.0, silence_s=4.0, max_delay_s=1.0, 
 async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chaos]:
     """Two ingresses and two workers behind proxies. Redis keeps its file, as it should in production.
 
-    A module may say in `EXTRA_ENV` what its services are told besides.
+    A module can define further variables of its services in `EXTRA_ENV`.
     """
     allow_files(8192)
     home = copy_home(tmp_path_factory.mktemp("chaos"))

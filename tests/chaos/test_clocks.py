@@ -27,7 +27,7 @@ async def wrong(chaos: Chaos) -> AsyncIterator[Chaos]:
     await asyncio.gather(*map(chaos.platform.restart, WRONG))
 
 
-async def test_a_turn_goes_from_a_worker_of_the_future_to_one_of_the_past_and_keeps_its_order(wrong: Chaos) -> None:
+async def test_a_turn_moves_between_workers_with_different_clocks(wrong: Chaos) -> None:
     stage, platform = wrong.stage, wrong.platform
     await platform.stop_part("worker-2")
     sent = await stage.clients[0].send_message("new", "script:slow please")

@@ -36,7 +36,7 @@ BORDERS = [
 
 
 async def arm(stage: Stage, *failpoints: str, env: Mapping[str, str] | None = None) -> None:
-    """Each worker dies at its failpoint, and is not started again by itself. `env` is what they are told besides."""
+    """Each worker dies at its failpoint and is not restarted automatically. `env` has further variables of workers."""
     stage.platform.auto_restart = False
     starts = [
         stage.platform.restart(worker, extra_env={**(env or {}), "FAILPOINT": f"{failpoint}:kill"})
@@ -127,8 +127,8 @@ async def test_workers_killed_in_a_summary_leave_one_summary_and_one_answer(stag
     for each, watcher in zip(sent, watchers, strict=True):
         turn = await watcher.wait_ended(each.turn_id)
         assert (turn.status, turn.answer) == ("completed", "The note is in outputs/note.md.")
-        told = [envelope.data.status for envelope in watcher.seen if isinstance(envelope.data, ChatCompaction)]
-        assert (told[-1], told.count("completed")) == ("completed", 1)
+        states = [envelope.data.status for envelope in watcher.seen if isinstance(envelope.data, ChatCompaction)]
+        assert (states[-1], states.count("completed")) == ("completed", 1)
         assert await load_writers(stage, each.conversation_id) == ["model"]
         await stage.check_history(each.conversation_id, watcher)
     await stage.close()

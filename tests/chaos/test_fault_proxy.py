@@ -45,7 +45,7 @@ async def test_a_sound_link_carries_what_is_said(proxy: FaultProxy):
     ends[1].close()
 
 
-async def test_a_link_tells_when_expected_words_have_gone_to_the_server_and_of_no_others(proxy: FaultProxy):
+async def test_a_link_notices_expected_bytes_sent_to_the_server(proxy: FaultProxy):
     ends = await connect(proxy)
     expected, other = proxy.expect(b"file"), proxy.expect(b"nothing")
 

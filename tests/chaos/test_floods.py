@@ -134,9 +134,7 @@ class Figures:
         assert self.beside_s <= (MAX_WAIT * max(1.0, self.slower) + MARGIN) * self.alone_s, str(self)
 
 
-async def test_a_flood_holds_only_its_share_and_a_light_tenant_is_let_in_and_answered(
-    light: Stage, flooding: Stage
-) -> None:
+async def test_a_flood_holds_its_share_and_a_light_tenant_is_served(light: Stage, flooding: Stage) -> None:
     await asyncio.gather(*(talk(light, n) for n in range(LIGHT)))
     alone = [await talk(light, n) for n in range(LIGHT)]
     await wait_until(lambda: knows_pace(light))

@@ -38,7 +38,7 @@ def build(conversation: str, statuses: list[str], approval: str) -> StateView:
 
 
 @pytest.mark.parametrize(("conversation", "statuses", "approval", "parked", "rests"), STATES)
-def test_a_turn_that_waits_for_a_person_is_rest_where_that_is_said_and_hides_no_lost_turn(
+def test_a_turn_waiting_for_a_person_counts_as_idle_if_allowed(
     conversation: str, statuses: list[str], approval: str, parked: bool, rests: bool
 ) -> None:
     state = build(conversation, statuses, approval)
@@ -51,7 +51,7 @@ def test_a_turn_that_waits_for_a_person_is_rest_where_that_is_said_and_hides_no_
 
 
 def tell(conversation: str) -> Envelope:
-    """A snapshot of an idle conversation, as one of this id is told it."""
+    """A snapshot of an idle conversation, as a client of this id receives it."""
     state = build("idle", ["completed"], "approved").model_dump_json()
     return parse_envelope(
         f'{{"type": "stream.snapshot", "ts": "", "conversation_id": "{conversation}", "data": {{"state": {state}}}}}'

@@ -67,7 +67,7 @@ async def send_file(outside: Outside, n: int, data: bytes = TEXT, name: str = "s
 
 
 async def send_during(outside: Outside, breaking: Awaitable[None]) -> list[httpx2.Response]:
-    """Messages with files, three at a time, from before something breaks until after it is mended."""
+    """Messages with files, three at a time, from before a failure until after it is repaired."""
     answers = await asyncio.gather(*(send_file(outside, n) for n in range(2)))
     broken = asyncio.ensure_future(breaking)
     while not broken.done():
@@ -103,8 +103,8 @@ async def wait_rest(watcher: Watcher) -> None:
 async def load_rows(outside: Outside) -> list[list[str]]:
     """Key and verdict of every stored attachment."""
     query = "SELECT object_key || '|' || verdict FROM artifact WHERE kind = 'attachment'"
-    told = await asyncio.to_thread(outside.stage.platform.postgres.run_sql, query, database=DATABASE)
-    return [line.split("|", 1) for line in told.splitlines()]
+    printed = await asyncio.to_thread(outside.stage.platform.postgres.run_sql, query, database=DATABASE)
+    return [line.split("|", 1) for line in printed.splitlines()]
 
 
 def load_keys(outside: Outside) -> set[str]:
@@ -179,7 +179,7 @@ async def cut_store(outside: Outside) -> None:
 
 
 @pytest.mark.parametrize("fault", [kill_clamd, slow_clamd, erring_clamd])
-async def test_files_are_refused_while_the_antivirus_can_not_say_and_text_goes_on(
+async def test_without_antivirus_files_are_refused_and_text_is_accepted(
     outside: Outside, fault: Callable[[Outside], Awaitable[None]]
 ) -> None:
     infected = asyncio.gather(*(send_file(outside, n, EICAR, "sales.txt") for n in range(2)))
@@ -266,7 +266,7 @@ async def test_a_provider_that_refuses_for_a_while_is_asked_again(outside: Outsi
     assert await ask(outside) == ("From the provider.", 4)
 
 
-async def test_a_provider_that_wants_to_be_left_alone_for_an_hour_is_replaced_at_once(outside: Outside) -> None:
+async def test_a_provider_with_a_long_retry_after_is_replaced_at_once(outside: Outside) -> None:
     outside.provider.forget()
     outside.provider.answer_error(429, {"error": {"message": "Come back later."}}, retry_after="3600")
 
@@ -290,7 +290,7 @@ async def test_what_was_shown_of_a_reply_that_broke_off_is_taken_back(outside: O
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("retry_after", "asked"), [("3600", range(1, 2)), ("0", range(5, 60))])
-async def test_without_a_fallback_a_failed_provider_ends_the_turn_in_words_and_the_talk_goes_on(
+async def test_without_a_fallback_a_failed_provider_fails_the_turn(
     outside: Outside, retry_after: str, asked: range
 ) -> None:
     await outside.stage.platform.restart("worker-1", extra_env={"EVERTURN_FALLBACK_MODEL": ""})

@@ -31,7 +31,7 @@ async def poisoned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[St
         await stage.quit()
 
 
-async def test_a_turn_that_kills_every_worker_is_given_up_and_others_are_answered(poisoned: Stage) -> None:
+async def test_a_turn_that_kills_workers_fails_and_others_are_answered(poisoned: Stage) -> None:
     client = poisoned.clients[0]
     deadly = await client.send_message("new", "script:write please")
     watcher = poisoned.watch(deadly.conversation_id)

@@ -27,7 +27,7 @@ ATTEMPTS = 3
 ENDED_S = 80.0
 """A pause costs a lease and a takeover; each message said meanwhile is one more round or turn."""
 ONCE = Timings(connect_s=2.0, answer_s=12.0, attempts=1)
-"""A client that tells at once what it was answered."""
+"""A client that reports at once what it was answered."""
 
 
 async def restart(chaos: Chaos) -> None:
@@ -58,7 +58,7 @@ async def fill(chaos: Chaos) -> None:
     """No role may connect any more, and those who are in are thrown out."""
     roles = f"'{INGRESS}', '{WORKER}'"
     limits = "".join(f"ALTER ROLE {role} CONNECTION LIMIT 0;" for role in (INGRESS, WORKER))
-    # With a limit it waits until the session is gone; without one it has only been told to go.
+    # With a limit it waits until the session is gone; without one the session was only asked to end.
     ended = f"SELECT pg_terminate_backend(pid, {GONE_MS}) FROM pg_stat_activity WHERE usename IN ({roles});"
     await asyncio.to_thread(chaos.platform.postgres.run_sql, limits + ended, database=DATABASE)
     try:

@@ -37,7 +37,7 @@ async def test_a_restart_with_its_file_is_a_pause(chaos: Chaos) -> None:
     await chaos.stage.close()
 
 
-async def test_after_a_failover_to_a_stale_replica_ids_increase_and_no_end_is_lost(chaos: Chaos) -> None:
+async def test_ids_increase_after_a_failover_to_a_stale_replica(chaos: Chaos) -> None:
     redis, folder = chaos.platform.redis, chaos.platform.home.redis / "appendonlydir"
     ended = await chaos.stage.clients[0].send_message("new", "script:plain please")
     steady = chaos.stage.watch(ended.conversation_id)
@@ -58,7 +58,7 @@ async def test_after_a_failover_to_a_stale_replica_ids_increase_and_no_end_is_lo
     stale.rename(folder)
     await chaos.platform.restart("redis")
     resumed = chaos.stage.watch(ended.conversation_id, ingress=1, after=held)
-    # It may be continued exactly, and then no snapshot tells it what it has seen before.
+    # It can continue exactly where it was, and then no snapshot repeats what it has seen before.
     resumed.state = known
     fresh = chaos.stage.watch(ended.conversation_id, ingress=1)
     turn = await fresh.wait_ended(running.turn_id)
@@ -70,7 +70,7 @@ async def test_after_a_failover_to_a_stale_replica_ids_increase_and_no_end_is_lo
     await chaos.stage.close()
 
 
-async def test_a_stalled_redis_is_told_in_time_and_nothing_is_half_accepted(chaos: Chaos) -> None:
+async def test_a_stalled_redis_refuses_in_time_without_partial_writes(chaos: Chaos) -> None:
     sent = await chaos.stage.clients[0].send_message("new", "script:plain please")
     watcher = chaos.stage.watch(sent.conversation_id)
     await watcher.wait_ended(sent.turn_id)
@@ -93,7 +93,7 @@ async def test_a_stalled_redis_is_told_in_time_and_nothing_is_half_accepted(chao
     await chaos.stage.close()
 
 
-async def test_a_redis_that_stalls_for_ten_seconds_refuses_each_message_in_time_and_the_running_turn_goes_on(
+async def test_a_stalled_redis_refuses_messages_in_time(
     chaos: Chaos,
 ) -> None:
     sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
@@ -149,7 +149,7 @@ async def test_a_full_redis_refuses_new_messages_and_delays_what_was_accepted(ch
     await chaos.stage.close()
 
 
-async def test_an_end_that_nobody_can_publish_again_and_again_reaches_every_client_once_when_it_can(
+async def test_an_end_reaches_clients_once_after_failed_publishing(
     chaos: Chaos,
 ) -> None:
     sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
@@ -176,7 +176,7 @@ async def test_an_end_that_nobody_can_publish_again_and_again_reaches_every_clie
 
     for watcher in watchers:
         ends = [envelope.turn_id for envelope in watcher.seen if isinstance(envelope.data, ChatComplete)]
-        # Behind ids that were given out and never published a snapshot tells it.
+        # After ids that were issued and never published it comes as a snapshot.
         assert ends.count(sent.turn_id) <= 1
         assert ends.count(later.turn_id) == 1
     await chaos.stage.check_history(sent.conversation_id, *watchers, cut)

@@ -49,7 +49,7 @@ async def test_the_same_submit_twenty_times_in_parallel_is_one_turn(stage: Any) 
         other = await send(http, messages_url(stage, 0), "something else", headers)
 
     assert {answer.status_code for answer in answers} <= {202, 409}
-    # A twin is refused only when it has waited as long as it may.
+    # A duplicate is refused only after the longest wait.
     assert all(answer.elapsed.total_seconds() >= CONCURRENT_WAIT_S for answer in answers if answer.status_code == 409)
     accepted = {answer.json()["turn_id"] for answer in answers if answer.status_code == 202}
     assert len(accepted) == 1
@@ -62,7 +62,7 @@ async def test_the_same_submit_twenty_times_in_parallel_is_one_turn(stage: Any) 
     await stage.close()
 
 
-async def test_two_messages_at_once_are_one_turn_and_a_followup_or_two_turns_in_order(stage: Any) -> None:
+async def test_two_concurrent_messages_keep_their_order(stage: Any) -> None:
     created = await stage.clients[0].create_conversation()
     watcher = stage.watch(created.conversation_id)
 
@@ -79,7 +79,7 @@ async def test_two_messages_at_once_are_one_turn_and_a_followup_or_two_turns_in_
 
 
 @pytest.mark.parametrize("said", [["cancel", "cancel"], ["steer", "cancel"], ["followup", "cancel", "steer"]])
-async def test_whatever_is_said_with_an_accepted_cancel_the_turn_is_cancelled_once(stage: Any, said: list[str]) -> None:
+async def test_an_accepted_cancel_cancels_the_turn_once(stage: Any, said: list[str]) -> None:
     sent = await stage.clients[0].send_message("new", "script:endless please")
     watchers = [stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
     await watchers[0].wait_text(sent.turn_id, "answer")
@@ -89,26 +89,26 @@ async def test_whatever_is_said_with_an_accepted_cancel_the_turn_is_cancelled_on
         stage.clients[n % 2].send_signal(sent.conversation_id, kind, texts[kind], target_turn_id=sent.turn_id)
         for n, kind in enumerate(said)
     ]
-    told = await asyncio.gather(*signals, return_exceptions=True)
+    results = await asyncio.gather(*signals, return_exceptions=True)
 
     # A steer may end the turn before the cancel comes, which is refused then.
     is_cancelled = any(
-        kind == "cancel" and not isinstance(each, Exception) for kind, each in zip(said, told, strict=True)
+        kind == "cancel" and not isinstance(each, Exception) for kind, each in zip(said, results, strict=True)
     )
     for watcher in watchers:
         outcome = (await watcher.wait_ended(sent.turn_id)).outcome
         assert outcome == ("cancelled" if is_cancelled else "completed")
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
-    # Whoever came after the end is told so.
+    # Signals after the end are refused with a conflict.
     assert all(
-        isinstance(each, ProblemError) and each.problem.status == 409 for each in told if isinstance(each, Exception)
+        isinstance(each, ProblemError) and each.problem.status == 409 for each in results if isinstance(each, Exception)
     )
-    assert sum(not isinstance(each, Exception) for each in told) >= 1
+    assert sum(not isinstance(each, Exception) for each in results) >= 1
     await stage.check_history(sent.conversation_id, *watchers)
     await stage.close()
 
 
-async def test_a_conversation_exported_and_erased_in_the_middle_of_a_turn_is_whole_first_and_gone_then(
+async def test_export_and_erasure_work_during_a_turn(
     stage: Any,
 ) -> None:
     sent = await stage.clients[0].send_message("new", "script:endless please")

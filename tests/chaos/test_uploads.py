@@ -35,7 +35,7 @@ async def send_file(stage: Stage, conversation_id: str, key: str) -> httpx2.Resp
 
 
 async def begin(stage: Stage) -> Watcher:
-    """A conversation at rest, watched by way of the second ingress."""
+    """An idle conversation, watched through the second ingress."""
     sent = await stage.clients[1].send_message("new", "script:plain please")
     watcher = stage.watch(sent.conversation_id, ingress=1)
     await watcher.wait_ended(sent.turn_id)
@@ -91,7 +91,7 @@ async def test_what_was_stored_by_parts_that_died_before_their_commit_is_deleted
     await stage.close()
 
 
-async def test_an_ingress_that_was_frozen_until_its_object_was_deleted_names_it_in_no_row(stage: Stage) -> None:
+async def test_a_frozen_ingress_names_no_deleted_object(stage: Stage) -> None:
     watcher, platform, key = await begin(stage), stage.platform, str(uuid.uuid4())
     await platform.restart("ingress-1", extra_env={"FAILPOINT": "message.saved:1:stop", BOUNDS: '{"upload_s": 2}'})
 

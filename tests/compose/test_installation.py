@@ -15,7 +15,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 SERVERS = {"postgres", "redis", "clamav"}
 
 
-def test_a_turn_runs_a_program_in_sibling_containers_and_its_files_come_back(
+def test_a_turn_runs_a_program_in_containers_and_gets_its_files(
     installation: OwnInstallation, repository: Path, tmp_path: Path
 ):
     token = installation.let_guest_in()
@@ -67,7 +67,7 @@ def test_every_container_is_confined_and_the_engine_is_the_brokers_alone(install
         assert ("/var/run/docker.sock" in mounted) == (service == "broker"), service
 
 
-def test_the_brokers_metrics_are_read_by_who_is_let_in_and_by_none_of_our_own(installation: OwnInstallation):
+def test_our_services_cannot_read_the_brokers_metrics(installation: OwnInstallation):
     page = installation.read_from("broker-metrics", "http://broker:9465/metrics")
 
     assert "everturn_broker_starts_total" in page
@@ -86,7 +86,7 @@ def test_a_start_that_fails_shows_what_the_failing_containers_said(installation:
     settings.write_text(good)
     installation.up()
 
-    assert re.search(r"chat-proc.1 (ended with 2, repeatedly|is running but not ready yet), and said last:", said)
+    assert re.search(r"chat-proc.1 (ended with 2, repeatedly|is running but not ready yet), and last output:", said)
     assert "chat-proc can't start: WORKER_SLOTS" in said
     assert not re.search(r"(ingress|postgres|broker|migrate).1 (ended|runs|was)", said)
     assert installation.load_readiness()["status"] == "ready"

@@ -24,7 +24,7 @@ def find_chromium() -> str:
     return found
 
 
-async def test_a_guest_gets_a_chart_of_a_table_and_a_reload_in_the_middle_loses_nothing(installation: OwnInstallation):
+async def test_a_guest_gets_a_chart_and_a_reload_loses_nothing(installation: OwnInstallation):
     expect.set_options(timeout=SEEN_LIMIT_MS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=find_chromium(), args=list(ARGUMENTS))

@@ -1,4 +1,4 @@
-"""A tool that asks a person first, in real processes: answers count once, whoever dies, and nobody has to be alive."""
+"""A tool that needs approval, in real processes: answers count once, whatever process dies, even if none is running."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ async def ask(stage: Any) -> tuple[Any, Any, str]:
         return turn is not None and turn.status == "waiting"
 
     await watcher.wait_until(waits)
-    # Clients are told that it waits before its worker has let go of it.
+    # Clients learn that it waits before its worker has released the lease.
     parked = f"SELECT status FROM turn WHERE id = '{accepted.turn_id}'"
     await wait_until(lambda: stage.platform.postgres.run_sql(parked, database=DATABASE) == "waiting")
     (approval,) = watcher.turn(accepted.turn_id).approvals
@@ -98,7 +98,7 @@ def mails(sent: Path) -> int:
     return len(sent.read_text().splitlines()) if sent.exists() else 0
 
 
-async def test_an_answer_that_nobody_was_alive_for_is_found_and_the_call_made_once(asking: Any) -> None:
+async def test_an_answer_without_a_live_worker_is_found_later(asking: Any) -> None:
     stage, platform, sent = asking
     before = mails(sent)
     accepted, watcher, approval_id = await ask(stage)
@@ -123,7 +123,7 @@ async def test_an_answer_that_nobody_was_alive_for_is_found_and_the_call_made_on
 @pytest.mark.parametrize(
     ("failpoint", "sent_once"), [("turn.approved", False), ("turn.in_tool", False), ("turn.before_c2", True)]
 )
-async def test_a_worker_killed_after_the_answer_leaves_a_call_that_is_not_made_again(
+async def test_an_irreversible_call_is_not_repeated_after_a_kill(
     asking: Any, failpoint: str, *, sent_once: bool
 ) -> None:
     """Before the tool runs, and after it ran but before its result is stored: nobody can tell these apart."""
@@ -137,7 +137,7 @@ async def test_a_worker_killed_after_the_answer_leaves_a_call_that_is_not_made_a
     await stage.close()
 
 
-async def test_a_worker_killed_after_it_stored_what_an_approved_call_gave_leaves_one_call_and_its_result(
+async def test_an_approved_call_runs_once_if_its_worker_is_killed_after(
     asking: Any,
 ) -> None:
     stage, _, sent = asking

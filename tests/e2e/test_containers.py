@@ -89,7 +89,7 @@ def find_sleepers(nap_s: str) -> list[int]:
 
 async def wait_for_sleepers(nap_s: str, count: int, limit_s: float) -> None:
     async with asyncio.timeout(limit_s):
-        while len(find_sleepers(nap_s)) != count:  # noqa: ASYNC110 - nothing tells of another process's children
+        while len(find_sleepers(nap_s)) != count:  # noqa: ASYNC110 - there is no event for another process's children
             await asyncio.sleep(0.05)
 
 
@@ -149,7 +149,7 @@ async def test_a_followup_meanwhile_leaves_the_program_alone(stage: Any) -> None
     await stage.check_history(sent.conversation_id, watcher)
 
 
-async def test_a_worker_killed_in_the_middle_leaves_no_program_and_the_turn_ends_once(stage: Any) -> None:
+async def test_a_killed_worker_leaves_no_program_and_one_end(stage: Any) -> None:
     platform = stage.platform
     platform.auto_restart = False
     await platform.stop_part("worker-2")

@@ -20,7 +20,7 @@ print("two")
 """
 
 
-def test_blocks_are_read_with_what_they_print_and_the_name_they_are_saved_under() -> None:
+def test_blocks_are_read_with_their_output_and_file_name() -> None:
     assert read_blocks(PAGE) == [
         Block(2, "bash", "echo one\n", shown="one\n"),
         Block(9, "python", 'print("two")\n', file="two.py"),
@@ -30,7 +30,7 @@ def test_blocks_are_read_with_what_they_print_and_the_name_they_are_saved_under(
 @pytest.mark.parametrize(
     "page", ["```text\nnobody printed it\n```\n", f"{PAGE}```text\na saved file prints nothing\n```\n", "```bash\nls\n"]
 )
-def test_a_page_whose_blocks_cannot_be_told_apart_is_refused(page: str) -> None:
+def test_a_page_with_ambiguous_blocks_is_refused(page: str) -> None:
     with pytest.raises(BadDocument):
         read_blocks(page)
 
@@ -54,7 +54,7 @@ def test_what_is_shown_is_all_that_is_printed(shown: str, printed: str, *, fit: 
     assert fits(shown, printed) is fit
 
 
-async def test_a_shell_keeps_what_a_reader_set_and_saves_files_where_the_reader_is(tmp_path: Path) -> None:
+async def test_example_shells_keep_variables_and_the_current_folder(tmp_path: Path) -> None:
     async with Shell(tmp_path, tmp_path, {"PATH": "/usr/bin:/bin"}) as shell:
         await shell.play(Block(1, "bash", "mkdir below; cd below; set_here=kept\n"))
         await shell.play(Block(2, "text", "it's $saved\n", file="note.txt"))

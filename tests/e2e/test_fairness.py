@@ -135,7 +135,7 @@ async def test_tenants_that_flood_together_hold_up_nobody(site: Site) -> None:
         for m in range(7):
             await site.user(f"flood-{n}", f"user-{m % 4}").send("silent")
     await site.wait_running("flood-0", 1)
-    await asyncio.sleep(3)  # until slots are lent, and filled: nothing tells of it
+    await asyncio.sleep(3)  # until slots are lent and filled, which no event shows
 
     waited = [await site.waited_s(await site.user("victim", "vera").send("Hello.")) for _ in range(3)]
 

@@ -8,7 +8,7 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 
-async def test_a_fork_remembers_what_was_said_before_it_when_its_source_is_erased(stage: Any) -> None:
+async def test_a_fork_keeps_its_memory_when_its_source_is_erased(stage: Any) -> None:
     client = stage.clients[0]
     sent = await client.send_message("new", "script:plain, my cat is called Tom")
     watcher = stage.watch(sent.conversation_id)

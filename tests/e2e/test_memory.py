@@ -34,11 +34,11 @@ async def play(platform: Platform, text: str) -> str:
     """One turn in a new conversation, up to its end."""
     async with EverturnClient(platform.urls[0]) as client:
         sent = await client.send_message("new", text)
-        await wait_told(client, sent)
+        await wait_announced(client, sent)
         return sent.turn_id
 
 
-async def wait_told(client: EverturnClient, sent: Accepted) -> None:
+async def wait_announced(client: EverturnClient, sent: Accepted) -> None:
     async with asyncio.timeout(40):
         async for envelope in client.events(sent.conversation_id, "0-0"):
             if envelope.type in ("chat.complete", "chat.error"):
@@ -92,6 +92,6 @@ async def test_a_worker_killed_before_it_indexed_loses_nothing(platform: Platfor
         assert await platform.wait_exit("worker-1") == -signal.SIGKILL
 
         await platform.restart("worker-1")
-        await wait_told(client, sent)
+        await wait_announced(client, sent)
 
     assert await wait_indexed(platform, sent.turn_id) == 2

@@ -100,14 +100,14 @@ async def test_a_cancel_ends_a_running_program(stage: Any) -> None:
 
     workers = [stage.platform.pid(name) for name in ("worker-1", "worker-2")]
     async with asyncio.timeout(10):
-        while not children(workers):  # noqa: ASYNC110 - nothing tells of another process's children
+        while not children(workers):  # noqa: ASYNC110 - there is no event for another process's children
             await asyncio.sleep(0.05)
     begun = time.monotonic()
     await stage.clients[0].send_signal(sent.conversation_id, "cancel")
     turn = await watcher.wait_ended(sent.turn_id)
     ended_s = time.monotonic() - begun
     async with asyncio.timeout(3 * PROCESSES_GONE_S):
-        while children(workers):  # noqa: ASYNC110 - nothing tells of another process's children
+        while children(workers):  # noqa: ASYNC110 - there is no event for another process's children
             await asyncio.sleep(0.05)
 
     assert turn.outcome == "cancelled"
@@ -159,7 +159,7 @@ async def test_an_event_with_a_file_is_answered_in_the_running_turn(stage: Any, 
     await stage.close()
 
 
-async def test_a_conversation_at_rest_keeps_a_record_and_is_woken_by_a_reactive_event(stage: Any) -> None:
+async def test_an_idle_conversation_keeps_records_and_reacts_to_events(stage: Any) -> None:
     sent, watcher = await start(stage, "script:plain please")
     await watcher.wait_ended(sent.turn_id)
     await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from opentelemetry.semconv.schemas import Schemas
 from parts import span_names
-from parts.collector import Collector, Told
+from parts.collector import Collector, ReportedSpan
 from parts.sockets import SocketClient
 from parts.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
@@ -73,7 +73,7 @@ async def send(
     return body["conversation_id"], body["turn_id"]
 
 
-def named(spans: list[Told], name: str, trace: TraceContext) -> list[Told]:
+def named(spans: list[ReportedSpan], name: str, trace: TraceContext) -> list[ReportedSpan]:
     return [span for span in spans if span.name == name and span.trace_id == trace.trace_id]
 
 
@@ -82,9 +82,7 @@ def load_lines(stage: Any, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line]
 
 
-async def test_a_trace_goes_from_the_caller_through_the_queue_to_the_model_the_tool_and_its_sandbox(
-    stage: Any, collector: Collector
-) -> None:
+async def test_a_trace_spans_request_queue_model_tool_and_sandbox(stage: Any, collector: Collector) -> None:
     conversation_id, turn_id = await send(stage, trace=CALLER)
     watcher = stage.watch(conversation_id)
     turn = await watcher.wait_ended(turn_id)
@@ -118,9 +116,7 @@ async def test_a_trace_goes_from_the_caller_through_the_queue_to_the_model_the_t
     await stage.close()
 
 
-async def test_a_message_over_a_socket_begins_a_trace_of_its_own_that_is_linked_to_the_handshake(
-    stage: Any, collector: Collector
-) -> None:
+async def test_a_socket_message_has_a_trace_linked_to_the_handshake(stage: Any, collector: Collector) -> None:
     caller = TraceContext("a" * 31 + "2", "b" * 16)
     client = await SocketClient(stage.platform.urls[0]).connect(headers={"traceparent": str(caller)})
 
@@ -131,11 +127,11 @@ async def test_a_message_over_a_socket_begins_a_trace_of_its_own_that_is_linked_
     watcher = stage.watch(accepted["body"]["conversation_id"])
     await watcher.wait_ended(turn_id)
 
-    def find_calls(spans: list[Told]) -> list[Told]:
+    def find_calls(spans: list[ReportedSpan]) -> list[ReportedSpan]:
         found = [span for span in spans if span.links == ((caller.trace_id, caller.span_id),)]
         return found if len(found) == 2 else []
 
-    def find_work(spans: list[Told]) -> list[Told]:
+    def find_work(spans: list[ReportedSpan]) -> list[ReportedSpan]:
         return [span for span in spans if span.attributes.get("everturn.turn.id") == turn_id and span.links == ()]
 
     calls = await asyncio.to_thread(collector.wait_for, find_calls)
@@ -155,9 +151,7 @@ async def test_a_message_over_a_socket_begins_a_trace_of_its_own_that_is_linked_
     await stage.close()
 
 
-async def test_a_turn_that_is_taken_over_is_a_new_span_linked_to_that_of_the_killed_worker(
-    stage: Any, collector: Collector
-) -> None:
+async def test_a_takeover_is_a_span_linked_to_the_killed_workers_span(stage: Any, collector: Collector) -> None:
     caller = TraceContext("a" * 31 + "1", "b" * 16)
     conversation_id, turn_id = await send(stage, trace=caller)
     watcher = stage.watch(conversation_id)
@@ -180,7 +174,7 @@ async def test_a_turn_that_is_taken_over_is_a_new_span_linked_to_that_of_the_kil
     await stage.close()
 
 
-async def test_every_line_of_a_request_and_of_a_turn_names_them_and_shows_nothing_said(stage: Any) -> None:
+async def test_log_lines_name_request_and_turn_but_no_content(stage: Any) -> None:
     caller = TraceContext("c" * 32, "d" * 16)
     conversation_id, turn_id = await send(stage, trace=caller)
     await stage.watch(conversation_id).wait_ended(turn_id)
@@ -208,7 +202,7 @@ async def test_every_line_of_a_request_and_of_a_turn_names_them_and_shows_nothin
     await stage.close()
 
 
-async def test_a_worker_tells_prometheus_what_it_did(stage: Any) -> None:
+async def test_a_worker_exports_metrics_to_prometheus(stage: Any) -> None:
     port = load_free_port()
     await stage.platform.stop_part("worker-1")
     await stage.platform.restart("worker-2", extra_env={"METRICS_PORT": str(port)})
@@ -240,7 +234,7 @@ async def test_a_worker_tells_prometheus_what_it_did(stage: Any) -> None:
     await stage.close()
 
 
-async def test_summaries_and_titles_are_in_the_span_of_their_turn_with_the_calls_of_their_models(
+async def test_summaries_and_titles_are_in_the_span_of_their_turn(
     stage: Any, collector: Collector, tmp_path: Path
 ) -> None:
     script, config = tmp_path / "summaries.toml", tmp_path / "everturn.toml"

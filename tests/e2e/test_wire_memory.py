@@ -40,7 +40,7 @@ async def come_in(http: httpx2.AsyncClient) -> dict[str, str]:
     return {"Authorization": f"Bearer {answer.json()['token']}"}
 
 
-async def test_a_guest_who_sends_long_messages_fills_nothing_and_nobody_else_is_refused(platform: Platform) -> None:
+async def test_long_messages_of_a_guest_affect_nobody_else(platform: Platform) -> None:
     path = "/conversations/default/default/new/messages"
     statuses: set[int] = set()
     with Redis.from_url(platform.redis.url) as redis:

@@ -68,7 +68,7 @@ class ScriptedBroker:
             await writer.drain()
 
     async def _run(self, stream: FrameStream) -> None:
-        """The attached supervisor: takes the inputs and tells the end, or just leaves."""
+        """The attached supervisor: receives the inputs and reports the end, or disconnects."""
         while isinstance(await stream.receive(), bytes):
             pass
         if self._finished is None:
@@ -79,7 +79,7 @@ class ScriptedBroker:
 
 
 def follow(*, hits: tuple[LimitName, ...] = (), busy: int = 0, refusal: BrokerRefusal | None = None) -> Script:
-    """A script that starts a pair, after `busy` refusals or never, and tells `hits` when it is removed."""
+    """A script that starts a pair, after `busy` refusals or never, and reports `hits` when it is removed."""
     left = busy
 
     def answer(request: MessageClass) -> MessageClass | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tales.telling import Told, empty, read, tales, tell
+from tales.telling import TurnScript, empty, play, read, tales
 
 from everturn.events import model as events
 from everturn.events.fold import fold_event
@@ -21,15 +21,15 @@ STORIES = 40
 @pytest.fixture(scope="module")
 def stories() -> list[Story]:
     """The same ones each time."""
-    told: list[Story] = []
+    stories: list[Story] = []
 
     @settings(max_examples=STORIES, derandomize=True, database=None)
     @given(tale=tales)
-    def collect(tale: list[Told]) -> None:
-        told.append(tell(tale))
+    def collect(tale: list[TurnScript]) -> None:
+        stories.append(play(tale))
 
     collect()
-    return told
+    return stories
 
 
 async def test_the_web_client_folds_every_stream_as_we_do(
@@ -38,10 +38,10 @@ async def test_the_web_client_folds_every_stream_as_we_do(
     file = tmp_path / "streams.json"
     file.write_text(json.dumps([build_told(story) for story in stories]))
 
-    told = await web_client.test("src/api/fold/fold.test.ts", env={"FOLD_STREAMS": str(file)})
+    stories = await web_client.test("src/api/fold/fold.test.ts", env={"FOLD_STREAMS": str(file)})
 
     assert len(stories) >= STORIES
-    assert "skipped" not in told
+    assert "skipped" not in stories
 
 
 def build_told(story: Story) -> dict[str, Any]:

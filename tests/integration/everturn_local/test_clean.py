@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn_local.__main__ import MAX_TOLD, main
+from everturn_local.__main__ import MAX_PRINTED, main
 from everturn_local.home import run_lock, save_home
 
 
@@ -57,10 +57,10 @@ def test_what_is_not_ours_stays_and_the_exit_status_and_names_tell_it(root: Path
 
 
 def test_of_much_that_stays_the_first_names_are_told(root: Path, capsys: pytest.CaptureFixture[str]):
-    for number in range(MAX_TOLD + 2):
+    for number in range(MAX_PRINTED + 2):
         (root / f"{number:03}.txt").touch()
 
     assert main(["clean", "--yes"]) == 1
 
     told = capsys.readouterr().err.splitlines()[1:]
-    assert (told[0], told[-1], len(told)) == ("  000.txt", "  and 2 more", MAX_TOLD + 1)
+    assert (told[0], told[-1], len(told)) == ("  000.txt", "  and 2 more", MAX_PRINTED + 1)

@@ -35,7 +35,7 @@ ODD_IDS: dict[str, str] = {
     "null": "null",
     "minus one": "-1",
 }
-"""By name; `{prefix}` is that of the place. Each is absent wherever it stands in a path."""
+"""By name; `{prefix}` is that of the place. Each is absent in any position of a path."""
 
 ODD_IN_BODIES = tuple(name for name in ODD_IDS if name not in ("absent", "with NUL", "10 KB"))
 """The other three have answers of their own there: one may be right, one is no JSON, one is above a cap."""
@@ -50,7 +50,7 @@ ODD_SCOPES: dict[str, str] = {
     "65 letters": "x" * 65,
     "dash first": "-a",
     "other digits": "٣",
-    "twin": "de\u0301fault",
+    "not NFC": "de\u0301fault",
     "turned around": "\u202edefault",
     "blank": " default",
     "newline": "default\n",
@@ -84,8 +84,8 @@ ID_PLACES: dict[str, Place] = {
     "cursor of conversations": ("GET", "?cursor={odd}", None, MALFORMED),
     "cursor of events": ("GET", "/{own}/events?after={odd}", None, MALFORMED),
 }
-"""Where ids stand outside of paths, with what an id that is none of ours gets there. `{own}` is a conversation that is
-there; what a place expects stands in its answer."""
+"""Ids outside of paths, with the answer for an id that is not ours. `{own}` is an existing conversation; the answer
+contains what the place expects."""
 
 _RN = f"ef:default:default:chatbot:upload:dev:{CONVERSATION}:{TURN}:attachment:a.csv"
 RNS: dict[str, tuple[str, Refusal]] = {

@@ -52,7 +52,7 @@ JSON_BODIES: dict[str, tuple[bytes, Refusal]] = {
     "a text": (b'"text"', UNPROCESSABLE),
     "a number": (b"7", UNPROCESSABLE),
     "null": (b"null", UNPROCESSABLE),
-    "a field of nobody's": (b'{"no_such_field":1}', UNPROCESSABLE),
+    "an unknown field": (b'{"no_such_field":1}', UNPROCESSABLE),
     "a field that looks like ours": ('{"te\u0445t":"a"}'.encode(), UNPROCESSABLE),
     "pollution": (b'{"__proto__":{"admin":true},"constructor":{}}', UNPROCESSABLE),
     "2,000 keys": (b"{" + b",".join(b'"k%d":1' % n for n in range(2_000)) + b"}", UNPROCESSABLE),

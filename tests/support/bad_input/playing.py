@@ -7,7 +7,7 @@ CASE_LIMIT_S = 60
 
 
 async def play(cases: Iterable[str], ask: Callable[[str], Awaitable[None]], *, at_once: int = 4) -> None:
-    """Ask every case, a few at a time, also behind one that failed; those that did are told by name, together."""
+    """Try every case, a few at a time, even after one failed; all failed cases are reported together by name."""
     gate = asyncio.Semaphore(at_once)
 
     async def ask_one(case: str) -> str | None:
@@ -19,6 +19,6 @@ async def play(cases: Iterable[str], ask: Callable[[str], Awaitable[None]], *, a
                 return f"{case}: {type(error).__name__} {str(error)[:1000]}"
         return None
 
-    told = await asyncio.gather(*map(ask_one, cases))
-    wrong = [each for each in told if each is not None]
-    assert not wrong, f"{len(wrong)} of {len(told)} cases:\n" + "\n".join(wrong)
+    results = await asyncio.gather(*map(ask_one, cases))
+    wrong = [each for each in results if each is not None]
+    assert not wrong, f"{len(wrong)} of {len(results)} cases:\n" + "\n".join(wrong)

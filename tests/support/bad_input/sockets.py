@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bad_input.cases import ABSENT, MALFORMED, TOO_LARGE, UNPROCESSABLE, UUID, Refusal
 
 BROKEN, NO_UTF_8, AGAINST_THE_RULES, OVERSIZED = 1002, 1007, 1008, 1009
-"""Close codes, as docs/how-to/connect-with-socket-io.md tells them."""
+"""Close codes, as documented in docs/how-to/connect-with-socket-io.md."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ REFUSED_JOINS: dict[str, tuple[str, Refusal]] = {
     "depth 8,000": ("40" + "[" * 8_000, MALFORMED),
     "a list": ("40[1]", UNPROCESSABLE),
     "a text": ('40"x"', UNPROCESSABLE),
-    "a field of nobody's": ('40{"admin":true}', UNPROCESSABLE),
+    "an unknown field": ('40{"admin":true}', UNPROCESSABLE),
     "token of a number": ('40{"token":7}', UNPROCESSABLE),
 }
 """By name: how a client connects, and the problem of its `connect_error`."""
@@ -135,7 +135,7 @@ ANSWERS: dict[str, tuple[list[Frame], Refusal]] = {
     "two payloads": (['421["chat_message",{},{}]'], UNPROCESSABLE),
     "a list": (call("chat_message", "[]"), UNPROCESSABLE),
     "null": (call("chat_message", "null"), UNPROCESSABLE),
-    "a field of nobody's": (call("conv_subscribe", '{"conversation_id":"new","admin":true}'), UNPROCESSABLE),
+    "an unknown field": (call("conv_subscribe", '{"conversation_id":"new","admin":true}'), UNPROCESSABLE),
     "bytes for a text": (
         [f'451-1["chat_message",{{"conversation_id":"new","text":{_PLACE}}}]', b"x"],
         UNPROCESSABLE,

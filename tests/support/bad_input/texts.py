@@ -27,7 +27,7 @@ VERBATIM_TEXTS: dict[str, str] = {
     "of a terminal": "\x1b]0;title\x07\x1b[2J\x1b[31mred",
     "zero width": "a\u200bb\u200cc\u200dd\u2060e\ufefff",
     "turned around": "safe\u202egnp.exe\u202c \u2067x\u2069",
-    "twins": "cafe\u0301 caf\xe9 \u212b \xc5 \ufb01",
+    "NFC and NFD": "cafe\u0301 caf\xe9 \u212b \xc5 \ufb01",
     "100 marks on a letter": "a" + "\u0301" * 100,
     "not characters": "\ufffe\uffff\U0010ffff\ue000\ufdd0",
     "tags": "a\U000e0041\U000e007fb",
@@ -70,7 +70,7 @@ FILE_NAMES: dict[str, tuple[str, str]] = {
     "turned around": ("gpj.\u202etxt", "gpj.txt"),
     "isolates": ("\u2066a\u2069.txt", "a.txt"),
     "zero width": ("a\u200b\u2060\ufeffb.txt", "ab.txt"),
-    "twin": ("cafe\u0301.txt", "caf\xe9.txt"),
+    "NFC and NFD": ("cafe\u0301.txt", "caf\xe9.txt"),
     "emoji": ("\U0001f600.txt", "\U0001f600.txt"),
     "quotes": ("a\"b';c=.txt", "a\"b';c=.txt"),
     "255 bytes": ("x" * 251 + ".txt", "x" * 251 + ".txt"),
@@ -84,7 +84,7 @@ FILE_NAMES: dict[str, tuple[str, str]] = {
 """By name: what a client calls its file, and what it is called from then on."""
 
 TITLES: dict[str, tuple[str, str | None]] = {
-    "twin": ("cafe\u0301", "caf\xe9"),
+    "NFC and NFD": ("cafe\u0301", "caf\xe9"),
     "emoji": ("\U0001f469\u200d\U0001f4bb", "\U0001f469\u200d\U0001f4bb"),
     "markup": ("<script>alert(1)</script>", "<script>alert(1)</script>"),
     "a path": ("../../etc/passwd", "../../etc/passwd"),

@@ -125,11 +125,11 @@ BAD_TOKENS: dict[str, Forge] = {
 
 FOREIGN_PAGES: dict[str, dict[str, str]] = {
     "another origin": {"Origin": "https://evil.example"},
-    "no origin that can be told": {"Origin": "null"},
+    "an opaque origin": {"Origin": "null"},
     "our name in another": {"Origin": "https://chat.example.evil.example"},
     "another scheme": {"Origin": "http://chat.example"},
     "another port": {"Origin": "https://chat.example:8443"},
     "a form": {"Origin": "https://evil.example", "Content-Type": "application/x-www-form-urlencoded"},
     "text of a form": {"Origin": "https://evil.example", "Content-Type": "text/plain"},
 }
-"""By name: headers of a page that may not write here, whoever its user is: 403."""
+"""By name: headers of a page that must not write here, for any user: 403."""

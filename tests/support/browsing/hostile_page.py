@@ -1,4 +1,4 @@
-"""A page of the agent that tries all it can to get out of its frame, and tells what came of it."""
+"""A page of the agent that tries everything to escape from its frame, and reports the results."""
 
 _PAGE = """<!doctype html><title>Report</title>
 <h1>Report</h1><p id="report">not yet</p>

@@ -20,7 +20,7 @@ async def wait(name: str, events: ToolEvents) -> str:
     """Waits until the gate is opened; it is closed again behind this."""
     gate = Path(os.environ[GATES]) / name
     events.progress(f"before the gate {name}")
-    while not gate.exists():  # noqa: ASYNC110 - nothing tells of another process's files
+    while not gate.exists():  # noqa: ASYNC110 - there is no event for another process's files
         await asyncio.sleep(POLL_S)
     gate.unlink()
     return f"passed the gate {name}"

@@ -92,7 +92,7 @@ class Person:
     async def wait_for_index(self, words: str, count: int = 1) -> None:
         """Until so many messages can be found by these words: an ended turn is indexed beside the turns that run."""
         async with asyncio.timeout(INDEX_LIMIT_S):
-            while await self._count_found(words) < count:  # noqa: ASYNC110 - nothing tells of a worker's index
+            while await self._count_found(words) < count:  # noqa: ASYNC110 - there is no event for a worker's index
                 await asyncio.sleep(0.2)
 
     async def _count_found(self, words: str) -> int:

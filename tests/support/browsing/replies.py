@@ -78,8 +78,8 @@ def run(program: str, *files: str, notes: str = "", thinking: str = "") -> str:
     """Runs a program that makes these files."""
     contract = [{"filepath": file} for file in files]
     params = {"contract": contract, "prog_name": "analysis", "timeout_s": 60}
-    told = call("exec_tools.execute_code_python", params, notes=notes, thinking=thinking)
-    return f"{told}\n<channel:code>{program}</channel:code>"
+    decision = call("exec_tools.execute_code_python", params, notes=notes, thinking=thinking)
+    return f"{decision}\n<channel:code>{program}</channel:code>"
 
 
 def answer(text: str, *suggestions: str, notes: str = "", thinking: str = "") -> str:
@@ -93,8 +93,8 @@ def slowly(text: str) -> Reply:
 
 def build_script(when: str, *rounds: Reply | str) -> str:
     """The replies to a message that contains `when`, as a table of the model's file."""
-    told = [each if isinstance(each, Reply) else Reply(each) for each in rounds]
-    return f"[[scripts]]\nwhen = {json.dumps(when)}\n" + "".join(map(_render, told))
+    replies = [each if isinstance(each, Reply) else Reply(each) for each in rounds]
+    return f"[[scripts]]\nwhen = {json.dumps(when)}\n" + "".join(map(_render, replies))
 
 
 def _render(reply: Reply) -> str:

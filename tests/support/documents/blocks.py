@@ -9,7 +9,7 @@ ANYTHING = "…"
 
 
 class BadDocument(Exception):
-    """Its blocks can't be told apart."""
+    """Its blocks are ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from everturn_local.supervision.specs import Layout, Surroundings, build_specs
 from faults.proxy import FaultProxy
 
 SERVERS = {"postgres": "DATABASE_URL", "redis": "REDIS_URL"}
-"""The variable that tells a service where the server is."""
+"""The variable with a service's address of the server."""
 
 
 @dataclass(frozen=True, slots=True)

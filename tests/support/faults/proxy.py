@@ -90,7 +90,7 @@ class FaultProxy:
         self._weather.drip_bytes, self._weather.drip_pause_s = piece_bytes, pause_s
 
     def silence(self) -> None:
-        """Nothing comes through and nobody is told: both ends believe in a connection that is half open."""
+        """Nothing comes through and nobody is notified: both ends believe in a connection that is half open."""
         self._flowing.clear()
 
     def refuse(self) -> None:

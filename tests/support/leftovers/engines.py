@@ -81,12 +81,12 @@ class BrokerView:
         return frozenset(self._load_left())
 
     def _load_left(self) -> Iterator[str]:
-        told = load_pairs(self._socket_path)
-        yield from (f"pair of {pair.run_id} ({pair.state})" for pair in told.pairs if pair.state not in WAITING)
+        listed = load_pairs(self._socket_path)
+        yield from (f"pair of {pair.run_id} ({pair.state})" for pair in listed.pairs if pair.state not in WAITING)
         # One that is being booted may have some of its parts only.
         containers, volumes = len(self._engine.load_containers()), len(self._engine.load_volumes())
-        if containers > 2 * told.total or volumes > told.total:
-            yield f"{containers} containers and {volumes} volumes of {told.total} pairs that the broker knows"
+        if containers > 2 * listed.total or volumes > listed.total:
+            yield f"{containers} containers and {volumes} volumes of {listed.total} pairs that the broker knows"
 
     def close(self) -> None:
         self._engine.close()

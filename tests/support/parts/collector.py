@@ -15,7 +15,7 @@ WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportedSpan:
     """One span. Ids are hexadecimal, `parent` is empty for a root."""
 
     name: str
@@ -39,7 +39,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.status = 200
-        self.spans: list[Told] = []
+        self.spans: list[ReportedSpan] = []
         self._changed = threading.Condition()
         collector = self
 
@@ -74,7 +74,7 @@ class Collector:
                     self.spans += [read_span(span, resource, schemas) for span in scope.spans]
             self._changed.notify_all()
 
-    def wait_for(self, wanted: Callable[[list[Told]], Any], limit_s: float = WAIT_S) -> Any:
+    def wait_for(self, wanted: Callable[[list[ReportedSpan]], Any], limit_s: float = WAIT_S) -> Any:
         """What `wanted` returns of all spans, once that is something."""
         with self._changed:
             found = self._changed.wait_for(lambda: wanted(self.spans), limit_s)
@@ -93,8 +93,8 @@ class Collector:
         self._thread.join()
 
 
-def read_span(span: Span, resource: dict[str, Any], schemas: tuple[str, str]) -> Told:
-    return Told(
+def read_span(span: Span, resource: dict[str, Any], schemas: tuple[str, str]) -> ReportedSpan:
+    return ReportedSpan(
         name=span.name,
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),

@@ -10,7 +10,7 @@ UNTOLD = frozenset({"/", "/docs", "/openapi.json", "/socket.io/"})
 
 
 class Documented:
-    """The operations of a document, and whether their answers are told there."""
+    """The operations of a document, and whether it describes their responses."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.paths: dict[str, Any] = document["paths"]
@@ -28,10 +28,12 @@ class Documented:
         template = next((it for pattern, it in self._patterns if pattern.fullmatch(path)), None)
         operations = self.paths.get(template, {})
         own = operations.get(method.lower())
-        told = {"404", "405"} if own is None else set(own["responses"])
+        documented = {"404", "405"} if own is None else set(own["responses"])
         if own is None and method == "HEAD" and "get" in operations:
-            told |= set(operations["get"]["responses"])
-        assert str(status) in told, f"{method} {template} answered {status}, and the document tells {sorted(told)}"
+            documented |= set(operations["get"]["responses"])
+        assert str(status) in documented, (
+            f"{method} {template} answered {status}, and the document has {sorted(documented)}"
+        )
 
     async def check_response(self, response: httpx2.Response) -> None:
         """The same as a hook of a client."""

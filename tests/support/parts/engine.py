@@ -62,7 +62,7 @@ class OwnEngine:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """As a crash would: the containers' own processes are not told."""
+        """As a crash would: the containers' own processes get no signal."""
         self._end(signal.SIGKILL)
 
     def load_images(self, names: Sequence[str]) -> None:

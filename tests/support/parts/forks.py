@@ -65,13 +65,13 @@ class ForkedService:
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
         # Each who waits needs a descriptor of its own, or the second one's place in the loop would be the first one's.
-        told = os.dup(self._process.sentinel)
-        loop.add_reader(told, lambda: ended.done() or ended.set_result(None))
+        sentinel = os.dup(self._process.sentinel)
+        loop.add_reader(sentinel, lambda: ended.done() or ended.set_result(None))
         try:
             await ended
         finally:
-            loop.remove_reader(told)
-            os.close(told)
+            loop.remove_reader(sentinel)
+            os.close(sentinel)
         self._process.join(KILLED_LIMIT_S)
         assert self.exit_code is not None
         return self.exit_code
@@ -102,7 +102,7 @@ class ForkingSpawn:
 def open_forks(*modules: str) -> ForkServerContext:
     """Where processes of these services are forked off; the imports happen with the first of them.
 
-    There is one such place in a process: whoever comes first says what is imported.
+    There is one such place in a process: the first caller decides what is imported.
     """
     context = multiprocessing.get_context("forkserver")
     # As a worker does before it imports numpy, which reads them then.

@@ -1,4 +1,4 @@
-"""The official JavaScript client as a process that is told what to do line by line."""
+"""The official JavaScript client as a process that receives commands line by line."""
 
 import asyncio
 import fcntl

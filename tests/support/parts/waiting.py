@@ -19,5 +19,5 @@ def read_line(pipe: IO[bytes], limit_s: float) -> bytes:
 async def wait_until(done: Callable[[], object]) -> None:
     """Ask again and again, in a thread. Raises TimeoutError after a minute."""
     async with asyncio.timeout(UNTIL_LIMIT_S):
-        while not await asyncio.to_thread(done):  # noqa: ASYNC110 - for what nobody tells
+        while not await asyncio.to_thread(done):  # noqa: ASYNC110 - for what sends no notification
             await asyncio.sleep(_LOOK_EVERY_S)

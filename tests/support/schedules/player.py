@@ -182,13 +182,13 @@ class Player:
 
     async def _tell_unsettled(self) -> list[str]:
         """What each watcher has, and what REST says, of conversations that did not come to rest."""
-        told = [f"not at rest after {SETTLE_S} s:"]
+        report = [f"not idle after {SETTLE_S} s:"]
         for n, conversation_id in enumerate(self._ids):
             truth = await self._stage.clients[0].fetch(conversation_id)
             for name, state in [("rest", truth), *((f"watcher {n}", watcher.state) for watcher in self._watchers[n])]:
                 turns = [(turn.turn_id, turn.status) for turn in state.turns] if state else None
-                told.append(f"{conversation_id} {name}: {state and state.conversation.state} {turns}")
-        return told
+                report.append(f"{conversation_id} {name}: {state and state.conversation.state} {turns}")
+        return report
 
     async def _wait_idle(self, n: int, watchers: list[Watcher]) -> None:
         for watcher in watchers:
@@ -203,8 +203,8 @@ class Player:
         for n, conversation_id in enumerate(self._ids):
             state = await self._stage.check_history(conversation_id, *self._watchers[n])
             assert self._turns[n] <= {turn.turn_id for turn in state.turns}, "a promised turn is missing"
-            told = {signal.signal_id for turn in state.turns for signal in turn.signals}
-            assert set(self._signals[n]) <= told, "a promised signal is missing"
+            known = {signal.signal_id for turn in state.turns for signal in turn.signals}
+            assert set(self._signals[n]) <= known, "a promised signal is missing"
 
 
 async def _wait_served(client: EverturnClient) -> None:

@@ -42,7 +42,7 @@ class ChangeSignal:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL; whoever looks after the part starts it again."""
+    """SIGKILL; the supervisor of the part restarts it."""
 
     part: str
 

@@ -1,1 +1,1 @@
-"""A running platform with its clients, what they see folded, and the checker of what must hold at rest."""
+"""A running platform with its clients, what they see folded, and the checker of the invariants at the end."""

@@ -1,4 +1,4 @@
-"""What must hold of a conversation at rest, whatever happened to the machines it ran on."""
+"""Invariants of an idle conversation, whatever happened to the machines it ran on."""
 
 from collections.abc import Sequence
 
@@ -86,7 +86,7 @@ def check_rows(postgres: EmbeddedPostgres, conversation_id: str) -> None:
 def check_seen(seen: Sequence[Envelope], folded: StateView | None, truth: StateView) -> None:
     """I3 and I5: what a client has seen is of this conversation and folds to the truth; every turn ended once.
 
-    A snapshot replaces all that a client has, so behind one an end may be told that the snapshot shows already.
+    A snapshot replaces a client's state, so it can be followed by an end that it already contains.
     """
     assert folded is not None
     assert {envelope.conversation_id for envelope in seen} <= {truth.conversation.conversation_id}
@@ -96,7 +96,7 @@ def check_seen(seen: Sequence[Envelope], folded: StateView | None, truth: StateV
         ids = [cursor for envelope in run if envelope.id and (cursor := try_parse_cursor(envelope.id))]
         assert ids == sorted(set(ids))
         ends = [envelope.turn_id for envelope in run if isinstance(envelope.data, ChatComplete | ChatError)]
-        assert len(ends) == len(set(ends)), f"told twice: {ends}"
+        assert len(ends) == len(set(ends)), f"published twice: {ends}"
 
 
 def runs_of(seen: Sequence[Envelope]) -> list[list[Envelope]]:

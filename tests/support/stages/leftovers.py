@@ -1,4 +1,4 @@
-"""I7: what a conversation at rest may not leave behind: a lease, an unsettled call, an untold end, half a file, an
+"""I7: what an idle conversation may not leave behind: a lease, an unsettled call, an unannounced end, half a file, an
 object that no row names, and where there is a broker a container. And F18: no row is without its object."""
 
 import asyncio
@@ -42,9 +42,9 @@ async def check_nothing_left(platform: Platform, conversation_id: str) -> None:
 
 
 def _find_left(platform: Platform, conversation_id: str) -> list[str]:
-    told = platform.postgres.run_sql(_LEFT.format(id=conversation_id, named=_NAMED), database=DATABASE).splitlines()
-    rows = [line for line in told if not line.startswith(_NAMED)]
-    named = {line.removeprefix(_NAMED) for line in told if line.startswith(_NAMED)}
+    printed = platform.postgres.run_sql(_LEFT.format(id=conversation_id, named=_NAMED), database=DATABASE).splitlines()
+    rows = [line for line in printed if not line.startswith(_NAMED)]
+    named = {line.removeprefix(_NAMED) for line in printed if line.startswith(_NAMED)}
     temporary = platform.home.objects / "tmp"
     files = [f"temporary file {file.name}" for file in temporary.iterdir()] if temporary.is_dir() else []
     with Redis.from_url(platform.redis.url, decode_responses=True) as redis:

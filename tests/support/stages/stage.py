@@ -81,13 +81,13 @@ class Stage:
             await client.aclose()
 
     async def check_history(self, conversation_id: str, *watchers: Watcher, parked: bool = False) -> StateView:
-        """The invariants of a conversation at rest; returns its state as REST reads it, the same everywhere.
+        """Check the invariants of an idle conversation; returns its state as REST reads it, the same everywhere.
 
-        `parked` is one that waits for a person. Anything else that is open is a lost turn, also there.
+        `parked` is one that waits for a person. Any other open turn is a lost turn.
         """
         states = [await client.fetch(conversation_id) for client in self.clients]
         for other in states[1:]:
-            # The cursor moves once more when the end is noted as told.
+            # The cursor moves once more when the end is recorded as announced.
             assert differences(comparable_state(other).model_dump(), comparable_state(states[0]).model_dump()) == []
         state = states[0]
         check_state(state, parked=parked)

@@ -70,8 +70,8 @@ def load_programs() -> Context:
 
 def find_libraries(program: Path) -> Iterator[Path]:
     """The shared libraries that the base does not have."""
-    told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    for line in told.splitlines():
+    printed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    for line in printed.splitlines():
         words = line.split()
         if "=>" in words and words[2].startswith("/") and not words[0].startswith(OF_THE_BASE):
             yield Path(words[2])

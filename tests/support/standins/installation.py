@@ -30,7 +30,7 @@ _DIRECT = build_opener(ProxyHandler({}))
 
 
 class OwnInstallation:
-    """A context manager; all calls block. `image` stands in for every image that isn't ours.
+    """A context manager; all calls block. `image` replaces every image that isn't ours.
 
     With `s3` files are in a server that speaks S3 instead of a volume.
     """
@@ -65,7 +65,7 @@ class OwnInstallation:
         self._make("down", *words, limit_s=DOWN_LIMIT_S)
 
     def talk(self, token: str, *words: str) -> str:
-        """What the command line client prints, as whoever has this token."""
+        """The output of the command line client with this token."""
         client = str(Path(sys.executable).with_name("everturn"))
         command = [client, "--url", self.url, "--token", token, *words]
         for _ in range(TRIES):
@@ -74,7 +74,7 @@ class OwnInstallation:
             )
             if done.returncode == 0:
                 return done.stdout
-            # A busy machine may be told so, with nothing accepted: then a person tries again.
+            # A busy machine may refuse with nothing accepted: then a person tries again.
             assert BUSY in done.stderr, done.stdout + done.stderr
         raise AssertionError(f"{TRIES} times: {done.stderr}")
 
@@ -101,7 +101,7 @@ class OwnInstallation:
                 return error.code
 
     def read_from(self, network: str, url: str) -> str:
-        """What a container of nobody's that joined this network gets there. Raises ContainerError."""
+        """What a foreign container that joined this network gets there. Raises ContainerError."""
         source = f"from urllib.request import urlopen; print(urlopen({url!r}, timeout=5).read().decode())"
         output = self._engine.containers.run(
             PYTHON_IMAGE, ["-ISc", source], entrypoint=PYTHON, network=f"{self.project}_{network}", remove=True
@@ -109,7 +109,7 @@ class OwnInstallation:
         return bytes(output).decode()
 
     def load_containers(self) -> dict[str, Any]:
-        """What the engine tells of one container of each service, in any state, by the service's name."""
+        """The engine's description of one container of each service, in any state, by the service's name."""
         found = self._engine.containers.list(all=True, filters={"label": f"{PROJECT_LABEL}={self.project}"})
         return {each.labels[SERVICE_LABEL]: each.attrs for each in found}
 

@@ -44,7 +44,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Told:
+class TurnScript:
     rounds: list[Round]
     end: Outcome | str
     answer: list[str]
@@ -78,23 +78,23 @@ rounds = st.builds(
 )
 ends = st.one_of(st.sampled_from(Outcome), st.just("failed"), st.just("open"))
 cited = st.lists(st.integers(1, 4), max_size=3, unique=True).map(tuple)
-turns = st.builds(Told, rounds=st.lists(rounds, max_size=3), end=ends, answer=pieces, cited=cited)
+turns = st.builds(TurnScript, rounds=st.lists(rounds, max_size=3), end=ends, answer=pieces, cited=cited)
 tales = st.lists(turns, min_size=1, max_size=2)
 
 
-def tell(tale: list[Told]) -> AskingStory:
+def play(tale: list[TurnScript]) -> AskingStory:
     """Play the tale as the worker would. Only the last turn may stay open."""
     story = AskingStory()
-    for told in tale:
+    for turn in tale:
         turn_id = story.start_turn("What is\nthis?")
-        for one in told.rounds:
+        for one in turn.rounds:
             if one.lost:
                 stream_round(story, one)
                 story.lose_worker()
             play_round(story, one, turn_id)
-        if told.end == "open" and told is tale[-1]:
+        if turn.end == "open" and turn is tale[-1]:
             return story
-        end_turn(story, told)
+        end_turn(story, turn)
     return story
 
 
@@ -168,15 +168,15 @@ def run_call(story: AskingStory, call_id: CallId, call: Call, turn_id: str) -> N
     story.show_files(artifacts)
 
 
-def end_turn(story: Story, told: Told) -> None:
-    if told.end in {"failed", "open"}:
+def end_turn(story: Story, turn: TurnScript) -> None:
+    if turn.end in {"failed", "open"}:
         story.end_turn("failed")
         return
-    if told.end is not Outcome.CANCELLED:
+    if turn.end is not Outcome.CANCELLED:
         story.start_round()
-        text = story.stream("answer", 0, told.answer)
-        story.answer(text, told.cited)
-    story.end_turn(Outcome(told.end))
+        text = story.stream("answer", 0, turn.answer)
+        story.answer(text, turn.cited)
+    story.end_turn(Outcome(turn.end))
 
 
 def read(page: TurnPage) -> StateView:

@@ -40,7 +40,7 @@ def flate_zeros(size: int) -> bytes:
 
 
 def object_stream_bomb(size: int) -> bytes:
-    """Its catalog stands in an object stream that unpacks to so many bytes."""
+    """Its catalog is in an object stream that unpacks to so many bytes."""
     packer, piece = zlib.compressobj(9), b" " * 2**20
     head = b"1 0 <</Type/Catalog/Pages 2 0 R>>"
     packed = packer.compress(head) + b"".join(packer.compress(piece) for _ in range(size // 2**20)) + packer.flush()

@@ -133,7 +133,7 @@ def test_a_manifest_with_a_wrong_field_does_not_pass(path: tuple[str | int, ...]
 
 
 @pytest.mark.parametrize("folder", OVERLAYS, ids=lambda folder: folder.name)
-def test_pods_name_only_config_maps_and_secrets_that_are_applied_or_in_the_guide(folder: Path):
+def test_pods_use_only_documented_config_maps_and_secrets(folder: Path):
     documents = build_overlay(folder)
     made = {each["metadata"]["name"] for each in documents if each["kind"] == "ConfigMap"}
     made |= {each["metadata"]["name"] for each in load_documents(BASE / "secret.example.yaml")}
@@ -185,10 +185,10 @@ def test_every_pod_is_as_the_restricted_standard_wants_it(name: str, pod: dict[s
 )
 def test_a_pod_gets_longer_to_end_than_it_drains_and_knows_its_settings(name: str, settings: type[BaseModel]):
     pod = find("Deployment")[name]["spec"]["template"]["spec"]
-    told = {each["name"]: each["value"] for each in pod["containers"][0]["env"]}
+    variables = {each["name"]: each["value"] for each in pod["containers"][0]["env"]}
 
-    assert pod["terminationGracePeriodSeconds"] >= float(told["DRAIN_TIMEOUT_S"]) + 10
-    assert told.keys() <= list_names(settings)
+    assert pod["terminationGracePeriodSeconds"] >= float(variables["DRAIN_TIMEOUT_S"]) + 10
+    assert variables.keys() <= list_names(settings)
 
 
 @pytest.mark.parametrize("name", ["everturn-ingress", "everturn-worker"])

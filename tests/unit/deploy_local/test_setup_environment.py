@@ -62,7 +62,7 @@ def test_uv_looks_where_pip_looks(setup: ModuleType):
     }
 
 
-def test_what_uv_was_told_itself_stays(setup: ModuleType):
+def test_existing_uv_settings_are_kept(setup: ModuleType):
     assert "UV_DEFAULT_INDEX" not in setup.build_uv_settings({"index-url": "x"}, {"UV_DEFAULT_INDEX": "y"})
 
 

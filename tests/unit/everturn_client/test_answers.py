@@ -58,7 +58,7 @@ def test_the_name_of_a_download_is_read(value: str | None, expected: str | None)
     assert answers.try_read_filename(httpx2.Response(200, headers=headers)) == expected
 
 
-def test_a_conversation_that_waits_is_read_with_its_place_and_with_what_a_newer_server_says() -> None:
+def test_a_waiting_conversation_has_a_position() -> None:
     body = (
         b'{"conversation_id":"conv_1","title":"","state":"queued","created_at":"","last_activity_at":"",'
         b'"turn_id":"turn_1","position":100,"position_more":true,"newer":1}'

@@ -41,7 +41,7 @@ def test_the_last_word_of_a_command_can_follow_its_options() -> None:
     assert (answer.reason, answer.conversation) == ("Not today.", "conv_1")
 
 
-def test_a_signal_takes_its_words_its_files_and_what_an_event_tells() -> None:
+def test_a_signal_accepts_text_files_and_event_data() -> None:
     line = ["signal", "event", "Sent.", "--event-kind", "form", "--payload", '{"n": 1}', "--record-only", "--file", "a"]
 
     arguments = build_parser(SETTINGS).parse_args([*line, "--credit", "2", "--turn", "turn_1"])
@@ -123,7 +123,7 @@ def test_server_and_user_may_be_named_before_and_after_the_command() -> None:
     assert (before.url, before.user, before.token, before.tenant) == ("http://h:1", "ann", "secret", "default")
 
 
-def test_the_command_to_go_on_can_be_typed_as_it_is_told() -> None:
+def test_the_printed_continue_command_works() -> None:
     parser = build_parser(SETTINGS)
     arguments = parser.parse_args(["chat", "x", "--url", "http://h:1", "--user", "ann"])
     words = build_command_prefix("everturn", arguments).split()
@@ -133,7 +133,7 @@ def test_the_command_to_go_on_can_be_typed_as_it_is_told() -> None:
     assert (again.url, again.user, again.conversation) == ("http://h:1", "ann", "c")
 
 
-def test_the_command_to_go_on_names_a_server_that_only_the_environment_named() -> None:
+def test_the_continue_command_names_a_server_from_the_environment() -> None:
     settings = load_settings({"HOME": "/home/ann", "EVERTURN_URL": "http://127.0.0.1:9000"})
     arguments = build_parser(settings).parse_args(["chat", "x"])
 

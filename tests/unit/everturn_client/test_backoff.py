@@ -5,7 +5,7 @@ from everturn_client.backoff import Backoff, Timings
 TIMINGS = Timings(first_delay_s=1.0, max_delay_s=5.0, max_server_delay_s=7.0)
 
 
-def test_delays_double_up_to_the_cap_and_begin_anew() -> None:
+def test_delays_double_up_to_the_cap_and_can_be_reset() -> None:
     backoff = Backoff(TIMINGS, lambda: 1.0)
 
     delays = [backoff.next_delay_s() for _ in range(5)]

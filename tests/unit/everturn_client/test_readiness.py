@@ -38,7 +38,7 @@ def test_no_worker_is_a_problem_and_so_is_not_knowing() -> None:
     assert unknown[0][2]
 
 
-def test_a_sandbox_that_leaks_is_a_problem_and_none_at_all_is_the_operators_choice() -> None:
+def test_a_leaking_sandbox_is_a_problem_and_no_sandbox_is_not() -> None:
     leaky = {**WORKER, "battery": {"held": 39, "total": 40, "at": 1.0}}
     untried = {**WORKER, "battery": "not run"}
 

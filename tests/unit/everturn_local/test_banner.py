@@ -74,11 +74,11 @@ def test_where_there_are_no_containers_the_banner_says_why():
     assert "containers not used (no container engine responds: start Docker, then make images)" in banner
 
 
-def test_services_that_agree_are_told_once():
+def test_equal_choices_are_shown_once():
     assert build_choices(REPORTS)["model"] == "offline (no key found)"
 
 
-def test_services_that_differ_are_all_told():
+def test_different_choices_are_all_shown():
     reports = {**REPORTS, "worker-2": {"model": "openai:x", "why": "OPENAI_API_KEY is set"}}
 
     assert build_choices(reports)["model"] == "offline (no key found); openai:x (OPENAI_API_KEY is set)"
@@ -88,7 +88,7 @@ def test_what_no_service_reports_is_not_invented():
     assert build_choices({"ingress-1": {"url": "http://127.0.0.1:8080"}}) == {}
 
 
-def test_another_address_than_the_default_stands_in_the_commands():
+def test_commands_contain_an_address_other_than_the_default():
     assert build_commands("http://127.0.0.1:9")[0].startswith("EVERTURN_URL=http://127.0.0.1:9 ")
     assert build_commands("http://127.0.0.1:8080")[0].startswith(".venv/bin/everturn")
 

@@ -10,7 +10,7 @@ def line(launcher: str, group: str, held: int, of: int, **missed: str) -> str:
     return json.dumps({"launcher": launcher, "group": group, "held": held, "of": of, "missed": found})
 
 
-def test_groups_are_added_up_by_launcher_and_what_did_not_hold_is_told():
+def test_results_are_summed_by_launcher_with_failures():
     text = "\n".join([line("bubblewrap", "network", 2, 2), line("bubblewrap", "limits", 1, 2, fork="let through")])
 
     [found] = parse_escapes(text)

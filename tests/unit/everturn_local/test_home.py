@@ -50,7 +50,7 @@ def test_a_home_that_can_not_be_made_is_an_error_that_says_why(tmp_path: Path):
         save_home(tmp_path / "file")
 
 
-def test_a_home_in_use_is_told_apart_from_a_free_one(tmp_path: Path):
+def test_a_home_in_use_is_detected(tmp_path: Path):
     home = save_home(tmp_path / "home")
     check_unused(home)
 
@@ -68,7 +68,7 @@ def test_passwords_are_made_once_and_kept_from_others(tmp_path: Path):
     assert home.secrets_file.stat().st_mode & 0o777 == 0o600
 
 
-def test_passwords_that_were_cut_off_while_written_are_made_anew(tmp_path: Path):
+def test_truncated_passwords_are_generated_again(tmp_path: Path):
     home = save_home(tmp_path / "home")
     home.secrets_file.with_suffix(".new").write_text('{"postg')
 
@@ -94,7 +94,7 @@ def test_damaged_passwords_are_an_error_that_says_what_to_do(tmp_path: Path):
         save_secrets(home)
 
 
-def test_a_second_run_on_one_home_is_told_who_has_it(tmp_path: Path):
+def test_a_second_run_on_one_home_names_the_first(tmp_path: Path):
     home = save_home(tmp_path / "home")
 
     with run_lock(home), pytest.raises(HomeInUseError, match=str(os.getpid())), run_lock(home):

@@ -40,7 +40,7 @@ def test_a_folder_of_the_server_itself_is_passable(tmp_path: Path):
 
 
 @needs_root
-def test_for_root_a_server_runs_as_nobody_and_needs_a_capability_only_for_closed_folders(tmp_path: Path):
+def test_as_root_a_server_runs_as_nobody(tmp_path: Path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
 

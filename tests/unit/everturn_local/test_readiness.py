@@ -22,7 +22,7 @@ def test_it_is_ready_with_all_its_workers(serve: Serve):
     assert (found.missing, found.failing) == ("", ["antivirus: away"])
 
 
-def test_what_is_missing_at_the_end_is_told(serve: Serve):
+def test_missing_parts_are_reported_at_the_end(serve: Serve):
     url = serve((200, {"parts": {}, "workers": None}))
 
     assert wait_ready(partial(load_readiness, url, 2), limit_s=0).missing == "0 of 2 workers are running."

@@ -24,9 +24,7 @@ def test_the_defaults_are_the_documented_ones(monkeypatch: pytest.MonkeyPatch, t
     assert (settings.everturn_home, settings.port, settings.host) == (REPOSITORY / ".everturn", 8080, "127.0.0.1")
 
 
-def test_the_containers_secrets_stand_in_the_checkout_and_not_in_the_persons_home(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_container_secrets_are_in_the_checkout_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("COMPOSE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -52,7 +50,7 @@ def test_a_setting_that_can_not_be_used_is_named_without_its_value(monkeypatch: 
     assert not port or port not in str(refused.value).split()
 
 
-def test_a_mode_that_is_none_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
+def test_an_unknown_mode_is_reported_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EVERTURN_MODE", "prod")
 
     with pytest.raises(BadSettings, match=r"EVERTURN_MODE: .*'development' or 'production'"):

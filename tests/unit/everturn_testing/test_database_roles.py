@@ -1,4 +1,4 @@
-"""The three views of one database are told apart by name."""
+"""The three views of one database have different names."""
 
 from dataclasses import fields
 

@@ -1,9 +1,9 @@
-"""A test's clock moves when it is told to."""
+"""A test's clock moves only on request."""
 
 from everturn_testing.core import BEGINNING, FixedClock
 
 
-def test_both_times_move_together_and_only_when_told() -> None:
+def test_both_times_move_together_and_only_on_request() -> None:
     clock = FixedClock()
     assert (clock.now(), clock.monotonic()) == (BEGINNING, 0.0)
 

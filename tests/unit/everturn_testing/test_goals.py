@@ -15,7 +15,7 @@ def test_a_goal_holds_up_to_its_target_and_another_from_its_target_on() -> None:
     assert build_goal("found", 0.9, 1.0, 0.95, at_least=True).holds is False
 
 
-def test_a_row_without_a_target_only_tells() -> None:
+def test_a_row_without_a_target_is_informational() -> None:
     row = build_goal("reader", 3.0, 2.0)
 
     assert (row.ratio, row.target, row.holds) == (1.5, None, None)

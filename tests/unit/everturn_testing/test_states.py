@@ -6,7 +6,7 @@ from everturn_testing.events.stories import Story
 from everturn_testing.states import comparable_state
 
 
-def test_only_what_events_tell_is_compared() -> None:
+def test_only_fields_that_events_contain_are_compared() -> None:
     story = Story()
     story.start_turn("Hello")
     story.end_turn(Outcome.COMPLETED)

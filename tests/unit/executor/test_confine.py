@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.confine import find_failures, is_counted, judge_confinement
+from executor.confine import check_confinement, find_failures, is_counted
 
 CLOSED = """Name:	python
 Uid:	1001	1001	1001	1001
@@ -19,7 +19,7 @@ LOOPBACK = "Inter-| Receive\n face |bytes\n    lo: 0 0\n"
 
 
 def judge(status: str = CLOSED, devices: str = LOOPBACK, read_only: bool = True, pid: int = 1):
-    return judge_confinement(status=status, devices=devices, root_is_read_only=read_only, pid=pid)
+    return check_confinement(status=status, devices=devices, root_is_read_only=read_only, pid=pid)
 
 
 def test_a_closed_sandbox_has_no_failures():
@@ -27,19 +27,19 @@ def test_a_closed_sandbox_has_no_failures():
 
 
 @pytest.mark.parametrize(
-    ("there", "instead", "told"),
+    ("there", "instead", "failure"),
     [
         ("Uid:	1001	1001	1001	1001", "Uid:	1001	0	1001	1001", "it runs as root"),
         ("Gid:	1001	1001	1001	1001", "Gid:	1001	1001	0	1001", "it runs as root"),
-        ("CapEff:	0000000000000000", "CapEff:	0000000000200000", "it holds capabilities"),
-        ("CapBnd:	0000000000000000", "CapBnd:	000001ffffffffff", "it holds capabilities"),
-        ("NoNewPrivs:	1", "NoNewPrivs:	0", "it may gain privileges"),
+        ("CapEff:	0000000000000000", "CapEff:	0000000000200000", "it has capabilities"),
+        ("CapBnd:	0000000000000000", "CapBnd:	000001ffffffffff", "it has capabilities"),
+        ("NoNewPrivs:	1", "NoNewPrivs:	0", "it can gain privileges"),
         ("Seccomp:	2", "Seccomp:	0", "no seccomp filter is loaded"),
         ("Seccomp:	2\n", "", "no seccomp filter is loaded"),
     ],
 )
-def test_a_missing_wall_is_named(there, instead, told):
-    assert judge(CLOSED.replace(there, instead)) == (told,)
+def test_a_missing_wall_is_named(there, instead, failure):
+    assert judge(CLOSED.replace(there, instead)) == (failure,)
 
 
 def test_a_network_device_or_a_writable_root_is_named():

@@ -22,7 +22,7 @@ hide_process()
 hidden = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
 confine_program(RunLimits(file_bytes=1 << 20, open_files=50, processes=200, cpu_s=7), 4 << 30)
 """
-TELL = """
+PRINT_LIMITS = """
 names = ("AS", "CORE", "FSIZE", "MEMLOCK", "MSGQUEUE", "NOFILE", "NPROC", "CPU", "SIGPENDING")
 print(json.dumps({
     "hidden": hidden,
@@ -40,25 +40,25 @@ def run_confined(text: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_a_program_is_under_its_limits_soft_and_hard_alike():
-    told = json.loads(run_confined(TELL).stdout)
+    limits = json.loads(run_confined(PRINT_LIMITS).stdout)
 
-    assert (told["AS"], told["FSIZE"]) == ([4 << 30] * 2, [LIMITS.file_bytes] * 2)
-    assert (told["NOFILE"], told["CPU"]) == ([LIMITS.open_files] * 2, [LIMITS.cpu_s, LIMITS.cpu_s + 1])
-    assert told["NPROC"] == [
+    assert (limits["AS"], limits["FSIZE"]) == ([4 << 30] * 2, [LIMITS.file_bytes] * 2)
+    assert (limits["NOFILE"], limits["CPU"]) == ([LIMITS.open_files] * 2, [LIMITS.cpu_s, LIMITS.cpu_s + 1])
+    assert limits["NPROC"] == [
         min(200, value) if value > 0 else 200 for value in resource.getrlimit(resource.RLIMIT_NPROC)
     ]
-    assert told["SIGPENDING"] == [MAX_PENDING_SIGNALS] * 2
-    assert [told[name] for name in ("CORE", "MEMLOCK", "MSGQUEUE")] == [[0, 0]] * 3
+    assert limits["SIGPENDING"] == [MAX_PENDING_SIGNALS] * 2
+    assert [limits[name] for name in ("CORE", "MEMLOCK", "MSGQUEUE")] == [[0, 0]] * 3
 
 
 def test_a_program_leads_its_own_session():
-    assert json.loads(run_confined(TELL).stdout)["leads its session"]
+    assert json.loads(run_confined(PRINT_LIMITS).stdout)["leads its session"]
 
 
 def test_the_runner_hides_its_memory_and_the_program_shows_its_own():
-    told = json.loads(run_confined(TELL).stdout)
+    limits = json.loads(run_confined(PRINT_LIMITS).stdout)
 
-    assert (told["hidden"], told["shown"]) == (0, 1)
+    assert (limits["hidden"], limits["shown"]) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_what_goes_beyond_a_limit_is_refused(text, answer):
 
 
 def test_a_limit_is_never_raised():
-    text = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n" + CONFINE + TELL
+    text = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n" + CONFINE + PRINT_LIMITS
 
     done = subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, text=True, check=False, timeout=20)
 
     assert json.loads(done.stdout)["NOFILE"] == [20, 20]
 
 
-def test_outside_of_a_sandbox_the_executor_tells_what_is_missing_and_runs_nothing(tmp_path):
+def test_outside_a_sandbox_the_executor_runs_nothing(tmp_path):
     written = tmp_path / "written"
     start = Start("run-1", f"open({str(written)!r}, 'w').close()", (), RunLimits(), "n", (), 1 << 30)
 

@@ -19,10 +19,10 @@ def test_a_program_learns_its_tools_and_limits_from_the_environment():
         "run-1", "pass", ("a.csv",), RunLimits(cpu_s=7), "n", ("web_tools.web_search", "web_tools.web_fetch"), 1
     )
 
-    told = build_run_environment(start)
+    environment = build_run_environment(start)
 
-    assert (told["EXECUTION_ID"], told["RUNTIME_TOOL_MODULES"]) == ("run-1", "web_tools")
-    about = json.loads(told["RUNTIME_GLOBALS_JSON"])
+    assert (environment["EXECUTION_ID"], environment["RUNTIME_TOOL_MODULES"]) == ("run-1", "web_tools")
+    about = json.loads(environment["RUNTIME_GLOBALS_JSON"])
     assert (about["tools"], about["outputs"]) == (["web_tools.web_search", "web_tools.web_fetch"], ["a.csv"])
     assert about["limits"]["cpu_s"] == 7
 

@@ -71,7 +71,7 @@ def plan_of(root, *outputs: str, limits: RunLimits | None = None):
     return load_output_plan(str(root), outputs, limits or RunLimits())
 
 
-def test_the_contracts_regular_files_leave_and_others_are_told(tmp_path):
+def test_only_regular_declared_files_are_sent(tmp_path):
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "b.txt").write_text("b")

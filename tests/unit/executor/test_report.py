@@ -1,4 +1,4 @@
-"""What is told about a program's end: its line, the limit it ran into, the tail of what it printed."""
+"""The report on a program's end: its line, the limit it exceeded, and the end of its output."""
 
 import errno
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_the_executed_program_is_the_one_that_is_shown():
         ({"memory.events": "nonsense\n"}, ()),
     ],
 )
-def test_the_kernels_counts_tell_which_limits_it_enforced(tmp_path, files, hits):
+def test_the_kernels_counters_show_enforced_limits(tmp_path, files, hits):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

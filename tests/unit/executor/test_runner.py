@@ -38,7 +38,7 @@ def test_processor_time_is_a_limit_known_by_its_signal():
     assert report_of(24).limits == ("cpu",)
 
 
-def test_a_told_failure_brings_its_limit():
+def test_a_reported_failure_names_its_limit():
     report = report_of(1 << 8, failure=encode_frame(build_message(FAILED)))
 
     assert (report.error, report.limits) == (FAILED, ("memory",))

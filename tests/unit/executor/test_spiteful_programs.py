@@ -1,4 +1,4 @@
-"""Programs that leave things in a bad state: what they did is still told, and what they wrote well still leaves."""
+"""Programs that leave things in a bad state: what they did is still reported, and their valid files are still sent."""
 
 import asyncio
 import io
@@ -82,7 +82,7 @@ class Unspeakable(Exception):
         raise RuntimeError("no words")
 
 
-def test_an_exception_that_can_not_be_printed_is_told_by_its_name():
+def test_an_unprintable_exception_is_reported_by_its_name():
     error = build_program_error(Unspeakable())
 
     assert error.type == "Unspeakable"

@@ -17,7 +17,7 @@ async def test_a_tool_is_called_by_alias_and_name_with_keyword_arguments():
     assert dir(stubs["web_tools"]) == ["web_fetch", "web_search"]
 
 
-def test_another_name_is_an_attribute_error_that_tells_what_there_is():
+def test_an_unknown_name_is_an_attribute_error_listing_the_names():
     stubs = build_stubs(["web_tools.web_search"], echo)
 
     with pytest.raises(AttributeError, match=r"no tool 'delete' in this run; it has: web_search"):

@@ -1,4 +1,4 @@
-"""The program's process as a fork that waits: what it is told it runs, and nothing when it is told nothing."""
+"""The program's process as a waiting fork: it runs the program that it receives, and nothing without one."""
 
 import ast
 import os
@@ -29,7 +29,7 @@ print(repr((code, out, err, bool(failure))))
 
 
 def run(text: str) -> tuple[int, str, str, bool]:
-    """Exit code, output, errors of a program and whether it told of a failure."""
+    """Exit code, output, errors of a program, and whether it reported a failure."""
     start = Start("run-1", text, (), RunLimits(processes=4000), "n", (), 8 << 30)
     done = subprocess.run(
         [sys.executable, "-I", "-c", RUN],
@@ -42,7 +42,7 @@ def run(text: str) -> tuple[int, str, str, bool]:
     return code, out, err, failed
 
 
-def test_it_runs_what_it_is_told_and_knows_its_run():
+def test_it_runs_the_program_and_knows_its_run():
     assert run("import os; print('on', os.environ['EXECUTION_ID'])") == (0, "on run-1\n", "", False)
 
 
@@ -50,7 +50,7 @@ def test_a_program_longer_than_a_pipe_arrives_whole():
     assert run(f"x = '{'x' * 900_000}'\nprint(len(x))") == (0, "900000\n", "", False)
 
 
-def test_a_failure_is_told_and_is_an_exit_code():
+def test_a_failure_is_reported_and_sets_the_exit_code():
     code, out, err, failed = run("print('before')\n1/0")
 
     assert (code, out, failed) == (1, "before\n", True)
@@ -60,19 +60,19 @@ def test_a_failure_is_told_and_is_an_exit_code():
 @pytest.mark.parametrize(
     "program",
     [
-        "import sys; sys.stdout.write('told')",
-        "import atexit; atexit.register(print, 'told', end='')",
-        "import threading, time; threading.Thread(target=lambda: (time.sleep(0.1), print('told', end=''))).start()",
-        "class A:\n    def __del__(self): print('told', end='')\na = A(); a.self = a",
-        "import functools, sys\n@functools.cache\ndef f(): return open(1, 'w', closefd=False)\nf().write('told')",
-        "f = open(1, 'w', closefd=False); f.write('told')",
-        "f = open(1, 'w', closefd=False); f.write('told'); raise SystemExit(0)",
-        "import sys; sys.kept = open(1, 'wb', closefd=False); sys.kept.write(b'told')",
+        "import sys; sys.stdout.write('written')",
+        "import atexit; atexit.register(print, 'written', end='')",
+        "import threading, time; threading.Thread(target=lambda: (time.sleep(0.1), print('written', end=''))).start()",
+        "class A:\n    def __del__(self): print('written', end='')\na = A(); a.self = a",
+        "import functools, sys\n@functools.cache\ndef f(): return open(1, 'w', closefd=False)\nf().write('written')",
+        "f = open(1, 'w', closefd=False); f.write('written')",
+        "f = open(1, 'w', closefd=False); f.write('written'); raise SystemExit(0)",
+        "import sys; sys.kept = open(1, 'wb', closefd=False); sys.kept.write(b'written')",
     ],
     ids=["buffer", "exit handler", "thread", "last word", "cache", "open file", "exit", "beyond the program"],
 )
 def test_what_ends_with_a_program_ends_as_in_python(program):
-    assert run(program) == (0, "told", "", False)
+    assert run(program) == (0, "written", "", False)
 
 
 def test_random_numbers_are_its_own():

@@ -20,16 +20,16 @@ _Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 class Answer(BaseModel):
-    """What all answers share. A newer server may say more than we know."""
+    """Base of all responses. Fields of a newer server are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Receipt(Answer):
-    """What became of a message or signal: `queued` as a turn or for the next one, or a signal's state.
+    """The outcome of a message or signal: `queued` as a turn or for the next one, or the state of a signal.
 
-    `position` is how many turns were before a new one then, at least as many with `position_more`. `file_notices` has a
-    sentence for each file that was stored otherwise than it was sent.
+    `position` is how many turns were ahead of a new one, or more with `position_more`. `file_notices` has a sentence
+    for each file that was changed before it was stored.
     """
 
     state: Literal["queued", "accepted", "applied", "promoted", "expired", "rejected", "retracted"]
@@ -39,7 +39,7 @@ class Receipt(Answer):
 
 
 class Accepted(Answer):
-    """A message or signal is stored. `signal_id` is there when it went into the running turn `turn_id`."""
+    """A message or signal was stored. `signal_id` is set when it was sent to the running turn `turn_id`."""
 
     conversation_id: str
     turn_id: str
@@ -49,7 +49,7 @@ class Accepted(Answer):
 
 
 class AcceptedSignal(Answer):
-    """A signal is stored, or has opened the turn `turn_id` (no `signal_id`), or waits for the next (no `turn_id`)."""
+    """A signal was stored, opened the turn `turn_id` (no `signal_id`), or waits for the next turn (no `turn_id`)."""
 
     conversation_id: str
     turn_id: str | None = None
@@ -67,7 +67,7 @@ class SignalState(Answer):
 
 
 class ConversationNow(ConversationView):
-    """A conversation. While its turn `turn_id` waits, `position` is how many turns come first, or more with
+    """A conversation. While its turn `turn_id` waits, `position` is how many turns are ahead, or more with
     `position_more`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -78,14 +78,14 @@ class ConversationNow(ConversationView):
 
 
 class ConversationPage(Answer):
-    """Conversations, newest activity first; `next_cursor` goes on, None at the end."""
+    """Conversations, newest activity first; `next_cursor` continues, None at the end."""
 
     items: tuple[ConversationView, ...]
     next_cursor: str | None = None
 
 
 class Erased(Answer):
-    """What an erasure removed: rows per table, and objects."""
+    """The result of an erasure: deleted rows per table, and deleted objects."""
 
     conversation_id: str
     rows: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Erased(Answer):
 
 
 class Fork(Answer):
-    """A new conversation that has the first `turns` turns of `forked_from`."""
+    """A new conversation with the first `turns` turns of `forked_from`."""
 
     conversation_id: str
     forked_from: str
@@ -101,7 +101,7 @@ class Fork(Answer):
 
 
 class SearchHit(Answer):
-    """A text that was found. `ref` names all of it, `title` is its conversation's as it is now."""
+    """A matching text. `ref` names the full text, `title` is the current title of its conversation."""
 
     conversation_id: str
     title: str
@@ -139,15 +139,15 @@ def parse_answer(kind: type[_Answer], body: bytes) -> _Answer:
 
 def build_problem(response: httpx2.Response, body: bytes) -> ProblemError:
     """Build the error of a response, even if its body is not a problem document."""
-    told = _read_fields(body)
+    fields = _read_fields(body)
     status = response.status_code
     problem = Problem(
-        type=_text(told.get("type")) or "about:blank",
-        title=_text(told.get("title")) or response.reason_phrase or "Error",
+        type=_text(fields.get("type")) or "about:blank",
+        title=_text(fields.get("title")) or response.reason_phrase or "Error",
         status=status,
-        detail=_text(told.get("detail")),
+        detail=_text(fields.get("detail")),
     )
-    errors = told.get("errors")
+    errors = fields.get("errors")
     fields = [_describe(item) for item in cast(list[object], errors)] if isinstance(errors, list) else []
     return ProblemError(
         problem, fields=tuple(fields[:MAX_PROBLEM_FIELDS]), retry_after_s=try_read_retry_after(response)
@@ -173,10 +173,10 @@ def try_read_filename(response: httpx2.Response) -> str | None:
 
 def _read_fields(body: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(body)
+        value = json.loads(body)
     except ValueError:
         return {}
-    return cast(dict[str, Any], told) if isinstance(told, dict) else {}
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:

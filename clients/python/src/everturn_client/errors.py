@@ -9,7 +9,7 @@ _BYTE = re.compile("[\udc80-\udcff]")
 
 
 class ProblemError(EverturnError):
-    """The server refused the request."""
+    """The server rejected the request."""
 
     def __init__(self, problem: Problem, *, fields: tuple[str, ...] = (), retry_after_s: float | None = None) -> None:
         self.problem = problem
@@ -17,8 +17,8 @@ class ProblemError(EverturnError):
         self.retry_after_s = retry_after_s
         # A field's message often repeats the detail; show it once.
         detail = "" if any(problem.detail in field for field in fields) else problem.detail
-        told = [part.rstrip(".") for part in (problem.title, detail, "; ".join(fields)) if part]
-        super().__init__(f"{'. '.join(told)} ({problem.status}).")
+        sentences = [part.rstrip(".") for part in (problem.title, detail, "; ".join(fields)) if part]
+        super().__init__(f"{'. '.join(sentences)} ({problem.status}).")
 
 
 class Unreachable(EverturnError):
@@ -30,11 +30,11 @@ class BadAnswer(EverturnError):
 
 
 class TooMuch(EverturnError):
-    """That is more than this client accepts."""
+    """More data than this client accepts."""
 
 
 class BadInput(EverturnError):
-    """This can't be sent."""
+    """This value can't be sent."""
 
 
 class TimedOut(EverturnError):

@@ -19,7 +19,7 @@ OTHERWISE: Final = "check the ingress's log"
 
 
 class PartState(Answer):
-    """One thing that the ingress needs."""
+    """The state of one dependency of the ingress."""
 
     ok: bool
     detail: str = ""
@@ -33,7 +33,7 @@ class BatteryState(Answer):
 
 
 class WorkerState(Answer):
-    """One worker; `sandbox` is empty where it runs no programs."""
+    """One worker; `sandbox` is empty if it runs no programs."""
 
     id: str
     sandbox: str
@@ -42,7 +42,7 @@ class WorkerState(Answer):
 
 
 class ServerState(Answer):
-    """The body of `/readyz`, of this version of the server or a later one."""
+    """The body of `/readyz`, from this version of the server or a later one."""
 
     status: str
     parts: Mapping[str, PartState]

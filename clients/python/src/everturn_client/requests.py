@@ -192,8 +192,8 @@ class _Tries:
     def _check_again_later(self, error: ProblemError) -> None:
         status = error.problem.status
         # A retried submission gets a conflict while an earlier attempt of its own is still running.
-        is_own_twin = status == 409 and self._has_key and self._was_sent
-        if self._count - self._waited >= self._attempts or not (status in _AGAIN_LATER or is_own_twin):
+        is_own_earlier_attempt = status == 409 and self._has_key and self._was_sent
+        if self._count - self._waited >= self._attempts or not (status in _AGAIN_LATER or is_own_earlier_attempt):
             raise error
         # The attempt may still be running, behind a proxy or in the database.
         self._was_sent = self._was_sent or status >= 500

@@ -22,8 +22,8 @@ from everturn_local.settings import (
 from everturn_local.web.choice import open_web_client
 
 COMMANDS = ("run", "images", "up", "down", "logs", "doctor", "migrate", "operate", "web", "clean")
-MAX_TOLD = 20
-"""How many of the names that `clean` left are printed."""
+MAX_PRINTED = 20
+"""Of the names of files that `clean` did not delete."""
 
 
 def main(arguments: list[str]) -> int:
@@ -100,10 +100,10 @@ def run_clean(settings: LocalSettings, *, yes: bool) -> int:
         print(f"deleted {home.root}")
         return 0
     print(f"deleted Everturn's files in {home.root}; these could not be deleted or belong to others:", file=sys.stderr)
-    for name in left[:MAX_TOLD]:
+    for name in left[:MAX_PRINTED]:
         print(f"  {name}", file=sys.stderr)
-    if len(left) > MAX_TOLD:
-        print(f"  and {len(left) - MAX_TOLD} more", file=sys.stderr)
+    if len(left) > MAX_PRINTED:
+        print(f"  and {len(left) - MAX_PRINTED} more", file=sys.stderr)
     return 1
 
 

@@ -38,10 +38,10 @@ def reach_url(url: str) -> str:
     return build_url(parts.hostname or "", parts.port or 80)
 
 
-def wait_ready(look: Callable[[], Readiness], *, limit_s: float) -> Readiness:
+def wait_ready(check: Callable[[], Readiness], *, limit_s: float) -> Readiness:
     """Poll until nothing is missing or the limit is over; returns the last result."""
     deadline = time.monotonic() + limit_s
-    while (found := look()).missing and time.monotonic() < deadline:
+    while (found := check()).missing and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return found
 

@@ -132,10 +132,10 @@ async def _run_started(platform: Platform, announce: Callable[[], None]) -> None
         announce()
 
 
-async def wait_until_ready(look: Callable[[], Readiness], *, report: Callable[[str], None]) -> None:
+async def wait_until_ready(check: Callable[[], Readiness], *, report: Callable[[str], None]) -> None:
     """Wait until nothing is missing. What is missing is reported if it persists, and again when it changes."""
     reported, is_first = "", True
-    while (found := await asyncio.to_thread(look)).missing:
+    while (found := await asyncio.to_thread(check)).missing:
         # Workers register themselves a moment after their start.
         if not is_first and found.missing != reported:
             report(f"waiting to be ready: {found.missing}")

@@ -20,7 +20,7 @@ _TRY_EVERY_S: Final = 0.01
 
 
 class LineCut(Exception):
-    """The supervisor is gone, or never came."""
+    """The supervisor is gone, or never connected."""
 
 
 class Channel:

@@ -18,7 +18,7 @@ _COUNTS: Final = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
 def find_failures() -> tuple[str, ...]:
     """The violations of the confinement, as sentences; empty if there are none."""
     with open("/proc/self/status", encoding="ascii") as status, open("/proc/net/dev", encoding="ascii") as devices:
-        return judge_confinement(
+        return check_confinement(
             status=status.read(),
             devices=devices.read(),
             root_is_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
@@ -26,17 +26,17 @@ def find_failures() -> tuple[str, ...]:
         )
 
 
-def judge_confinement(*, status: str, devices: str, root_is_read_only: bool, pid: int) -> tuple[str, ...]:
-    """Find them in the texts of `/proc/self/status` and `/proc/net/dev`."""
+def check_confinement(*, status: str, devices: str, root_is_read_only: bool, pid: int) -> tuple[str, ...]:
+    """The violations shown by the texts of `/proc/self/status` and `/proc/net/dev`."""
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     found = {name: value.split() for name, value in fields.items()}
     failures: list[str] = []
     if "0" in found.get("Uid", ["0"]) + found.get("Gid", ["0"]):
         failures.append("it runs as root")
     if any(int(found.get(name, ["1"])[0], 16) for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")):
-        failures.append("it holds capabilities")
+        failures.append("it has capabilities")
     if found.get("NoNewPrivs") != ["1"]:
-        failures.append("it may gain privileges")
+        failures.append("it can gain privileges")
     if found.get("Seccomp") != ["2"]:
         failures.append("no seccomp filter is loaded")
     if {line.split(":")[0].strip() for line in devices.splitlines()[2:]} - {"lo"}:

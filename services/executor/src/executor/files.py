@@ -88,7 +88,7 @@ def load_output_plan(root: str, outputs: tuple[str, ...], limits: RunLimits) -> 
     refused: list[tuple[str, str]] = []
     left = limits.output_bytes
     for number, path in enumerate(outputs):
-        size, reason = _look_at(root, path)
+        size, reason = _inspect(root, path)
         if not reason and size > left:
             reason = "too_large"
         if not reason and len(files) >= limits.output_files:
@@ -101,7 +101,7 @@ def load_output_plan(root: str, outputs: tuple[str, ...], limits: RunLimits) -> 
     return OutputPlan(tuple(files), tuple(refused), tuple(_find_undeclared(root, frozenset(outputs))))
 
 
-def _look_at(root: str, path: str) -> tuple[int, str]:
+def _inspect(root: str, path: str) -> tuple[int, str]:
     """Size and reason for refusal: missing, symlink, not_regular, not_readable, empty; no reason means that it can
     leave."""
     parts = path.split("/")

@@ -123,9 +123,9 @@ def build_report(
     )
 
 
-def _parse_failure(told: Tail) -> ProgramError | None:
+def _parse_failure(output: Tail) -> ProgramError | None:
     try:
-        frames = FrameDecoder(MAX_FAILURE_BYTES).feed(told.data())
+        frames = FrameDecoder(MAX_FAILURE_BYTES).feed(output.data())
         return parse_message(frames[0], ProgramError) if frames and isinstance(frames[0], dict) else None
     except (FrameError, BadMessage):
         return None

@@ -116,16 +116,16 @@ def _kill_all() -> None:
 @contextlib.contextmanager
 def _wake_at_ends() -> Generator[int]:
     """A descriptor that becomes readable when a child has ended."""
-    wakeup, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    wakeup, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.signal(signal.SIGCHLD, _note_nothing)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
     try:
         yield wakeup
     finally:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, before)
         os.close(wakeup)
-        os.close(told)
+        os.close(signalled)
 
 
 def _note_nothing(number: int, frame: object) -> None:

@@ -23,7 +23,7 @@ from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.core.ttl_cache import TtlCache
 from everturn.events.stream import EventErasure, EventReader, WireMemory
-from everturn.feedback.model import FeedbackBook
+from everturn.feedback.model import FeedbackStore
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.exports import Exports
@@ -109,7 +109,7 @@ class Parts:
     conversations: Conversations
     inbox: Inbox
     turns: Turns
-    feedback: FeedbackBook
+    feedback: FeedbackStore
     exports: Exports
     forks: Forks
     artifacts: Artifacts

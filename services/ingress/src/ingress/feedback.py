@@ -14,7 +14,7 @@ from everturn.events.turn_view import build_feedback_view
 from everturn.events.views import FeedbackView
 from everturn.feedback.model import (
     Feedback,
-    FeedbackBook,
+    FeedbackStore,
     FeedbackTotals,
     JudgedConversation,
     JudgedPosition,
@@ -148,7 +148,7 @@ _LAST = datetime(8999, 1, 1, tzinfo=UTC)
 class FeedbackService:
     """Stores judgements of the caller's own turns; a report of the whole project is for admins."""
 
-    def __init__(self, book: FeedbackBook, clock: Clock) -> None:
+    def __init__(self, book: FeedbackStore, clock: Clock) -> None:
         self._book = book
         self._clock = clock
 

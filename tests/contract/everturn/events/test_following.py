@@ -37,7 +37,7 @@ async def test_a_conversation_added_before_the_first_wait_is_heard(wire: Wire) -
         assert await anext(following) == (conversation_id, entry(1, 1, 1))
 
 
-async def test_a_conversation_that_comes_back_at_an_older_place_is_read_from_there(wire: Wire) -> None:
+async def test_a_conversation_added_again_is_read_from_its_new_position(wire: Wire) -> None:
     ids = SequentialIds()
     conversation_id, other = ids.conversation(), ids.conversation()
     await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)

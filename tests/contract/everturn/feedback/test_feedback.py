@@ -61,7 +61,7 @@ _WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
 
 
 @pytest.mark.parametrize("origin", ["user", "machine"])
-async def test_a_judgement_that_meets_the_erasure_of_its_conversation_finds_no_turn(
+async def test_a_rating_during_the_erasure_finds_no_turn(
     book: PostgresFeedback, claim: Claim, roles: Roles, origin: Literal["user", "machine"]
 ) -> None:
     erasing = roles.superuser.transaction()
@@ -116,8 +116,8 @@ async def test_only_a_changed_judgement_is_fresh_again(
     conversation_id = claim.lease.conversation_id
     await book.save(ANN, conversation_id, judge(claim, Reaction.OK))
     assert claim.turn_id is not None
-    told = FeedbackBody(turn_id=claim.turn_id, origin="user", reaction="ok", text="")
-    await postgres_stage.timelines.commit(claim.lease, commit(claim, write(claim, told)))
+    shown = FeedbackBody(turn_id=claim.turn_id, origin="user", reaction="ok", text="")
+    await postgres_stage.timelines.commit(claim.lease, commit(claim, write(claim, shown)))
 
     await book.save(ANN, conversation_id, judge(claim, Reaction.OK))
     assert await fresh(postgres_stage, claim) == ()

@@ -52,9 +52,7 @@ async def test_no_temporary_file_is_left(objects: FileObjects, tmp_path: Path) -
     assert list((tmp_path / "objects" / "tmp").iterdir()) == []
 
 
-async def test_what_a_killed_process_left_half_written_goes_at_the_next_start_and_what_is_being_written_stays(
-    objects: FileObjects, tmp_path: Path
-) -> None:
+async def test_only_abandoned_temporary_files_are_removed_at_start(objects: FileObjects, tmp_path: Path) -> None:
     temporary = tmp_path / "objects" / "tmp"
     (temporary / "of the dead").write_bytes(b"ha")
     with (temporary / "of the living").open("wb") as writing:

@@ -74,9 +74,7 @@ async def test_what_is_no_object_of_ours_is_not_listed(rclone: S3Server, prefix:
     assert [found.key for page in (first, rest) for found in page.objects] == [key_of(b"a")]
 
 
-async def test_a_signed_url_is_good_for_one_object_with_the_headers_that_were_signed(
-    rclone: S3Server, prefix: str
-) -> None:
+async def test_a_signed_url_is_valid_for_one_object_and_its_headers(rclone: S3Server, prefix: str) -> None:
     objects = open_s3(rclone.url(prefix))
     await objects.save(key_of(b"<script>"), b"<script>")
 
@@ -103,9 +101,7 @@ async def test_urls_are_signed_for_the_address_that_browsers_use(rclone: S3Serve
     assert url.startswith(f"https://files.example.com/{BUCKET}/x/{key_of(b'a')}?")
 
 
-async def test_with_wrong_keys_the_store_is_unavailable_and_the_message_shows_none(
-    rclone: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_with_wrong_keys_the_store_is_unavailable(rclone: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-right-secret")
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the keys that it found first
     objects = open_s3(rclone.url("x"))
@@ -215,7 +211,7 @@ async def test_a_call_that_hangs_ends_for_its_caller_at_the_limit() -> None:
 
 
 @pytest.mark.usefixtures("s3_keys")
-def test_a_body_that_nobody_wants_any_more_is_let_go(rclone: S3Server) -> None:
+def test_an_unread_body_is_released(rclone: S3Server) -> None:
     place = parse_s3_url(rclone.url("dropped"))
     rclone.client().put_object(Bucket=place.bucket, Key="dropped/x", Body=b"x" * 5_000_000)
     body = open_client(place, place.endpoint).get_object(Bucket=place.bucket, Key="dropped/x")["Body"]

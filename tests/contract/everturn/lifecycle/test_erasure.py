@@ -51,7 +51,7 @@ async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stag
     assert set(after) >= {"block", "turn", "lease", "snippet", "idempotency", "conversation"}
 
 
-async def test_objects_that_rows_name_are_told_across_owners(roles: Roles, postgres_stage: Stage) -> None:
+async def test_named_objects_are_found_across_owners(roles: Roles, postgres_stage: Stage) -> None:
     upload = postgres_stage.upload()
     await postgres_stage.say("x", uploads=(upload,))
 

@@ -18,7 +18,7 @@ async def talk(stage: Stage, *texts: str) -> ConversationId:
     receipt = await stage.say("Hello.", uploads=(stage.upload(),))
     claim = await stage.claim(receipt.conversation_id)
     await stage.signal(receipt.conversation_id, SignalKind.STEER, "shorter")
-    await stage.tell(receipt.conversation_id, ExternalEvent("form", {"a": 1}), uploads=(stage.upload("b.csv"),))
+    await stage.send_event(receipt.conversation_id, ExternalEvent("form", {"a": 1}), uploads=(stage.upload("b.csv"),))
     blocks = think(claim, *texts)
     await stage.timelines.commit(claim.lease, commit(claim, blocks))
     await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq + 2, after=blocks))

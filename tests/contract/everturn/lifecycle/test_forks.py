@@ -109,9 +109,7 @@ async def test_a_busy_conversation_forks_up_to_its_last_ended_turn(roles: Roles,
     await postgres_stage.timelines.commit(claim.lease, commit(claim, think(claim, "on", after=think(claim, "running"))))
 
 
-async def test_a_fork_of_a_conversation_that_waits_takes_no_question_along_and_changes_nothing_in_it(
-    roles: Roles, postgres_stage: Stage
-) -> None:
+async def test_a_fork_of_a_waiting_conversation_has_no_open_approval(roles: Roles, postgres_stage: Stage) -> None:
     source, turns = await talk(postgres_stage)
     receipt = await postgres_stage.say("send it", source)
     claim = await postgres_stage.claim(source)
@@ -146,7 +144,7 @@ async def test_a_fork_can_be_talked_to(roles: Roles, postgres_stage: Stage) -> N
 
 async def test_signals_come_along_with_their_receipts(roles: Roles, postgres_stage: Stage) -> None:
     waiting = await talk(postgres_stage, 1)
-    await postgres_stage.tell(
+    await postgres_stage.send_event(
         waiting[0], ExternalEvent("form", reactive=False), uploads=(postgres_stage.upload("late.csv"),)
     )
     receipt = await postgres_stage.say("go", waiting[0])
@@ -235,14 +233,14 @@ NOT_COPIED = {
     "artifact": set(),
     "signal": set(),
 }
-"""What belongs to the work on a turn, and begins anew."""
+"""What belongs to the work on a turn, and is reset in a copy."""
 
 
 @pytest.mark.parametrize(
     ("table", "statement"),
     [("turn", sql.COPY_TURN), ("artifact", sql.COPY_ARTIFACTS), ("signal", sql.COPY_SIGNAL)],
 )
-async def test_every_column_is_copied_or_begins_anew(roles: Roles, table: str, statement: str) -> None:
+async def test_every_column_is_copied_or_reset(roles: Roles, table: str, statement: str) -> None:
     columns = await roles.superuser.fetch(
         "SELECT column_name FROM information_schema.columns WHERE table_schema = 'public' AND table_name = $1", table
     )

@@ -203,7 +203,7 @@ async def test_only_a_worker_may_expire(roles: Roles) -> None:
 async def test_a_worker_can_erase_nothing_younger_than_the_operator_says(
     retention: PostgresRetention, roles: Roles, postgres_stage: Stage
 ) -> None:
-    """The age in a call is the worker's, and whoever has taken a worker says what it likes."""
+    """The age in a call comes from the worker, and a compromised worker can send any value."""
     old, young = [await make(roles, postgres_stage, days=days) for days in (40, 20)]
 
     async with roles.worker.connection() as connection:

@@ -16,7 +16,7 @@ class TestPostgresSnippetIndex(SnippetIndexContract):
     """The contract."""
 
 
-async def test_a_turn_of_a_worker_that_died_comes_again_and_tells_how_often(desk: MemoryDesk, roles: Roles) -> None:
+async def test_a_turn_of_a_dead_worker_is_claimed_again_and_counted(desk: MemoryDesk, roles: Roles) -> None:
     job = await desk.job_of(await desk.end_turn())
     waits = []
     for expected in (2, 3):

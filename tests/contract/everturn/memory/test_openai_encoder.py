@@ -64,7 +64,7 @@ async def embedder(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Async
         yield build_embedder("text-embedding-3-small")
 
 
-async def test_vectors_of_our_size_are_asked_for_and_come_in_the_order_of_the_texts(embedder, provider) -> None:
+async def test_vectors_come_in_the_order_of_the_texts(embedder, provider) -> None:
     found = await embedder.embed(["first", "", "third"])
 
     assert provider.bodies[0]["dimensions"] == DIMENSIONS

@@ -36,7 +36,7 @@ class TestPostgresMemorySearchThroughTheGraph(MemorySearchContract):
 
 
 @pytest.mark.parametrize("exact_rows", [20_000, 0])
-async def test_a_small_user_inside_a_big_tenant_still_gets_as_many_rows_as_it_asked_for(
+async def test_a_small_user_in_a_large_tenant_gets_all_requested_rows(
     desk: MemoryDesk, roles: Roles, exact_rows: int
 ) -> None:
     crowd = replace(desk.stage.principal, user_id=f"{desk.stage.principal.user_id}-crowd")
@@ -61,9 +61,7 @@ async def test_words_that_everybody_uses_all_the_time_are_passed_over(desk: Memo
     assert found[0].text == "the usual zebra"
 
 
-async def test_a_search_in_one_conversation_finds_all_of_it_whatever_other_conversations_say(
-    desk: MemoryDesk, roles: Roles
-) -> None:
+async def test_a_search_in_one_conversation_ignores_all_others(desk: MemoryDesk, roles: Roles) -> None:
     await fill(roles, desk.stage.principal, 5_000)
     job = await desk.remember(*((said(f"usual {n}"), None) for n in range(8)))
     # What an index has not sorted in yet is read whole.

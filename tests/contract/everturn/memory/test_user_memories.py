@@ -58,7 +58,7 @@ class TestPostgresMemoryBook(MemoryBookContract):
     pass
 
 
-async def test_whoever_writes_while_it_is_erased_comes_before_or_is_refused(
+async def test_a_write_during_an_erasure_is_erased_or_refused(
     memories: PostgresUserMemories, book: PostgresUserMemories, owner: Principal, begin_turn: BeginTurn
 ) -> None:
     running = await begin_turn()

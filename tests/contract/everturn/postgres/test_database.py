@@ -110,7 +110,7 @@ async def test_a_short_statement_whose_caller_is_cancelled_comes_back(roles: Rol
     assert came_back.is_set()
 
 
-async def test_a_long_statement_whose_caller_is_cancelled_is_cut_short_and_its_connection_stays(
+async def test_a_cancelled_long_statement_keeps_its_connection(
     database: DatabaseUrls,
 ) -> None:
     async with open_database(database.worker, pool_size=1, application_name="test") as opened:

@@ -28,7 +28,7 @@ def prepare(postgres: EmbeddedPostgres, urls: DatabaseUrls) -> None:
     run_server_preparation(postgres.superuser_url(), urls.owner, urls.ingress, urls.worker)
 
 
-def test_the_database_is_made_and_brought_up_to_date_and_made_again_it_stays(
+def test_preparing_a_database_twice_keeps_it(
     postgres_server: EmbeddedPostgres, urls: DatabaseUrls, repository: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DATABASE_OWNER_URL", urls.owner)
@@ -62,7 +62,7 @@ def test_a_password_may_hold_anything_that_an_address_can_quote():
             find_password(url, "role")
 
 
-def test_a_server_that_is_away_and_a_wrong_password_are_told(
+def test_a_missing_server_and_a_wrong_password_are_reported(
     postgres_server: EmbeddedPostgres, urls: DatabaseUrls, repository: Path, monkeypatch: pytest.MonkeyPatch
 ):
     away = f"postgresql://postgres:x@127.0.0.1:{load_free_port()}/postgres"
@@ -76,6 +76,6 @@ def test_a_server_that_is_away_and_a_wrong_password_are_told(
         migrate_schema(repository / "migrations")
 
 
-def test_a_folder_without_migrations_is_told(tmp_path: Path):
+def test_a_folder_without_migrations_is_reported(tmp_path: Path):
     with pytest.raises(MigrationFailed, match="no migrations"):
         migrate_schema(tmp_path)

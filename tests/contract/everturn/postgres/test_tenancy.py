@@ -20,7 +20,7 @@ from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId
-from everturn.feedback.model import Feedback, FeedbackBook, Period, Reaction
+from everturn.feedback.model import Feedback, FeedbackStore, Period, Reaction
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.model import Rn, parse_rn
 from everturn.files.ports import Artifacts
@@ -63,7 +63,7 @@ from everturn_testing.turns.stage import ANN, STRANGERS, Stage, commit, think
 PORTS = (
     Conversations,
     Turns,
-    FeedbackBook,
+    FeedbackStore,
     Approvals,
     Artifacts,
     Exports,
@@ -81,7 +81,7 @@ GIVES_NOTHING = {"Conversations.erase", "Forks.fork", "ConversationReader.try_lo
 PARTS_OF_OTHERS = {"SnippetFinder"}
 """Ports whose calls are also those of MemorySearch, with the same driver."""
 ASKED_BEFORE_WHO = {"Credentials"}
-"""What finds out who asks can't be walled by who asks; see access/test_credentials.py."""
+"""Authentication runs before the principal is known, so no policy can restrict it; see access/test_credentials.py."""
 TABLES = (
     "conversation",
     "approval",
@@ -100,7 +100,7 @@ TABLES = (
     "forgotten_memory",
 )
 CREDENTIAL_TABLES = ("api_key", "credential_cutoff")
-"""Asked before it is known who asks: no service has a right on them (see access/test_credentials.py)."""
+"""Queried before the caller is authenticated: no service has rights on them (see access/test_credentials.py)."""
 SECRET_REF = "fi:secret.files/a"
 REMEMBERED = EmbeddedSnippet(said("secret"), point(1.0))
 LONG = timedelta(days=400)
@@ -134,13 +134,13 @@ CASES: dict[str, Case] = {
     "Turns.load_ordinal": lambda port, ann, who: port.load_ordinal(who, ann.conversation_id, ann.turn_id),
     "Turns.load_blocks": lambda port, ann, who: port.load_blocks(who, ann.conversation_id, [1, 2]),
     "Turns.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id),
-    "FeedbackBook.save": lambda port, ann, who: port.save(
+    "FeedbackStore.save": lambda port, ann, who: port.save(
         who, ann.conversation_id, Feedback(ann.turn_id, "user", Reaction.OK, "", BEGINNING)
     ),
-    "FeedbackBook.load_totals": lambda port, ann, who: port.load_totals(
+    "FeedbackStore.load_totals": lambda port, ann, who: port.load_totals(
         who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False
     ),
-    "FeedbackBook.load_judged": lambda port, ann, who: port.load_judged(
+    "FeedbackStore.load_judged": lambda port, ann, who: port.load_judged(
         who, Period(BEGINNING - LONG, BEGINNING + LONG), project=False, limit=9, after=None
     ),
     "Approvals.load_of_turn": lambda port, ann, who: port.load_of_turn(who, ann.turn_id),
@@ -267,7 +267,7 @@ def ports(roles: Roles) -> dict[str, object]:
     return {
         "Conversations": PostgresConversations(roles.ingress),
         "Turns": PostgresTurns(roles.ingress),
-        "FeedbackBook": PostgresFeedback(roles.ingress),
+        "FeedbackStore": PostgresFeedback(roles.ingress),
         "Approvals": PostgresApprovals(roles.worker),
         "Artifacts": PostgresArtifacts(roles.worker),
         "Exports": PostgresExports(roles.ingress),
@@ -455,9 +455,9 @@ async def test_the_page_of_roles_names_every_definer_function_and_its_callers(ro
     _, _, functions = page.partition("## Functions that work across tenants")
     rows = [line.split("|")[1:3] for line in functions.splitlines() if line.startswith("| `")]
 
-    told: dict[str, set[str]] = {}
+    documented: dict[str, set[str]] = {}
     for names, callers in rows:
-        told |= {name: set(re.findall("ingress|worker", callers)) for name in re.findall("`(.+?)`", names)}
+        documented |= {name: set(re.findall("ingress|worker", callers)) for name in re.findall("`(.+?)`", names)}
     real: dict[str, set[str]] = {}
     for name, caller in await roles.superuser.fetch(
         "SELECT p.proname, CASE a.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(a.grantee) END FROM pg_proc p"
@@ -466,7 +466,7 @@ async def test_the_page_of_roles_names_every_definer_function_and_its_callers(ro
     ):
         real.setdefault(name, set()).update({caller.removeprefix("everturn_")} if caller else ())
 
-    assert told == real
+    assert documented == real
 
 
 async def test_the_owner_sees_no_rows(ann: Ann, database: DatabaseUrls) -> None:

@@ -44,7 +44,7 @@ class TestMemoryPresences(PresencesContract):
         return MemoryPresences()
 
 
-async def test_while_down_nobody_is_told_of() -> None:
+async def test_while_down_no_worker_is_listed() -> None:
     presences = MemoryPresences()
     presences.down = True
 

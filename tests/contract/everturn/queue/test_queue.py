@@ -28,7 +28,7 @@ class TestPostgresQueue(QueueContract):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_every_turn_stands_where_a_model_of_lists_says(postgres_stage: Stage, roles: Roles, seed: int) -> None:
+async def test_every_turn_has_the_position_of_the_list_model(postgres_stage: Stage, roles: Roles, seed: int) -> None:
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
     dice = random.Random(seed)
     stage = replace(postgres_stage, inbox=PostgresInbox(roles.ingress, share=SHARE))

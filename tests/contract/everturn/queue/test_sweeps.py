@@ -31,12 +31,12 @@ def sweeps(roles: Roles) -> PostgresSweeps:
 
 
 class Held(Database):
-    """A database whose transactions stay open behind their last statement until they are let go."""
+    """A database whose transactions stay open after their last statement until they are released."""
 
     def __init__(self, inner: Database) -> None:
         self._inner = inner
         self.done = asyncio.Event()
-        self.let_go = asyncio.Event()
+        self.released = asyncio.Event()
 
     @asynccontextmanager
     async def transaction(
@@ -45,7 +45,7 @@ class Held(Database):
         async with self._inner.transaction(principal, isolation=isolation, readonly=readonly) as transaction:
             yield transaction
             self.done.set()
-            await self.let_go.wait()
+            await self.released.wait()
 
 
 async def until_waiting(roles: Roles, count: int) -> None:
@@ -175,7 +175,7 @@ async def test_places_that_become_free_together_are_filled_once(
     try:
         await until_waiting(roles, len(others))
     finally:
-        database.let_go.set()
+        database.released.set()
 
     assert sorted(await first) == sorted(receipt.conversation_id for receipt in receipts[2:4])
     assert [ring for rings in await asyncio.gather(*others) for ring in rings] == []
@@ -194,15 +194,13 @@ async def test_a_newcomer_takes_the_place_that_is_left_while_another_is_filled(s
     try:
         await until_waiting(roles, 1)
     finally:
-        database.let_go.set()
+        database.released.set()
 
     assert await filling == [receipts[2].conversation_id]
     assert (await accepting).ring
 
 
-async def test_a_turn_that_found_no_place_gets_the_one_that_became_free_before_it_was_committed(
-    stage: Stage, sweeps: PostgresSweeps, roles: Roles
-) -> None:
+async def test_a_turn_gets_a_place_freed_before_its_commit(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
     database = Held(roles.ingress)
     crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("open", "p", "u"))
     receipts = [await crowded.say() for _ in range(2)]
@@ -215,7 +213,7 @@ async def test_a_turn_that_found_no_place_gets_the_one_that_became_free_before_i
     try:
         await until_waiting(roles, len(filling))
     finally:
-        database.let_go.set()
+        database.released.set()
     rung = [ring.conversation_id for rings in await asyncio.gather(*filling) for ring in rings]
 
     late = await accepting

@@ -44,7 +44,7 @@ async def test_a_refused_command_is_unavailable_with_its_reason(redis_url: str) 
     await client.connection_pool.disconnect()
 
 
-async def test_a_client_whose_connection_was_cut_connects_anew(redis_url: str) -> None:
+async def test_a_client_reconnects_after_a_lost_connection(redis_url: str) -> None:
     client, killer = build_client(redis_url, name="victim", pool_size=1), build_client(redis_url, name="killer")
     await client.ping()
     (victim,) = [one for one in await killer.client_list() if one["name"] == "victim"]

@@ -35,7 +35,7 @@ async def test_opening_needs_no_server() -> None:
         assert wire.doorbells is not None
 
 
-async def test_a_stalled_server_is_unavailable_in_time_and_used_again_when_it_goes_on(tmp_path: Path) -> None:
+async def test_a_stalled_server_is_unavailable_until_it_continues(tmp_path: Path) -> None:
     server = EmbeddedRedis(tmp_path / "redis", password="x", durable=False)
     server.start()
     try:

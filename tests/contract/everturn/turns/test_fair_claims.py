@@ -147,7 +147,7 @@ def test_slots_are_filled_and_nobody_is_over_a_bound_while_others_wait(
     async def story(world: World) -> None:
         for deed, number in steps:
             await act(world, deed, number)
-        # No starvation: with the doorbell of whoever is deferred rung again, every turn that waits is claimed.
+        # No starvation: if the doorbell of each deferred turn is rung again, every waiting turn is claimed.
         bells = list(world.waiting)
         for _ in range(2 * len(bells)):
             if len(world.running) >= BOUNDS.slots:

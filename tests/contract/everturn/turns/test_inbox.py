@@ -10,7 +10,7 @@ from everturn.core.identity import Lane, Principal, Role
 from everturn.timeline.turns import SignalKind
 from everturn.turns.inbox import IdempotencyKey, IncomingMessage, KeyBusy, KeyReused
 from everturn.turns.ports import InboxMoved
-from everturn.turns.postgres_inbox import PostgresInbox, save_response, take_key
+from everturn.turns.postgres_inbox import PostgresInbox, claim_key, save_response
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
 from everturn_testing.turns.inbox import MemoryInbox
@@ -48,19 +48,19 @@ async def test_a_turn_with_messages_beyond_the_limit_can_be_cancelled(
         await postgres_stage.say("One too many.", conversation_id)
 
 
-async def test_twenty_twins_open_one_turn(postgres_stage: Stage) -> None:
+async def test_twenty_duplicates_open_one_turn(postgres_stage: Stage) -> None:
     key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
 
     async with asyncio.TaskGroup() as tasks:
-        twins = [tasks.create_task(postgres_stage.say(key=key)) for _ in range(20)]
+        requests = [tasks.create_task(postgres_stage.say(key=key)) for _ in range(20)]
 
-    receipts = [twin.result() for twin in twins]
+    receipts = [request.result() for request in requests]
     assert len({receipt.turn_id for receipt in receipts}) == 1
     assert [receipt.replayed for receipt in receipts].count(False) == 1
     assert [receipt.ring for receipt in receipts].count(True) == 1
 
 
-async def test_a_twin_of_a_request_that_hangs_is_told_so_after_two_seconds(postgres_stage: Stage, roles: Roles) -> None:
+async def test_a_duplicate_of_a_hanging_request_gets_key_busy(postgres_stage: Stage, roles: Roles) -> None:
     key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
     owner = (ANN.tenant, ANN.project, ANN.user_id)
     transaction = roles.superuser.transaction()
@@ -130,9 +130,7 @@ SELECT EXISTS (
 """
 
 
-async def test_a_large_message_is_written_before_it_holds_the_queue_of_its_tenant(
-    postgres_stage: Stage, roles: Roles
-) -> None:
+async def test_a_large_message_is_written_before_the_queue_is_locked(postgres_stage: Stage, roles: Roles) -> None:
     tenant = Principal("large", "p", "u", frozenset({Role.REGISTERED}))
     stage = replace(postgres_stage, principal=tenant)
     held = roles.superuser.transaction()
@@ -168,20 +166,20 @@ KEY = IdempotencyKey("fork", "key-1", "hash")
 async def test_the_first_answer_is_given_again_and_another_body_is_refused(roles: Roles, postgres_stage: Stage) -> None:
     conversation = postgres_stage.ids.conversation()
     async with roles.ingress.transaction(ANN) as transaction:
-        assert await take_key(transaction, ANN, conversation, KEY) is None
+        assert await claim_key(transaction, ANN, conversation, KEY) is None
         await save_response(transaction, KEY, "the answer", conversation)
 
     async with roles.ingress.transaction(ANN) as transaction:
-        assert await take_key(transaction, ANN, conversation, KEY) == "the answer"
+        assert await claim_key(transaction, ANN, conversation, KEY) == "the answer"
         with pytest.raises(KeyReused):
-            await take_key(transaction, ANN, conversation, IdempotencyKey("fork", "key-1", "other"))
+            await claim_key(transaction, ANN, conversation, IdempotencyKey("fork", "key-1", "other"))
 
 
 async def test_without_a_key_nothing_is_kept(roles: Roles, postgres_stage: Stage) -> None:
     conversation = postgres_stage.ids.conversation()
 
     async with roles.ingress.transaction(ANN) as transaction:
-        assert await take_key(transaction, ANN, conversation, None) is None
+        assert await claim_key(transaction, ANN, conversation, None) is None
         await save_response(transaction, None, "the answer", conversation)
         assert not await transaction.fetchval(
             "SELECT count(*) FROM idempotency WHERE conversation_id = $1", conversation

@@ -1,4 +1,4 @@
-"""A signal is edited or taken back just when a worker applies it: exactly one of them happens, whoever comes first."""
+"""A signal is edited or retracted while a worker applies it: exactly one of the two happens, in either order."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -52,7 +52,7 @@ class Said:
     async def load(self) -> Signal:
         return await self.stage.inbox.load_signal(ANN, self.conversation_id, self.signal_id)
 
-    async def told(self) -> list[str]:
+    async def load_applied(self) -> list[str]:
         """The texts that stand on the timeline."""
         blocks = await self.stage.timelines.load_blocks(ANN, self.conversation_id)
         return [block.body.text for block in blocks if isinstance(block.body, SignalBody)]
@@ -82,7 +82,7 @@ async def until_waiting(roles: Roles, count: int) -> None:
     """Until so many connections wait for a lock."""
     async with asyncio.timeout(30):
         waiting = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
-        while await roles.superuser.fetchval(waiting) < count:  # noqa: ASYNC110 - a lock's queue tells nobody
+        while await roles.superuser.fetchval(waiting) < count:  # noqa: ASYNC110 - a lock's queue sends no notification
             await asyncio.sleep(0.005)
 
 
@@ -91,11 +91,11 @@ async def test_a_signal_that_is_edited_first_is_applied_as_edited(postgres_stage
 
     edited, applied = await run_in_order(roles, said, [said.edit(), said.apply()])
 
-    assert (edited.text, await said.told()) == (EDITED, [])
+    assert (edited.text, await said.load_applied()) == (EDITED, [])
     assert isinstance(applied, InboxMoved)
     await said.apply(EDITED)
     signal = await said.load()
-    assert (signal.state, signal.text, await said.told()) == (SignalState.APPLIED, EDITED, [EDITED])
+    assert (signal.state, signal.text, await said.load_applied()) == (SignalState.APPLIED, EDITED, [EDITED])
 
 
 async def test_a_signal_that_is_applied_first_stays_as_it_was(postgres_stage: Stage, roles: Roles) -> None:
@@ -105,7 +105,7 @@ async def test_a_signal_that_is_applied_first_stays_as_it_was(postgres_stage: St
 
     assert isinstance(edited, Conflict) and isinstance(retracted, Conflict)
     signal = await said.load()
-    assert (signal.state, signal.text, await said.told()) == (SignalState.APPLIED, WAS, [WAS])
+    assert (signal.state, signal.text, await said.load_applied()) == (SignalState.APPLIED, WAS, [WAS])
 
 
 async def test_a_signal_that_is_taken_back_first_is_neither_applied_nor_edited(
@@ -118,11 +118,11 @@ async def test_a_signal_that_is_taken_back_first_is_neither_applied_nor_edited(
     assert isinstance(applied, InboxMoved) and isinstance(edited, Conflict)
     signal = await said.load()
     assert (retracted.state, signal.state) == (SignalState.RETRACTED, SignalState.RETRACTED)
-    assert (signal.text, await said.told()) == (WAS, [])
+    assert (signal.text, await said.load_applied()) == (WAS, [])
 
 
 @pytest.mark.parametrize("change", ["edit", "retract"])
-async def test_a_signal_that_is_changed_before_the_turn_ends_is_not_the_next_turn_as_it_was(
+async def test_a_signal_edited_before_the_end_is_promoted_with_the_edit(
     postgres_stage: Stage, roles: Roles, change: str
 ) -> None:
     said = await say(postgres_stage)
@@ -151,7 +151,7 @@ async def test_a_signal_that_became_the_next_turn_is_not_changed_any_more(
     assert turn.request.text == WAS
 
 
-async def test_whatever_comes_at_once_a_signal_is_edited_applied_or_taken_back_and_never_two_of_these_apart(
+async def test_concurrent_changes_of_a_signal_are_consistent(
     postgres_stage: Stage,
 ) -> None:
     for _ in range(ROUNDS):
@@ -161,12 +161,12 @@ async def test_whatever_comes_at_once_a_signal_is_edited_applied_or_taken_back_a
             said.edit(), said.retract(), said.apply(), return_exceptions=True
         )
 
-        signal, told = await said.load(), await said.told()
+        signal, applied = await said.load(), await said.load_applied()
         assert [type(each) for each in (edited, retracted) if not isinstance(each, Signal | Conflict)] == []
         if isinstance(applied, int):
-            assert (told, signal.state, signal.text) == ([WAS], SignalState.APPLIED, WAS)
+            assert (applied, signal.state, signal.text) == ([WAS], SignalState.APPLIED, WAS)
             assert isinstance(edited, Conflict) and isinstance(retracted, Conflict)
         else:
             assert isinstance(applied, InboxMoved)
-            assert (told, signal.state) == ([], SignalState.RETRACTED)
+            assert (applied, signal.state) == ([], SignalState.RETRACTED)
             assert signal.text == (EDITED if isinstance(edited, Signal) else WAS)

@@ -47,11 +47,11 @@ async def test_the_longest_address_and_the_longest_text_fit(postgres_stage: Stag
 async def test_one_address_has_one_number(postgres_stage: Stage) -> None:
     claim = await postgres_stage.start_turn()
     (first,) = merge_sources({}, [SourceDraft("a", "https://a.example")]).changes
-    twin = replace(first, row=replace(first.row, sid=2))
+    duplicate = replace(first, row=replace(first.row, sid=2))
 
     with pytest.raises(asyncpg.UniqueViolationError):
         await postgres_stage.timelines.commit(
-            claim.lease, replace(commit(claim, think(claim, "a")), sources=(first, twin))
+            claim.lease, replace(commit(claim, think(claim, "a")), sources=(first, duplicate))
         )
 
     assert await postgres_stage.timelines.load_sources(ANN, claim.lease.conversation_id) == ()

@@ -225,7 +225,7 @@ async def test_a_page_reads_the_blocks_of_its_own_turns_only(roles: Roles, postg
     turns = PostgresTurns(cast(Database, database))
     named = [TurnId(f"{turn_id}{n}") for n in (2, 250, 480)]
 
-    # Postgres plans a statement anew five times, then it may keep a plan for any parameters.
+    # Postgres makes a new plan for the first five executions; then it may keep one for any parameters.
     for _ in range(8):
         older = await turns.load_page(ANN, conversation_id, cursor="100", limit=3)
         of_older = database.blocks_read

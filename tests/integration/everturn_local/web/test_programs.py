@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everturn_local.web.node import Node, try_find_in_wheel
-from everturn_local.web.programs import TOLD_CHARS, ProgramFailed, run_program
+from everturn_local.web.programs import SHOWN_CHARS, ProgramFailed, run_program
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ async def test_a_failure_shows_the_end_of_what_was_printed(node: Node, tmp_path:
         await run_program(node, [tool], folder=tmp_path, limit_s=60, env={})
 
     assert str(failure.value).endswith("the end")
-    assert len(str(failure.value)) < TOLD_CHARS + 200
+    assert len(str(failure.value)) < SHOWN_CHARS + 200
 
 
 async def test_what_is_given_up_ends_with_all_it_has_started(node: Node, tmp_path: Path) -> None:

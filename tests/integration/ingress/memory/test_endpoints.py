@@ -18,7 +18,7 @@ async def texts(client: httpx2.AsyncClient, user: str) -> list[str]:
     return [item["text"] for item in (await client.get(BASE, headers=as_user(user))).json()["items"]]
 
 
-async def test_pages_go_through_all_memories_the_last_changed_first(client: httpx2.AsyncClient, remember: Any) -> None:
+async def test_pages_list_memories_by_last_change(client: httpx2.AsyncClient, remember: Any) -> None:
     for n in range(5):
         await remember("lists", f"Fact {n}.")
 

@@ -428,11 +428,11 @@ async def test_a_drain_waits_for_its_turns_and_cuts_them_short_in_the_end() -> N
 
     desk.loop.drain()
     await desk.until(lambda: desk.doorbells.waiting == desk.slots.waiting == 0)
-    assert (task.done(), turn.running, turn.told) == (False, True, [])
+    assert (task.done(), turn.running, turn.events) == (False, True, [])
     desk.loop.cut_short()
 
     await asyncio.wait_for(task, 5)
-    assert turn.told == ["cut"]
+    assert turn.events == ["cut"]
 
 
 async def test_a_drain_hands_back_a_suspect_turn_that_still_waits_to_run_alone() -> None:

@@ -44,7 +44,7 @@ async def test_other_errors_pass_unchanged() -> None:
         raise Unavailable
 
 
-async def test_an_error_of_cleaning_up_after_an_earlier_cancellation_passes_unchanged() -> None:
+async def test_a_cleanup_error_after_an_earlier_cancellation_is_raised() -> None:
     """A task that already handles its cancellation may still catch the errors of its own cleaning up."""
     caught: list[Unavailable] = []
 

@@ -1,4 +1,4 @@
-"""The machine's clock tells UTC and never waits backwards."""
+"""The system clock returns UTC, and its monotonic time never goes back."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -20,7 +20,7 @@ def test_the_monotonic_time_never_goes_back() -> None:
     assert clock.monotonic() <= clock.monotonic()
 
 
-def test_a_record_tells_utc_with_milliseconds() -> None:
+def test_a_record_has_utc_times_with_milliseconds() -> None:
     berlin = timezone(timedelta(hours=1))
 
     assert iso(datetime(2026, 3, 1, 13, 0, 0, 1_999, tzinfo=berlin)) == "2026-03-01T12:00:00.001Z"
@@ -30,9 +30,9 @@ def test_a_wrong_clock_steps_at_its_readings_and_waits_right() -> None:
     right = FixedClock()
     clock = WrongClock(right, ((1, 3600.0), (3, -60.0)))
 
-    told = [(clock.now() - right.now()).total_seconds() for _ in range(4)]
+    errors_s = [(clock.now() - right.now()).total_seconds() for _ in range(4)]
 
-    assert told == [3600, 3600, -60, -60]
+    assert errors_s == [3600, 3600, -60, -60]
     assert clock.monotonic() == right.monotonic()
 
 

@@ -38,7 +38,7 @@ def test_what_is_no_context_is_none(header: str | None) -> None:
     assert try_parse_context(header) is None
 
 
-def test_each_lease_of_a_turn_has_a_span_of_its_own_in_the_trace_of_the_request() -> None:
+def test_each_lease_of_a_turn_has_a_span_in_the_requests_trace() -> None:
     request = TraceContext("a" * 32, "b" * 16, sampled=False)
 
     first, second = build_turn_context("turn_1", 3, request), build_turn_context("turn_1", 4, request)

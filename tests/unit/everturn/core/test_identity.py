@@ -21,7 +21,7 @@ def test_the_strongest_role_decides_the_lane(roles: set[Role], lane: Lane) -> No
     assert lane_of(frozenset(roles)) is lane
 
 
-def test_a_principal_is_registered_unless_told_otherwise() -> None:
+def test_a_principal_is_registered_by_default() -> None:
     assert Principal("t", "p", "u").roles == {Role.REGISTERED}
 
 

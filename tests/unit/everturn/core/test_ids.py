@@ -1,4 +1,4 @@
-"""Ids sort by birth, say what they name, and are told from everything else."""
+"""Ids sort by creation time, name their kind, and are distinguished from any other text."""
 
 import uuid
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who asks often, or together with others, costs no more than one look."""
+"""Frequent or concurrent callers cost no more than one computation."""
 
 import asyncio
 

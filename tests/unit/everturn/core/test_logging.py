@@ -80,7 +80,7 @@ def test_what_libraries_log_is_hidden_as_well() -> None:
     assert (line["event"], line["level"], line["logger"]) == ("GET /events?ticket=***", "info", "server.access")
 
 
-def test_lines_of_libraries_name_what_is_bound_and_show_no_secret_of_an_exception() -> None:
+def test_library_log_lines_have_context_and_no_secrets() -> None:
     program = (
         "import logging, structlog; from everturn.core.logging import configure_logging;"
         " from everturn.core.logging import Redactor;"
@@ -117,5 +117,5 @@ def test_a_full_disk_loses_log_lines_and_ends_nothing(tmp_path: Path) -> None:
 
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines() if line]
     assert done.returncode == 0
-    assert [line["event"] for line in lines] == ["before", "log_lines_lost", "after"]
+    assert [line["event"] for line in lines] == ["before", "Could not write log lines", "after"]
     assert lines[1]["lost"] == 2

@@ -62,14 +62,14 @@ async def test_probes_and_prometheus_get_their_pages() -> None:
     assert "python_info" in metrics.text
 
 
-async def test_another_path_and_another_method_are_told_apart() -> None:
+async def test_unknown_paths_and_methods_have_different_answers() -> None:
     async with open_pages(PAGES) as url, httpx2.AsyncClient(base_url=url) as http:
         assert (await http.get("/other")).status_code == 404
         assert (await http.post("/metrics", content=b"x")).status_code == 405
 
 
 @pytest.mark.parametrize("sent", [b"nonsense\r\n\r\n", b"GET /livez HTTP/1.1\r\nA: " + b"a" * MAX_REQUEST_BYTES * 2])
-async def test_nonsense_is_let_go_without_an_answer(sent: bytes) -> None:
+async def test_an_invalid_request_is_closed_without_an_answer(sent: bytes) -> None:
     async with open_pages(PAGES) as url:
         with contextlib.suppress(ConnectionResetError):
             assert await talk(url, sent) == b""
@@ -78,7 +78,7 @@ async def test_nonsense_is_let_go_without_an_answer(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /livez HTT"], ids=["nothing", "half a request"])
-async def test_connections_without_a_request_are_closed_after_their_time_and_then_there_is_room(sent: bytes) -> None:
+async def test_idle_connections_are_closed_and_make_room(sent: bytes) -> None:
     async with open_pages(PAGES, limit_s=0.2, max_connections=4) as url:
         ends = await asyncio.gather(*(talk(url, sent) for _ in range(4)))
 
@@ -100,7 +100,7 @@ async def test_a_scrape_is_served_as_soon_as_silent_connections_have_gone() -> N
         assert (await talk(url, ASKED)).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_client_that_does_not_read_its_page_is_let_go_after_its_time() -> None:
+async def test_a_client_that_does_not_read_is_disconnected() -> None:
     async def build_long_page() -> Page:
         return Page(200, "text/plain", LONG)
 
@@ -138,13 +138,13 @@ async def test_the_page_has_the_metrics_of_its_registry_and_no_others() -> None:
     pages = {"/metrics": partial(build_metrics_page, registry)}
 
     async with open_pages(pages) as url:
-        told = await talk(url, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        page = await talk(url, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
 
-    assert b"trial_things_total 1.0" in told
-    assert b"everturn_" not in told
+    assert b"trial_things_total 1.0" in page
+    assert b"everturn_" not in page
 
 
-async def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
+async def test_a_port_in_use_is_reported_with_a_remedy() -> None:
     async with open_pages(PAGES) as url:
         port = urlsplit(url).port or 0
 

@@ -30,7 +30,7 @@ async def test_what_is_missing_decides(needed, other, status) -> None:
     assert found["needed"].detail.endswith("here" if needed is fine else "down")
 
 
-async def test_parts_are_checked_at_once_and_their_defects_do_not_hide_each_other() -> None:
+async def test_parts_are_checked_concurrently_and_independently() -> None:
     met = asyncio.Barrier(2)
 
     async def meet() -> None:

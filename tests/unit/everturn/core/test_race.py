@@ -74,7 +74,7 @@ async def test_work_that_ignores_its_cancellation_is_left_behind() -> None:
     assert stragglers.count == 0
 
 
-async def test_a_stop_that_ignores_its_cancellation_does_not_hold_up_finished_work() -> None:
+async def test_a_stop_that_ignores_cancellation_does_not_delay_the_result() -> None:
     may_end, stragglers = asyncio.Event(), Stragglers(grace_s=0.01)
 
     async def stop() -> None:

@@ -1,4 +1,4 @@
-"""Refs are stored without their own conversation and told with it elsewhere; the two spellings name the same."""
+"""Refs are stored without their own conversation and shown with it elsewhere; both spellings name the same thing."""
 
 import pytest
 

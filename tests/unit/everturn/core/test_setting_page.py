@@ -75,7 +75,7 @@ def test_a_row_of_the_page_says_who_reads_it_and_keeps_its_columns() -> None:
     assert "| must be set | worker | the password in it |" in needed
 
 
-def test_a_setting_stands_twice_on_the_page_where_its_default_differs() -> None:
+def test_a_setting_is_listed_twice_if_its_defaults_differ() -> None:
     lines = render_setting_page(GROUPS, CHECKOUT).splitlines()
 
     assert [line.split(" | ")[2] for line in lines if line.startswith("| `LOG_LEVEL`")] == ["`info`", "`debug`"]

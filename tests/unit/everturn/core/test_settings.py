@@ -24,7 +24,7 @@ def load(monkeypatch: pytest.MonkeyPatch, **changes: str) -> CommonSettings:
     return CommonSettings()  # type: ignore[call-arg] the fields come from the environment
 
 
-def test_a_service_is_in_production_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_runs_in_production_mode_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load(monkeypatch)
 
     assert (settings.mode, settings.log_format, settings.failpoint) == ("production", "json", "")
@@ -49,7 +49,7 @@ def test_a_value_that_means_nothing_is_refused(changes: dict[str, str], monkeypa
         ("DATABASE_URL", ["http://x", "foo", "", "postgresql://h:a/x", "postgresql://[x/y"], "postgresql://role:"),
     ],
 )
-def test_an_address_that_is_none_is_told_in_one_sentence(
+def test_an_invalid_address_is_reported_in_one_sentence(
     name: str, urls: list[str], form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for url in urls:
@@ -98,13 +98,13 @@ def test_a_fault_of_tests_is_refused_outside_development(
     load(monkeypatch, EVERTURN_MODE="development", **fault)
 
 
-def test_what_is_wrong_is_told_by_name_and_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_settings_are_reported_by_name_without_value(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValidationError) as refused:
         load(monkeypatch, READY_FD="a secret", LOG_LEVEL="another secret")
 
-    told = explain_errors(refused.value)
-    assert [line.partition(":")[0] for line in told] == ["READY_FD", "LOG_LEVEL"]
-    assert "secret" not in str(told)
+    lines = explain_errors(refused.value)
+    assert [line.partition(":")[0] for line in lines] == ["READY_FD", "LOG_LEVEL"]
+    assert "secret" not in str(lines)
 
 
 def save_files(folder: Path, **files: str) -> dict[str, str]:
@@ -140,12 +140,12 @@ def test_without_a_folder_nothing_changes() -> None:
         assert environment == before
 
 
-def test_secrets_that_can_not_be_used_are_told_without_their_text(tmp_path: Path) -> None:
+def test_unusable_secrets_are_reported_without_their_text(tmp_path: Path) -> None:
     for data in (b"\xffhidden", b"hidden\0", b"hidden" * MAX_SECRET_BYTES):
         (tmp_path / "AUTH_SECRET").write_bytes(data)
-        with pytest.raises(BadSecrets, match="AUTH_SECRET") as told:
+        with pytest.raises(BadSecrets, match="AUTH_SECRET") as raised:
             load_secrets({"SECRETS_DIR": str(tmp_path)})
-        assert "hidden" not in str(told.value)
+        assert "hidden" not in str(raised.value)
     with pytest.raises(BadSecrets, match="absent"):
         load_secrets({"SECRETS_DIR": str(tmp_path / "absent")})
 

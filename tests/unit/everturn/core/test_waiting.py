@@ -38,7 +38,7 @@ async def test_an_answer_that_came_while_the_loop_was_held_up_is_read(ends: Ends
     assert answer == b"yes\n"
 
 
-async def test_an_answer_in_several_parts_is_read_by_a_loop_that_is_held_up_again_and_again(ends: Ends) -> None:
+async def test_a_blocked_loop_still_reads_a_reply_in_parts(ends: Ends) -> None:
     reader, theirs = ends
     parts = iter(b"yes\n")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tales.telling import Told, empty, read, tales, tell
+from tales.telling import TurnScript, empty, play, read, tales
 
 from everturn.events import model as events
 from everturn.events.fold import fold_event
@@ -25,8 +25,8 @@ def fold(state: StateView, envelopes: list[Envelope]) -> StateView:
 
 @settings(max_examples=80, deadline=None)
 @given(tale=tales)
-def test_folding_the_whole_stream_gives_what_rest_reads(tale: list[Told]) -> None:
-    story = tell(tale)
+def test_folding_the_whole_stream_gives_what_rest_reads(tale: list[TurnScript]) -> None:
+    story = play(tale)
 
     folded = fold(empty(story), story.events)
 
@@ -35,10 +35,8 @@ def test_folding_the_whole_stream_gives_what_rest_reads(tale: list[Told]) -> Non
 
 @settings(max_examples=80, deadline=None)
 @given(tale=tales, data=st.data())
-def test_a_snapshot_at_any_commit_and_an_overlapping_stream_give_what_rest_reads(
-    tale: list[Told], data: st.DataObject
-) -> None:
-    story = tell(tale)
+def test_snapshot_and_overlapping_stream_equal_rest(tale: list[TurnScript], data: st.DataObject) -> None:
+    story = play(tale)
     page = data.draw(st.sampled_from(story.pages))
     cut = next((n for n, event in enumerate(story.events) if event.id == str(page.cursor)), -1) + 1
     overlap = data.draw(st.integers(0, cut))
@@ -51,8 +49,8 @@ def test_a_snapshot_at_any_commit_and_an_overlapping_stream_give_what_rest_reads
 
 @settings(max_examples=80, deadline=None)
 @given(tale=tales, data=st.data())
-def test_going_back_in_the_stream_and_on_again_changes_nothing(tale: list[Told], data: st.DataObject) -> None:
-    story = tell(tale)
+def test_going_back_in_the_stream_and_on_again_changes_nothing(tale: list[TurnScript], data: st.DataObject) -> None:
+    story = play(tale)
     backs = data.draw(st.lists(st.tuples(st.integers(0, len(story.events)), st.integers(0, 10)), max_size=4))
     folded = empty(story)
 
@@ -66,8 +64,10 @@ def test_going_back_in_the_stream_and_on_again_changes_nothing(tale: list[Told],
 
 @settings(max_examples=60, deadline=None)
 @given(tale=tales, data=st.data())
-def test_a_snapshot_in_the_middle_of_the_stream_replaces_what_was_folded(tale: list[Told], data: st.DataObject) -> None:
-    story = tell(tale)
+def test_a_snapshot_in_the_middle_of_the_stream_replaces_what_was_folded(
+    tale: list[TurnScript], data: st.DataObject
+) -> None:
+    story = play(tale)
     page = data.draw(st.sampled_from(story.pages))
     snapshot = envelope_of(story, events.StreamSnapshot(state=read(page)))
 
@@ -101,6 +101,9 @@ def test_a_second_terminal_event_changes_nothing() -> None:
     assert after.turns == state.turns
 
 
+("event",)
+
+
 @pytest.mark.parametrize(
     "told",
     [
@@ -108,12 +111,12 @@ def test_a_second_terminal_event_changes_nothing() -> None:
         events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="progress", text="Half."),
     ],
 )
-def test_what_is_only_for_the_moment_changes_nothing_of_the_state(told: events.AnyEvent) -> None:
+def test_transient_events_do_not_change_the_state(event: events.AnyEvent) -> None:
     story = Story()
     story.start_turn("Hello")
     state = fold(empty(story), story.events)
 
-    after = fold(state, [envelope_of(story, told, "9-1")])
+    after = fold(state, [envelope_of(story, event, "9-1")])
 
     assert after == state.model_copy(update={"cursor": "9-1"})
 
@@ -155,14 +158,15 @@ def test_a_late_hint_does_not_take_back_what_the_stream_settled() -> None:
     assert after.conversation.state == "running"
 
 
+@pytest.mark.parametrize("status", ["queued", "running"])
 @pytest.mark.parametrize("told", ["queued", "running"])
-def test_a_hint_that_calls_an_ended_turn_open_comes_too_late(told: str) -> None:
+def test_a_late_hint_does_not_reopen_an_ended_turn(status: str) -> None:
     story = Story()
     turn_id = story.start_turn("Hello")
     story.end_turn(Outcome.COMPLETED)
     state = fold(empty(story), story.events)
 
-    hint = events.ConvStatus.model_validate({"state": told, "turn_id": turn_id})
+    hint = events.ConvStatus.model_validate({"state": status, "turn_id": turn_id})
     after = fold(state, [envelope_of(story, hint)])
 
     assert after.conversation.state == "idle"
@@ -174,12 +178,12 @@ def receipt(signal_id: str, state: str, text: str = "x", **more: Any) -> events.
     )
 
 
-def test_a_rewind_keeps_the_receipts_of_signals_that_its_worker_has_not_read() -> None:
+def test_a_rewind_keeps_receipts_its_worker_has_not_read() -> None:
     story = Story()
     turn_id = story.start_turn("Hello")
     (blank,) = read(story.page).turns
-    told = [receipt("sig_1", "accepted"), receipt("sig_2", "retracted"), receipt("sig_3", "promoted")]
-    hints = [envelope_of(story, data, turn_id=turn_id) for data in told]
+    data_of_events = [receipt("sig_1", "accepted"), receipt("sig_2", "retracted"), receipt("sig_3", "promoted")]
+    hints = [envelope_of(story, data, turn_id=turn_id) for data in data_of_events]
 
     after = fold(read(story.page), [*hints, envelope_of(story, events.ChatRewind(turn=blank), "1-90")])
 
@@ -190,7 +194,7 @@ def test_a_rewind_keeps_the_receipts_of_signals_that_its_worker_has_not_read() -
     ]
 
 
-def test_a_rewind_does_not_take_back_what_hints_have_told_since_its_worker_read() -> None:
+def test_a_rewind_keeps_newer_receipts_from_hints() -> None:
     story = Story()
     turn_id = story.start_turn("Hello")
     stale = events.ChatRewind(
@@ -206,8 +210,8 @@ def test_a_rewind_does_not_take_back_what_hints_have_told_since_its_worker_read(
             }
         )
     )
-    told = [receipt("sig_1", "accepted", "new"), receipt("sig_2", "retracted"), receipt("sig_3", "accepted")]
-    hints = [envelope_of(story, data, turn_id=turn_id) for data in told]
+    data_of_events = [receipt("sig_1", "accepted", "new"), receipt("sig_2", "retracted"), receipt("sig_3", "accepted")]
+    hints = [envelope_of(story, data, turn_id=turn_id) for data in data_of_events]
 
     after = fold(read(story.page), [*hints, envelope_of(story, stale, "1-90")])
 
@@ -221,9 +225,9 @@ def test_a_rewind_does_not_take_back_what_hints_have_told_since_its_worker_read(
 def test_the_receipt_of_an_event_says_what_sort_it_is() -> None:
     story = Story()
     turn_id = story.start_turn("Hello")
-    told = receipt("sig_1", "applied", kind="event", round=2, event={"kind": "form", "reactive": True})
+    event = receipt("sig_1", "applied", kind="event", round=2, event={"kind": "form", "reactive": True})
 
-    after = fold(read(story.page), [envelope_of(story, told, "1-90", turn_id=turn_id)])
+    after = fold(read(story.page), [envelope_of(story, event, "1-90", turn_id=turn_id)])
 
     (signal,) = after.turns[0].signals
     assert (signal.kind, signal.event) == ("event", EventView(kind="form", reactive=True))
@@ -245,7 +249,7 @@ def test_citations_are_kept_by_number_and_titles_change_the_conversation() -> No
     story.start_turn("Hello")
     first = CitationView(sid=2, title="Two", url="https://two.test", source_type="web")
     second = CitationView(sid=1, title="One", url="https://one.test", source_type="web")
-    better = first.model_copy(update={"title": "Two, mended"})
+    better = first.model_copy(update={"title": "Two, corrected"})
 
     after = fold(
         read(story.page),
@@ -265,9 +269,9 @@ def test_internal_files_are_never_shown() -> None:
     turn_id = story.start_turn("Hello")
     names = {"a.txt": "external", "b.txt": "internal"}
     files = [build_file_view(make_artifact(turn_id, name), tenant=TENANT, project=PROJECT) for name in names]
-    told = tuple(file.model_copy(update={"visibility": names[file.filename]}) for file in files)
+    changed = tuple(file.model_copy(update={"visibility": names[file.filename]}) for file in files)
 
-    after = fold(read(story.page), [envelope_of(story, events.ChatFiles(files=told), "1-50")])
+    after = fold(read(story.page), [envelope_of(story, events.ChatFiles(files=changed), "1-50")])
 
     assert [file.filename for file in after.turns[0].files] == ["a.txt"]
 
@@ -276,8 +280,8 @@ def test_events_about_the_connection_change_nothing_but_the_cursor() -> None:
     story = Story()
     story.start_turn("Hello")
     state = read(story.page)
-    told = [events.Ready(cursor="0-0"), events.StreamGap(after="1-1"), events.ServerShutdown(retry_ms=5)]
+    data_of_events = [events.Ready(cursor="0-0"), events.StreamGap(after="1-1"), events.ServerShutdown(retry_ms=5)]
 
-    after = fold(state, [envelope_of(story, data) for data in told])
+    after = fold(state, [envelope_of(story, data) for data in data_of_events])
 
     assert after == state

@@ -21,7 +21,7 @@ def test_an_open_turn_has_no_terminal_event() -> None:
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_a_turn_that_ended_is_told_with_its_answer(outcome: Outcome) -> None:
+def test_an_ended_turn_is_printed_with_its_answer(outcome: Outcome) -> None:
     story = Story()
     story.start_turn("Hello")
     story.start_round()
@@ -35,7 +35,7 @@ def test_a_turn_that_ended_is_told_with_its_answer(outcome: Outcome) -> None:
     assert event.cut_reason == ("length" if outcome is Outcome.CUT else None)
 
 
-def test_a_failed_turn_is_told_with_its_problem() -> None:
+def test_a_failed_turn_is_printed_with_its_problem() -> None:
     story = Story()
     story.start_turn("Hello")
     story.end_turn("failed")
@@ -77,19 +77,19 @@ def test_steps_and_signals_lose_nothing_on_the_way() -> None:
     assert SignalView(**signal_event.model_dump(exclude={"type"})) == signal
 
 
-def test_an_answer_is_told_of_with_what_it_cites_and_what_may_follow() -> None:
+def test_answer_events_have_citations_and_followups() -> None:
     story = Story()
     story.start_turn("Hello")
     story.start_round()
     story.answer("So it is.", (2, 1))
 
-    told = turn_events.build_answer_events(story.records[-1].blocks)
+    answer_events = turn_events.build_answer_events(story.records[-1].blocks)
 
-    assert [event.type for event in told] == ["chat.citations", "chat.followups"]
-    assert told[0].type == "chat.citations" and [cited.sid for cited in told[0].sources] == [1, 2]
+    assert [event.type for event in answer_events] == ["chat.citations", "chat.followups"]
+    assert answer_events[0].type == "chat.citations" and [cited.sid for cited in answer_events[0].sources] == [1, 2]
 
 
-def test_an_answer_without_sources_and_followups_is_told_by_its_text_alone() -> None:
+def test_an_answer_without_sources_and_followups_has_no_extra_events() -> None:
     story = Story()
     story.start_turn("Hello")
     story.add(bodies.CompletionBody(text="Hello."))

@@ -91,7 +91,7 @@ def test_a_round_is_sealed_by_its_decision_and_not_by_its_start() -> None:
     assert (view.rounds, view.sealed_round) == (2, 1)
 
 
-def test_a_signal_block_without_its_row_is_shown_as_applied_and_a_row_knows_better() -> None:
+def test_a_signal_row_takes_precedence_over_its_block() -> None:
     story = Story()
     story.start_turn("Hello")
     story.start_round()
@@ -125,7 +125,7 @@ def test_files_are_those_for_the_person_once_in_order_of_appearance() -> None:
     assert [file.filename for file in view.attachments] == ["mine.csv"]
 
 
-def test_a_turn_ended_without_an_exit_block_is_told_from_its_row() -> None:
+def test_a_turn_without_an_exit_block_is_built_from_its_row() -> None:
     story = Story()
     story.start_turn("Hello")
     failure = problem("lost", "Nobody could finish this.", 500)

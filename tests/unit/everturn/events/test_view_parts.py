@@ -100,7 +100,7 @@ def test_parameters_are_bounded_in_length_number_and_depth() -> None:
     assert bound["n"] is None
 
 
-def test_a_steer_block_tells_of_an_applied_signal() -> None:
+def test_a_steer_block_has_the_receipt_of_an_applied_signal() -> None:
     body = SignalBody(signal_id=SignalId("sig_1"), text="Stop", attachments=(make_artifact(TURN, "a"),))
 
     view = view_parts.build_folded_signal(block_of(body, BlockType.USER_STEER), body, tenant="t", project="p")

@@ -9,13 +9,13 @@ from everturn.execution.messages import RunLimits
 from everturn.execution.profiles import BATTERY_LIMITS, ExecutionProfile, choose_profiles, load_profiles
 
 
-def test_without_a_setting_there_are_the_default_profile_and_the_one_of_the_battery():
+def test_the_default_and_battery_profiles_always_exist():
     profiles = load_profiles("")
 
     assert dict(profiles) == {"default": ExecutionProfile(), "battery": ExecutionProfile(limits=BATTERY_LIMITS)}
 
 
-def test_the_battery_tries_the_images_of_the_default_profile_under_its_own_limits():
+def test_the_battery_uses_default_images_and_its_own_limits():
     battery = load_profiles('{"default": {"executor_image": "mine:1", "warm": 2, "preload": ["numpy"]}}')["battery"]
 
     assert (battery.executor_image, battery.warm, battery.preload) == ("mine:1", 0, ())
@@ -64,7 +64,7 @@ def test_what_can_not_be_meant_is_refused(setting):
         load_profiles(setting)
 
 
-def test_a_mistake_is_told_with_its_place_and_nothing_else():
+def test_an_error_is_reported_with_its_location_only():
     with pytest.raises(Invalid) as refused:
         load_profiles('{"big": {"cpus": "many"}, "small": {"extra": 1}}')
 
@@ -73,7 +73,7 @@ def test_a_mistake_is_told_with_its_place_and_nothing_else():
     assert "pydantic" not in str(refused.value)
 
 
-def test_the_code_tool_offers_all_profiles_but_that_of_the_battery_or_those_that_are_named():
+def test_the_code_tool_offers_all_or_the_named_profiles():
     profiles = load_profiles('{"large": {}, "default": {}, "small": {}}')
 
     assert list(choose_profiles(profiles, "")) == ["default", "large", "small"]

@@ -1,4 +1,4 @@
-"""Lines of an export are told apart by their first field, and hold nothing unknown."""
+"""The first field of an export line determines its kind, and unknown fields are rejected."""
 
 import pytest
 from pydantic import ValidationError

@@ -45,7 +45,7 @@ def test_a_changed_byte_is_found_in_its_line(number: int, data: st.DataObject) -
 
     changed = [*LINES[:number], line[:place] + bytes([byte]) + line[place + 1 :], *LINES[number + 1 :]]
 
-    # A line break in the middle makes two lines of one for whoever reads lines.
+    # A line break in the middle makes two lines of one for a reader of lines.
     assert broken_at(b"".join(changed).splitlines(keepends=True) if byte == 10 else changed) <= number + 1
 
 
@@ -93,7 +93,7 @@ def test_an_export_that_broke_off_says_so() -> None:
         {"hash": GENESIS_HASH},
     ],
 )
-def test_a_block_that_was_changed_with_fresh_line_hashes_is_found_by_its_own(change: dict[str, object]) -> None:
+def test_a_changed_block_is_found_by_its_own_hash(change: dict[str, object]) -> None:
     lines = [parse(raw) for raw in LINES]
     assert isinstance(lines[2], BlockLine)
     lines[2] = lines[2].model_copy(update=change)

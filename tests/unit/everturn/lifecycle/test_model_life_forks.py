@@ -21,7 +21,7 @@ def test_a_derived_id_is_one_of_its_kind_and_sorts_as_the_old_one_does() -> None
     assert new != [derive_id(id, OTHER) for id in old]
 
 
-def test_texts_name_the_fork_and_its_rows_where_they_named_the_source_and_its_rows() -> None:
+def test_ids_of_the_source_are_replaced_by_ids_of_the_fork() -> None:
     turn, file = IDS.turn(), IDS.artifact()
     renaming = Renaming(SOURCE, FORK, [turn, file])
 

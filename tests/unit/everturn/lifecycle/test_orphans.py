@@ -59,7 +59,7 @@ async def test_it_goes_alone() -> None:
     assert set(objects.stored) == {KNOWN}
 
 
-async def test_what_is_named_or_saved_anew_just_before_it_would_go_stays() -> None:
+async def test_an_object_named_or_saved_again_is_not_deleted() -> None:
     parts, objects, rows = make(KNOWN)
     (orphan,) = await find_orphans(parts, await stored(objects))
 
@@ -67,9 +67,9 @@ async def test_what_is_named_or_saved_anew_just_before_it_would_go_stays() -> No
     named = await try_delete_orphan(parts, orphan)
     rows.known.remove(OLD)
     objects.modified_at = parts.clock.now()
-    anew = await try_delete_orphan(parts, orphan)
+    saved_again = await try_delete_orphan(parts, orphan)
 
-    assert (named, anew) == (False, False)
+    assert (named, saved_again) == (False, False)
     assert set(objects.stored) == {OLD, KNOWN}
 
 

@@ -39,8 +39,8 @@ async def test_nothing_is_left_of_what_is_gone() -> None:
 async def test_what_is_left_anywhere_is_found(where: str) -> None:
     events, objects, counts = MemoryEvents(), MemoryObjects(), {"turn": 0, "block": int(where == "rows")}
     if where == "events":
-        told = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
-        await events.publish(GONE, told, after=None)
+        entry = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
+        await events.publish(GONE, entry, after=None)
     if where == "objects":
         objects.stored[object_key(GONE, "a" * 64)] = b"a"
 

@@ -1,4 +1,4 @@
-"""Token buckets as arithmetic: what is told is true, and limits are read strictly."""
+"""Token buckets as arithmetic: retry times are reliable, and limits are parsed strictly."""
 
 import heapq
 import random
@@ -65,9 +65,7 @@ def test_no_window_ever_passes_more_than_two_buckets(tokens: int, window_s: int,
     st.sampled_from([1, 60, 3600]),
     st.lists(st.tuples(st.integers(0, 20 * SECOND_US), st.booleans()), min_size=1, max_size=120),
 )
-def test_tokens_that_come_back_fill_no_bucket_over_and_pass_no_more_than_as_many_again(
-    tokens: int, window_s: int, calls: list[tuple[int, bool]]
-) -> None:
+def test_returned_tokens_are_limited(tokens: int, window_s: int, calls: list[tuple[int, bool]]) -> None:
     limit, state, now, passed, kept = Limit(tokens, window_s), BucketState(), 0, list[int](), list[int]()
 
     for gap, refused in calls:
@@ -89,9 +87,9 @@ def test_tokens_that_come_back_fill_no_bucket_over_and_pass_no_more_than_as_many
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_at_least_95_of_100_that_wait_as_told_are_admitted(seed: int) -> None:
+def test_at_least_95_of_100_callers_are_admitted_at_their_retry_time(seed: int) -> None:
     limit, state, rng = Limit(60, 60), BucketState(), random.Random(seed)
-    # 100 calls within a second, of which each that is refused comes back when it was told to, in whole seconds.
+    # 100 calls within a second; each refused one returns at its retry time, in whole seconds.
     calls = [(rng.randrange(SECOND_US), False) for _ in range(100)]
     heapq.heapify(calls)
     returned = admitted = 0

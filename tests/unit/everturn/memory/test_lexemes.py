@@ -9,7 +9,7 @@ def snippet(text: str, anchors: str = "") -> Snippet:
     return Snippet(SnippetTarget.USER, "ar:x", text, "2026-03-01T12:00:00.000Z", anchors)
 
 
-def test_a_word_of_one_person_is_another_entry_than_the_same_word_of_another_one() -> None:
+def test_the_word_index_has_separate_entries_for_each_person() -> None:
     people = [ANN, Principal("acme", "support", "bob"), Principal("acme", "sales", "ann"), Principal("a", "b", "c")]
 
     entries = {build_lexemes(who, snippet("zebra"))[0] for who in people}

@@ -1,4 +1,4 @@
-"""A place in the queue is told up to a number, and beyond it as more than that."""
+"""A queue position is exact up to a maximum, and above it says that there are more."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from everturn.queue.ports import MAX_AHEAD, QueuePosition, build_position
 
 
 @pytest.mark.parametrize(
-    ("counted", "told"),
+    ("counted", "position"),
     [
         (0, QueuePosition(0)),
         (MAX_AHEAD, QueuePosition(MAX_AHEAD)),
         (MAX_AHEAD + 1, QueuePosition(MAX_AHEAD, more=True)),
     ],
 )
-def test_a_count_becomes_a_place(counted: int, told: QueuePosition) -> None:
-    assert build_position(counted) == told
+def test_a_count_becomes_a_place(counted: int, position: QueuePosition) -> None:
+    assert build_position(counted) == position

@@ -65,8 +65,8 @@ def render(kind: BlockType, ref: str, body: bodies.Body) -> str:
         (
             BlockType.NOTICE,
             "ar:turn_1.round.1.notice",
-            bodies.NoticeBody(code="not_json", text="Mend it."),
-            "[react.notice ar:turn_1.round.1.notice] not_json\nMend it.",
+            bodies.NoticeBody(code="not_json", text="Fix it."),
+            "[react.notice ar:turn_1.round.1.notice] not_json\nFix it.",
         ),
         (
             BlockType.PLAN,
@@ -98,7 +98,7 @@ def test_a_block_is_a_header_line_and_its_text(kind: BlockType, ref: str, body: 
     assert render(kind, ref, body) == text + "\n\n"
 
 
-def test_a_call_shows_canonical_parameters_its_program_and_its_result_with_files() -> None:
+def test_a_call_shows_parameters_program_result_and_files() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     timeline.start_round()
@@ -196,7 +196,7 @@ def test_no_block_type_is_shown_as_raw_json(kind: BlockType) -> None:
     assert kind in hidden or plain & set(BODY_OF[kind].model_fields)
 
 
-def test_a_plan_that_a_history_keeps_says_what_became_of_it_and_where_to_read_it() -> None:
+def test_a_plan_in_a_summary_has_its_status_and_ref() -> None:
     text = render(BlockType.PLAN_HISTORY, "ar:turn_1.round.0.plans", bodies.PlanHistoryBody(plans=(PLAN,)))
 
     assert "plan_id=plan_a (current) open snapshot_ref=ar:turn_1.react.plan.plan_a\n  □ [1] collect" in text

@@ -66,7 +66,7 @@ def test_long_lists_and_objects_say_how_much_is_left_out() -> None:
     assert len(reduced["map"]) == 81
 
 
-def test_a_read_keeps_the_refs_and_ranges_it_showed_so_that_it_can_be_made_again() -> None:
+def test_a_pruned_read_keeps_its_refs_and_ranges() -> None:
     status = "sk:public.pdf/SKILL.md: 9000 characters\nfi:turn_1.files/a.py: shown lines [10-40]/80"
 
     light = try_light(build_result(f"{status}\n\n{'content ' * 500}", tool_id="react.read"))
@@ -76,7 +76,7 @@ def test_a_read_keeps_the_refs_and_ranges_it_showed_so_that_it_can_be_made_again
     assert "content content" not in light
 
 
-def test_large_base64_is_told_by_its_size() -> None:
+def test_large_base64_is_replaced_by_its_size() -> None:
     text = json.dumps({"image": "QUJD" * 2_000})
 
     light = try_light(build_result(text))
@@ -101,7 +101,7 @@ def test_a_row_is_the_ref_and_a_few_words() -> None:
     assert row.endswith("...\n\n")
 
 
-def test_a_row_never_grows_beyond_what_it_stands_for() -> None:
+def test_a_row_is_never_longer_than_the_block_it_replaces() -> None:
     block = build(BlockType.USER_PROMPT, "ar:turn_1.user.prompt", bodies.PromptBody(text="Hi"))
 
     assert render_row(block) == render_block(block)

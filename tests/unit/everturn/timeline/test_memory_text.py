@@ -3,7 +3,7 @@
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import KeptText, RangeSummaryBody
 from everturn.timeline.forms import render_memory
-from everturn.timeline.rendering import block_source, tell_memory
+from everturn.timeline.rendering import block_source, render_memory_text
 from everturn_testing.timeline import TimelineBuilder
 
 KEPT = (
@@ -22,10 +22,10 @@ def build_body(scope: str) -> RangeSummaryBody:
 
 
 def lines_of(scope: str) -> list[str]:
-    return tell_memory("su:turn_4.conv.range.summary", build_body(scope)).splitlines()
+    return render_memory_text("su:turn_4.conv.range.summary", build_body(scope)).splitlines()
 
 
-def test_a_memory_tells_its_text_its_chapters_what_was_asked_and_its_anchors() -> None:
+def test_a_summary_has_text_chapters_requests_and_anchors() -> None:
     assert lines_of("history") == [
         "path=su:turn_4.conv.range.summary; stands for the turns before",
         "## Done",

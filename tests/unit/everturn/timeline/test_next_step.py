@@ -41,7 +41,7 @@ def turn() -> TimelineBuilder:
 def fail_round(timeline: TimelineBuilder) -> None:
     timeline.start_round()
     timeline.add(BlockType.DECISION_RAW, "raw", RawDecisionBody(text="?", code="x"))
-    timeline.add(BlockType.NOTICE, "notice", NoticeBody(code="x", text="Mend it."))
+    timeline.add(BlockType.NOTICE, "notice", NoticeBody(code="x", text="Fix it."))
 
 
 def test_a_reply_that_somebody_cut_off_is_no_failed_one(turn: TimelineBuilder) -> None:

@@ -129,7 +129,7 @@ def test_marks_move_steps_of_the_current_plan() -> None:
     assert build_ack(plan, marked) == "✓ [1] a\n… [2] b"
 
 
-def test_a_plan_whose_steps_are_all_done_or_failed_is_complete_and_not_current() -> None:
+def test_a_plan_without_open_steps_is_complete_and_not_current() -> None:
     (plan,) = begin("plan_a")
 
     marked = mark_steps(plan, "✓ [1]\n✗ [2]", moment=LATER)

@@ -14,7 +14,7 @@ def test_a_text_within_the_cap_is_shown_as_it_is() -> None:
     assert build_preview("short", REF, 5) == "short"
 
 
-def test_a_long_text_shows_its_beginning_its_size_and_the_call_that_reads_on() -> None:
+def test_a_preview_has_the_beginning_the_size_and_the_next_read() -> None:
     preview = build_preview("line\n" * 100, REF, 50)
 
     assert preview.startswith("line\n" * 10)
@@ -68,7 +68,7 @@ def test_a_preview_never_grows_much_beyond_its_cap(text: str, cap: int) -> None:
     assert preview[: cap // 4] == text[: cap // 4]
 
 
-def test_long_runs_of_base64_are_told_by_their_size() -> None:
+def test_long_runs_of_base64_are_replaced_by_their_size() -> None:
     text = "before " + "QUJD" * 1000 + "== after, a hash " + "ab" * 32
 
     assert drop_base64(text) == "before <4002 characters of base64> after, a hash " + "ab" * 32

@@ -7,13 +7,13 @@ from everturn.timeline.turns import SignalKind
 from everturn.turns.inbox import IncomingMessage, IncomingSignal, KeyBusy, KeyReused, Receipt
 
 
-def test_a_message_matters_as_a_turn_unless_told_otherwise() -> None:
+def test_a_message_is_a_turn_by_default() -> None:
     message = IncomingMessage(ConversationId("c"), True, "x", (), TurnId("t"), SignalId("s"))
 
     assert (message.kind, message.target_turn_id, message.bundle_id) == (None, None, None)
 
 
-def test_a_signal_has_no_files_and_no_target_unless_told_otherwise() -> None:
+def test_a_signal_has_no_files_and_no_target_by_default() -> None:
     signal = IncomingSignal(SignalId("s"), SignalKind.CANCEL, "")
 
     assert (signal.uploads, signal.target_turn_id) == ((), None)

@@ -7,7 +7,7 @@ from everturn.turns.approvals import approval_id_of, hash_arguments
 from everturn_testing.core import SequentialIds
 
 
-def test_who_asks_again_about_a_call_asks_the_same() -> None:
+def test_the_approval_id_of_a_call_is_stable() -> None:
     ids = SequentialIds()
     one, other = ids.call(), ids.call()
 

@@ -9,7 +9,7 @@ import pytest
 from everturn_client.terminal.interrupts import Interrupts
 
 
-async def test_the_first_press_is_told_and_the_second_cancels_the_task() -> None:
+async def test_the_first_press_is_reported_and_the_second_cancels() -> None:
     task = asyncio.ensure_future(asyncio.Event().wait())
     with Interrupts(task) as interrupts:
         os.kill(os.getpid(), signal.SIGINT)

@@ -41,4 +41,4 @@ def test_a_line_is_a_message_or_a_command(line: str | None, expected: Typed | No
     ],
 )
 def test_y_and_n_answer_a_question_that_waits(line: str, expected: Typed) -> None:
-    assert parse_line(line, is_asked=True) == expected
+    assert parse_line(line, awaits_answer=True) == expected

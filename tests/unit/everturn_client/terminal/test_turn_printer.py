@@ -47,7 +47,7 @@ def build_story() -> Story:
     return story
 
 
-def test_a_turn_is_told_as_it_happens() -> None:
+def test_a_turn_is_printed_as_it_happens() -> None:
     printed = print_story(build_story())
 
     assert printed == [
@@ -88,7 +88,7 @@ def build_asking_story(state: Settled, reason: str = "") -> tuple[Story, str]:
     return story, approval_id
 
 
-def test_a_question_is_printed_with_how_to_answer_it_and_then_what_became_of_it() -> None:
+def test_an_approval_is_printed_with_commands_and_outcome() -> None:
     story, approval_id = build_asking_story("denied", "Not today.")
 
     printed = print_story(story)
@@ -96,11 +96,11 @@ def test_a_question_is_printed_with_how_to_answer_it_and_then_what_became_of_it(
     (asked,) = [text for _, text in printed if text.startswith("?")]
     assert asked.startswith('? Allow mail.send? {"to": "ann"}\n')
     assert f"  Allow it: everturn answer {approval_id} approve\n" in asked
-    told = [text for _, text in printed]
-    assert told.index("▸ mail.send …\n") < told.index(asked) < told.index("· mail.send denied: Not today.\n")
+    texts = [text for _, text in printed]
+    assert texts.index("▸ mail.send …\n") < texts.index(asked) < texts.index("· mail.send denied: Not today.\n")
 
 
-def test_a_turn_that_waits_ends_with_its_question_and_an_ended_one_tells_the_answer_before_the_call() -> None:
+def test_a_waiting_turn_prints_its_approval_last() -> None:
     story, _ = build_asking_story("approved")
     waiting = build_state(story.pages[1], tenant=TENANT, project=PROJECT).turns[-1]
     ended = build_state(story.pages[-1], tenant=TENANT, project=PROJECT).turns[-1]
@@ -127,7 +127,7 @@ def test_a_snapshot_of_an_ended_turn_is_printed_whole() -> None:
     assert printed.index(("good", "✓ draw (20 ms)\n")) < printed.index(("answer", "Here it is."))
 
 
-def test_text_that_a_dead_worker_lost_is_announced_and_told_again() -> None:
+def test_text_lost_by_a_dead_worker_is_printed_again() -> None:
     story = Story()
     story.start_turn("Hi")
     story.start_round()
@@ -174,7 +174,7 @@ def test_the_sources_of_an_answer_stand_below_it_with_their_numbers() -> None:
     ]
 
 
-def test_a_compaction_ends_the_line_of_a_text_and_stands_on_its_own() -> None:
+def test_a_compaction_is_printed_on_its_own_line() -> None:
     printer = TurnPrinter(show_thinking=True, download_command="everturn download")
     story = Story()
     story.start_turn("Hi")

@@ -38,7 +38,7 @@ def test_an_event_is_called_by_its_own_kind() -> None:
     assert wording.render_signal(signal) == "· form event · Delivered: Sent."
 
 
-def test_a_question_says_what_is_asked_and_by_which_commands_it_is_answered() -> None:
+def test_an_approval_shows_the_call_and_the_answer_commands() -> None:
     asked = ApprovalView(
         approval_id="appr_1", call_id="call_1", tool_id="mail.send", params={"text": "a\nb"}, cut=True, state="pending",
         round=1, expires_at="2026-03-02T12:00:00.000Z",
@@ -135,14 +135,14 @@ def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> 
         (100, True, "· waiting, more than 100 messages are ahead"),
     ],
 )
-def test_a_place_in_the_queue_is_told_as_what_comes_first(ahead: int, more: bool, expected: str) -> None:
+def test_a_queue_position_is_printed_as_messages_ahead(ahead: int, more: bool, expected: str) -> None:
     assert wording.render_position(ahead, more=more) == expected
 
 
 def test_a_compaction_that_came_to_nothing_says_so() -> None:
-    told = ChatCompaction(status="skipped", reason="nothing_to_save", before_tokens=70_000)
+    compaction = ChatCompaction(status="skipped", reason="nothing_to_save", before_tokens=70_000)
 
-    assert wording.render_compaction(told) == "· older parts were not summarized"
+    assert wording.render_compaction(compaction) == "· older parts were not summarized"
 
 
 def test_a_source_is_one_line_whatever_its_title_holds() -> None:
@@ -183,7 +183,7 @@ def test_what_was_said_meanwhile_is_called_as_on_the_page(kind: Any, state: Any,
     assert wording.render_signal(SignalView(signal_id="s", kind=kind, state=state, text=text)) == expected
 
 
-def test_a_moment_is_told_to_the_minute() -> None:
+def test_a_time_is_printed_to_the_minute() -> None:
     assert wording.render_time("2026-11-26T22:17:19.550Z") == "2026-11-26 22:17 UTC"
     assert wording.render_time("soon") == "soon"
 

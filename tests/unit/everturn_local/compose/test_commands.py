@@ -10,7 +10,7 @@ import pytest
 from everturn_local.compose.commands import NotReady, PortTaken, check_port, run_down, wait_started
 from everturn_local.compose.installation import NoSocket
 from everturn_local.compose.program import Compose
-from everturn_local.compose.unwell import SERVICE_LABEL, WORKERS
+from everturn_local.compose.unhealthy import SERVICE_LABEL, WORKERS
 from everturn_local.images.engine import FoundContainer, NoEngineError
 from everturn_local.settings import ComposeSettings
 
@@ -22,7 +22,7 @@ def write_compose(folder: Path, script: str) -> Path:
     return program
 
 
-def test_a_port_of_another_program_is_told_and_that_of_our_ingress_is_none(tmp_path: Path):
+def test_a_port_in_use_by_another_program_is_reported(tmp_path: Path):
     ours = Compose([str(write_compose(tmp_path, "echo 0123456789ab"))], "trial", {"PATH": os.defpath})
     (tmp_path / "other").mkdir()
     nobodys = Compose([str(write_compose(tmp_path / "other", "exit 0"))], "trial", {"PATH": os.defpath})
@@ -60,9 +60,7 @@ def serve_one_worker(serve: Callable[..., str]) -> ComposeSettings:
 
 
 @pytest.mark.parametrize("state", [("restarting", ""), ("running", "starting"), ("exited", "")])
-def test_a_worker_that_ended_before_does_not_stand_in_for_one_that_has_not_started(
-    serve: Callable[..., str], state: tuple[str, str]
-):
+def test_an_ended_worker_does_not_count_as_a_started_one(serve: Callable[..., str], state: tuple[str, str]):
     shown: list[str] = []
 
     with pytest.raises(NotReady, match=r"0 of 1 worker containers are healthy\."):
@@ -83,7 +81,7 @@ def test_it_is_ready_when_the_workers_of_this_start_have_started(serve: Callable
     assert shown == [f"ready: http://127.0.0.1:{settings.port}"]
 
 
-def test_an_engine_that_stays_away_is_told(serve: Callable[..., str]):
+def test_an_engine_that_stays_unavailable_is_reported(serve: Callable[..., str]):
     with pytest.raises(NotReady, match="it was stopped"):
         wait_started(serve_one_worker(serve), Engine(NoEngineError("it was stopped")), list[str]().append)
 

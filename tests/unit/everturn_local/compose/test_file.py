@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from everturn_local.compose.program import FILE
-from everturn_local.compose.unwell import WORKERS
+from everturn_local.compose.unhealthy import WORKERS
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def file() -> Any:
     return yaml.safe_load(FILE.read_text())
 
 
-def test_the_broker_is_on_a_network_without_a_way_out_and_without_anybody_else(file: Any):
+def test_the_broker_is_alone_on_an_internal_network(file: Any):
     joined = {name: set(service.get("networks", ())) for name, service in file["services"].items()}
 
     assert joined.pop("broker") == {"broker-metrics"}
@@ -26,7 +26,7 @@ def test_the_broker_is_on_a_network_without_a_way_out_and_without_anybody_else(f
     assert "ports" not in file["services"]["broker"]
 
 
-def test_a_worker_is_well_when_its_own_page_answers_which_is_there_once_it_has_started(file: Any):
+def test_the_health_check_of_a_worker_requests_its_page(file: Any):
     worker = file["services"][WORKERS]
 
     assert "http://127.0.0.1:9464/livez" in worker["healthcheck"]["test"][-1]

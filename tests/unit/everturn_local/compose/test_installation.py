@@ -1,4 +1,4 @@
-"""What the compose file is told."""
+"""The variables of the compose file."""
 
 import os
 import socket
@@ -23,28 +23,28 @@ def engine(tmp_path: Path) -> Iterator[dict[str, str]]:
         yield {"DOCKER_HOST": f"unix://{path}"}
 
 
-def test_the_file_is_told_the_folder_the_port_and_whose_group_the_engine_is_of(engine: dict[str, str], tmp_path: Path):
+def test_the_variables_have_folder_port_and_engine_group(engine: dict[str, str], tmp_path: Path):
     settings = ComposeSettings(home=tmp_path, bind="0.0.0.0", port=8090, workers=3)
 
-    told = build_variables(settings, {**engine, "REDIS_IMAGE": "registry.example/redis"})
+    variables = build_variables(settings, {**engine, "REDIS_IMAGE": "registry.example/redis"})
 
-    assert (told["BIND"], told["PORT"], told["WORKERS"]) == ("0.0.0.0", "8090", "3")
-    assert (told["EVERTURN_SECRETS"], told["EVERTURN_ENV"]) == (
+    assert (variables["BIND"], variables["PORT"], variables["WORKERS"]) == ("0.0.0.0", "8090", "3")
+    assert (variables["EVERTURN_SECRETS"], variables["EVERTURN_ENV"]) == (
         str(tmp_path / "secrets"),
         str(tmp_path / "everturn.env"),
     )
-    assert told["EVERTURN_CONFIG_FOLDER"] == str(tmp_path / "config")
-    assert told["DOCKER_GROUP"] == str(os.getgid())
-    assert told["REDIS_IMAGE"] == "registry.example/redis"
-    assert told["EXECUTION_PROFILES"] == WARM_PROFILES
-    assert "OBJECTS_URL" not in told
+    assert variables["EVERTURN_CONFIG_FOLDER"] == str(tmp_path / "config")
+    assert variables["DOCKER_GROUP"] == str(os.getgid())
+    assert variables["REDIS_IMAGE"] == "registry.example/redis"
+    assert variables["EXECUTION_PROFILES"] == WARM_PROFILES
+    assert "OBJECTS_URL" not in variables
 
 
 def test_profiles_of_the_operator_go_first_and_s3_names_the_store(engine: dict[str, str], tmp_path: Path):
-    told = build_variables(ComposeSettings(home=tmp_path, s3=True), {**engine, "EXECUTION_PROFILES": "{}"})
+    variables = build_variables(ComposeSettings(home=tmp_path, s3=True), {**engine, "EXECUTION_PROFILES": "{}"})
 
-    assert told["EXECUTION_PROFILES"] == "{}"
-    assert told["OBJECTS_URL"] == STORE_URL
+    assert variables["EXECUTION_PROFILES"] == "{}"
+    assert variables["OBJECTS_URL"] == STORE_URL
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:2375", "unix:///nowhere/docker.sock"])
@@ -67,7 +67,7 @@ def test_files_of_the_operator_are_never_written_over(tmp_path: Path):
     assert installation.config_file.read_text() == "[bundles.analyst]\n"
 
 
-def test_a_changed_file_of_the_configuration_changes_what_the_file_is_told(engine: dict[str, str], tmp_path: Path):
+def test_a_changed_configuration_changes_its_digest(engine: dict[str, str], tmp_path: Path):
     settings = ComposeSettings(home=tmp_path)
     Installation(tmp_path).save_first_files()
 
@@ -84,7 +84,7 @@ def test_a_changed_file_of_the_configuration_changes_what_the_file_is_told(engin
     assert len({first, with_module, load_digest()}) == 3
 
 
-def test_ingress_and_workers_get_the_configuration_that_their_setting_names():
+def test_services_get_the_configuration_file_that_is_set():
     services = yaml.safe_load(FILE.read_text())["services"]
 
     for name in ("ingress", "chat-proc"):

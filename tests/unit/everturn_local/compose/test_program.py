@@ -42,14 +42,14 @@ def test_without_any_the_sentence_says_what_to_install(tmp_path: Path):
 def test_every_command_names_project_and_file(tmp_path: Path):
     program = write_program(tmp_path, "compose", 'echo "$@"')
 
-    assert build_compose(program).ask("ps") == f"--project-name trial --file {FILE} ps"
+    assert build_compose(program).capture("ps") == f"--project-name trial --file {FILE} ps"
 
 
-def test_a_failure_is_told_with_what_the_program_said(tmp_path: Path):
+def test_a_failure_contains_the_output_of_the_program(tmp_path: Path):
     compose = build_compose(write_program(tmp_path, "compose", "echo broken file >&2; exit 3"))
 
     with pytest.raises(ComposeFailed, match="broken file"):
-        compose.ask("ps")
+        compose.capture("ps")
     with pytest.raises(ComposeFailed, match="`up` exited with 3"):
         compose.run("up", limit_s=30)
     assert compose.follow("logs") == 3

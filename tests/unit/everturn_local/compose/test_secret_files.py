@@ -1,4 +1,4 @@
-"""Secrets as files: made once, closed to others, and never silently made anew."""
+"""Secrets as files: generated once, unreadable for others, and never silently generated again."""
 
 import hashlib
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_a_key_that_is_given_is_kept_when_it_is_not_given_again(tmp_path: Path):
     assert read_all(tmp_path)["anthropic-api-key"] == ""
 
 
-def test_a_lost_password_is_told_because_the_data_knows_the_old_one(tmp_path: Path):
+def test_a_lost_password_is_reported_because_the_data_needs_it(tmp_path: Path):
     save_secrets(tmp_path, {})
     (tmp_path / "worker-database-url").unlink()
 
@@ -92,7 +92,7 @@ def test_a_lost_password_is_told_because_the_data_knows_the_old_one(tmp_path: Pa
     assert not (tmp_path / "worker-database-url").exists()
 
 
-def test_a_first_start_that_was_killed_begins_anew_so_that_all_agree(tmp_path: Path):
+def test_a_killed_first_start_is_repeated_from_the_beginning(tmp_path: Path):
     save_secrets(tmp_path, {})
     for name in ("redis-url", "signing-secret"):
         (tmp_path / name).unlink()
@@ -103,7 +103,7 @@ def test_a_first_start_that_was_killed_begins_anew_so_that_all_agree(tmp_path: P
     check_redis(made)
 
 
-def test_a_folder_that_can_not_be_used_is_told(tmp_path: Path):
+def test_an_unusable_folder_is_reported(tmp_path: Path):
     (tmp_path / "secrets").write_text("a file")
 
     with pytest.raises(SecretsUnusable, match="secrets"):

@@ -10,7 +10,7 @@ from everturn_local.images.choice import choose_containers, find_setting, load_i
 SOCKET = Path("/h/sockets/broker.sock")
 
 
-def test_an_absent_engine_is_told_with_what_to_do(tmp_path: Path):
+def test_an_absent_engine_is_reported_with_a_remedy(tmp_path: Path):
     environment = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
 
     choice = choose_containers(environment, SOCKET)

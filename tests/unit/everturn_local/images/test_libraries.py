@@ -9,7 +9,7 @@ from everturn_local.images.engine import ImageError
 from everturn_local.images.libraries import ASK_PYTHON, BasePython, build_folder_name, build_platform, parse_python
 
 
-def test_a_python_tells_what_decides_which_wheels_fit():
+def test_the_base_python_reports_what_selects_wheels():
     printed = subprocess.run([sys.executable, "-I", "-c", ASK_PYTHON], capture_output=True, text=True, check=True)
 
     assert parse_python(printed.stdout).version == f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from everturn_local.images.engine import ImageError
-from everturn_local.images.locked import build_runtime_lock, find_askers, find_wanted, parse_requirement
+from everturn_local.images.locked import build_runtime_lock, find_dependents, find_wanted, parse_requirement
 from everturn_local.images.recipes import BROKER, INGRESS, LIBRARY, LOCK, WORKER, Recipe, load_lock
 
 SMALL = """\
@@ -34,7 +34,7 @@ wanted==5.0 \\
 """
 
 
-def test_a_service_has_what_it_asks_for_and_what_that_needs_with_all_hashes_and_markers():
+def test_a_service_gets_its_requirements_and_their_dependencies():
     lock = build_runtime_lock(SMALL, {"wanted"})
 
     assert [line.split(" \\")[0] for line in lock.splitlines() if "==" in line and not line.startswith(" ")] == [
@@ -47,15 +47,15 @@ def test_a_service_has_what_it_asks_for_and_what_that_needs_with_all_hashes_and_
     assert all(f"sha256:{digest}" in lock for digest in ("aa", "bb", "dd", "ee", "00"))
 
 
-def test_a_name_that_the_lock_does_not_know_is_told():
+def test_a_name_missing_in_the_lock_is_reported():
     with pytest.raises(ImageError, match="absent"):
         build_runtime_lock(SMALL, {"wanted", "absent"})
 
 
-def test_who_asked_stands_on_one_line_or_on_several():
-    assert find_askers("a==1 \\\n    --hash=sha256:aa\n    # via b\n") == {"b"}
-    assert find_askers("a==1\n    # via\n    #   b\n    #   c\n") == {"b", "c"}
-    assert find_askers("a==1\n") == frozenset()
+def test_dependents_are_on_one_line_or_several():
+    assert find_dependents("a==1 \\\n    --hash=sha256:aa\n    # via b\n") == {"b"}
+    assert find_dependents("a==1\n    # via\n    #   b\n    #   c\n") == {"b", "c"}
+    assert find_dependents("a==1\n") == frozenset()
 
 
 def test_a_requirement_has_a_name_and_extras():
@@ -73,7 +73,7 @@ def test_a_service_image_has_its_libraries_and_no_tools_of_ours(recipe: Recipe):
     assert names.isdisjoint({"pytest", "ruff", "pyright", "hypothesis", "moto", "playwright", "uv", "torch"})
 
 
-def test_every_version_of_a_library_is_there_so_that_the_base_may_have_another_python():
+def test_the_lock_has_library_versions_for_other_pythons():
     versions = {line.split(" ")[0] for line in LOCK.read_text().splitlines() if line.startswith("numpy==")}
 
     assert versions <= {line.split(" ")[0] for line in load_lock(WORKER).splitlines()}

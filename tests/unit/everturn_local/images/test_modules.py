@@ -17,7 +17,7 @@ def test_imports_are_found_in_every_form_and_place():
     assert find_imports(source) == {"a.b", "c", "c.d", "e.f", "e.f.g"}
 
 
-def test_a_package_comes_with_what_it_imports_at_any_remove_and_nothing_else(tmp_path: Path):
+def test_a_package_comes_with_its_transitive_imports_only(tmp_path: Path):
     save(
         tmp_path,
         {

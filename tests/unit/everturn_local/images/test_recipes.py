@@ -44,7 +44,7 @@ def test_the_lock_of_the_libraries_decides_about_the_executor_only():
     assert "python/executor/__main__.py" in load_inputs(EXECUTOR)
 
 
-def test_a_service_has_its_drivers_and_what_is_no_module_but_nothing_for_tests():
+def test_a_service_image_has_drivers_and_data_but_no_tests():
     names = load_sources(WORKER)
 
     assert {"python/everturn/turns/postgres_reading.py", "python/chat_proc/models/models.toml"} <= names.keys()

@@ -25,7 +25,7 @@ def test_with_freshclams_signatures_these_are_used(here: dict[str, str], tmp_pat
     assert (choice.program, choice.signatures) == (tmp_path / "bin" / "clamd", tmp_path)
 
 
-def test_without_signatures_it_knows_the_test_file_only_and_that_is_told(here: dict[str, str], tmp_path: Path):
+def test_without_signatures_only_the_test_file_is_detected(here: dict[str, str], tmp_path: Path):
     choice = choose_clamd(here, signatures=tmp_path / "absent", programs="")
 
     assert choice.program is not None
@@ -37,7 +37,7 @@ def test_without_signatures_it_knows_the_test_file_only_and_that_is_told(here: d
     ("env", "fate"),
     [({}, "accepted unscanned"), ({"APP_AV_SCAN": "1"}, "refused"), ({"EVERTURN_MODE": "production"}, "refused")],
 )
-def test_without_the_program_it_is_told_what_happens_to_uploads(env: dict[str, str], fate: str, tmp_path: Path):
+def test_without_clamd_the_choice_explains_what_happens_to_uploads(env: dict[str, str], fate: str, tmp_path: Path):
     choice = choose_clamd({"PATH": str(tmp_path), **env}, programs="")
 
     assert choice.program is None

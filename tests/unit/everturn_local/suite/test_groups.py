@@ -28,7 +28,7 @@ def test_every_group_of_this_repository_has_tests(repository: Path):
     assert with_tests == set(GROUPS)
 
 
-def test_names_of_groups_are_distinct_because_their_logs_are_named_after_them():
+def test_group_names_are_distinct():
     assert len({group.name.replace("/", "-") for group in GROUPS}) == len(GROUPS)
 
 

@@ -9,7 +9,7 @@ from everturn_local.suite.outcomes import (
     Counts,
     GroupRun,
     build_counts,
-    count_second_looks,
+    count_to_repeat,
     is_good,
     is_unsteady,
     parse_counts,
@@ -83,7 +83,7 @@ def test_a_group_is_good_only_when_it_says_that_its_tests_ran():
     [
         (None, "time for all tests was over"),
         (-11, "signal 11"),
-        (3, "pytest broke down"),
+        (3, "pytest crashed"),
         (5, "no tests"),
         (99, "exit code 99"),
     ],
@@ -167,9 +167,9 @@ def unsteady(second: str = SECOND, second_exit_code: int | None = 0) -> GroupRun
 
 
 def test_only_tests_that_failed_are_looked_at_again():
-    assert count_second_looks(run(FAILING, exit_code=1)) == 3
-    assert count_second_looks(run(FAILING, exit_code=2)) == 0
-    assert count_second_looks(run(PASSING)) == 0
+    assert count_to_repeat(run(FAILING, exit_code=1)) == 3
+    assert count_to_repeat(run(FAILING, exit_code=2)) == 0
+    assert count_to_repeat(run(PASSING)) == 0
 
 
 def test_what_passes_in_its_second_look_is_unsteady_and_still_shown():

@@ -38,42 +38,42 @@ class DyingPart:
     def send(self, sig: signal.Signals) -> None: ...
 
 
-async def test_a_part_that_dies_is_started_again_and_it_is_told():
-    part, told = DyingPart([-9, 1]), list[str]()
+async def test_a_part_that_dies_is_restarted_and_reported():
+    part, reports = DyingPart([-9, 1]), list[str]()
 
-    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=told.append))
+    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=reports.append))
     await asyncio.wait_for(part.lives.wait(), 5)
     keeper.cancel()
 
     assert part.starts == 2
-    assert "signal SIGKILL" in told[0]
-    assert "exit code 1" in told[2]
+    assert "signal SIGKILL" in reports[0]
+    assert "exit code 1" in reports[2]
 
 
-async def test_a_start_that_fails_is_told_and_tried_again():
-    part, told = DyingPart([1, 0], broken_starts=1), list[str]()
+async def test_a_failed_start_is_reported_and_retried():
+    part, reports = DyingPart([1, 0], broken_starts=1), list[str]()
 
-    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=told.append))
+    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=reports.append))
     await asyncio.wait_for(part.lives.wait(), 5)
     keeper.cancel()
 
     assert part.starts == 2
-    assert any("it is broken" in line for line in told)
+    assert any("it is broken" in line for line in reports)
 
 
-async def test_an_error_that_nobody_foresaw_is_told_and_the_part_is_still_kept():
-    part, told = DyingPart([1, 0], broken_starts=1), list[str]()
+async def test_an_unexpected_error_is_reported_and_the_part_is_kept():
+    part, reports = DyingPart([1, 0], broken_starts=1), list[str]()
     part.error = ValueError("no port")
 
-    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=told.append))
+    keeper = asyncio.create_task(run_keeper(part, is_on=lambda: True, report=reports.append))
     await asyncio.wait_for(part.lives.wait(), 5)
     keeper.cancel()
 
     assert part.starts == 2
-    assert any("did not start: ValueError: no port" in line for line in told)
+    assert any("did not start: ValueError: no port" in line for line in reports)
 
 
-async def test_a_keeper_that_is_cancelled_while_it_starts_its_part_leaves_no_task_behind():
+async def test_a_keeper_cancelled_during_a_start_leaves_no_task():
     part, begun = DyingPart([1]), asyncio.Event()
 
     async def start(*, extra_env: Mapping[str, str] | None = None) -> None:
@@ -102,5 +102,5 @@ async def test_a_part_that_dies_while_restarts_are_off_stays_dead():
 @pytest.mark.parametrize(
     ("code", "text"), [(0, "exit code 0"), (3, "exit code 3"), (-15, "signal SIGTERM"), (-200, "signal 200")]
 )
-def test_exit_codes_are_told_in_words(code: int, text: str):
+def test_exit_codes_are_rendered_as_text(code: int, text: str):
     assert render_exit(code) == text

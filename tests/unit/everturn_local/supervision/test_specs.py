@@ -22,7 +22,7 @@ def test_each_service_gets_its_own_role_and_never_the_owner():
     assert not any({"o", "s"} & set(spec.env.values()) for spec in specs.values())
 
 
-def test_without_containers_nobody_is_told_of_the_engine():
+def test_without_containers_no_service_gets_the_engine_address():
     around = replace(AROUND, env={"DOCKER_HOST": "unix:///e", "DOCKER_CERT_PATH": "/c", "PATH": "/bin"})
 
     specs = build_specs(around, Layout("127.0.0.1", [1], 1))
@@ -31,7 +31,7 @@ def test_without_containers_nobody_is_told_of_the_engine():
     assert not any(name.startswith(("DOCKER_", "BROKER_")) for spec in specs for name in spec.env)
 
 
-def test_only_the_broker_is_told_of_the_engine_and_of_nothing_else():
+def test_only_the_broker_gets_the_engine_address():
     env = {"DOCKER_HOST": "unix:///e", "EXECUTION_PROFILES": "{}", "OPENAI_API_KEY": "k", "PATH": "/bin"}
 
     broker, *others = build_specs(replace(AROUND, env=env), Layout("127.0.0.1", [1], 2, containers=True))
@@ -58,7 +58,7 @@ def test_services_inherit_keys_and_get_the_local_addresses():
     assert worker.env["BATTERY_REPORT"] == "/h/battery.json"
 
 
-def test_the_ingress_alone_gets_the_secret_and_the_antivirus_and_the_callers_secret_goes_first():
+def test_only_the_ingress_gets_the_signing_secret_and_antivirus():
     around = replace(AROUND, signing_secret="kept", clamd_url="unix:///h/clamd.sock")
 
     ingress, worker = build_specs(around, Layout("127.0.0.1", [1], 1))

@@ -1,4 +1,4 @@
-"""What is done again when, told by digests."""
+"""Digests determine which steps are repeated."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ async def test_streams_that_take_holes_are_noticed() -> None:
     careless = Careless()
 
     with pytest.raises(pytest.fail.Exception):
-        await EventsContract().test_an_entry_after_a_hole_is_refused_unless_it_may_go_anywhere(
+        await EventsContract().test_an_entry_after_a_gap_is_refused_unless_unchecked(
             Events(careless, careless, careless)
         )
 

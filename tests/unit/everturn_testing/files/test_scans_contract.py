@@ -30,6 +30,4 @@ async def test_scans_that_revoke_nothing_are_noticed() -> None:
     )
 
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        await ScansContract().test_a_revoked_file_is_read_by_nobody(
-            Forgetful(platform), MemoryArtifacts(platform), stage
-        )
+        await ScansContract().test_a_revoked_file_can_not_be_read(Forgetful(platform), MemoryArtifacts(platform), stage)

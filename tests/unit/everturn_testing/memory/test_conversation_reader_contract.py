@@ -28,4 +28,4 @@ async def test_a_reader_that_mixes_turns_is_noticed(stage: Stage, platform: Memo
 
 async def test_a_reader_that_reads_for_anybody_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
     with pytest.raises(AssertionError):
-        await ConversationReaderContract().test_nobody_reads_anothers_blocks(stage, Careless(platform))
+        await ConversationReaderContract().test_blocks_of_other_owners_are_not_visible(stage, Careless(platform))

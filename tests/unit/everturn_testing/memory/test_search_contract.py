@@ -40,4 +40,4 @@ async def test_an_index_that_takes_a_turn_again_is_noticed(stage: Stage, platfor
     desk = replace(MemoryDesk(stage, broken, broken))
 
     with pytest.raises(AssertionError):
-        await SnippetIndexContract().test_a_turn_of_which_nothing_is_to_be_found_is_done_too(desk)
+        await SnippetIndexContract().test_a_turn_without_snippets_is_marked_as_indexed(desk)

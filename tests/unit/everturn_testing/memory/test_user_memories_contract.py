@@ -1,4 +1,4 @@
-"""A user memory that tells everything to everybody breaks the contract."""
+"""A user memory that shows all memories to everybody breaks the contract."""
 
 import pytest
 

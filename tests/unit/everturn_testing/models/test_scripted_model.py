@@ -27,7 +27,7 @@ async def test_text_arrives_in_chunks_of_the_asked_size() -> None:
     assert pieces[:3] == [TextDelta("ab"), TextDelta("cd"), TextDelta("e")]
 
 
-async def test_a_script_of_steps_thinks_speaks_and_finishes_as_told() -> None:
+async def test_a_script_plays_its_steps_in_order() -> None:
     usage = ModelUsage(input_tokens=7, output_tokens=3)
     model = ScriptedModel([[Think("hm"), Say("hi"), Finish("length", usage)]])
 

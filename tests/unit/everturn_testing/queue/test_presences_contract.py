@@ -14,4 +14,4 @@ class Backwards(MemoryPresences):
 
 async def test_workers_in_the_wrong_order_are_noticed() -> None:
     with pytest.raises(AssertionError):
-        await PresencesContract().test_workers_are_told_of_by_id_with_all_they_said(Backwards())
+        await PresencesContract().test_workers_are_listed_by_id_with_their_reports(Backwards())

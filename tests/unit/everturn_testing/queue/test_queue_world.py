@@ -21,7 +21,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(get_args(Deed)), st.integers(0, 20)),
 
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
-def test_every_turn_stands_where_a_model_of_lists_says(steps: list[Step]) -> None:
+def test_every_turn_has_the_position_of_the_list_model(steps: list[Step]) -> None:
     asyncio.run(build_world().play(steps))
 
 

@@ -38,4 +38,4 @@ async def test_a_driver_that_parks_without_a_reason_is_noticed() -> None:
     )
 
     with pytest.raises(AssertionError):
-        await ApprovalsContract().test_nothing_to_wait_for_is_no_reason_to_park(stage, Hasty(platform))
+        await ApprovalsContract().test_a_turn_without_a_pending_approval_is_not_parked(stage, Hasty(platform))

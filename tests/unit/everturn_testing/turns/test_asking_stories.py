@@ -1,4 +1,4 @@
-"""A question of a story is told as REST reads it."""
+"""An approval of a story is the same in its events and in REST."""
 
 from everturn.events.model import ChatApproval
 from everturn.events.turn_view import build_state
@@ -6,7 +6,7 @@ from everturn_testing.events.stories import PROJECT, TENANT
 from everturn_testing.turns.asking_stories import AskingStory
 
 
-def test_a_question_and_its_outcome_are_told_and_read_alike() -> None:
+def test_an_approval_is_the_same_in_events_and_in_rest() -> None:
     story = AskingStory()
     story.start_turn("Send it")
     story.start_round()
@@ -17,7 +17,7 @@ def test_a_question_and_its_outcome_are_told_and_read_alike() -> None:
 
     story.settle_question(call_id, "denied", "Not today.")
 
-    told = [event.data for event in story.events if isinstance(event.data, ChatApproval)]
+    approvals = [event.data for event in story.events if isinstance(event.data, ChatApproval)]
     (read,) = build_state(story.page, tenant=TENANT, project=PROJECT).turns[0].approvals
-    assert [(each.approval_id, each.state) for each in told] == [(approval_id, "pending"), (approval_id, "denied")]
+    assert [(each.approval_id, each.state) for each in approvals] == [(approval_id, "pending"), (approval_id, "denied")]
     assert (read.state, read.reason, read.params) == ("denied", "Not today.", {"to": "ann"})

@@ -35,4 +35,4 @@ async def test_timelines_that_lose_a_text_with_a_new_title_are_noticed(stage: St
     broken = replace(stage, timelines=Forgetful(platform))
 
     with pytest.raises(AssertionError):
-        await SourcesContract().test_a_changed_source_keeps_its_number_and_the_text_that_is_not_replaced(broken)
+        await SourcesContract().test_a_changed_source_keeps_its_number_and_text(broken)

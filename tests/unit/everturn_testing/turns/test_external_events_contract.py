@@ -1,4 +1,4 @@
-"""An inbox that forgets what an event tells breaks the contract."""
+"""An inbox that loses the data of an event breaks the contract."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ async def test_an_inbox_that_drops_payloads_is_noticed(stage: Stage, platform: M
     broken = replace(stage, inbox=Dull(platform))
 
     with pytest.raises(AssertionError):
-        await ExternalEventsContract().test_an_event_into_a_running_turn_is_a_signal_with_all_it_tells(broken)
+        await ExternalEventsContract().test_an_event_to_a_running_turn_is_a_signal_with_its_data(broken)
 
 
 async def test_an_inbox_that_takes_foreign_targets_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:

@@ -29,10 +29,10 @@ async def test_leases_that_two_can_hold_are_noticed(stage: Stage, platform: Memo
     broken = replace(stage, rival=Generous(platform, owner="worker-2"))
 
     with pytest.raises(AssertionError):
-        await LeasesContract().test_nobody_claims_what_is_held(broken)
+        await LeasesContract().test_a_held_lease_can_not_be_claimed(broken)
 
 
-async def test_a_fence_that_stands_still_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+async def test_a_fence_that_does_not_grow_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
     broken = replace(stage, rival=RevocationChecker(platform, owner="worker-2"))
 
     with pytest.raises(AssertionError):

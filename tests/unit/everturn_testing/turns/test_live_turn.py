@@ -5,7 +5,7 @@ from everturn.turns.commits import UsageEvent
 from everturn_testing.turns.live_turn import RecordingTurn
 
 
-def test_it_keeps_what_it_was_told() -> None:
+def test_it_records_events() -> None:
     live = RecordingTurn()
     usage = UsageEvent("brave", "web_search", 0, 0, 0, 0, 0.005, False)
 

@@ -22,4 +22,4 @@ async def test_an_inbox_that_changes_settled_signals_is_noticed(stage: Stage, pl
     broken = replace(stage, inbox=Pliable(platform))
 
     with pytest.raises(pytest.fail.Exception):
-        await ReceiptsContract().test_a_settled_signal_can_not_be_changed_any_more(broken, SignalState.APPLIED)
+        await ReceiptsContract().test_a_settled_signal_can_not_be_changed(broken, SignalState.APPLIED)

@@ -95,7 +95,7 @@ class MemoryEngine:
                 self.remove(container)
 
     def remove(self, name: str) -> None:
-        """The container goes away, as the engine's event stream then tells."""
+        """The container is removed, as the engine's event stream then reports."""
         self.tell("destroy", name)
         container = self.containers.pop(name)
         if container.writer is not None:

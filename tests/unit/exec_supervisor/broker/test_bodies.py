@@ -133,7 +133,7 @@ def test_the_executor_is_limited_as_its_profile_says():
     }
 
 
-def test_a_profile_without_modules_to_import_adds_nothing_to_the_command_of_the_image():
+def test_a_profile_without_preload_uses_the_command_of_the_image():
     assert both(ExecutionProfile())[1]["Cmd"] == []
 
 
@@ -190,7 +190,7 @@ def test_shared_memory_is_there_only_where_the_operator_gives_it():
     assert host_config(supervisor)["IpcMode"] == "none"
 
 
-def test_a_file_may_be_as_large_as_the_larger_of_its_limit_and_the_input_folder():
+def test_file_size_limit_covers_the_input_folder():
     host = host_config(both(ExecutionProfile(limits=RunLimits(file_bytes=9 * MIB, work_dir_bytes=5 * MIB)))[1])
 
     assert amounts_of(host)["fsize"] == 9 * MIB

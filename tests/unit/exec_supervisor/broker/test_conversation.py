@@ -92,25 +92,25 @@ async def test_a_supervisor_that_ends_closes_the_line_after_its_last_byte(engine
     assert await caller.reader.read() == b"done"
 
 
-async def test_a_caller_that_never_finishes_its_request_keeps_no_connection_and_is_told_of(pairs: Pairs):
+async def test_an_unfinished_request_times_out_and_is_logged(pairs: Pairs):
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
     caller = Caller(*await asyncio.open_connection(sock=ours))
     caller.writer.write(b"\0\0\0\x20{")
 
     async with asyncio.timeout(10):
-        with capture_logs() as told:
+        with capture_logs() as log:
             await Conversation(pairs, ColdSource(pairs), reader, writer, request_timeout_s=0.05).run()
         writer.close()
         left = await caller.reader.read()
     caller.writer.close()
 
     assert left == b""
-    assert [(line["event"], line["reason"]) for line in told] == [("caller_gone", "silent")]
+    assert [(line["event"], line["reason"]) for line in log] == [("Closed a connection whose caller is gone", "silent")]
 
 
-async def test_a_line_that_breaks_is_told_of_and_one_that_is_closed_is_not(pairs: Pairs):
-    with capture_logs() as told:
+async def test_a_broken_connection_is_logged_and_a_closed_one_is_not(pairs: Pairs):
+    with capture_logs() as log:
         for reset in (False, True):
             ours, theirs = socket.socketpair()
             reader, writer = await asyncio.open_connection(sock=theirs)
@@ -121,7 +121,7 @@ async def test_a_line_that_breaks_is_told_of_and_one_that_is_closed_is_not(pairs
                 await Conversation(pairs, ColdSource(pairs), reader, writer).run()
             writer.close()
 
-    assert [(line["event"], line["reason"]) for line in told] == [("caller_gone", "broken")]
+    assert [(line["event"], line["reason"]) for line in log] == [("Closed a connection whose caller is gone", "broken")]
 
 
 async def test_a_pair_ends_with_the_connection_that_started_it(engine, connect: Connect, pairs: Pairs):
@@ -140,13 +140,13 @@ async def test_a_caller_that_leaves_while_its_pair_boots_leaves_nothing(engine, 
     await caller.send(StartPair("default", "run_1"))
     await engine.happened["start supervisor"].wait()
 
-    with capture_logs() as told:
+    with capture_logs() as log:
         caller.writer.close()
         await engine.happened["remove_volume"].wait()
         await pairs.end_all()
 
     assert not engine.containers
-    assert ("caller_gone", "left") in [(line["event"], line.get("reason")) for line in told]
+    assert ("Closed a connection whose caller is gone", "left") in [(line["event"], line.get("reason")) for line in log]
 
 
 async def test_only_the_connection_that_started_a_pair_may_attach_it_and_once(connect: Connect):
@@ -191,7 +191,7 @@ async def test_the_list_has_no_id_by_which_a_stranger_could_end_a_pair(connect: 
     assert (await stranger.ask(KillPair(listed.pairs[0].run_id))).code == "unknown_pair"
 
 
-async def test_a_failed_start_is_told_and_the_connection_stays_usable(engine, connect: Connect):
+async def test_a_failed_start_leaves_the_connection_usable(engine, connect: Connect):
     caller = await connect()
     engine.failing["create executor"] = EngineRefused("No such image: exe:1")
     refused = await caller.ask(StartPair("default", "run_1"))

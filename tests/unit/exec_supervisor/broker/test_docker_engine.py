@@ -46,7 +46,7 @@ async def test_where_no_engine_listens_every_call_says_so_at_once(tmp_path: Path
     engine.close()
 
 
-async def test_an_engine_that_takes_connections_and_never_answers_is_down_after_the_limit(tmp_path: Path):
+async def test_an_engine_that_never_answers_is_down_after_the_limit(tmp_path: Path):
     server = await asyncio.start_unix_server(lambda _reader, _writer: None, tmp_path / "mute.sock")
     engine = DockerEngine(f"unix://{tmp_path}/mute.sock", timeout_s=1)
 

@@ -1,4 +1,4 @@
-"""What the engine tells of pairs: which events count, and that a break of the stream loses none that it still tells."""
+"""The engine's events about pairs: which ones count, and that an interrupted stream loses none that it still sends."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ def test_memory_counts_when_the_executor_ran_out_of_it():
     assert (before, signs.hits) == ((), ("memory",))
 
 
-def test_the_ends_of_both_halves_are_told_apart():
+def test_the_ends_of_both_halves_are_distinguished():
     signs = PairSigns()
 
     signs.take(event("die", exitCode="3"))
@@ -56,8 +56,8 @@ class BreakingEngine:
     async def watch(self, label: str, since_s: float) -> AsyncGenerator[EngineEvent]:
         assert label == "everturn.broker=b1"
         self.asked_since_s.append(since_s)
-        for told in self.batches.pop(0):
-            yield told
+        for event in self.batches.pop(0):
+            yield event
         if self.batches:
             raise EngineDown("restarted")
         await asyncio.Event().wait()
@@ -90,7 +90,7 @@ async def test_events_of_pairs_that_are_not_watched_are_passed_over():
     assert (signs.hits, forgotten.hits) == ((), ())
 
 
-async def test_whoever_has_to_look_after_a_break_is_told_when_the_engine_is_back():
+async def test_watchers_are_notified_when_the_engine_is_back():
     back = asyncio.Event()
     engine = BreakingEngine([], [EngineEvent(CONNECTED, {}, 0.0)])
     following = asyncio.create_task(EventWatch(engine, "b1", back).run())  # type: ignore[arg-type]

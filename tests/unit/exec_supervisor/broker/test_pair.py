@@ -39,16 +39,16 @@ async def test_the_supervisor_is_attached_before_it_is_started(engine, pairs: Pa
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reason"),
     [
         (Finished("not_started", "the sandbox is not closed", 0, None), "the sandbox is not closed"),
         (b"", "no such module"),
-        (encode_raw(b"tar"), "out of turn"),
-        (encode_frame({"kind": "stop", "reason": "timeout"}), "nonsense"),
-        (b"\x7f\xff\xff\xffHTTP", "nonsense"),
+        (encode_raw(b"tar"), "single Ready frame"),
+        (encode_frame({"kind": "stop", "reason": "timeout"}), "invalid frame"),
+        (b"\x7f\xff\xff\xffHTTP", "invalid frame"),
     ],
 )
-async def test_any_other_first_word_fails_the_start(engine, pairs: Pairs, words: Finished | bytes, told: str):
+async def test_start_fails_on_any_other_first_message(engine, pairs: Pairs, words: Finished | bytes, reason: str):
     data = words if isinstance(words, bytes) else encode_frame(build_message(words))
     engine.first_words = b""
     booting = asyncio.create_task(pairs.boot("default", "run_1"))
@@ -57,7 +57,7 @@ async def test_any_other_first_word_fails_the_start(engine, pairs: Pairs, words:
     supervisor.say_raw(b"\x02\0\0\0\0\0\0\x0eno such module" + b"\x01\0\0\0" + len(data).to_bytes(4) + data)
     supervisor.hang_up()
 
-    with pytest.raises(StartFailed, match=told):
+    with pytest.raises(StartFailed, match=reason):
         await booting
 
 
@@ -99,16 +99,16 @@ async def test_an_executor_that_dies_while_it_boots_fails_the_start(engine, pair
         await booting
 
 
-async def test_a_warm_supervisor_that_speaks_or_ends_can_be_told_from_one_that_waits(engine, pairs: Pairs):
+async def test_a_warm_pair_that_sends_data_or_ends_is_unusable(engine, pairs: Pairs):
     pair = (await pairs.boot("default")).pair
     spoken = asyncio.Event()
-    pair.call_when_it_speaks(spoken.set)
-    before = pair.has_spoken
+    pair.call_when_unusable(spoken.set)
+    before = pair.is_unusable
 
     engine.containers[engine.find("supervisor")].hang_up()
     await spoken.wait()
 
-    assert (before, pair.has_spoken, pair.state) == (False, True, "warm")
+    assert (before, pair.is_unusable, pair.state) == (False, True, "warm")
 
 
 async def test_what_is_said_after_the_boot_is_read_in_order(engine, pairs: Pairs):
@@ -132,7 +132,7 @@ async def test_a_pair_that_goes_by_itself_is_not_killed(engine, pairs: Pairs):
     assert "kill_and_remove" not in engine.calls
 
 
-async def test_a_pair_that_stays_for_two_seconds_after_its_lifeline_was_cut_is_killed(engine, pairs: Pairs):
+async def test_a_pair_is_killed_two_seconds_after_its_lifeline_is_cut(engine, pairs: Pairs):
     engine.stubborn = True
     pair = (await pairs.boot("default", "run_1")).pair
 

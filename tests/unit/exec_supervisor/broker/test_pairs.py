@@ -16,7 +16,7 @@ async def test_a_profile_that_the_operator_has_not_named_is_refused(pairs: Pairs
         await pairs.boot("wider", "run_1")
 
 
-async def test_when_all_places_are_taken_a_start_waits_a_moment_and_is_then_refused(pairs: Pairs):
+async def test_a_start_waits_for_a_slot_and_is_then_refused(pairs: Pairs):
     for number in range(3):
         await pairs.boot("default", f"run_{number}")
     has_room = pairs.has_room
@@ -57,9 +57,7 @@ async def test_a_start_that_is_cancelled_halfway_leaves_nothing(engine, pairs: P
     assert not engine.containers
 
 
-async def test_what_could_not_be_had_is_counted_by_the_reason_that_callers_are_told(
-    engine, pairs: Pairs, registry: CollectorRegistry
-):
+async def test_failed_starts_are_counted_by_refusal_code(engine, pairs: Pairs, registry: CollectorRegistry):
     engine.failing["create executor"] = EngineRefused("no such image")
     with pytest.raises(EngineRefused):
         await pairs.boot("default", "run_1")
@@ -74,7 +72,7 @@ async def test_what_could_not_be_had_is_counted_by_the_reason_that_callers_are_t
     assert {sample.labels["reason"]: sample.value for sample in failures} == {"start_failed": 1, "busy": 1}
 
 
-async def test_the_list_tells_runs_and_states_and_no_ids(pairs: Pairs):
+async def test_the_list_has_runs_and_states_but_no_ids(pairs: Pairs):
     await pairs.boot("default", "run_1")
     await pairs.boot("warm")
 

@@ -23,7 +23,7 @@ PROFILES = {"cold": ExecutionProfile(), "warm": ExecutionProfile(warm=2)}
 class PlainPair:
     number: int
     run_id: str
-    has_spoken: bool = False
+    is_unusable: bool = False
     callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     @property
@@ -34,11 +34,11 @@ class PlainPair:
         assert not self.run_id
         self.run_id = run_id
 
-    def call_when_it_speaks(self, callback: Callable[[], None]) -> None:
+    def call_when_unusable(self, callback: Callable[[], None]) -> None:
         self.callbacks.append(callback)
 
     def speak(self) -> None:
-        self.has_spoken = True
+        self.is_unusable = True
         for callback in self.callbacks:
             callback()
 
@@ -99,7 +99,7 @@ async def running_pool(maker: Maker) -> AsyncGenerator[Bench]:
 
 async def settle(until: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not until():  # noqa: ASYNC110 - the pool tells nobody of what it does by itself
+        while not until():  # noqa: ASYNC110 - the pool does not signal its own actions
             await asyncio.sleep(0.001)
 
 
@@ -159,7 +159,7 @@ async def test_a_pair_that_dies_warm_is_replaced_and_never_given_out():
 async def test_a_pair_that_has_died_unnoticed_is_passed_over():
     async with running_pool(Maker()) as bench:
         await settle(lambda: len(bench.maker.made) == 2)
-        bench.maker.made[0].has_spoken = True
+        bench.maker.made[0].is_unusable = True
         taken, warm = await bench.pool.take("warm", "run_1")
 
     assert warm

@@ -95,19 +95,19 @@ async def test_what_is_in_use_is_tried_again_and_what_has_gone_is_no_matter():
     assert engine.removed == ["v"]
 
 
-async def test_one_leftover_that_the_engine_can_not_remove_does_not_keep_the_others():
+async def test_one_leftover_that_stays_does_not_block_the_others():
     engine = Engine([leftover("stuck"), leftover("c1")], {"stuck": EngineRefused("device or resource busy")})
 
     assert not await reaper(engine, Live()).sweep()
     assert engine.removed == ["c1"]
 
 
-async def test_an_engine_that_is_away_is_told_to_the_caller():
+async def test_an_unavailable_engine_is_reported_to_the_caller():
     with pytest.raises(EngineDown):
         await reaper(Engine([], {"list": EngineDown()}), Live()).sweep()
 
 
-async def test_an_engine_that_comes_back_is_looked_at_without_waiting_for_the_next_round():
+async def test_a_recovered_engine_is_swept_at_once():
     engine, connected = Engine([]), asyncio.Event()
     running = asyncio.create_task(reaper(engine, Live(), connected).run())
     async with asyncio.timeout(10):

@@ -45,7 +45,7 @@ def test_version_1_makes_a_group_per_controller_below_our_own(tmp_path):
     assert (cgroup.processes / "pids.max").read_text() == "13"
 
 
-def test_version_2_makes_a_sibling_where_the_parent_hands_out_both_controllers(tmp_path):
+def test_version_2_creates_a_sibling_of_its_own_group(tmp_path):
     folder(tmp_path, "system.slice", "cpu memory pids")
     folder(tmp_path, "system.slice/app.service", "")
 

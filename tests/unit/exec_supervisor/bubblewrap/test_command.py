@@ -93,11 +93,11 @@ def test_of_the_system_only_libraries_and_plain_commands_are_shown(tmp_path):
     }
 
 
-def test_where_libraries_have_no_folder_of_their_own_the_common_one_is_shown(tmp_path):
+def test_without_architecture_folders_the_common_one_is_mounted(tmp_path):
     assert make_system(tmp_path, "usr/lib/libc.so.6", "bin/sh") == ("/usr/lib", "/bin/sh")
 
 
-def test_what_tells_of_the_machine_is_hidden_and_proc_is_read_only():
+def test_machine_details_are_hidden_and_proc_is_read_only():
     command = build_command(BOOT, PLAIN, (), 7, Masked(("/proc/cmdline",), ("/proc/acpi",)))
 
     assert ("/dev/null", "/proc/cmdline") in pairs(command, "--ro-bind")

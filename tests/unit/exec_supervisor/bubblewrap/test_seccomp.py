@@ -5,7 +5,7 @@ import struct
 from exec_supervisor.bubblewrap.seccomp import REFUSED, build_filter, describe_filter
 
 
-def test_the_filter_is_a_sequence_of_bpf_instructions_that_begins_with_the_architecture():
+def test_the_filter_begins_by_checking_the_architecture():
     program = build_filter()
 
     instructions = list(struct.iter_unpack("=HBBI", program))

@@ -1,4 +1,4 @@
-"""The user of one run: never shared while both runs live, whoever starts them."""
+"""The user of one run: never shared by two live runs of any supervisor."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The supervisor of a pair as a process: a script stands in for the container of the executor."""
+"""The supervisor of a pair as a process; a script replaces the container of the executor."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ class Line:
         return parse_message(frame, kind) if isinstance(frame, dict) else None
 
     async def take_start(self) -> Start:
-        """What the executor is told, once its inputs are read."""
+        """The message that the executor receives once its inputs are read."""
         start = await self.hear(Start)
         while isinstance(await self.stream.receive(), bytes):
             pass
@@ -147,11 +147,11 @@ async def test_a_program_calls_tools_through_the_socket_beside_the_line(tmp_path
 
     async def call_tools(line: Line, folder: Path) -> None:
         await line.say(Booted("cpython 3.11"))
-        told = await line.take_start()
+        start = await line.take_start()
         stranger, program = [await Line.connect(folder / "gateway.sock") for _ in range(2)]
         await stranger.say(Hello("another run's"))
         heard.append(await stranger.hear(Welcome))
-        await program.say(Hello(told.nonce), GatewayCall(7, "a.b", {"x": 1}))
+        await program.say(Hello(start.nonce), GatewayCall(7, "a.b", {"x": 1}))
         heard.extend([await program.hear(Welcome), await program.hear(ToolReply)])
         heard.append((folder / "line.sock").exists())
         for peer in (stranger, program):
@@ -168,7 +168,7 @@ async def test_a_program_calls_tools_through_the_socket_beside_the_line(tmp_path
 async def test_a_stop_reaches_the_executor_and_its_files_are_kept(tmp_path):
     stop = asyncio.Event()
 
-    async def stop_when_told(line: Line, folder: Path) -> None:
+    async def stop_on_request(line: Line, folder: Path) -> None:
         await line.say(Booted("cpython 3.11"))
         await line.take_start()
         stop.set()
@@ -177,7 +177,7 @@ async def test_a_stop_reaches_the_executor_and_its_files_are_kept(tmp_path):
         await line.stream.send_raw(b"kept")
         await line.say(OutputsEnd())
 
-    done = await see_through(tmp_path, stop_when_told, stop)
+    done = await see_through(tmp_path, stop_on_request, stop)
 
     assert (done.finished.verdict, done.tar, done.finished.limits) == ("cancelled", b"kept", ())
 
@@ -194,18 +194,20 @@ async def test_an_executor_that_is_silent_at_the_limit_is_hung_up_on(tmp_path):
     assert (done.finished.verdict, done.finished.report, done.finished.limits) == ("timeout", None, ("time",))
 
 
-@pytest.mark.parametrize(("failures", "told"), [(("it runs as root",), "it runs as root"), ((), "the executor ended")])
-async def test_an_executor_without_walls_or_without_life_is_never_ready(tmp_path, failures, told):
+@pytest.mark.parametrize(
+    ("failures", "reason"), [(("it runs as root",), "it runs as root"), ((), "the executor ended")]
+)
+async def test_an_executor_without_walls_or_without_life_is_never_ready(tmp_path, failures, reason):
     async def fail(line: Line, folder: Path) -> None:
         if failures:
             await line.say(Booted("cpython 3.11", failures))
 
     async with start(tmp_path, fail) as process:
-        with pytest.raises(SupervisorFailed, match=told):
+        with pytest.raises(SupervisorFailed, match=reason):
             await read_boot(process)
 
 
-async def test_an_executor_that_dies_before_its_run_is_told_at_once(tmp_path):
+async def test_an_executor_that_dies_before_its_run_is_reported(tmp_path):
     async def boot_and_die(line: Line, folder: Path) -> None:
         await line.say(Booted("cpython 3.11"))
 

@@ -34,7 +34,7 @@ async def open_both(folder: Path):
         yield room, *(await connecting)
 
 
-async def test_the_line_is_taken_once_and_its_name_is_gone_before_a_program_could_come(tmp_path):
+async def test_the_line_socket_is_accepted_once_and_removed(tmp_path):
     async with open_both(tmp_path) as (room, _, writer):
         there = [path.name for path in tmp_path.iterdir()]
         writer.write(encode_frame(build_message(Booted("cpython 3.11"))))

@@ -80,7 +80,7 @@ async def test_the_socket_is_open_to_its_user_only(path):
         assert os.stat(path).st_mode & 0o777 == 0o600
 
 
-async def test_too_many_connections_at_once_are_turned_away_and_room_is_made_again(path):
+async def test_excess_connections_are_closed_until_there_is_room(path):
     async with serve(path) as gateway:
         streams = [await greet(path) for _ in range(MAX_CONNECTIONS)]
 
@@ -90,7 +90,7 @@ async def test_too_many_connections_at_once_are_turned_away_and_room_is_made_aga
         for stream in streams:
             stream._writer.close()
         async with asyncio.timeout(10):
-            while not await is_welcome(path):  # noqa: ASYNC110 - only a try tells whether there is room
+            while not await is_welcome(path):  # noqa: ASYNC110 - only an attempt shows whether there is room
                 await asyncio.sleep(0.01)
 
 

@@ -14,7 +14,7 @@ def call(tool_id: str = "a.b", **arguments: object) -> GatewayCall:
 
 def code_of(quota: Quota, asked: GatewayCall) -> str:
     try:
-        quota.take_call(asked)
+        quota.count_call(asked)
     except Refused as refused:
         return refused.code
     return ""
@@ -108,10 +108,10 @@ def test_refused_calls_use_up_nothing():
 def test_bytes_are_counted_and_end_for_good():
     quota = Quota(Capability(max_bytes=10))
 
-    quota.take_bytes(10)
+    quota.count_bytes(10)
     for count in (1, 0):
         with pytest.raises(Refused, match="used up"):
-            quota.take_bytes(count)
+            quota.count_bytes(count)
 
 
 def test_calls_may_begin_until_the_deadline():

@@ -1,4 +1,4 @@
-"""A run with an executor that lies, floods or falls silent: a script stands in for bubblewrap and all inside it.
+"""A run with an executor that lies, floods or falls silent; a script replaces bubblewrap and everything inside it.
 
 The supervisor is the real process. What counts is that its findings hold and that nothing of the run stays.
 """
@@ -117,7 +117,7 @@ async def test_a_run_that_keeps_the_protocol_ends_with_its_report_and_its_files(
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "reason"),
     [
         (b"", "the executor ended"),
         (say(Booted("cpython", ("it has a network device", "it runs as root"))), "it has a network device, it runs"),
@@ -130,8 +130,8 @@ async def test_a_run_that_keeps_the_protocol_ends_with_its_report_and_its_files(
     ],
     ids=["silence", "open walls", "report", "finished", "raw", "oversized", "no JSON", "half a frame"],
 )
-async def test_an_executor_that_does_not_boot_as_it_should_runs_nothing(stage, said, told):
-    with pytest.raises(SupervisorFailed, match=told):
+async def test_an_executor_that_does_not_boot_as_it_should_runs_nothing(stage, said, reason):
+    with pytest.raises(SupervisorFailed, match=reason):
         await see_through(stage.boot(b"", then=HANG_UP, booted=said))
 
 
@@ -175,11 +175,11 @@ async def test_anything_but_a_report_is_the_executors_end(stage, said):
     [b"", encode_raw(b"tar")[:-1], say(REPORT), say(encode_raw(b"tar"), Hello("n")), struct.pack(">I", 64 << 20)],
     ids=["silence", "half a frame", "second report", "hello", "oversized"],
 )
-async def test_outputs_that_do_not_end_as_they_should_are_told_and_the_verdict_stays(stage, said):
+async def test_incomplete_outputs_are_reported_and_the_verdict_is_kept(stage, said):
     done = await see_through(stage.boot(say(REPORT) + said, then=HANG_UP))
 
     assert (done.finished.verdict, done.finished.report) == ("ended", REPORT)
-    assert "the output files were cut off" in done.finished.detail
+    assert "the output files are incomplete" in done.finished.detail
 
 
 async def test_more_output_bytes_than_may_leave_are_cut_off_and_named(stage):
@@ -207,7 +207,7 @@ async def test_a_flood_of_errors_is_cut_and_does_not_hold_the_run_up(stage):
     assert done.finished.detail == "x" * 4096
 
 
-async def test_an_executor_that_is_silent_at_the_limit_is_killed_two_seconds_later(stage):
+async def test_a_silent_executor_is_killed_two_seconds_after_the_limit(stage):
     started = time.monotonic()
 
     done = await see_through(stage.boot(b""), timeout_s=0.2)

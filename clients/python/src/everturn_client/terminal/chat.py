@@ -79,7 +79,7 @@ class Chat:
         self._options = options
         self._memory = memory
         self._printer: TurnPrinter | None = None
-        self._told_position = ""
+        self._printed_position = ""
         self.conversation_id = conversation_id
         self.asked: ApprovalView | None = None
         self._asked_changed = asyncio.Event()
@@ -254,15 +254,15 @@ class Chat:
     def _print_status(self, turn: TurnView, status: ConvStatus) -> None:
         """Print the turn's position whenever it changes, and again when the turn waits again."""
         if status.state != "queued":
-            self._told_position = ""
+            self._printed_position = ""
         elif status.turn_id == turn.turn_id and status.position is not None:
             self._say_position(status.position, more=bool(status.position_more))
 
     def _say_position(self, ahead: int, *, more: bool) -> None:
         text = render_position(ahead, more=more)
-        if text != self._told_position and not self._options.as_json:
+        if text != self._printed_position and not self._options.as_json:
             self.say(text)
-        self._told_position = text
+        self._printed_position = text
 
     async def _cancel_at(self, interrupt: asyncio.Event) -> None:
         await interrupt.wait()

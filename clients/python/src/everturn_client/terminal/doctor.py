@@ -14,11 +14,11 @@ NAME_CHARS = 12
 async def run_doctor(client: EverturnClient, screen: Screen) -> int:
     """Print a line per fact; returns the number of problems. Raises Unreachable if nothing answers."""
     # Print the server's own report before the next request, which an unhealthy server may not answer.
-    problems = tell(screen, await _look_at_server(client))
-    return problems + tell(screen, [await _look_at_credential(client)])
+    problems = print_findings(screen, await _check_server(client))
+    return problems + print_findings(screen, [await _check_credential(client)])
 
 
-def tell(screen: Screen, findings: Sequence[Finding]) -> int:
+def print_findings(screen: Screen, findings: Sequence[Finding]) -> int:
     """Print the findings; returns how many are problems."""
     for finding in findings:
         is_bad = bool(finding.remedy)
@@ -28,7 +28,7 @@ def tell(screen: Screen, findings: Sequence[Finding]) -> int:
     return sum(1 for finding in findings if finding.remedy)
 
 
-async def _look_at_server(client: EverturnClient) -> list[Finding]:
+async def _check_server(client: EverturnClient) -> list[Finding]:
     try:
         state = parse_answer(ServerState, await client.requests.load_any("/readyz"))
     except BadAnswer:
@@ -37,7 +37,7 @@ async def _look_at_server(client: EverturnClient) -> list[Finding]:
     return [Finding("server", f"{client.base_url} answers with status {state.status}"), *find_facts(state)]
 
 
-async def _look_at_credential(client: EverturnClient) -> Finding:
+async def _check_credential(client: EverturnClient) -> Finding:
     try:
         await client.list_conversations(limit=1)
     except ProblemError as error:

@@ -37,9 +37,9 @@ class LastConversations:
     def _load_all(self) -> dict[str, str]:
         try:
             with self.path.open() as file:
-                told = json.loads(file.read(MAX_FILE_BYTES))
+                stored = json.loads(file.read(MAX_FILE_BYTES))
         except (OSError, ValueError):
             return {}
-        if not isinstance(told, dict):
+        if not isinstance(stored, dict):
             return {}
-        return {key: value for key, value in cast(dict[str, object], told).items() if isinstance(value, str)}
+        return {key: value for key, value in cast(dict[str, object], stored).items() if isinstance(value, str)}

@@ -56,15 +56,15 @@ class Help:
 Typed = Say | Steer | Cancel | Answer | ListFiles | Quit | Help
 
 
-def parse_line(line: str | None, *, is_asked: bool = False) -> Typed | None:
-    """Parse a typed line; None for a blank one. The end of input quits. `is_asked`: a question waits for an answer."""
+def parse_line(line: str | None, *, awaits_answer: bool = False) -> Typed | None:
+    """Parse a typed line; None for a blank one. The end of input quits. `awaits_answer`: an approval is pending."""
     if line is None:
         return Quit()
     text = line.strip()
     if not text:
         return None
     if not text.startswith("/"):
-        return (try_parse_answer(text) if is_asked else None) or Say(text)
+        return (try_parse_answer(text) if awaits_answer else None) or Say(text)
     name, _, rest = text.partition(" ")
     match name:
         case "/steer":
@@ -158,7 +158,7 @@ class Prompt:
                 await asyncio.wait({following, reading}, return_when=asyncio.FIRST_COMPLETED)
                 # A line that arrived together with the turn's end must not get lost.
                 if reading.done():
-                    typed = parse_line(reading.result(), is_asked=self._chat.asked is not None)
+                    typed = parse_line(reading.result(), awaits_answer=self._chat.asked is not None)
                     if isinstance(typed, Quit):
                         return following.result() if following.done() else None
                     if typed:
@@ -201,7 +201,7 @@ class Prompt:
         if not any(_may_be_promoted(signal) for signal in turn.signals):
             return None
         state = await self._client.fetch(self._chat.conversation_id, turn_ids=[turn.turn_id])
-        promoted = [signal.promoted_to for told in state.turns for signal in told.signals if signal.promoted_to]
+        promoted = [signal.promoted_to for each in state.turns for signal in each.signals if signal.promoted_to]
         return promoted[-1] if promoted else None
 
     async def _list_files(self) -> None:

@@ -48,9 +48,9 @@ class TurnPrinter:
         """The text that is new since the last call."""
         return list(self._render(turn))
 
-    def render_compaction(self, told: ChatCompaction) -> list[Piece]:
+    def render_compaction(self, compaction: ChatCompaction) -> list[Piece]:
         """A line within the turn's output; it is not part of the turn's state."""
-        return list(self._say(render_compaction(told), "good" if told.status == "completed" else "info"))
+        return list(self._say(render_compaction(compaction), "good" if compaction.status == "completed" else "info"))
 
     def render_phase(self, phase: ChatPhase) -> list[Piece]:
         """A line about the model that the turn waits for; it is not part of the turn's state."""

@@ -122,14 +122,14 @@ def render_position(ahead: int, *, more: bool) -> str:
             return f"· waiting, {ahead} messages are ahead"
 
 
-def render_compaction(told: ChatCompaction) -> str:
+def render_compaction(compaction: ChatCompaction) -> str:
     """One line when summarizing of older parts begins or ends."""
-    match told.status:
+    match compaction.status:
         case "started":
-            return f"▸ summarizing older parts ({told.before_tokens:,} tokens) …"
+            return f"▸ summarizing older parts ({compaction.before_tokens:,} tokens) …"
         case "completed":
-            after = "" if told.after_tokens is None else f" → {told.after_tokens:,}"
-            return f"✓ summarized older parts ({told.before_tokens:,}{after} tokens)"
+            after = "" if compaction.after_tokens is None else f" → {compaction.after_tokens:,}"
+            return f"✓ summarized older parts ({compaction.before_tokens:,}{after} tokens)"
         case "skipped":
             return "· older parts were not summarized"
 

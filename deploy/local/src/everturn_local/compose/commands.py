@@ -8,7 +8,7 @@ from everturn.core.errors import EverturnError
 from everturn_local.compose.installation import Installation, build_variables
 from everturn_local.compose.program import FILE, Compose, ComposeFailed, find_program
 from everturn_local.compose.secret_files import save_secrets, save_store_keys
-from everturn_local.compose.unwell import PROJECT_LABEL, WORKERS, Containers, count_well, show_unwell
+from everturn_local.compose.unhealthy import PROJECT_LABEL, WORKERS, Containers, count_healthy, show_unhealthy
 from everturn_local.images.engine import NoEngineError, open_engine
 from everturn_local.images.making import run_images
 from everturn_local.ports import is_port_free
@@ -61,7 +61,7 @@ def _start(
     try:
         compose.run("up", "--detach", "--no-build", "--remove-orphans", limit_s=START_LIMIT_S)
     except ComposeFailed:
-        show_unwell(engine, settings.project, report)
+        show_unhealthy(engine, settings.project, report)
         raise
     wait_started(settings, engine, report)
     report(
@@ -74,26 +74,26 @@ def _start(
 def wait_started(settings: ComposeSettings, engine: Containers, report: Report) -> None:
     """Wait until the platform is ready. Raises NotReady, after showing the last output of unhealthy containers."""
     url = build_url(settings.bind, settings.port)
-    found = wait_ready(lambda: _look(settings, url, engine), limit_s=settings.limit_s)
+    found = wait_ready(lambda: _check(settings, url, engine), limit_s=settings.limit_s)
     if found.missing:
-        show_unwell(engine, settings.project, report)
+        show_unhealthy(engine, settings.project, report)
         raise NotReady(f"{found.missing} `make logs` shows more.")
     for failing in found.failing:
         report(f"running without {failing}")
     report(f"ready: {url}")
 
 
-def _look(settings: ComposeSettings, url: str, engine: Containers) -> Readiness:
+def _check(settings: ComposeSettings, url: str, engine: Containers) -> Readiness:
     """The platform's report, and the health of this start's worker containers: the report still includes ended workers
     of an earlier start for some seconds."""
     found = load_readiness(url, settings.workers)
     if found.missing:
         return found
     try:
-        well = count_well(engine.load_containers(f"{PROJECT_LABEL}={settings.project}"), WORKERS)
+        healthy = count_healthy(engine.load_containers(f"{PROJECT_LABEL}={settings.project}"), WORKERS)
     except NoEngineError as error:
         return Readiness(f"The workers' containers can't be listed: {error}.", found.failing)
-    missing = f"{well} of {settings.workers} worker containers are healthy." if well < settings.workers else ""
+    missing = f"{healthy} of {settings.workers} worker containers are healthy." if healthy < settings.workers else ""
     return Readiness(missing, found.failing)
 
 
@@ -122,7 +122,7 @@ def open_compose(settings: ComposeSettings, environment: Mapping[str, str]) -> C
 
 def check_port(settings: ComposeSettings, compose: Compose) -> None:
     """Raises PortTaken unless the port is free or used by our own ingress."""
-    if not is_port_free(settings.port, settings.bind) and not compose.ask("ps", "--quiet", "ingress"):
+    if not is_port_free(settings.port, settings.bind) and not compose.capture("ps", "--quiet", "ingress"):
         raise PortTaken(f"{settings.bind}:{settings.port}. Stop that program, or choose another: make up PORT=8090")
 
 

@@ -52,7 +52,7 @@ class Compose:
             except KeyboardInterrupt:
                 return running.wait()
 
-    def ask(self, *words: str) -> str:
+    def capture(self, *words: str) -> str:
         """Run a command and return its standard output. Raises ComposeFailed."""
         done = subprocess.run(
             self.build_command(*words),

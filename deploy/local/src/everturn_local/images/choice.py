@@ -11,7 +11,7 @@ from everturn_local.images.engine import Engine, EngineRefusedError, NoEngineErr
 from everturn_local.images.making import is_current
 from everturn_local.images.recipes import RUN_RECIPES
 
-LOOK_LIMIT_S: Final = 10
+CHECK_LIMIT_S: Final = 10
 """Seconds after which an unresponsive engine counts as absent."""
 MAX_SOCKET_BYTES: Final = 107
 BUILD: Final = "make images"
@@ -32,7 +32,7 @@ def choose_containers(environment: Mapping[str, str], socket: Path) -> Container
     if obstacle := find_setting(environment, socket):
         return ContainerChoice(False, obstacle)
     try:
-        with open_engine(environment, limit_s=LOOK_LIMIT_S) as engine:
+        with open_engine(environment, limit_s=CHECK_LIMIT_S) as engine:
             images = load_image_names(environment)
             if obstacle := find_missing_image(engine, images):
                 return ContainerChoice(False, obstacle)

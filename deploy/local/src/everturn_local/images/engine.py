@@ -23,7 +23,7 @@ SHOWN_LINES: Final = 40
 
 
 class NoEngineError(EverturnError):
-    """No container engine answers."""
+    """No container engine responds."""
 
 
 class EngineRefusedError(NoEngineError):
@@ -31,7 +31,7 @@ class EngineRefusedError(NoEngineError):
 
 
 class ImageError(EverturnError):
-    """An image could not be made."""
+    """An image could not be built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +182,11 @@ class Engine:
         return said.decode(errors="replace")
 
 
-def _read_container(told: Mapping[str, Any]) -> FoundContainer:
-    state = told["State"]
+def _read_container(inspected: Mapping[str, Any]) -> FoundContainer:
+    state = inspected["State"]
     return FoundContainer(
-        name=str(told["Name"]).removeprefix("/"),
-        labels=dict(told["Config"]["Labels"] or {}),
+        name=str(inspected["Name"]).removeprefix("/"),
+        labels=dict(inspected["Config"]["Labels"] or {}),
         state=str(state["Status"]),
         health=str(state["Health"]["Status"]) if state.get("Health") else "",
         exit_code=int(state["ExitCode"]),

@@ -23,16 +23,16 @@ def build_runtime_lock(lock: str, wanted: Iterable[str]) -> str:
     entries: dict[str, str] = {}
     for match in _ENTRY.finditer(lock):
         entries[match[1]] = f"{entries.get(match[1], '')}{match[0]}\n"
-    askers = {name: find_askers(entry) for name, entry in entries.items()}
+    dependents = {name: find_dependents(entry) for name, entry in entries.items()}
     found = set(wanted)
     if missing := sorted(found - entries.keys()):
         raise ImageError(f"requirements.lock has no entry for {', '.join(missing)}; run: make lock")
-    while more := {name for name, asked_by in askers.items() if asked_by & found} - found:
+    while more := {name for name, users in dependents.items() if users & found} - found:
         found |= more
     return "".join(entries[name] for name in sorted(found))
 
 
-def find_askers(entries: str) -> frozenset[str]:
+def find_dependents(entries: str) -> frozenset[str]:
     """The names after each `# via`, on its line or on the lines below it."""
     comments = " ".join(line.strip() for line in entries.splitlines() if line.lstrip().startswith("#"))
     return frozenset(comments.replace("#", " ").split()) - {"via"}

@@ -97,7 +97,7 @@ class EmbeddedRedis:
 
     def empty(self) -> None:
         """Delete all data, as a restart without a disk would."""
-        reply = self._ask("FLUSHALL")
+        reply = self._call("FLUSHALL")
         if reply != "+OK":
             raise ServerStartError(f"The Redis server refused to be emptied: {reply}")
 
@@ -139,11 +139,11 @@ class EmbeddedRedis:
     def _answers(self) -> bool:
         """Connections are refused while it isn't listening; it replies with an error while it loads its file."""
         try:
-            return self._ask("PING") == "+PONG"
+            return self._call("PING") == "+PONG"
         except OSError:
             return False
 
-    def _ask(self, command: str) -> str:
+    def _call(self, command: str) -> str:
         """Send one inline command on a new connection; returns the first line of the reply."""
         with socket.create_connection((LOOPBACK, self.port), timeout=REPLY_LIMIT_S) as connection:
             connection.sendall(f"AUTH {self._password}\r\n{command}\r\n".encode())

@@ -14,9 +14,9 @@ from pathlib import Path
 from everturn_local.privileges import build_child_prefix
 from everturn_local.processes import KILLED_LIMIT_S, Child, kill_group
 from everturn_local.suite.groups import Group, build_selection
-from everturn_local.suite.outcomes import GroupRun, count_second_looks, try_find_last_file
+from everturn_local.suite.outcomes import GroupRun, count_to_repeat, try_find_last_file
 
-PYTEST_BROKE_DOWN = 3
+PYTEST_CRASHED = 3
 STOP_LIMIT_S = 20.0
 """Time for the servers and containers of interrupted tests to stop."""
 
@@ -80,23 +80,23 @@ async def _run_group(suite: Suite, group: Group, deadline: float) -> GroupRun:
     shutil.rmtree(cache, ignore_errors=True)
     code = await _run_pytest(suite, [*_keep_in(cache), *build_selection(group, suite.groups)], log, deadline)
     text, again = load_log(log), ""
-    if code == PYTEST_BROKE_DOWN and (file := try_find_last_file(text)) is not None:
+    if code == PYTEST_CRASHED and (file := try_find_last_file(text)) is not None:
         log = log.with_suffix(".again.log")
         await _run_pytest(suite, [*AGAIN_OPTIONS, *_keep_in(cache), file], log, deadline)
         again = load_log(log)
     return GroupRun(group, code, time.monotonic() - started, text, again)
 
 
-async def look_again(suite: Suite, runs: Sequence[GroupRun], limit_s: float) -> list[GroupRun]:
+async def repeat_failed(suite: Suite, runs: Sequence[GroupRun], limit_s: float) -> list[GroupRun]:
     """Run failed tests once more, with nothing running at the same time; returns the runs with these results."""
     deadline = time.monotonic() + limit_s
-    wanted = sum(map(count_second_looks, runs))
+    wanted = sum(map(count_to_repeat, runs))
     if not 0 < wanted <= suite.max_unsteady:
         return list(runs)
-    return [await _look_again(suite, run, deadline) if count_second_looks(run) else run for run in runs]
+    return [await _repeat_failed(suite, run, deadline) if count_to_repeat(run) else run for run in runs]
 
 
-async def _look_again(suite: Suite, run: GroupRun, deadline: float) -> GroupRun:
+async def _repeat_failed(suite: Suite, run: GroupRun, deadline: float) -> GroupRun:
     log = _find_log(suite, run.group)
     cache, log = log.with_suffix(".cache"), log.with_suffix(".second.log")
     selection = build_selection(run.group, suite.groups)

@@ -20,8 +20,8 @@ TESTS_FAILED = 1
 EXIT_WORDS = {
     TESTS_FAILED: "tests failed",
     2: "it was interrupted",
-    3: "pytest broke down",
-    4: "pytest was used wrongly",
+    3: "pytest crashed",
+    4: "pytest was called with invalid arguments",
     5: "it has no tests",
 }
 
@@ -66,7 +66,7 @@ def is_good(run: GroupRun) -> bool:
     return run.exit_code == 0 and parse_counts(run.text) != Counts()
 
 
-def count_second_looks(run: GroupRun) -> int:
+def count_to_repeat(run: GroupRun) -> int:
     """How many of its tests failed, if nothing else went wrong."""
     counts = parse_counts(run.text)
     return counts.failed + counts.errors if run.exit_code == TESTS_FAILED else 0
@@ -161,7 +161,7 @@ def _render_end(run: GroupRun) -> str:
         case None:
             return "the time for all tests was over" if run.took_s else "not begun, as the time for all tests was over"
         case 0:
-            return "ended well" if is_good(run) else "it says of no test that it ran"
+            return "succeeded" if is_good(run) else "it reported no test"
         case code if code < 0:
             return f"ended by signal {-code}"
         case code:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from everturn_local.suite.groups import check_every_test_has_a_group, load_test_files
-from everturn_local.suite.lanes import Suite, look_again, run_groups
+from everturn_local.suite.lanes import Suite, repeat_failed, run_groups
 from everturn_local.suite.outcomes import (
     GroupRun,
     is_good,
@@ -36,7 +36,7 @@ async def run_suite(suite: Suite, show: Show) -> int:
     runs: list[GroupRun] = []
     try:
         await run_groups(suite, lambda run: take(run, runs, show))
-        runs = await look_again(suite, runs, suite.limit_s - (time.monotonic() - started))
+        runs = await repeat_failed(suite, runs, suite.limit_s - (time.monotonic() - started))
         show(f"slowest:\n{render_slowest(runs)}")
     finally:
         show_failures(runs, show)

@@ -30,7 +30,7 @@ async def run_keeper(
             return
         deaths.append(time.monotonic())
         delay_s = build_restart_delay_s(deaths, deaths[-1])
-        report(f"{part.name} ended ({_render_end(exited)}); starting it again in {delay_s:.1f} s")
+        report(f"{part.name} ended ({_render_end(exited)}); restarting it in {delay_s:.1f} s")
         await asyncio.sleep(delay_s)
         started = await _run_apart(part.start())
         if (error := started.exception()) is not None:

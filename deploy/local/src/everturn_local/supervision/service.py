@@ -121,7 +121,9 @@ class ServiceProcess:
             line = await asyncio.wait_for(_load_line(reading), find_ready_limit_s(self.spec.env))
             return parse_ready_line(line)
         except TimeoutError as error:
-            raise self._build_error(f"it said nothing for {find_ready_limit_s(self.spec.env):.0f} s") from error
+            raise self._build_error(
+                f"it did not report readiness within {find_ready_limit_s(self.spec.env):.0f} s"
+            ) from error
         except ValueError as error:
             raise self._build_error(str(error)) from error
 
@@ -149,10 +151,10 @@ def parse_ready_line(line: bytes) -> ReadyReport:
         raise ValueError("it ended before it was ready")
     entry = json.loads(line)
     if not isinstance(entry, dict):
-        raise ValueError(f"its ready line is no object: {line[:200]!r}")
+        raise ValueError(f"its ready line is not an object: {line[:200]!r}")
     fields = cast("dict[str, object]", entry)
     if fields.pop("ready", None) is not True:
-        raise ValueError(f"it reported something else than ready: {line[:200]!r}")
+        raise ValueError(f"it did not report that it is ready: {line[:200]!r}")
     return {name: str(value) for name, value in fields.items()}
 
 

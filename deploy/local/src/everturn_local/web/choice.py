@@ -14,7 +14,7 @@ REMEDY = "make setup installs one"
 
 
 class NoNode(EverturnError):
-    """No Node that is new enough is here."""
+    """No Node of a supported version was found."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,9 @@ def _try_build(program: Path, folder: Path, why: str) -> Node | None:
 def _load_version(program: Path) -> tuple[int, ...]:
     """Parse `v20.19.1` into numbers; empty if the version can't be determined."""
     try:
-        told = subprocess.run(
+        printed = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=VERSION_LIMIT_S, check=True
         )
-        return tuple(int(part) for part in told.stdout.strip().removeprefix("v").split("."))
+        return tuple(int(part) for part in printed.stdout.strip().removeprefix("v").split("."))
     except (OSError, subprocess.SubprocessError, ValueError):
         return ()

@@ -12,7 +12,7 @@ from everturn_local.processes import KILLED_LIMIT_S, kill_group
 from everturn_local.settings import load_environment
 from everturn_local.web.node import Node
 
-TOLD_CHARS: Final = 4_000
+SHOWN_CHARS: Final = 4_000
 MAX_OUTPUT_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -49,7 +49,7 @@ async def run_program(
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), KILLED_LIMIT_S)
     if code != 0:
-        raise ProgramFailed(f"{_name(arguments)} ended with {code}:\n{output[-TOLD_CHARS:].strip()}")
+        raise ProgramFailed(f"{_name(arguments)} ended with {code}:\n{output[-SHOWN_CHARS:].strip()}")
     return output
 
 

@@ -33,14 +33,14 @@ class ConfinedProcesses:
         self._timeout_s = limits.wall_s + _STARTING_S
         self._idle: list[asyncio.subprocess.Process] = []
 
-    async def ask(self, fields: Mapping[str, Any], data: bytes) -> ForkResult:
+    async def request(self, fields: Mapping[str, Any], data: bytes) -> ForkResult:
         """Raises Unavailable when no process answers."""
         async with self._free, self._process() as process:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     return await self._exchange(process, fields, data)
             except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
-                raise Unavailable("The process that reads pages and files does not answer.") from error
+                raise Unavailable("The process that reads pages and files does not respond.") from error
 
     async def close(self) -> None:
         while self._idle:
@@ -85,7 +85,7 @@ class ConfinedProcesses:
                 start_new_session=True,
             )
         except OSError as error:
-            raise Unavailable("The process that reads pages and files can't be started.") from error
+            raise Unavailable("The process that reads pages and files could not be started.") from error
 
 
 def run_answering(

@@ -67,8 +67,8 @@ def find_url_secrets(urls: Iterable[str]) -> list[str]:
 
 def find_named_secrets(environment: Mapping[str, str]) -> list[str]:
     """The values of variables whose names mark them as secret."""
-    telling = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-    return [value for name, value in environment.items() if name.upper().endswith(telling)]
+    suffixes = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+    return [value for name, value in environment.items() if name.upper().endswith(suffixes)]
 
 
 def _in_json(secret: str) -> str:
@@ -125,7 +125,12 @@ class LogStream:
     def write(self, text: str) -> int:
         try:
             if self._lost:
-                note = {"event": "log_lines_lost", "lost": self._lost, "level": "warning", "timestamp": _now()}
+                note = {
+                    "event": "Could not write log lines",
+                    "lost": self._lost,
+                    "level": "warning",
+                    "timestamp": _now(),
+                }
                 # The previous line may be cut off. This is no logger call, which would deadlock here.
                 self._write_all(f"\n{json.dumps(note)}\n".encode())
                 self._lost = 0

@@ -56,7 +56,7 @@ class LoopHealth:
             if last_s - first_s >= FAILING_S and now_s - last_s <= QUIET_S
         ]
         if failing:
-            raise Unavailable(f"Loops that only fail: {', '.join(failing)}. The log has the errors as loop_error.")
+            raise Unavailable(f"Loops that only fail: {', '.join(failing)}. The log has the errors.")
 
 
 LOOPS: Final = LoopHealth()
@@ -90,7 +90,7 @@ def guarded(
         guard.error = error
         LOOP_ERRORS.labels(loop).inc()
         health.note_error(loop, error)
-        _log.exception("loop_error", loop=loop, **context)
+        _log.exception("A loop failed and continues", loop=loop, **context)
     else:
         health.note_success(loop)
 

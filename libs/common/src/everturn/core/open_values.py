@@ -69,4 +69,4 @@ def report_unknown(kind: str, value: str) -> None:
     seen = kind, value[:_MAX_LOGGED_CHARS]
     if seen not in _logged and len(_logged) < MAX_LOGGED:
         _logged.add(seen)
-        _log.warning("unknown_value", kind=kind, value=seen[1])
+        _log.warning("Read a value that this version does not know", kind=kind, value=seen[1])

@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class CantListen(Invalid):
-    """The address of the pages can't be had."""
+    """Could not listen on the configured address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Page:
 
 
 BuildPage = Callable[[], Awaitable[Page]]
-_MISSING: Final = Page(404, "text/plain; charset=utf-8", b"There is no such page.\n")
-_NOT_READ: Final = Page(405, "text/plain; charset=utf-8", b"Pages are read with GET.\n")
+_MISSING: Final = Page(404, "text/plain; charset=utf-8", b"Not found.\n")
+_NOT_READ: Final = Page(405, "text/plain; charset=utf-8", b"Only GET is allowed.\n")
 _ALIVE: Final = Page(200, "text/plain; charset=utf-8", b"ok\n")
 
 
@@ -88,7 +88,7 @@ async def open_page_server(
     try:
         server = await asyncio.start_server(answer, host, port, limit=MAX_REQUEST_BYTES)
     except OSError as error:
-        raise CantListen(f"{host}:{port} can't be listened on: {error}. Choose another {setting}.") from error
+        raise CantListen(f"Could not listen on {host}:{port}: {error}. Choose another {setting}.") from error
     bound: tuple[str, int] = server.sockets[0].getsockname()[:2]
     named = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
     try:
@@ -109,7 +109,7 @@ async def _try_answer(
         async with asyncio.timeout(limit_s):
             await _answer(pages, h11.Connection(h11.SERVER, MAX_REQUEST_BYTES), reader, writer)
     except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
-        _log.debug("page_request_broke_off", error=str(error))
+        _log.debug("Could not answer a page request", error=str(error))
 
 
 async def _answer(

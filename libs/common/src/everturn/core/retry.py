@@ -41,7 +41,7 @@ class RetryPolicy:
                 with keep_cancellation():
                     return await make()
             except Unavailable as error:
-                _log.warning("retrying", error=str(error), pause_s=pause_s)
+                _log.warning("Retrying a call after an error", error=str(error), pause_s=pause_s)
                 await self._sleep(pause_s)
         with keep_cancellation():
             return await make()

@@ -120,10 +120,15 @@ def _fold_status(state: StateView, data: events.ConvStatus, *, is_hint: bool) ->
 
 
 def _start_turn(turn: TurnView | None, data: events.ChatStart) -> TurnView:
-    told = {"text": data.text, "attachments": data.attachments, "created_at": data.created_at, "ordinal": data.ordinal}
+    message = {
+        "text": data.text,
+        "attachments": data.attachments,
+        "created_at": data.created_at,
+        "ordinal": data.ordinal,
+    }
     if turn is None:
         turn = TurnView(turn_id=data.turn_id, ordinal=data.ordinal, status="running", text=data.text)
-    return turn.model_copy(update={**told, "status": "running"} if is_open(turn) else told)
+    return turn.model_copy(update={**message, "status": "running"} if is_open(turn) else message)
 
 
 def _end_turn(turn: TurnView, data: events.ChatComplete | events.ChatError) -> TurnView:
@@ -135,7 +140,7 @@ def _end_turn(turn: TurnView, data: events.ChatComplete | events.ChatError) -> T
         case events.ChatError(problem=problem):
             return turn.model_copy(update={**ended, "status": "failed", "error": problem})
         case events.ChatComplete():
-            told = {
+            completed = {
                 "status": "cancelled" if data.outcome == "cancelled" else "completed",
                 "outcome": data.outcome,
                 "cut_reason": data.cut_reason,
@@ -143,7 +148,7 @@ def _end_turn(turn: TurnView, data: events.ChatComplete | events.ChatError) -> T
                 "followups": data.followups,
                 "sources_used": data.sources_used,
             }
-            return turn.model_copy(update={**ended, **told})
+            return turn.model_copy(update={**ended, **completed})
         case _:
             assert_never(data)
 
@@ -170,24 +175,24 @@ def _append_text(turn: TurnView, delta: events.ChatDelta, round_number: int) -> 
 
 
 def _put_step(steps: tuple[StepView, ...], data: events.ChatStep, round_number: int) -> tuple[StepView, ...]:
-    told = data.model_dump(exclude={"type"}, exclude_none=True)
+    fields = data.model_dump(exclude={"type"}, exclude_none=True)
     present = next((step for step in steps if step.step == data.step), None)
     if present is None:
-        return (*steps, StepView(round=round_number, **told))
+        return (*steps, StepView(round=round_number, **fields))
     if data.status == "started" and present.status != "started":
         return steps
-    return _put(steps, present.model_copy(update=told), _step_key)
+    return _put(steps, present.model_copy(update=fields), _step_key)
 
 
-def _put_files(files: tuple[FileView, ...], told: tuple[FileView, ...]) -> tuple[FileView, ...]:
-    for file in told:
+def _put_files(files: tuple[FileView, ...], added: tuple[FileView, ...]) -> tuple[FileView, ...]:
+    for file in added:
         if file.visibility == "external":
             files = _put(files, file, _file_key)
     return files
 
 
-def _put_citations(present: tuple[CitationView, ...], told: tuple[CitationView, ...]) -> tuple[CitationView, ...]:
-    by_sid = {citation.sid: citation for citation in (*present, *told)}
+def _put_citations(present: tuple[CitationView, ...], added: tuple[CitationView, ...]) -> tuple[CitationView, ...]:
+    by_sid = {citation.sid: citation for citation in (*present, *added)}
     return tuple(by_sid[sid] for sid in sorted(by_sid))
 
 
@@ -195,13 +200,13 @@ def _keep_receipts(present: TurnView | None, rewound: TurnView) -> TurnView:
     """A worker reports the signals it has read; hints have reported those that arrived or were settled since."""
     if present is None:
         return rewound
-    told = {signal.signal_id: signal for signal in rewound.signals}
+    reported = {signal.signal_id: signal for signal in rewound.signals}
     newer = [
         signal
         for signal in present.signals
-        if signal.signal_id not in told or told[signal.signal_id].state in _OPEN_STATES
+        if signal.signal_id not in reported or reported[signal.signal_id].state in _OPEN_STATES
     ]
-    kept = {**told, **{signal.signal_id: signal for signal in newer}}
+    kept = {**reported, **{signal.signal_id: signal for signal in newer}}
     return rewound.model_copy(update={"signals": tuple(sorted(kept.values(), key=_signal_key))})
 
 
@@ -210,7 +215,7 @@ def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tup
     # Only `accepted` can change, and a hint with that state can arrive after the event that settled the signal.
     if present and present.state not in _OPEN_STATES and data.state in _OPEN_STATES:
         return signals
-    told = SignalView(
+    receipt = SignalView(
         signal_id=data.signal_id,
         kind=data.kind,
         state=data.state,
@@ -221,7 +226,7 @@ def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tup
         event=data.event,
         approval_id=data.approval_id,
     )
-    return tuple(sorted(_put(signals, told, _signal_key), key=_signal_key))
+    return tuple(sorted(_put(signals, receipt, _signal_key), key=_signal_key))
 
 
 def _put_approval(
@@ -230,8 +235,8 @@ def _put_approval(
     present = next((each for each in approvals if each.approval_id == data.approval_id), None)
     if present and present.state != "pending":
         return approvals
-    told = ApprovalView(round=round_number, **data.model_dump(exclude={"type"}))
-    return _put(approvals, told, _approval_key)
+    approval = ApprovalView(round=round_number, **data.model_dump(exclude={"type"}))
+    return _put(approvals, approval, _approval_key)
 
 
 def _find_turn(state: StateView, turn_id: str | None) -> TurnView | None:

@@ -47,7 +47,7 @@ class SourceView(View):
 
 
 class TimelineView(View):
-    """The blocks of the turns that were asked for, and all sources of the conversation by `sid`."""
+    """The blocks of the requested turns, and all sources of the conversation by `sid`."""
 
     version: Literal[1] = 1
     conversation_id: str
@@ -60,7 +60,7 @@ class TimelineView(View):
 
 
 class TurnLogView(View):
-    """What one turn left: its blocks by `seq`, the sources its answers cite, and its tokens, input and output."""
+    """The log of one turn: its blocks by `seq`, the sources its answers cite, and its tokens, input and output."""
 
     turn_id: str
     ts: str
@@ -73,14 +73,14 @@ class TurnLogView(View):
 
 
 class DerivedArtifacts(View):
-    """Documents built from rows for one answer; nothing of them is stored."""
+    """Documents built from rows for one response; they are not stored."""
 
     timeline: TimelineView = Field(serialization_alias="conv.timeline.v1")
     turn_log: tuple[TurnLogView, ...] = Field(serialization_alias="turn.log")
 
 
 class FetchView(StateView):
-    """A conversation with its last turns; the documents only if they were asked for."""
+    """A conversation with its last turns; the documents only if they were requested."""
 
     artifacts: DerivedArtifacts | None = None
 

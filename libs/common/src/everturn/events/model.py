@@ -25,22 +25,22 @@ from everturn.timeline.turns import CutReason, TurnUsage
 
 
 class EventData(BaseModel):
-    """What all event payloads share: frozen, and nothing unknown inside."""
+    """Base of all event payloads: frozen, and rejects unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Ready(EventData):
-    """The stream is open; `cursor` is where it begins."""
+    """The stream is open; `cursor` is its first position."""
 
     type: Literal["ready"] = "ready"
     cursor: str | None = None
 
 
 class ConvStatus(EventData):
-    """The conversation changed its state. `position` is how many turns are taken before a queued one, 0 for the next.
+    """The conversation's state changed. `position` is how many turns are claimed before a queued one, 0 for the next.
 
-    It comes again while it changes, at most once a second; with `position_more` there are more than that.
+    Sent again while the position changes, at most once a second; with `position_more` the real number is larger.
     """
 
     type: Literal["conv.status"] = "conv.status"
@@ -51,14 +51,14 @@ class ConvStatus(EventData):
 
 
 class ConvTitle(EventData):
-    """The conversation got a title."""
+    """The conversation's title was set."""
 
     type: Literal["conv.title"] = "conv.title"
     title: str
 
 
 class ChatStart(EventData):
-    """A turn starts."""
+    """A turn started."""
 
     type: Literal["chat.start"] = "chat.start"
     turn_id: str
@@ -69,7 +69,7 @@ class ChatStart(EventData):
 
 
 class ChatStep(EventData):
-    """A step began or ended. `step` is its key in the turn. Only its beginning has `code`, as in StepView."""
+    """A step began or ended. `step` is its key in the turn. Only its first event has `code`, as in StepView."""
 
     type: Literal["chat.step"] = "chat.step"
     step: str
@@ -108,30 +108,30 @@ class ChatPlan(EventData):
 
 
 class ChatFiles(EventData):
-    """Files for the person."""
+    """New files for the person."""
 
     type: Literal["chat.files"] = "chat.files"
     files: tuple[FileView, ...]
 
 
 class ChatCitations(EventData):
-    """Sources that the answer cites; images are none."""
+    """Sources that the answer cites, without images."""
 
     type: Literal["chat.citations"] = "chat.citations"
     sources: tuple[CitationView, ...]
 
 
 class ChatFollowups(EventData):
-    """What the person might ask next."""
+    """Suggested follow-up messages."""
 
     type: Literal["chat.followups"] = "chat.followups"
     items: tuple[str, ...]
 
 
 class ChatCompaction(EventData):
-    """Older blocks are summarized so that the model's request fits. Tokens are estimates of the whole request.
+    """Older blocks are summarized so that the model's request fits. Token counts are estimates of the whole request.
 
-    `started` is followed by exactly one `completed` or `skipped`. `reason` is a word for why it began, or was skipped.
+    `started` is followed by exactly one `completed` or `skipped`. `reason` is a token for why it began or was skipped.
     """
 
     type: Literal["chat.compaction"] = "chat.compaction"
@@ -163,7 +163,7 @@ class ChatPhase(EventData):
 
 
 class ChatTool(EventData):
-    """A running tool reports its progress. It is not stored: clients that connect later see only the call's step.
+    """Progress of a running tool. It is not stored: clients that connect later see only the call's step.
 
     `kind` is `progress` (`text` says what is happening now), `message` (`text` is for the person), or `data` (`data` is
     for a client that knows the tool).
@@ -178,7 +178,7 @@ class ChatTool(EventData):
 
 
 class ChatSignal(EventData):
-    """A signal's receipt moved."""
+    """The state of a signal changed."""
 
     type: Literal["chat.signal"] = "chat.signal"
     signal_id: str
@@ -193,7 +193,7 @@ class ChatSignal(EventData):
 
 
 class ChatApproval(EventData):
-    """A person is asked about a call before it is made, or was. `state` moves once, from `pending`."""
+    """A call needs a person's approval, or the approval was settled. `state` changes once, from `pending`."""
 
     type: Literal["chat.approval"] = "chat.approval"
     approval_id: str
@@ -208,16 +208,16 @@ class ChatApproval(EventData):
 
 
 class ChatRewind(EventData):
-    """The committed state of a turn; replaces all the client has of it, except receipts that it does not know."""
+    """The committed state of a turn. It replaces the client's, except receipts that it does not include."""
 
     type: Literal["chat.rewind"] = "chat.rewind"
     turn: TurnView
 
 
 class ChatComplete(EventData):
-    """The turn ended without an error. `cut_reason` says why the answer stops before its end, if it does.
+    """The turn ended without an error. `cut_reason` is set when the answer is incomplete.
 
-    It is always set with the outcome `cut`, and with `capped` when the closing answer was cut too.
+    It is always set with the outcome `cut`, and with `capped` when the closing answer is incomplete too.
     """
 
     type: Literal["chat.complete"] = "chat.complete"
@@ -232,7 +232,7 @@ class ChatComplete(EventData):
 
 
 class ChatError(EventData):
-    """The turn failed; the work so far stays. The counts are as in ChatComplete."""
+    """The turn failed; its work so far is kept. The counts are as in ChatComplete."""
 
     type: Literal["chat.error"] = "chat.error"
     problem: Problem
@@ -242,7 +242,7 @@ class ChatError(EventData):
 
 
 class StreamSnapshot(EventData):
-    """The state to start from; replaces all the client has.
+    """The initial state. It replaces the client's state of the conversation.
 
     It has the last 20 turns, but at most 1 MiB of stored text unless the newest turn alone is larger; `next_cursor` of
     the state leads to older turns over REST.
@@ -253,7 +253,7 @@ class StreamSnapshot(EventData):
 
 
 class StreamGap(EventData):
-    """Events between `after` and `oldest` can't be had any more; a snapshot follows."""
+    """Events between `after` and `oldest` are no longer available; a snapshot follows."""
 
     type: Literal["stream.gap"] = "stream.gap"
     after: str
@@ -261,7 +261,7 @@ class StreamGap(EventData):
 
 
 class ServerShutdown(EventData):
-    """This server is going away; reconnect after `retry_ms`."""
+    """This server is shutting down; reconnect after `retry_ms`."""
 
     type: Literal["server.shutdown"] = "server.shutdown"
     retry_ms: int

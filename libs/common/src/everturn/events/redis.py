@@ -60,7 +60,7 @@ def try_read_entry(entry_id: EventCursor, fields: Fields) -> Entry | None:
 def read_id(raw: bytes) -> EventCursor:
     cursor = try_parse_cursor(raw.decode())
     if cursor is None:
-        raise ValueError(f"{raw!r} is no event id")
+        raise ValueError(f"{raw!r} is not an event id")
     return cursor
 
 
@@ -119,7 +119,7 @@ class RedisEventReader:
                     for raw_id, fields in rows:
                         if (taken := cursors.take(key, read_id(raw_id), fields)) is not None:
                             yield taken
-            raise Unavailable("The reader can't be woken.") from waker.exception()
+            raise Unavailable("Could not wake the event reader.") from waker.exception()
         finally:
             await end_tasks(waker)
 

@@ -1,4 +1,4 @@
-"""Hints and inbox bells over pub/sub: they reach only those who listen at that moment."""
+"""Hints and inbox notifications over pub/sub: they reach only current listeners."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing

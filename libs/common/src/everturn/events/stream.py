@@ -37,7 +37,7 @@ class Hint:
 
 
 class EventsLost(EverturnError):
-    """The stream does not end where this entry was to follow: something is missing, or came in between."""
+    """The stream does not end where this entry must follow: events are missing, or others were appended."""
 
 
 class EventWriter(Protocol):
@@ -135,7 +135,7 @@ class InboxBells(Protocol):
     async def ring(self, conversation_id: ConversationId) -> None: ...
 
     def listen(self) -> AsyncGenerator[ConversationId]:
-        """Ids of conversations whose bell was rung since the call. Raises Unavailable when the wire is down."""
+        """Ids of conversations that were notified since the call. Raises Unavailable when the wire is down."""
         ...
 
 

@@ -468,7 +468,7 @@ class _Seen:
         self._keep_text(view)
 
     def _add_completion(self, block: Block, body: bodies.CompletionBody) -> None:
-        if self._completion and says_the_same(_as_shown(self._completion), _as_shown(body)):
+        if self._completion and have_same_text(_as_shown(self._completion), _as_shown(body)):
             self._texts.pop((self._completion_round, "answer", self._completion.instance), None)
         self._completion, self._completion_round = body, block.round
         self._citations |= {cited.sid: build_citation_view(cited) for cited in body.citations}
@@ -497,7 +497,7 @@ class _Seen:
                 self._files[artifact.id] = build_file_view(artifact, tenant=self._tenant, project=self._project)
 
 
-def says_the_same(one: str, other: str) -> bool:
+def have_same_text(one: str, other: str) -> bool:
     """Whether two answers differ at most in blanks and case. Of two such in a row only the last is shown."""
     return one.split() == other.split() or " ".join(one.split()).casefold() == " ".join(other.split()).casefold()
 
@@ -546,13 +546,13 @@ def build_step_event(step: StepView) -> ChatStep:
 
 def build_answer_events(blocks: Iterable[Block]) -> list[ChatCitations | ChatFollowups]:
     """The events for the answers among these blocks, besides their text: citations and suggested followups."""
-    told: list[ChatCitations | ChatFollowups] = []
+    answers: list[ChatCitations | ChatFollowups] = []
     for body in (block.body for block in blocks if isinstance(block.body, CompletionBody)):
         if body.citations:
-            told.append(ChatCitations(sources=tuple(map(build_citation_view, body.citations))))
+            answers.append(ChatCitations(sources=tuple(map(build_citation_view, body.citations))))
         if body.followups:
-            told.append(ChatFollowups(items=body.followups))
-    return told
+            answers.append(ChatFollowups(items=body.followups))
+    return answers
 
 
 def build_signal_event(signal: SignalView) -> ChatSignal:

@@ -9,7 +9,7 @@ from everturn.core.open_values import or_else
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.turns import CutReason, TurnUsage
 
-# Each value below can be one that only a newer server knows. It is read as the last of its list, or as `or_else` says.
+# A newer server may send a value that is not listed here. It is read as the last of its list, or as `or_else` says.
 _UNKNOWN = "unknown"
 Visibility = Annotated[Literal["internal", "external"], or_else("visibility", "internal")]
 TextFormat = Annotated[Literal["markdown", "text", "html", "json", "code"], or_else("text format", "text")]
@@ -39,13 +39,13 @@ ConversationState = Annotated[
 
 
 class View(BaseModel):
-    """What all views share: frozen, and nothing unknown inside."""
+    """Base of all views: frozen, and rejects unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class FileView(View):
-    """A file a client may download from `url` (a path on the ingress). `size` in bytes."""
+    """A file that the client can download from `url` (a path on the ingress). `size` in bytes."""
 
     artifact_id: str
     ref: str
@@ -92,10 +92,10 @@ class StepView(View):
 
 
 class StepDetail(StepView):
-    """One step with what the view of its turn shortens: the full program, parameters and result.
+    """One step with everything that the view of its turn shortens: the full program, parameters and result.
 
-    `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline. `log` is
-    what a program printed, where that is more than its result shows.
+    `result` is the text that the model received. `code_ref` and `result_ref` name the blocks of the timeline. `log` is
+    the program's output, if that is more than its result shows.
     """
 
     code_ref: str | None = None
@@ -105,7 +105,7 @@ class StepDetail(StepView):
 
 
 class CitationView(View):
-    """A web source that the answer cites as [[S:sid]], as it was then."""
+    """A web source that the answer cites as [[S:sid]], as it was at that time."""
 
     sid: int
     title: str
@@ -116,16 +116,16 @@ class CitationView(View):
 
 
 class EventView(View):
-    """What sort of external event a signal is, and whether the agent is to do something about it."""
+    """The kind of an external event, and whether the agent must act on it."""
 
     kind: str
     reactive: bool
 
 
 class SignalView(View):
-    """A signal with its receipt. An event that waits for the next turn is `queued`; `event` is there for events.
+    """A signal with its receipt. An event that waits for the next turn is `queued`; `event` is set for events only.
 
-    `approval_id` is there for answers to an approval, whose `text` is the reason.
+    `approval_id` is set for answers to an approval; their `text` is the reason.
     """
 
     signal_id: str
@@ -140,11 +140,11 @@ class SignalView(View):
 
 
 class ApprovalView(View):
-    """A call that a person is asked about before it is made.
+    """A call that needs a person's approval.
 
-    `params` are those of the call without secrets, and not all of them where it says `cut`. `expires_at` is when the
-    question counts as denied. `explanation` says why a person is asked, empty where the tool always asks. `reason` is
-    a person's.
+    `params` are those of the call without secrets; `cut` means that some are left out. The approval counts as denied at
+    `expires_at`. `explanation` says why approval is needed, and is empty if the tool always needs it. `reason` is the
+    person's.
     """
 
     approval_id: str
@@ -172,8 +172,8 @@ class FeedbackView(View):
 class TurnView(View):
     """One turn. `sealed_round` is the last round whose texts are committed; `answer` is the latest completion as shown.
 
-    `elapsed_ms` counts from the turn's start to its end. `cut_reason` says why the answer stops before its end; a
-    followup lets the model go on from there.
+    `elapsed_ms` counts from the turn's start to its end. `cut_reason` says why the answer is incomplete; a followup
+    continues it.
     """
 
     turn_id: str
@@ -203,7 +203,7 @@ class TurnView(View):
 
 
 class ConversationView(View):
-    """A conversation as a client may see it. Times are ISO 8601 in UTC."""
+    """A conversation as clients see it. Times are ISO 8601 in UTC."""
 
     conversation_id: str
     title: str
@@ -217,7 +217,7 @@ class ConversationView(View):
 class StateView(View):
     """A conversation with its last turns, oldest first; `cursor` is the event id the state includes.
 
-    `next_cursor` is where older turns go on, None when there are none.
+    `next_cursor` is the cursor of older turns, None when there are none.
     """
 
     conversation: ConversationView

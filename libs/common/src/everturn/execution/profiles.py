@@ -42,7 +42,7 @@ class ExecutionProfile(BaseModel):
     Without `shm_bytes` there is no /dev/shm, a third place that a program could write to; pools of processes need it.
     `warm` pairs are kept booted, with the modules of `preload` imported; 0 starts each run cold.
     Programs of this profile can't call `denied_tools`: tool ids such as `web_tools.web_fetch`, or all of an alias with
-    `web_tools.*`. `description` tells the model what the profile is for, where it can choose one.
+    `web_tools.*`. `description` explains to the model what the profile is for, where it can choose one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,7 +100,7 @@ def load_profiles(setting: str) -> Profiles:
             text = Path(text).read_text(encoding="utf-8")
         profiles = _DOCUMENT.validate_python(json.loads(text or "{}"))
     except ValidationError as error:
-        raise Invalid(f"EXECUTION_PROFILES can't be used: {_tell(error)}") from error
+        raise Invalid(f"EXECUTION_PROFILES can't be used: {_describe(error)}") from error
     except (OSError, ValueError) as error:
         raise Invalid(f"EXECUTION_PROFILES can't be used: {error}") from error
     if len(profiles) > MAX_PROFILES:
@@ -124,7 +124,7 @@ def choose_profiles(profiles: Profiles, names: str) -> Profiles:
     return {name: profiles[name] for name in chosen}
 
 
-def _tell(error: ValidationError) -> str:
+def _describe(error: ValidationError) -> str:
     """Each error with its place, such as `default.cpus: Input should be a valid number`."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or 'the document'}: {problem['msg']}"

@@ -95,7 +95,7 @@ class JudgedPosition:
     conversation_id: ConversationId
 
 
-class FeedbackBook(Protocol):
+class FeedbackStore(Protocol):
     """All calls see only the principal's own turns; any other id raises NotFound."""
 
     async def save(self, principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Feedback:

@@ -39,8 +39,8 @@ class ArtifactKind(OpenEnum):
 class Artifact(BaseModel):
     """One stored file. `size` in bytes, `sha256` in hex, `path` as a sandboxed program sees it.
 
-    `verdict` is what the antivirus said: `clean <engine> <signature version>` or `not scanned`. A `removed` one
-    brings no bytes: it says that from now on its ref is not part of the workspace.
+    `verdict` is the antivirus result: `clean <engine> <signature version>` or `not scanned`. One that is `removed` has
+    bytes; it removes its ref from the workspace.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

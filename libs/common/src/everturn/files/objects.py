@@ -17,7 +17,7 @@ MAX_OBJECTS = 1_000
 
 
 class AlteredObject(Unavailable):
-    """A stored object is not what was stored."""
+    """A stored object failed its integrity check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,13 @@ def is_key(text: str) -> bool:
 def check_key(key: str) -> None:
     """Raise Invalid unless it is a valid key: nothing else may reach a file system or a bucket."""
     if not is_key(key):
-        raise Invalid(f"{key!r} is no object key.")
+        raise Invalid(f"{key!r} is not an object key.")
 
 
 def check_bytes(key: str, data: bytes) -> None:
     """Raise Invalid unless these bytes belong to the key."""
     if not is_genuine(key, hashlib.sha256(data).hexdigest()):
-        raise Invalid(f"The bytes are not those that {key} names.")
+        raise Invalid(f"The bytes do not have the hash in {key}.")
 
 
 def check_genuine(key: str, sha256: str) -> None:

@@ -81,13 +81,13 @@ class Artifacts(Protocol):
 def check_page(limit: int) -> None:
     """Raise Invalid unless this many rows can be loaded at once."""
     if not 0 < limit <= MAX_PAGE:
-        raise Invalid(f"1 to {MAX_PAGE} rows are given at once.")
+        raise Invalid(f"The limit must be between 1 and {MAX_PAGE} rows.")
 
 
 def end_of_prefix(ref_prefix: str) -> str:
     """The smallest text greater than all with the prefix. Raises Invalid unless the prefix ends with / or a dot."""
     if not ref_prefix.endswith(("/", ".")):
-        raise Invalid("A prefix of refs ends with / or a dot.")
+        raise Invalid("A prefix of refs must end with a slash or a dot.")
     return ref_prefix[:-1] + chr(ord(ref_prefix[-1]) + 1)
 
 

@@ -173,8 +173,8 @@ SELECT id, object_key, size, verdict, revoked_at IS NOT NULL AS revoked FROM art
 """
 _SAVE_VERDICT = "UPDATE artifact SET verdict = $2 WHERE object_key = $1"
 _REVOKE = """
-WITH taken AS (UPDATE artifact SET revoked_at = COALESCE(revoked_at, now()) WHERE object_key = $1 RETURNING 1)
-SELECT count(*) FROM taken
+WITH updated AS (UPDATE artifact SET revoked_at = COALESCE(revoked_at, now()) WHERE object_key = $1 RETURNING 1)
+SELECT count(*) FROM updated
 """
 
 

@@ -58,7 +58,7 @@ def parse_s3_url(url: str) -> S3Place:
     """Raises Invalid, without repeating possible secrets: passwords in the URL are rejected."""
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.fragment:
-        raise Invalid("OBJECTS_URL holds a password or a fragment; keys come from AWS_ACCESS_KEY_ID and the like.")
+        raise Invalid("OBJECTS_URL contains a password or a fragment. Set the keys in AWS_ACCESS_KEY_ID and the like.")
     options = _read_options(parts.query)
     prefix = unquote(parts.path).strip("/")
     if not parts.netloc or ":" in parts.netloc or any(name in ("", ".", "..") for name in prefix.split("/") if prefix):

@@ -70,7 +70,7 @@ async def find_remains(
     """Search every table, the event stream, and the object store by the prefix of its keys."""
     counted = await rows.count_rows(conversation_id)
     named = await rows.load_named_objects(conversation_id)
-    told = await events.load_after(conversation_id, ORIGIN, max_entries=1)
+    remaining = await events.load_after(conversation_id, ORIGIN, max_entries=1)
     keys: list[str] = []
     page = await objects.load_page(f"{conversation_id}/")
     keys += [found.key for found in page.objects]
@@ -79,7 +79,7 @@ async def find_remains(
         keys += [found.key for found in page.objects]
     return Remains(
         rows={table: count for table, count in counted.items() if count},
-        events=bool(told),
+        events=bool(remaining),
         objects=tuple(key for key in keys if key not in named),
         shared=tuple(key for key in keys if key in named),
     )

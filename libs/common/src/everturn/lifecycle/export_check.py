@@ -41,7 +41,7 @@ class ExportWriter:
             case ArtifactLine() | SignalLine() | FeedbackLine():
                 self._counts[line.line] += 1
             case _:
-                """Header and end are counted by nobody."""
+                """The header and the end line are not counted."""
         text = line.model_dump_json().removesuffix("}")
         self._chain = chain_line(self._chain, text.encode())
         return f'{text},"chain":"{self._chain}"}}\n'.encode()
@@ -70,7 +70,7 @@ _LINE = re.compile(rb'(\{.*),"chain":"([0-9a-f]{64})"\}\n', re.DOTALL)
 
 
 class ExportBroken(EverturnError):
-    """The export is not what was written."""
+    """The export was changed after it was written, or is incomplete."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(f"line {number}: {why}")
@@ -114,9 +114,9 @@ class _Reading:
     def take(self, raw: bytes) -> None:
         line = self._parse(raw)
         if self.end is not None:
-            raise ValueError("it stands after the end line.")
+            raise ValueError("it follows the end line.")
         if (self.header is None) is not isinstance(line, HeaderLine):
-            raise ValueError("the first line, and no other, is the header.")
+            raise ValueError("the header must be the first line, and only the first.")
         match line:
             case HeaderLine():
                 self.header = line
@@ -126,7 +126,7 @@ class _Reading:
             case ArtifactLine() | SignalLine() | FeedbackLine():
                 self._counts[line.line] += 1
             case BrokenLine(detail=detail):
-                raise ValueError(f"the export broke off here: {detail}")
+                raise ValueError(f"the export was interrupted here: {detail}")
             case EndLine():
                 self._check_end(line)
                 self.end = line
@@ -136,21 +136,21 @@ class _Reading:
     def _parse(self, raw: bytes) -> ExportLine:
         match = _LINE.fullmatch(raw)
         if match is None:
-            raise ValueError("it is no line of an export.")
+            raise ValueError("it is not a line of an export.")
         text, given = match.groups()
         self._chain = chain_line(self._chain, text)
         if not hmac.compare_digest(self._chain, given.decode()):
-            raise ValueError("it, or the order of lines before it, was changed.")
+            raise ValueError("this line was changed, or lines before it were changed or reordered.")
         try:
             return EXPORT_LINE.validate_json(text + b"}")
         except ValidationError as error:
-            raise ValueError(f"it holds something else than it should: {error.errors()[0]['msg']}") from error
+            raise ValueError(f"its content is invalid: {error.errors()[0]['msg']}") from error
 
     def _check_block(self, line: BlockLine) -> None:
         if line.seq != self._counts["block"] + 1:
-            raise ValueError(f"block {self._counts['block'] + 1} is expected, not {line.seq}.")
+            raise ValueError(f"expected block {self._counts['block'] + 1}, found {line.seq}.")
         if line.previous != self._last_hash:
-            raise ValueError(f"block {line.seq} does not follow the one before it.")
+            raise ValueError(f"block {line.seq} does not follow the previous block.")
         self._last_hash = link_hash(
             line.previous,
             seq=line.seq,
@@ -163,15 +163,15 @@ class _Reading:
             body=line.body,
         )
         if line.hash != self._last_hash:
-            raise ValueError(f"block {line.seq} is not what its hash says.")
+            raise ValueError(f"block {line.seq} does not match its hash.")
 
     def _check_end(self, end: EndLine) -> None:
         named = {"block": end.blocks, "artifact": end.artifacts, "signal": end.signals, "feedback": end.feedback}
         for kind, count in named.items():
             if count != self._counts[kind]:
-                raise ValueError(f"{count} {kind} lines are expected, {self._counts[kind]} are there.")
+                raise ValueError(f"expected {count} {kind} lines, found {self._counts[kind]}.")
         started = self.header
         if started is None or (started.blocks, started.last_hash) != (end.blocks, end.last_hash):
-            raise ValueError("the header promised other blocks.")
+            raise ValueError("the blocks do not match the header.")
         if end.last_hash != self._last_hash:
-            raise ValueError("the last block is another one.")
+            raise ValueError("the last block does not match the end line.")

@@ -19,7 +19,7 @@ class _Line(BaseModel):
 
 
 class HeaderLine(_Line):
-    """The first line. `blocks` and `last_hash` are those of the moment the export began. Times are ISO 8601 in UTC."""
+    """The first line. `blocks` and `last_hash` are as of the beginning of the export. Times are ISO 8601 in UTC."""
 
     line: Literal["header"] = "header"
     format: Literal["everturn.export.v1"] = FORMAT
@@ -33,7 +33,7 @@ class HeaderLine(_Line):
 
 
 class BlockLine(_Line):
-    """One block. `body` is the JSON text as it is stored, which the hash is over; `previous` the hash before it."""
+    """One block. `body` is the stored JSON text, which the hash covers; `previous` is the previous block's hash."""
 
     line: Literal["block"] = "block"
     seq: int
@@ -50,7 +50,7 @@ class BlockLine(_Line):
 
 
 class ArtifactLine(_Line):
-    """A stored file without its bytes; `sha256` is over them, `size` counts them."""
+    """A stored file without its bytes; `sha256` is their hash, `size` their number."""
 
     line: Literal["artifact"] = "artifact"
     artifact_id: str
@@ -70,8 +70,8 @@ class ArtifactLine(_Line):
 
 
 class SignalLine(_Line):
-    """Something said to a turn. `attachments` are ids of artifacts; `event` is there for external events, `approval_id`
-    for answers to an approval."""
+    """A signal to a turn. `attachments` are ids of artifacts; `event` is set for external events, `approval_id` for
+    answers to an approval."""
 
     line: Literal["signal"] = "signal"
     signal_id: str
@@ -88,7 +88,7 @@ class SignalLine(_Line):
 
 
 class FeedbackLine(_Line):
-    """A judgement of a turn."""
+    """A rating of a turn."""
 
     line: Literal["feedback"] = "feedback"
     turn_id: str
@@ -100,14 +100,14 @@ class FeedbackLine(_Line):
 
 
 class BrokenLine(_Line):
-    """The last line of an export that could not be read to its end."""
+    """The last line of an interrupted export."""
 
     line: Literal["broken"] = "broken"
     detail: str
 
 
 class EndLine(_Line):
-    """The last line: how many lines of each kind there are, and the hash of the last block."""
+    """The last line: the number of lines of each kind, and the hash of the last block."""
 
     line: Literal["end"] = "end"
     blocks: Count

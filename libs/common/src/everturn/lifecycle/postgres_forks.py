@@ -18,7 +18,7 @@ from everturn.postgres.pool import Connection, Database, Row
 from everturn.timeline.blocks import GENESIS_HASH, link_hash
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.inbox import IdempotencyKey
-from everturn.turns.postgres_inbox import save_response, take_key
+from everturn.turns.postgres_inbox import claim_key, save_response
 
 # The statements of a fork. The database copies the rows; only values that contain ids pass through this process.
 
@@ -117,7 +117,7 @@ class PostgresForks:
         self, principal: Principal, source_id: ConversationId, wish: ForkWish, key: IdempotencyKey | None
     ) -> Fork:
         async with self._database.transaction(principal) as transaction:
-            replayed = await take_key(transaction, principal, source_id, key)
+            replayed = await claim_key(transaction, principal, source_id, key)
             if replayed is not None:
                 return _FORK.validate_json(replayed)
             if await transaction.fetchval(LOCK, source_id) is None:

@@ -13,14 +13,14 @@ _BUCKET = """
 local interval, window = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local kept = redis.call('HMGET', KEYS[1], 'full', 'told', 'returns')
+local kept = redis.call('HMGET', KEYS[1], 'full', 'retry', 'returns')
 local full = math.max(tonumber(kept[1]) or 0, now)
-local told = tonumber(kept[2]) or 0
+local retry = tonumber(kept[2]) or 0
 local returns = tonumber(kept[3]) or 0
 local function text(n) return string.format('%.0f', n) end
 local function keep()
-  redis.call('HSET', KEYS[1], 'full', text(full), 'told', text(told), 'returns', text(returns))
-  redis.call('PEXPIRE', KEYS[1], math.ceil((math.max(full, told, returns) - now) / 1000) + 1000)
+  redis.call('HSET', KEYS[1], 'full', text(full), 'retry', text(retry), 'returns', text(returns))
+  redis.call('PEXPIRE', KEYS[1], math.ceil((math.max(full, retry, returns) - now) / 1000) + 1000)
 end
 local function left() return math.max(0, math.floor((window - (full - now)) / interval)) end
 """
@@ -30,10 +30,10 @@ local taken = after - now <= window
 if taken then
   full = after
 else
-  told = math.min(math.max(after - window, told + interval), now + window)
+  retry = math.min(math.max(after - window, retry + interval), now + window)
 end
 keep()
-return {{taken and 1 or 0, taken and left() or 0, text(taken and 0 or told - now), text(full - now)}}
+return {{taken and 1 or 0, taken and left() or 0, text(taken and 0 or retry - now), text(full - now)}}
 """
 _GIVE_BACK = f"""{_BUCKET}
 local after = math.max(returns, now) + interval

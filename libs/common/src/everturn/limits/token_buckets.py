@@ -50,7 +50,7 @@ class BucketState:
     again; all can be in the past."""
 
     full_at_us: int = 0
-    told_us: int = 0
+    last_retry_us: int = 0
     returns_us: int = 0
 
 
@@ -88,9 +88,9 @@ def draw_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketSta
     if after - now_us <= limit.window_us:
         left = (limit.window_us - (after - now_us)) // limit.interval_us
         return replace(state, full_at_us=after), Draw(True, left, 0.0, (after - now_us) / SECOND_US)
-    told = min(max(after - limit.window_us, state.told_us + limit.interval_us), now_us + limit.window_us)
-    refused = Draw(False, 0, (told - now_us) / SECOND_US, (full_at - now_us) / SECOND_US)
-    return replace(state, full_at_us=full_at, told_us=told), refused
+    retry_at = min(max(after - limit.window_us, state.last_retry_us + limit.interval_us), now_us + limit.window_us)
+    refused = Draw(False, 0, (retry_at - now_us) / SECOND_US, (full_at - now_us) / SECOND_US)
+    return replace(state, full_at_us=full_at, last_retry_us=retry_at), refused
 
 
 def return_token(state: BucketState, limit: Limit, now_us: int) -> tuple[BucketState, Level]:
@@ -111,7 +111,7 @@ def parse_limits(text: str, defaults: Limits) -> Limits:
     for rule in filter(None, (part.strip() for part in text.split(","))):
         name, _, amount = rule.partition("=")
         if name not in set(Role):
-            raise BadLimits(f"{name!r} is no role.")
+            raise BadLimits(f"{name!r} is not a role.")
         limits.pop(Role(name), None)
         if amount != "off":
             limits[Role(name)] = parse_limit(amount)
@@ -122,7 +122,7 @@ def parse_limit(text: str) -> Limit:
     """One limit, such as `60/min`. Raises BadLimits."""
     found = _LIMIT.fullmatch(text)
     if found is None or not 1 <= int(found[1]) <= MAX_TOKENS:
-        raise BadLimits(f"{text!r} is no limit.")
+        raise BadLimits(f"{text!r} is not a limit.")
     return Limit(int(found[1]), UNITS[found[2]])
 
 

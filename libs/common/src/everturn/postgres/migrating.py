@@ -73,7 +73,7 @@ def build_database_statements(name: str) -> Sequence[str]:
 def check_name(name: str) -> str:
     """Raises ValueError for a database name that would need quotes."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for the database: small letters, digits and _ only.")
+        raise ValueError(f"{name!r} is not a valid database name. Use lowercase letters, digits and underscores.")
     return name
 
 

@@ -210,7 +210,7 @@ class _Unhurried:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({running}, timeout=left_s)
             if not running.done():
-                _log.error("A cancelled statement did not end; its connection is closed.", timeout_s=END_TIMEOUT_S)
+                _log.error("Closed the connection of a cancelled statement that did not end", timeout_s=END_TIMEOUT_S)
                 self._inner.terminate()
             elif not running.cancelled():
                 # Retrieved, so that asyncio does not log it: the caller gets its cancellation.

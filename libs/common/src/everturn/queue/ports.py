@@ -203,7 +203,7 @@ class Queue(Protocol):
         """All lanes with a waiting turn, of any owner."""
         ...
 
-    async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+    async def load_positions(self, conversations: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
         """The present positions of these conversations' turns; without conversations that have no waiting turn or
         another owner."""
         ...

@@ -26,15 +26,17 @@ class PostgresQueue:
             rows = await connection.fetch("SELECT * FROM queue_lanes()")
         return {Lane(row["lane"]): LaneDepth(row["waiting"], row["oldest_s"]) for row in rows}
 
-    async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+    async def load_positions(self, conversations: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
         async with self._database.connection() as connection:
-            return await load_positions(connection, asked)
+            return await load_positions(connection, conversations)
 
 
-async def load_positions(connection: Connection, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+async def load_positions(
+    connection: Connection, conversations: Sequence[Owned]
+) -> Mapping[ConversationId, WaitingTurn]:
     """As Queue.load_positions, but can run inside a transaction that has just changed the queue."""
-    owners = [principal.owner for principal, _ in asked]
+    owners = [principal.owner for principal, _ in conversations]
     tenants, projects, users = map(list, zip(*owners, strict=True)) if owners else ([], [], [])
-    ids = [conversation_id for _, conversation_id in asked]
+    ids = [conversation_id for _, conversation_id in conversations]
     rows = await connection.fetch(_POSITIONS, ids, tenants, projects, users, MAX_AHEAD + 1)
     return {row["conversation_id"]: WaitingTurn(row["turn_id"], build_position(row["ahead"])) for row in rows}

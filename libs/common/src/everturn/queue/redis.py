@@ -84,7 +84,7 @@ def _try_parse(text: bytes) -> WorkerPresence | None:
     try:
         return _PRESENCE.validate_json(text, extra="ignore")
     except ValidationError as error:
-        _log.warning("presence_not_read", problems=error.error_count())
+        _log.warning("Could not parse the presence of a worker", problems=error.error_count())
         return None
 
 

@@ -13,13 +13,13 @@ from everturn.timeline.turns import CutReason, Outcome, TurnUsage
 
 
 class Body(BaseModel):
-    """What all bodies share: frozen, and nothing unknown inside."""
+    """Base of all bodies: frozen, and rejects unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class UnknownBody(Body):
-    """A body that only a newer version can read; its bytes stay in the block."""
+    """A body that only a newer version can parse; its bytes stay in the block."""
 
 
 class TurnHeaderBody(Body):
@@ -30,13 +30,13 @@ class TurnHeaderBody(Body):
 
 
 class PromptBody(Body):
-    """What the person wrote, verbatim."""
+    """The person's message, verbatim."""
 
     text: str
 
 
 class AttachmentBody(Body):
-    """A file the person attached; its bytes are in the object store."""
+    """A file that the person attached; its bytes are in the object store."""
 
     artifact: Artifact
 
@@ -58,10 +58,10 @@ class SignalBody(Body):
 
 
 class EventBody(Body):
-    """Something that happened outside, such as a form sent off or an alert; `kind` is its sort.
+    """An external event, such as a submitted form or an alert; `kind` is the kind of event.
 
-    A `reactive` event asks the model to do something about it; another one is only recorded. `credit` are the rounds
-    that it adds to its turn.
+    A `reactive` event asks the model to act on it; any other is only recorded. `credit` is the number of rounds that it
+    adds to its turn.
     """
 
     signal_id: SignalId
@@ -74,13 +74,13 @@ class EventBody(Body):
 
 
 class RoundStartBody(Body):
-    """A round begins; `limit` is the number of rounds the turn may have at this moment."""
+    """A round begins; `limit` is the current maximum number of rounds of the turn."""
 
     limit: int
 
 
 class ThinkingBody(Body):
-    """What the model thought aloud. `instance` tells repeated thinking channels of one round apart."""
+    """The model's thinking. `instance` distinguishes several thinking channels of one round."""
 
     text: str
     instance: int = 0
@@ -93,23 +93,23 @@ class NotesBody(Body):
 
 
 class NoticeBody(Body):
-    """Something the runtime tells the model, such as what to mend in its last reply."""
+    """A message from the runtime to the model, such as what to fix in its next reply."""
 
     code: str
     text: str
 
 
 class RawDecisionBody(Body):
-    """A reply that could not be used, as it came."""
+    """A reply that could not be used, verbatim."""
 
     text: str
     code: str
 
 
 class ToolCallBody(Body):
-    """A tool is called. `shown` is what clients saw of a written text where citations were replaced in it.
+    """A tool is called. `shown` is the written text as clients saw it, if citations were replaced in it.
 
-    A call that a program made has the call of its run as `parent`; the run's result tells the model of it.
+    A call that a program made has the call of its run as `parent`; the model learns of it from the run's result.
     """
 
     tool_id: str
@@ -136,9 +136,9 @@ class StoredText(BaseModel):
 
 
 class ToolResultBody(Body):
-    """What a call gave. `text` is what the model reads; `ambiguous` means nobody knows whether it took effect.
+    """The result of a call. `text` is what the model reads; `ambiguous` means that the call may have taken effect.
 
-    Where `whole` is set, `text` is a preview of it. `untrusted` marks words of strangers; `parent` is as in the call.
+    If `whole` is set, `text` is a preview of it. `untrusted` marks text by strangers; `parent` is as in the call.
     """
 
     tool_id: str
@@ -153,9 +153,9 @@ class ToolResultBody(Body):
 
 
 class ApprovalRequestBody(Body):
-    """A person is asked before the call is made. `params` are what they are shown, without secrets; `cut` says that it
-    is not all of them. `args_hash` is over the tool and the exact parameters. `expires_at` is by the database's clock.
-    `explanation` tells that person why; `addresses` are the web addresses that are asked about, in canonical form.
+    """A call needs a person's approval. `params` are shown to the person, without secrets; `cut` means that some are
+    left out. `args_hash` covers the tool and the exact parameters. `expires_at` is by the database's clock.
+    `explanation` gives the person the reason; `addresses` are the web addresses to approve, in canonical form.
     """
 
     approval_id: ApprovalId
@@ -169,7 +169,7 @@ class ApprovalRequestBody(Body):
 
 
 class ApprovalOutcomeBody(Body):
-    """What became of the question. `signal_id` and `reason` are those of a person's answer."""
+    """The outcome of an approval. `signal_id` and `reason` are those of the person's answer."""
 
     approval_id: ApprovalId
     state: Literal["approved", "denied", "expired", "withdrawn"]
@@ -184,16 +184,16 @@ class PlanBody(Body):
 
 
 class PlanAckBody(Body):
-    """Step marks from notes, as a person reads them."""
+    """The step marks from notes, for a person to read."""
 
     plan_id: str
     text: str
 
 
 class CompletionBody(Body):
-    """An answer. `text` is the model's, `shown` what clients saw where it differs; `instance` as in the deltas.
+    """An answer. `text` is the model's, `shown` is what clients saw if it differs; `instance` is as in the deltas.
 
-    `sources_used` are the numbers it cites, `citations` the sources as they were then.
+    `sources_used` are the numbers that it cites, `citations` the sources as they were at that time.
     """
 
     text: str
@@ -205,7 +205,7 @@ class CompletionBody(Body):
 
 
 class AttemptBody(Body):
-    """An answer that is not the turn's, with the reason: it was broken off, or it waits for the calls beside it."""
+    """An answer that does not end the turn, with the reason: it was interrupted, or waits for the calls next to it."""
 
     text: str
     shown: str | None = None
@@ -223,14 +223,14 @@ class SummaryBody(Body):
 
 
 class DeferralBody(Body):
-    """Why the answer before it does not end the turn, and what to do now."""
+    """Why the previous answer does not end the turn, and what to do now."""
 
     reason: str
     text: str
 
 
 class AnchorBody(Body):
-    """An internal memory anchor: a short line the model leaves for later turns. `tags` are of P, D, S, A, K."""
+    """An internal memory anchor: a short line that the model leaves for later turns. `tags` are letters of PDSAK."""
 
     text: str
     tags: tuple[str, ...] = ()
@@ -246,8 +246,8 @@ class HideBody(Body):
 
 
 class CheckoutBody(Body):
-    """What the editable workspace of the turn took over. `artifacts` are the copies, `sources` the refs they are of,
-    one for each. `removed` says of each file that a replacing checkout took out of the workspace that it is gone."""
+    """What the turn copied into its editable workspace. `artifacts` are the copies, `sources` their refs, one for each.
+    `removed` lists the files that a replacing checkout removed from the workspace."""
 
     mode: Literal["replace", "overlay"]
     sources: tuple[str, ...]
@@ -256,16 +256,16 @@ class CheckoutBody(Body):
 
 
 class PlanHistoryBody(Body):
-    """The newest snapshots of plans whose own blocks are no longer shown, the current one among them.
+    """The newest snapshots of plans whose own blocks are no longer shown, including the current plan.
 
-    The plan that changed last is last. A plan's own block outside the summarized range outweighs what stands here.
+    The plan that changed last is last. A plan's own block after the summarized range takes precedence over this one.
     """
 
     plans: tuple[PlanSnapshot, ...]
 
 
 class KeptText(BaseModel):
-    """A text that outlives the blocks it came from: an anchor, a signal, an event. `kind` is its block type."""
+    """A text that outlives its block: an anchor, a signal, an event. `kind` is its block type."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -275,11 +275,11 @@ class KeptText(BaseModel):
 
 
 class RangeSummaryBody(Body):
-    """Blocks `first_seq` to `last_seq`, told in short. What it keeps is there so that no later reader needs them.
+    """A summary of the blocks `first_seq` to `last_seq`. It keeps what later readers would need them for.
 
-    `history` covers whole ended turns; `turn` covers the beginning of the turn it stands in. A later one of the same
-    scope covers the earlier one too. `turn_ids` are those of the range that no earlier summary named in `kept` lists.
-    `by` says whether a model wrote the text or rules did. Tokens are estimates of the whole request, before and after.
+    `history` covers whole ended turns; `turn` covers the beginning of the turn that contains it. A later summary of the
+    same scope includes the earlier one. `turn_ids` are those of the range that no earlier summary listed.
+    `by` says whether a model or a rule wrote the text. Tokens are estimates of the whole request, before and after.
     """
 
     scope: Literal["history", "turn"]
@@ -304,13 +304,13 @@ class SystemMessageBody(Body):
 
 
 class TitleBody(Body):
-    """The conversation got its title."""
+    """The conversation's title was set."""
 
     title: str
 
 
 class FeedbackBody(Body):
-    """A person's or a program's judgement of an earlier turn, shown to the model at the next turn's start."""
+    """A person's or program's rating of an earlier turn, shown to the model at the start of the next turn."""
 
     turn_id: str
     origin: Literal["user", "machine"]
@@ -321,7 +321,7 @@ class FeedbackBody(Body):
 class ExitBody(Body):
     """The terminal block of a turn. Exactly one of `outcome` and `error` is set.
 
-    `cut_reason` is set when the answer stops before its end: with the outcome `cut`, and perhaps with `capped`.
+    `cut_reason` is set when the answer is incomplete: always with the outcome `cut`, sometimes with `capped`.
     """
 
     outcome: Outcome | None = None

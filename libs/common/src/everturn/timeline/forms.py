@@ -19,8 +19,8 @@ from everturn.timeline.rendering import (
     drop_base64,
     join_lines,
     render_block,
+    render_memory_text,
     render_preview,
-    tell_memory,
     title_line,
 )
 
@@ -99,7 +99,7 @@ def render_replaced(block: Block, replacement: str) -> str:
 def render_memory(block: Block, body: bodies.RangeSummaryBody) -> str:
     """A summary of blocks that are no longer shown, with the texts it keeps verbatim."""
     title = "[MID-TURN CHECKPOINT]" if body.scope == "turn" else "[COMPACTED PRIOR CONVERSATION MEMORY]"
-    return join_lines(title, make_inert(tell_memory(block.ref, body)))
+    return join_lines(title, make_inert(render_memory_text(block.ref, body)))
 
 
 def _light_result(block: Block, body: bodies.ToolResultBody) -> str:

@@ -12,13 +12,13 @@ PREAMBLE_ROUND = 0
 
 
 class ManifestPart(BaseModel):
-    """What all parts share: frozen; a newer worker may write more."""
+    """Base of all parts: frozen; a newer worker may write more fields."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class ManifestSegment(ManifestPart):
-    """One part of the request. A block's media follow its text; `text` is there for the tail only."""
+    """One part of the request. A block's media follow its text; `text` is set for the tail only."""
 
     origin: Literal["system", "block", "media", "tail"]
     ref: str

@@ -28,7 +28,7 @@ _SIGNS = {
 }
 
 
-def tell_memory(ref: str, body: RangeSummaryBody) -> str:
+def render_memory_text(ref: str, body: RangeSummaryBody) -> str:
     """The text of a summary below its title, also returned when its ref is read."""
     covers = "the earlier rounds of this turn" if body.scope == "turn" else "the turns before"
     return "\n".join(
@@ -215,7 +215,7 @@ def block_source(block: Block) -> str:
         case bodies.PlanHistoryBody(plans=plans):
             return "\n".join(map(_kept_plan, plans))
         case bodies.RangeSummaryBody() as body:
-            return tell_memory(block.ref, body)
+            return render_memory_text(block.ref, body)
         case bodies.TitleBody(title=title):
             return title
         case bodies.EventBody(text=text, payload=payload):

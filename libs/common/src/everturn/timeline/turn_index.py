@@ -17,7 +17,7 @@ from everturn.timeline.blocks import Block, BlockType
 
 
 class IndexPart(BaseModel):
-    """What all parts share: frozen, and nothing unknown inside."""
+    """Base of all parts: frozen, and rejects unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

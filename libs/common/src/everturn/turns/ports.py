@@ -63,8 +63,8 @@ class EffectKey:
     @property
     def row_id(self) -> str:
         """Used in place of the call id that a call of the loop has."""
-        told = f"{self.tool_id}\n{self.args_hash}\n{self.occurrence}"
-        return f"{self.run_call_id}/{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+        identity = f"{self.tool_id}\n{self.args_hash}\n{self.occurrence}"
+        return f"{self.run_call_id}/{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Sweeps(Protocol):
 
 
 class InboxMoved(Conflict):
-    """Something was said to the turn while it was ending."""
+    """A signal arrived while the turn was ending."""
 
     def __init__(self, inbox_seq: int) -> None:
         super().__init__(f"The inbox is at {inbox_seq}.")

@@ -46,7 +46,7 @@ from everturn.turns.postgres_rows import (
     read_signal,
 )
 
-_TAKE = """
+_CLAIM_KEY = """
 INSERT INTO idempotency (tenant, project, user_id, route, key, request_hash, conversation_id, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + interval '24 hours')
 ON CONFLICT (tenant, project, user_id, route, key) DO UPDATE
@@ -60,7 +60,7 @@ _LOAD_KEPT = f"{_LOAD} AND expires_at >= clock_timestamp()"
 _SAVE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route = $1 AND key = $2"
 
 
-async def take_key(
+async def claim_key(
     transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
 ) -> str | None:
     """None when this transaction now owns the key (a concurrent duplicate waits for it); the stored answer when the
@@ -73,7 +73,9 @@ async def take_key(
     owner = principal.owner
     try:
         with translated():
-            taken = await transaction.fetchval(_TAKE, *owner, key.route, key.key, key.request_hash, conversation_id)
+            taken = await transaction.fetchval(
+                _CLAIM_KEY, *owner, key.route, key.key, key.request_hash, conversation_id
+            )
     except LockTimeout as error:
         raise KeyBusy() from error
     if taken:
@@ -198,7 +200,7 @@ class PostgresInbox:
                 owner = principal.owner
                 await transaction.execute(_CREATE, message.conversation_id, *owner, message.bundle_id)
             conversation = await _enter(transaction, message.conversation_id)
-            if _is_at_rest(conversation):
+            if _is_idle(conversation):
                 await _check_target(transaction, message)
                 receipt = await self._open_turn_of_message(transaction, principal, message, conversation)
             else:
@@ -229,7 +231,7 @@ class PostgresInbox:
             conversation = await _enter(transaction, conversation_id)
             if signal.approval_id is not None:
                 receipt = await _append_answer(transaction, principal, conversation_id, signal, conversation)
-            elif signal.event is not None and signal.target_turn_id is None and _is_at_rest(conversation):
+            elif signal.event is not None and signal.target_turn_id is None and _is_idle(conversation):
                 receipt = await self._accept_event(transaction, principal, conversation_id, signal, conversation)
             else:
                 receipt = await _append_signal(transaction, principal, conversation_id, signal, conversation)
@@ -382,7 +384,7 @@ def _read_counts(row: Row | None) -> QueueCounts:
     return QueueCounts(row["waiting"], row["of_tenant"], row["of_tenant_on_lane"], row["of_user"])
 
 
-def _is_at_rest(conversation: Row) -> bool:
+def _is_idle(conversation: Row) -> bool:
     return conversation["state"] in ("idle", "error")
 
 
@@ -517,7 +519,7 @@ async def _load_signal(transaction: Connection, conversation_id: ConversationId,
 async def _try_replay(
     transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
 ) -> Receipt | None:
-    response = await take_key(transaction, principal, conversation_id, key)
+    response = await claim_key(transaction, principal, conversation_id, key)
     return None if response is None else _replay(response)
 
 

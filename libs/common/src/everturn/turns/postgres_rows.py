@@ -119,7 +119,7 @@ def _inbox_seq(row: Row) -> int:
 def read_cursor(text: str) -> EventCursor:
     cursor = try_parse_cursor(text)
     if cursor is None:
-        raise ValueError(f"{text!r} is no event cursor")
+        raise ValueError(f"{text!r} is not an event cursor")
     return cursor
 
 

@@ -128,7 +128,7 @@ INSERT INTO usage_event (turn_id, conversation_id, tenant, project, user_id, mod
                          cache_read_tokens, cache_write_tokens, cost_usd, estimated, cost_known)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 """
-_TOLD = """
+_MARK_FEEDBACK = """
 UPDATE feedback SET told = true
  WHERE turn_id = $1 AND origin = $2 AND reaction IS NOT DISTINCT FROM $3 AND text = $4 AND NOT told
 """
@@ -157,8 +157,8 @@ def holds_blocks_only(commit: Commit) -> bool:
     """Whether append_blocks alone, one round trip with its own transaction, writes all of the commit."""
     rows = (commit.effects, commit.usage, commit.artifacts, commit.signals, commit.sources)
     rows += (commit.requests, commit.withdrawn)
-    told = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
-    return commit.close is None and not any(rows) and not told
+    has_feedback = any(isinstance(block.body, FeedbackBody) for block in commit.blocks)
+    return commit.close is None and not any(rows) and not has_feedback
 
 
 async def append_blocks(connection: Connection, lease: Lease, commit: Commit) -> int:
@@ -192,7 +192,7 @@ async def append_commit(transaction: Connection, lease: Lease, commit: Commit) -
     inbox_seq = await append_blocks(transaction, lease, commit)
     await _save_signals(transaction, commit, inbox_seq)
     await save_approvals(transaction, lease, commit, inbox_seq)
-    await _save_told_feedback(transaction, commit)
+    await _mark_shown_feedback(transaction, commit)
     await _append_ledgers(transaction, lease, commit)
     await append_artifacts(transaction, lease.principal, lease.conversation_id, commit.artifacts)
     await save_sources(transaction, lease.principal, lease.conversation_id, commit.sources)
@@ -226,15 +226,15 @@ async def _save_signals(transaction: Connection, commit: Commit, inbox_seq: int)
     )
 
 
-async def _save_told_feedback(transaction: Connection, commit: Commit) -> None:
+async def _mark_shown_feedback(transaction: Connection, commit: Commit) -> None:
     """Matches by value, so that feedback changed since it was read stays fresh."""
-    told = [
+    shown = [
         (body.turn_id, body.origin, body.reaction, body.text)
         for body in (block.body for block in commit.blocks)
         if isinstance(body, FeedbackBody)
     ]
-    if told:
-        await transaction.executemany(_TOLD, told)
+    if shown:
+        await transaction.executemany(_MARK_FEEDBACK, shown)
 
 
 async def _append_ledgers(transaction: Connection, lease: Lease, commit: Commit) -> None:

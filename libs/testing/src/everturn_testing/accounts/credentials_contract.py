@@ -20,7 +20,7 @@ def _build_key(label: str = "nightly", *, age_s: float = 0) -> ApiKey:
 class CredentialsContract:
     """Required of every credentials driver."""
 
-    async def test_a_key_is_found_by_its_id_with_all_that_was_kept(
+    async def test_a_key_is_found_by_its_id_with_all_fields(
         self, credentials: Credentials, admin: CredentialAdmin
     ) -> None:
         key = _build_key()
@@ -32,7 +32,9 @@ class CredentialsContract:
         assert replace(found, last_used=None) == key
         assert await credentials.find_key("0" * 16) is None
 
-    async def test_a_use_is_noted_by_its_day_only(self, credentials: Credentials, admin: CredentialAdmin) -> None:
+    async def test_only_the_day_of_the_last_use_is_saved(
+        self, credentials: Credentials, admin: CredentialAdmin
+    ) -> None:
         key = _build_key()
         await admin.save_key(key)
         await credentials.find_key(key.key_id)
@@ -67,7 +69,7 @@ class CredentialsContract:
         assert [key.key_id for key in await admin.load_keys(tenant=key.owner.tenant)] == [key.key_id]
         assert not await admin.revoke_key("1" * 16)
 
-    async def test_a_cutoff_holds_for_its_person_where_it_was_said(
+    async def test_a_cutoff_applies_to_its_person_and_scope(
         self, credentials: Credentials, admin: CredentialAdmin
     ) -> None:
         user = f"u{uuid.uuid4().hex[:12]}"
@@ -79,7 +81,7 @@ class CredentialsContract:
         assert await credentials.find_cutoff(here) == moment
         assert [await credentials.find_cutoff(who) for who in (there, elsewhere, other)] == [None] * 3
 
-    async def test_a_cutoff_for_everything_holds_everywhere_and_the_latest_counts(
+    async def test_a_global_cutoff_applies_everywhere_and_the_latest_counts(
         self, credentials: Credentials, admin: CredentialAdmin
     ) -> None:
         user = f"u{uuid.uuid4().hex[:12]}"

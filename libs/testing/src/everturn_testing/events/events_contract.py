@@ -97,7 +97,7 @@ class EventsContract:
 
         assert await events.writer.load_last(conversation_id) == EventCursor(2, 1)
 
-    async def test_an_entry_after_a_hole_is_refused_unless_it_may_go_anywhere(self, events: Events) -> None:
+    async def test_an_entry_after_a_gap_is_refused_unless_unchecked(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         with pytest.raises(EventsLost):
             await events.writer.publish(conversation_id, entry(1, 5, 5), after=EventCursor(1, 4))
@@ -109,7 +109,7 @@ class EventsContract:
 
         assert await events.writer.load_last(conversation_id) == EventCursor(1, 5)
 
-    async def test_an_entry_is_refused_where_another_came_in_since_the_stream_was_read(self, events: Events) -> None:
+    async def test_an_entry_is_refused_after_a_concurrent_append(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         late = entry(1, 1, 1)
         await events.writer.publish(conversation_id, late, after=None)
@@ -121,7 +121,7 @@ class EventsContract:
 
         assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == (late, entry(2, 1, 1))
 
-    async def test_an_entry_whose_answer_was_lost_may_come_again(self, events: Events) -> None:
+    async def test_an_entry_can_be_published_again_after_a_lost_reply(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         await events.writer.publish(conversation_id, entry(1, 1, 1), after=None)
         await events.writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
@@ -130,7 +130,7 @@ class EventsContract:
 
         assert len(await events.reader.load_after(conversation_id, ORIGIN, max_entries=10)) == 2
 
-    async def test_an_erased_stream_holds_nothing_and_refuses_who_has_not_heard(self, events: Events) -> None:
+    async def test_an_erased_stream_is_empty_and_refuses_writers(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         await events.writer.publish(conversation_id, entry(7, 1, 2), after=None)
 
@@ -143,7 +143,7 @@ class EventsContract:
         await events.erasure.erase(conversation_id)
         assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == ()
 
-    async def test_writing_goes_on_after_a_trim(self, events: Events) -> None:
+    async def test_writing_continues_after_a_trim(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         await events.writer.publish(conversation_id, entry(1, 1, 2), after=None)
 
@@ -152,7 +152,7 @@ class EventsContract:
 
         assert await events.writer.load_last(conversation_id) == EventCursor(1, 3)
 
-    async def test_a_follower_gets_what_is_there_and_what_comes(self, events: Events) -> None:
+    async def test_a_follower_gets_existing_and_new_entries(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         await events.writer.publish(conversation_id, entry(1, 1, 1), after=None)
         await events.writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
@@ -178,7 +178,7 @@ class EventsContract:
 
             assert await waiting == (lively, entry(1, 1, 1))
 
-    async def test_a_position_that_was_moved_on_is_believed(self, events: Events) -> None:
+    async def test_a_moved_position_is_used(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         await events.writer.publish(conversation_id, entry(1, 1, 1), after=None)
         follows = Follows({conversation_id: ORIGIN})

@@ -54,7 +54,7 @@ class ArtifactsContract:
         assert await artifacts.load(ANN, attachment.id) == attachment
         assert await artifacts.load_by_ref(ANN, receipt.conversation_id, attachment.ref) == attachment
 
-    async def test_a_file_is_found_by_its_rn_and_by_nobody_else(self, artifacts: Artifacts, stage: Stage) -> None:
+    async def test_a_file_is_found_by_its_rn_by_its_owner_only(self, artifacts: Artifacts, stage: Stage) -> None:
         receipt = await stage.say(uploads=(stage.upload(),))
         (attachment,) = (await stage.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
         rn = parse_rn(attachment.rn)
@@ -74,16 +74,14 @@ class ArtifactsContract:
         assert await artifacts.load_by_refs(ANN, conversation_id, [old.ref, "fi:none", old.ref]) == (new,)
         assert await artifacts.load_tree(ANN, conversation_id, "fi:t.files/") == (new,)
 
-    async def test_what_is_not_there_is_not_found(self, artifacts: Artifacts, stage: Stage) -> None:
+    async def test_a_missing_file_is_not_found(self, artifacts: Artifacts, stage: Stage) -> None:
         with pytest.raises(NotFound):
             await artifacts.load(ANN, stage.ids.artifact())
         with pytest.raises(NotFound):
             await artifacts.load_by_ref(ANN, stage.ids.conversation(), "fi:x")
         assert await artifacts.load_by_refs(ANN, stage.ids.conversation(), ["fi:x"]) == ()
 
-    async def test_a_tree_comes_in_pages_by_ref_and_holds_nothing_beside_its_prefix(
-        self, artifacts: Artifacts, stage: Stage
-    ) -> None:
+    async def test_a_tree_is_paged_by_ref_within_its_prefix(self, artifacts: Artifacts, stage: Stage) -> None:
         refs = ["fi:t.files/b", "fi:t.files/a", "fi:t.files/\u00e9", "fi:t.files/Z", "fi:t.files0", "fi:t.outputs/a"]
         conversation_id, _ = await save_rows(stage, *refs)
 
@@ -93,9 +91,7 @@ class ArtifactsContract:
         assert [artifact.ref for artifact in first] == ["fi:t.files/Z", "fi:t.files/a", "fi:t.files/b"]
         assert [artifact.ref for artifact in rest] == ["fi:t.files/\u00e9"]
 
-    async def test_a_removed_ref_leaves_its_tree_and_is_still_found_by_itself(
-        self, artifacts: Artifacts, stage: Stage
-    ) -> None:
+    async def test_a_removed_ref_is_not_listed_but_still_found(self, artifacts: Artifacts, stage: Stage) -> None:
         conversation_id, rows = await save_rows(
             stage,
             *(file_ref("turn_0", name) for name in ("kept", "gone", "back", "gone", "back", "back")),
@@ -120,7 +116,7 @@ class ArtifactsContract:
 
         assert found == (WorkspaceTurn(TurnId("turn_2"), 2), WorkspaceTurn(TurnId("turn_1"), 2))
 
-    async def test_keys_that_no_row_names_are_told(self, artifacts: Artifacts, stage: Stage) -> None:
+    async def test_unreferenced_keys_are_found(self, artifacts: Artifacts, stage: Stage) -> None:
         upload = stage.upload()
         await stage.say(uploads=(upload,))
 
@@ -130,7 +126,7 @@ class ArtifactsContract:
         assert upload.object_key in await artifacts.load_named_keys(ANN, ConversationId("conv_x"))
         assert await artifacts.load_named_keys(ANN, ConversationId("conv_")) == frozenset()
 
-    async def test_how_much_is_asked_for_at_once_is_bounded(self, artifacts: Artifacts, stage: Stage) -> None:
+    async def test_page_sizes_are_bounded(self, artifacts: Artifacts, stage: Stage) -> None:
         conversation_id = stage.ids.conversation()
 
         for limit in (0, MAX_PAGE + 1):

@@ -81,7 +81,7 @@ class ReadingContract:
         with pytest.raises(AlteredObject):
             await anext(aiter(objects.load_stream(key_of(b"data"))))
 
-    async def test_of_a_large_altered_object_the_end_is_held_back(self, objects: Objects, alter: Alter) -> None:
+    async def test_the_end_of_an_altered_object_is_not_delivered(self, objects: Objects, alter: Alter) -> None:
         data = bytes(range(256)) * 4096
         await objects.save(key_of(data), data)
         alter(key_of(data), data[:-1] + b"!")
@@ -101,7 +101,7 @@ class ReadingContract:
         with pytest.raises(NotFound):
             await anext(aiter(objects.load_stream(key_of(b"nothing"))))
 
-    async def test_a_store_that_is_away_is_unavailable(self, unreachable: Objects) -> None:
+    async def test_an_unreachable_store_is_unavailable(self, unreachable: Objects) -> None:
         key = key_of(b"a")
 
         with pytest.raises(Unavailable):
@@ -123,7 +123,7 @@ class KeepingContract:
         with pytest.raises(NotFound):
             await objects.load(key_of(b"a"), max_bytes=10)
 
-    async def test_a_manifest_may_be_written_anew(self, objects: Objects) -> None:
+    async def test_a_manifest_can_be_overwritten(self, objects: Objects) -> None:
         key = manifest_key(SequentialIds().conversation(), SequentialIds().turn(), 1)
 
         for data in (b"{}", b'{"round":1}'):
@@ -135,7 +135,7 @@ class KeepingContract:
     async def test_a_store_that_can_be_written_passes_the_check(self, objects: Objects) -> None:
         await objects.check()
 
-    async def test_what_is_to_be_kept_of_a_conversation_stays(self, objects: Objects) -> None:
+    async def test_kept_objects_of_a_conversation_are_not_deleted(self, objects: Objects) -> None:
         conversation = SequentialIds().conversation()
         kept, other = (object_key(conversation, hashlib.sha256(data).hexdigest()) for data in (b"a", b"b"))
         await objects.save(kept, b"a")

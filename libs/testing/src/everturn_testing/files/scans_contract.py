@@ -30,9 +30,7 @@ class ScansContract:
         assert [target.id for target in (*first, *rest)] == ids
         assert (first[0].verdict, first[0].revoked) == (files[0].verdict, False)
 
-    async def test_a_file_with_this_verdict_is_not_outdated_unless_all_are_asked_for(
-        self, scans: Scans, stage: Stage
-    ) -> None:
+    async def test_a_file_with_this_verdict_is_not_outdated(self, scans: Scans, stage: Stage) -> None:
         _, file = await attach(stage)
 
         await scans.save_verdict(file.object_key, "clean new")
@@ -41,7 +39,7 @@ class ScansContract:
         assert file.id in [target.id for target in await scans.load_outdated(None, limit=500)]
         assert (await scans.load(file.id)).verdict == "clean new"
 
-    async def test_a_revoked_file_is_read_by_nobody(self, scans: Scans, artifacts: Artifacts, stage: Stage) -> None:
+    async def test_a_revoked_file_can_not_be_read(self, scans: Scans, artifacts: Artifacts, stage: Stage) -> None:
         conversation_id, file = await attach(stage)
         prefix = file.ref.rpartition("/")[0] + "/" if "/" in file.ref else file.ref.rpartition(".")[0] + "."
 
@@ -55,9 +53,7 @@ class ScansContract:
         assert await artifacts.load_tree(ANN, conversation_id, prefix) == ()
         assert await artifacts.load_unreferenced(ANN, [file.object_key]) == (file.object_key,)
 
-    async def test_a_revoked_file_is_shown_until_its_verdict_says_that_its_object_is_gone(
-        self, scans: Scans, stage: Stage
-    ) -> None:
+    async def test_a_revoked_file_is_listed_until_its_object_is_deleted(self, scans: Scans, stage: Stage) -> None:
         _, file = await attach(stage)
 
         await scans.revoke(file.object_key)
@@ -69,7 +65,7 @@ class ScansContract:
         with pytest.raises(NotFound):
             await scans.load(file.id)
 
-    async def test_what_is_not_there_is_not_found(self, scans: Scans, stage: Stage) -> None:
+    async def test_a_missing_file_is_not_found(self, scans: Scans, stage: Stage) -> None:
         with pytest.raises(NotFound):
             await scans.load(stage.ids.artifact())
         assert await scans.revoke("conv_none/0") == 0

@@ -16,14 +16,14 @@ class MemoryTokenBuckets:
         self._table = BucketTable(monotonic=monotonic)
 
     async def draw(self, key: str, limit: Limit) -> Draw:
-        self._ask()
+        self._check()
         return self._table.draw(key, limit)
 
     async def give_back(self, key: str, limit: Limit) -> Level:
-        self._ask()
+        self._check()
         return self._table.give_back(key, limit)
 
-    def _ask(self) -> None:
+    def _check(self) -> None:
         self.asked += 1
         if self.down:
             raise Unavailable("The buckets are down.")

@@ -22,7 +22,7 @@ class TokenBucketsContract:
         assert [draw.wait_s for draw in draws[:4]] == [0.0] * 4
         assert draws[3].full_s == pytest.approx(3600, abs=_SLACK_S)
 
-    async def test_those_refused_are_told_times_one_after_another(self, buckets: TokenBuckets) -> None:
+    async def test_refused_callers_get_successive_retry_times(self, buckets: TokenBuckets) -> None:
         for _ in range(4):
             await buckets.draw("a", _HOUR)
 
@@ -30,7 +30,7 @@ class TokenBucketsContract:
 
         assert waits == pytest.approx([900, 1800, 2700], abs=_SLACK_S)
 
-    async def test_nobody_is_told_to_wait_longer_than_the_window(self, buckets: TokenBuckets) -> None:
+    async def test_no_retry_time_is_longer_than_the_window(self, buckets: TokenBuckets) -> None:
         waits = [(await buckets.draw("a", _HOUR)).wait_s for _ in range(20)]
 
         assert max(waits) <= 3600
@@ -41,7 +41,7 @@ class TokenBucketsContract:
 
         assert (await buckets.draw("b", _HOUR)).left == 3
 
-    async def test_a_token_comes_back_after_the_told_time(self, buckets: TokenBuckets) -> None:
+    async def test_a_token_is_available_at_the_retry_time(self, buckets: TokenBuckets) -> None:
         limit = Limit(5, 1)
         refused = None
         while refused is None:
@@ -52,7 +52,7 @@ class TokenBucketsContract:
 
         assert (await buckets.draw("a", limit)).taken
 
-    async def test_a_token_that_was_given_back_is_drawn_again(self, buckets: TokenBuckets) -> None:
+    async def test_a_returned_token_can_be_drawn_again(self, buckets: TokenBuckets) -> None:
         for _ in range(4):
             await buckets.draw("a", _HOUR)
 
@@ -62,7 +62,7 @@ class TokenBucketsContract:
         assert level.full_s == pytest.approx(2700, abs=_SLACK_S)
         assert [(await buckets.draw("a", _HOUR)).taken for _ in range(2)] == [True, False]
 
-    async def test_no_more_comes_back_than_the_bucket_holds(self, buckets: TokenBuckets) -> None:
+    async def test_a_full_bucket_accepts_no_returned_token(self, buckets: TokenBuckets) -> None:
         await buckets.draw("a", _HOUR)
 
         levels = [await buckets.give_back("a", _HOUR) for _ in range(3)]
@@ -70,7 +70,7 @@ class TokenBucketsContract:
         assert [level.left for level in levels] == [4, 4, 4]
         assert (await buckets.draw("a", _HOUR)).left == 3
 
-    async def test_in_a_window_as_many_tokens_come_back_as_the_bucket_holds(self, buckets: TokenBuckets) -> None:
+    async def test_returned_tokens_within_a_window_are_limited(self, buckets: TokenBuckets) -> None:
         passed = 0
         while (await buckets.draw("a", _HOUR)).taken:
             await buckets.give_back("a", _HOUR)
@@ -78,7 +78,7 @@ class TokenBucketsContract:
 
         assert passed == 8
 
-    async def test_of_tokens_given_back_at_once_each_is_drawn_again(self, buckets: TokenBuckets) -> None:
+    async def test_concurrently_returned_tokens_can_be_drawn_again(self, buckets: TokenBuckets) -> None:
         for _ in range(4):
             await buckets.draw("a", _HOUR)
 
@@ -86,7 +86,7 @@ class TokenBucketsContract:
 
         assert sorted(level.left for level in levels) == [1, 2, 3]
 
-    async def test_of_many_at_once_as_many_pass_as_there_are_tokens(self, buckets: TokenBuckets) -> None:
+    async def test_concurrent_draws_get_no_more_than_the_tokens(self, buckets: TokenBuckets) -> None:
         draws = await asyncio.gather(*(buckets.draw("a", Limit(4, 3600)) for _ in range(12)))
 
         assert [draw.taken for draw in draws].count(True) == 4

@@ -49,7 +49,7 @@ class ConversationReaderContract:
 
         assert [page.blocks for page in pages] == [(*old, *ended.blocks), new]
 
-    async def test_earlier_blocks_of_some_types_come_the_newest_first_to_be_kept(
+    async def test_the_newest_earlier_blocks_of_some_types_are_loaded(
         self, stage: Stage, reader: ConversationReader
     ) -> None:
         claim = await stage.start_turn()
@@ -93,7 +93,7 @@ class ConversationReaderContract:
         assert await reader.try_load_plan(*where, "plan_a") == written[1]
         assert await reader.try_load_plan(*where, "plan_x") is None
 
-    async def test_nobody_reads_anothers_blocks(self, stage: Stage, reader: ConversationReader) -> None:
+    async def test_blocks_of_other_owners_are_not_visible(self, stage: Stage, reader: ConversationReader) -> None:
         claim = await stage.start_turn()
         (block,) = await _write(stage, claim, _thought(claim, "a", "secret"))
         where = (claim.lease.conversation_id, _turn(claim))

@@ -99,7 +99,7 @@ def asking(job: IndexJob, text: str = "", vector: Vector | None = None, encoder:
 class SnippetIndexContract:
     """Which turns can be indexed, and when."""
 
-    async def test_a_turn_waits_for_the_indexer_from_its_end_on(self, desk: MemoryDesk) -> None:
+    async def test_an_ended_turn_can_be_indexed(self, desk: MemoryDesk) -> None:
         open_claim = await desk.stage.start_turn()
         ended = await desk.end_turn()
 
@@ -114,12 +114,12 @@ class SnippetIndexContract:
             1,
         )
 
-    async def test_a_turn_that_was_taken_does_not_come_at_once_again(self, desk: MemoryDesk) -> None:
+    async def test_a_claimed_turn_is_not_claimed_again_at_once(self, desk: MemoryDesk) -> None:
         await desk.job_of(await desk.end_turn())
 
         assert await desk.index.claim_turns(CLAIMED_AT_ONCE) == ()
 
-    async def test_what_is_indexed_is_what_was_said(self, desk: MemoryDesk) -> None:
+    async def test_the_texts_of_a_turn_are_loaded_for_the_index(self, desk: MemoryDesk) -> None:
         claim = await desk.stage.start_turn()
         turn = claim.turn_id
         assert turn is not None
@@ -156,7 +156,7 @@ class SnippetIndexContract:
 
         assert await desk.ask(asking(job, "zebra x")) == ["zebra"]
 
-    async def test_a_turn_of_which_nothing_is_to_be_found_is_done_too(self, desk: MemoryDesk) -> None:
+    async def test_a_turn_without_snippets_is_marked_as_indexed(self, desk: MemoryDesk) -> None:
         await desk.remember()
 
         assert await desk.index.claim_turns(CLAIMED_AT_ONCE) == ()
@@ -165,22 +165,20 @@ class SnippetIndexContract:
 class MemorySearchContract:
     """What is found, and in which order."""
 
-    async def test_the_nearest_vector_comes_first_and_as_many_rows_as_asked_for_come(self, desk: MemoryDesk) -> None:
+    async def test_the_nearest_vectors_come_first_up_to_the_limit(self, desk: MemoryDesk) -> None:
         job = await desk.remember(*((said(f"text {n}"), point(1.0, n / 10)) for n in range(10)))
         query = replace(asking(job, vector=point(1.0, -1.0)), limit=4)
 
         assert await desk.ask(query) == ["text 0", "text 1", "text 2", "text 3"]
 
-    async def test_only_vectors_of_the_same_encoder_are_compared_and_words_find_the_rest(
-        self, desk: MemoryDesk
-    ) -> None:
+    async def test_only_vectors_of_the_same_encoder_are_compared(self, desk: MemoryDesk) -> None:
         job = await desk.remember((said("a heron"), point(1.0)), encoder="old-encoder")
         await desk.remember((said("a stork"), point(1.0)), conversation_id=job.conversation_id)
 
         assert await desk.ask(asking(job, "bird", point(1.0))) == ["a stork"]
         assert "a heron" in await desk.ask(asking(job, "heron", point(1.0)))
 
-    async def test_a_text_in_both_orders_comes_before_a_text_in_one(self, desk: MemoryDesk) -> None:
+    async def test_a_match_by_meaning_and_words_comes_first(self, desk: MemoryDesk) -> None:
         job = await desk.remember(
             (said("the zephyr project"), point(0.9, 0.4)),
             (said("something else"), point(1.0)),
@@ -201,7 +199,7 @@ class MemorySearchContract:
             "quarterly figures quarterly figures",
         ]
 
-    async def test_what_is_recent_comes_before_the_same_said_long_ago(self, desk: MemoryDesk) -> None:
+    async def test_a_recent_text_comes_before_an_old_equal_one(self, desk: MemoryDesk) -> None:
         old, new = "2025-11-01T12:00:00.000Z", TS
         job = await desk.remember((said("kiwi b", ts=new), None), (said("kiwi a", ts=old), None))
         other = await desk.remember((said("plum a", ts=old), None), (said("plum b", ts=new), None))
@@ -210,9 +208,7 @@ class MemorySearchContract:
         assert await desk.ask(asking(other, "plum")) == ["plum b", "plum a"]
 
     @pytest.mark.parametrize("count", [40, 60])
-    async def test_the_rare_word_of_a_question_leads_before_all_of_its_common_ones(
-        self, desk: MemoryDesk, count: int
-    ) -> None:
+    async def test_a_rare_word_weighs_more_than_common_words(self, desk: MemoryDesk, count: int) -> None:
         job = await desk.remember(
             (said("a zebra", ts="2025-11-01T12:00:00.000Z"), None),
             *((said(f"what did we say about the report {n}"), None) for n in range(count)),
@@ -223,7 +219,7 @@ class MemorySearchContract:
         assert found[0] == "a zebra"
         assert len(found) == 10
 
-    async def test_a_question_of_common_words_alone_finds_texts(self, desk: MemoryDesk) -> None:
+    async def test_a_question_of_common_words_finds_texts(self, desk: MemoryDesk) -> None:
         job = await desk.remember(*((said(f"about the report {n}"), None) for n in range(60)))
 
         assert len(await desk.ask(asking(job, "about the"))) == 10
@@ -250,16 +246,14 @@ class MemorySearchContract:
             "mango notes",
         }
 
-    async def test_of_one_ref_only_the_best_part_is_found(self, desk: MemoryDesk) -> None:
+    async def test_only_the_best_snippet_of_a_ref_is_found(self, desk: MemoryDesk) -> None:
         job = await desk.remember(
             (said("papaya", ref="fi:x"), None), (said("papaya tree", ref="fi:x"), None), (said("papaya pie"), None)
         )
 
         assert sorted(await desk.ask(asking(job, "papaya tree"))) == ["papaya pie", "papaya tree"]
 
-    async def test_all_of_a_persons_conversations_are_searched_and_none_outweighs_the_others(
-        self, desk: MemoryDesk
-    ) -> None:
+    async def test_all_conversations_of_a_person_are_searched_equally(self, desk: MemoryDesk) -> None:
         job = await desk.remember(*((said(f"walnut {n}"), point(1.0, n / 10)) for n in range(5)))
         await desk.remember((said("walnut other"), point(1.0, 5.0)))
         query = replace(asking(job, "walnut", point(1.0)), scope=Scope(), per_conversation=2)
@@ -279,7 +273,7 @@ class MemorySearchContract:
             assert [await desk.search.find_snippets(who, query) for query in queries] == [(), ()]
             assert (await desk.search.load_catalog(who, CatalogQuery(Scope(job.conversation_id)))).total == 0
 
-    async def test_odd_questions_find_nothing_and_break_nothing(self, desk: MemoryDesk) -> None:
+    async def test_unusual_questions_find_nothing_and_raise_nothing(self, desk: MemoryDesk) -> None:
         job = await desk.remember((said("a\x00b \\ ' \" { } %"), None))
 
         for text in ("", "''", "\\", "\x00", "!|&:*()", "🦊", "x" * 5000):

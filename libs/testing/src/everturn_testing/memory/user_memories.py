@@ -11,7 +11,7 @@ from everturn.memory.search import QueryVector
 from everturn.memory.user_memories import MAX_MEMORIES, Candidate, ForgottenByOwner, MemoryPosition, UserMemory, hotness
 
 _EVERYTHING = "*"
-_Kept = tuple[UserMemory, QueryVector | None]
+_Stored = tuple[UserMemory, QueryVector | None]
 
 
 class MemoryUserMemories:
@@ -19,7 +19,7 @@ class MemoryUserMemories:
     everything."""
 
     def __init__(self) -> None:
-        self._kept: dict[Owner, dict[str, _Kept]] = {}
+        self._kept: dict[Owner, dict[str, _Stored]] = {}
         self._erased: dict[Owner, dict[str, int]] = {}
         self._begun: dict[TurnId, int] = {}
         self._moment = 0
@@ -57,14 +57,14 @@ class MemoryUserMemories:
     async def erase(self, principal: Principal, memory_id: str) -> bool:
         found = self._of(principal).pop(memory_id, None) is not None
         if found:
-            self._tell(principal, memory_id)
+            self._note_erased(principal, memory_id)
         return found
 
     async def erase_all(self, principal: Principal) -> int:
         kept = self._of(principal)
         count = len(kept)
         kept.clear()
-        self._tell(principal, _EVERYTHING)
+        self._note_erased(principal, _EVERYTHING)
         return count
 
     async def load_page(
@@ -85,10 +85,10 @@ class MemoryUserMemories:
         newest = sorted(self._of(principal).values(), key=lambda kept: kept[0].updated_at, reverse=True)
         return tuple(Candidate(memory, _likeness(vector, near)) for memory, vector in newest)
 
-    def _of(self, principal: Principal) -> dict[str, _Kept]:
+    def _of(self, principal: Principal) -> dict[str, _Stored]:
         return self._kept.setdefault(principal.owner, {})
 
-    def _tell(self, principal: Principal, what: str) -> None:
+    def _note_erased(self, principal: Principal, what: str) -> None:
         self._moment += 1
         self._erased.setdefault(principal.owner, {})[what] = self._moment
 

@@ -44,7 +44,7 @@ class UserMemoriesContract:
 
         assert await memories.load(owner, [other.id, "mem_unknown", one.id]) == (other, one)
 
-    async def test_the_same_said_again_changes_the_row_and_keeps_its_birth(
+    async def test_saving_a_memory_again_keeps_its_creation_time(
         self, memories: UserMemories, owner: Principal
     ) -> None:
         first = remembered("Prefers tea.", age_days=5)
@@ -55,7 +55,7 @@ class UserMemoriesContract:
         (found,) = await memories.load(owner, [first.id])
         assert found == replace(again, created_at=first.created_at)
 
-    async def test_what_was_changed_later_is_not_overwritten_by_a_worker_that_was_paused(
+    async def test_a_paused_worker_does_not_overwrite_newer_memories(
         self, memories: UserMemories, owner: Principal
     ) -> None:
         newer = remembered("Prefers coffee.", age_days=1)
@@ -67,7 +67,7 @@ class UserMemoriesContract:
 
         assert await memories.load(owner, [newer.id]) == (newer,)
 
-    async def test_what_is_forgotten_is_gone(self, memories: UserMemories, owner: Principal) -> None:
+    async def test_a_forgotten_memory_is_gone(self, memories: UserMemories, owner: Principal) -> None:
         memory = remembered("Gone.")
         await memories.save(owner, memory, None)
 
@@ -75,7 +75,7 @@ class UserMemoriesContract:
         assert not await memories.forget(owner, memory.id)
         assert await memories.load(owner, [memory.id]) == ()
 
-    async def test_the_hotset_has_pinned_ones_first_then_what_matters_then_the_newest(
+    async def test_the_hotset_is_ordered_by_pin_salience_and_age(
         self, memories: UserMemories, owner: Principal
     ) -> None:
         wanted = [
@@ -89,7 +89,7 @@ class UserMemoriesContract:
 
         assert await memories.load_hotset(owner, 3) == tuple(wanted[:3])
 
-    async def test_likeness_is_told_for_vectors_of_the_same_encoder(
+    async def test_similarity_is_computed_for_vectors_of_the_same_encoder(
         self, memories: UserMemories, owner: Principal
     ) -> None:
         await memories.save(owner, remembered("same"), QueryVector(ENCODER, point(1.0)))
@@ -114,7 +114,7 @@ class UserMemoriesContract:
 
         assert await memories.load(owner, [memory.id]) == (memory,)
 
-    async def test_their_number_is_bounded(self, memories: UserMemories, owner: Principal) -> None:
+    async def test_the_number_of_memories_is_bounded(self, memories: UserMemories, owner: Principal) -> None:
         for n in range(MAX_MEMORIES):
             await memories.save(owner, remembered(f"fact {n}"), None)
 
@@ -126,7 +126,7 @@ class UserMemoriesContract:
 class MemoryBookContract:
     """Required of every MemoryBook."""
 
-    async def test_pages_go_through_all_memories_the_last_changed_first(
+    async def test_pages_list_memories_by_last_change(
         self, memories: UserMemories, book: MemoryBook, owner: Principal
     ) -> None:
         for n, age in enumerate((2, 0, 1, 1, 3)):
@@ -144,7 +144,7 @@ class MemoryBookContract:
         assert seen == sorted(seen, key=lambda memory: (memory.updated_at, memory.id), reverse=True)
         assert len({memory.id for memory in seen}) == len(seen) == 7
 
-    async def test_what_was_erased_is_not_written_again_by_a_turn_that_began_before(
+    async def test_an_earlier_turn_can_not_write_an_erased_memory_again(
         self, memories: UserMemories, book: MemoryBook, owner: Principal, begin_turn: BeginTurn
     ) -> None:
         memory, other = remembered("Lives in Oslo."), remembered("Drinks tea.")
@@ -160,7 +160,7 @@ class MemoryBookContract:
         await memories.save(owner, other, None, turn_id=running)
         assert await book.load_page(owner, limit=9, after=None) == (other,)
 
-    async def test_a_turn_that_begins_later_may_learn_it_anew(
+    async def test_a_later_turn_can_store_an_erased_memory_again(
         self, memories: UserMemories, book: MemoryBook, owner: Principal, begin_turn: BeginTurn
     ) -> None:
         memory = remembered("Lives in Oslo.")
@@ -171,7 +171,7 @@ class MemoryBookContract:
 
         assert await memories.load(owner, [memory.id]) == (memory,)
 
-    async def test_everything_erased_keeps_a_running_turn_from_writing_anything(
+    async def test_after_erasing_all_a_running_turn_writes_nothing(
         self, memories: UserMemories, book: MemoryBook, owner: Principal, begin_turn: BeginTurn
     ) -> None:
         for text in ("one", "two"):
@@ -186,7 +186,7 @@ class MemoryBookContract:
         await memories.save(owner, remembered("four"), None, turn_id=await begin_turn())
         assert [memory.text for memory in await book.load_page(owner, limit=9, after=None)] == ["four"]
 
-    async def test_what_is_not_there_can_not_be_erased(
+    async def test_a_missing_memory_can_not_be_erased(
         self, memories: UserMemories, book: MemoryBook, owner: Principal, begin_turn: BeginTurn
     ) -> None:
         running = await begin_turn()

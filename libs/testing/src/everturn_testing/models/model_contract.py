@@ -78,7 +78,7 @@ class LanguageModelContract:
         assert not isinstance(first, ReplyFinished)
         assert isinstance(again[-1], ReplyFinished)
 
-    async def test_a_cancelled_reply_ends_as_cancelled(self, model: LanguageModel) -> None:
+    async def test_a_cancelled_reply_raises_the_cancellation(self, model: LanguageModel) -> None:
         started = asyncio.Event()
 
         async def consume_one_piece() -> None:
@@ -103,6 +103,6 @@ class LanguageModelContract:
         assert isinstance(first[-1], ReplyFinished)
         assert isinstance(second[-1], ReplyFinished)
 
-    def test_the_traits_say_what_the_model_takes(self, model: LanguageModel) -> None:
+    def test_the_traits_describe_the_model(self, model: LanguageModel) -> None:
         assert model.traits.name
         assert model.traits.context_tokens > 0

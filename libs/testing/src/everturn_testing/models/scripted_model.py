@@ -67,7 +67,7 @@ Script = str | Sequence[Step]
 
 
 class ScriptExhausted(AssertionError):
-    """The model was asked more often than its test expected."""
+    """The model was called more often than its test expected."""
 
 
 class ScriptedModel:

@@ -25,7 +25,7 @@ class DoorbellsContract:
         assert rings == [two, three, one]
         assert await doorbells.next_ring(lanes, timeout_s=0.01) is None
 
-    async def test_lanes_not_asked_for_keep_their_rings(self, doorbells: Doorbells) -> None:
+    async def test_other_lanes_keep_their_rings(self, doorbells: Doorbells) -> None:
         conversation_id = SequentialIds().conversation()
         await doorbells.ring(Lane.CONTROL, conversation_id)
 

@@ -13,20 +13,20 @@ _ONE = WorkerPresence("b", "containers", BatteryOutcome(12, 13, 1000.5), 4)
 class PresencesContract:
     """Required of every Presences."""
 
-    async def test_workers_are_told_of_by_id_with_all_they_said(self, presences: Presences) -> None:
+    async def test_workers_are_listed_by_id_with_their_reports(self, presences: Presences) -> None:
         other = WorkerPresence("a", "", None, 1)
         await presences.save(_ONE, ttl_s=_TTL_S)
         await presences.save(other, ttl_s=_TTL_S)
 
         assert await presences.load_all() == (other, _ONE)
 
-    async def test_what_a_worker_says_later_replaces_what_it_said(self, presences: Presences) -> None:
+    async def test_a_later_report_of_a_worker_replaces_the_earlier_one(self, presences: Presences) -> None:
         await presences.save(_ONE, ttl_s=_TTL_S)
         await presences.save(replace(_ONE, slots=9), ttl_s=_TTL_S)
 
         assert await presences.load_all() == (replace(_ONE, slots=9),)
 
-    async def test_a_worker_that_says_nothing_more_is_forgotten_and_others_are_not(self, presences: Presences) -> None:
+    async def test_a_silent_worker_expires_and_others_do_not(self, presences: Presences) -> None:
         stays = replace(_ONE, worker_id="c")
         await presences.save(stays, ttl_s=_TTL_S)
         await presences.save(_ONE, ttl_s=0.02)
@@ -37,7 +37,7 @@ class PresencesContract:
 
         assert await presences.load_all() == (stays,)
 
-    async def test_of_too_many_the_latest_are_told_of(self, presences: Presences) -> None:
+    async def test_only_the_latest_workers_are_listed(self, presences: Presences) -> None:
         for number in range(MAX_WORKERS + 1):
             await presences.save(replace(_ONE, worker_id=f"{number:04}"), ttl_s=_TTL_S)
 
@@ -45,5 +45,5 @@ class PresencesContract:
 
         assert [one.worker_id for one in found] == [f"{number:04}" for number in range(1, MAX_WORKERS + 1)]
 
-    async def test_without_workers_there_is_nobody(self, presences: Presences) -> None:
+    async def test_without_workers_the_list_is_empty(self, presences: Presences) -> None:
         assert await presences.load_all() == ()

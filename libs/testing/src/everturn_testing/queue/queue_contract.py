@@ -23,9 +23,7 @@ class QueueContract:
         assert after == QueueDepth(before.waiting + 3, 2)
         assert (await queue.load_depth("depth-a", Lane.PAID)).of_tenant == 0
 
-    async def test_lanes_tell_how_many_turns_wait_and_for_how_long_the_oldest_has(
-        self, stage: Stage, queue: Queue
-    ) -> None:
+    async def test_lanes_have_the_number_of_waiting_turns_and_the_oldest_age(self, stage: Stage, queue: Queue) -> None:
         def count(lanes: Mapping[Lane, LaneDepth]) -> int:
             return lanes[Lane.PRIVILEGED].waiting if Lane.PRIVILEGED in lanes else 0
 
@@ -53,15 +51,13 @@ class QueueContract:
         assert (before.of_tenant, after.of_tenant) == (1, 0)
         assert after.waiting == before.waiting - 1
 
-    async def test_nothing_is_told_of_conversations_where_no_turn_waits(self, stage: Stage, queue: Queue) -> None:
+    async def test_conversations_without_a_waiting_turn_have_no_position(self, stage: Stage, queue: Queue) -> None:
         claim = await stage.start_turn()
 
         assert await queue.load_positions([(stage.principal, claim.lease.conversation_id)]) == {}
         assert await queue.load_positions([]) == {}
 
-    async def test_each_turn_is_one_behind_the_one_before_it_and_moves_up_when_that_is_taken(
-        self, stage: Stage, queue: Queue
-    ) -> None:
+    async def test_a_turn_moves_up_when_the_turn_ahead_is_claimed(self, stage: Stage, queue: Queue) -> None:
         one, two = await stage.say(), await stage.say()
         asked = [(stage.principal, two.conversation_id)]
         assert one.position is not None and two.position is not None
@@ -72,7 +68,7 @@ class QueueContract:
         found = (await queue.load_positions(asked))[two.conversation_id]
         assert (found.turn_id, found.position.ahead) == (two.turn_id, one.position.ahead)
 
-    async def test_a_turn_that_is_handed_back_waits_behind_the_others(self, stage: Stage, queue: Queue) -> None:
+    async def test_a_requeued_turn_waits_behind_the_others(self, stage: Stage, queue: Queue) -> None:
         claim = await stage.start_turn()
         other = await stage.say()
         await stage.leases.release(claim.lease, requeue=True)
@@ -84,7 +80,7 @@ class QueueContract:
         places = [found[one].position.ahead for one in (other.conversation_id, claim.lease.conversation_id)]
         assert places == [places[0], places[0] + 1]
 
-    async def test_an_answer_given_again_tells_the_place_it_told_first(self, stage: Stage) -> None:
+    async def test_a_replayed_receipt_has_the_first_position(self, stage: Stage) -> None:
         key = IdempotencyKey("messages", "place", "hash")
         first = await stage.say(key=key)
         await stage.leases.try_claim(first.conversation_id)
@@ -93,12 +89,12 @@ class QueueContract:
 
         assert again.replayed and again.position == first.position is not None
 
-    async def test_nobody_is_told_a_larger_number_than_the_most(self, stage: Stage, queue: Queue) -> None:
+    async def test_a_reported_position_has_a_maximum(self, stage: Stage, queue: Queue) -> None:
         flood = replace(stage, principal=Principal("place-flood", "p", "f", frozenset({Role.ADMIN})))
 
-        told = [(await flood.say()).position for _ in range(MAX_AHEAD + 2)]
+        positions = [(await flood.say()).position for _ in range(MAX_AHEAD + 2)]
 
-        assert told[-3:] == [
+        assert positions[-3:] == [
             QueuePosition(MAX_AHEAD - 1),
             QueuePosition(MAX_AHEAD),
             QueuePosition(MAX_AHEAD, more=True),

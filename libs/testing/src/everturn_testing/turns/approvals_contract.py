@@ -51,9 +51,7 @@ async def states_of(stage: Stage, approvals: Approvals, claim: Claim) -> list[Ap
 class ApprovalsContract:
     """Required of every Approvals together with its Inbox, Leases and Timelines."""
 
-    async def test_a_parked_turn_is_held_by_nobody_and_claimed_by_nobody(
-        self, stage: Stage, approvals: Approvals
-    ) -> None:
+    async def test_a_parked_turn_has_no_lease_and_can_not_be_claimed(self, stage: Stage, approvals: Approvals) -> None:
         claim = await stage.start_turn()
         await ask(stage, approvals, claim)
 
@@ -100,9 +98,7 @@ class ApprovalsContract:
         third = await stage.claim(claim.lease.conversation_id)
         assert (second.attempt, third.attempt) == (1, 0)
 
-    async def test_parking_may_be_tried_again_when_its_answer_was_lost(
-        self, stage: Stage, approvals: Approvals
-    ) -> None:
+    async def test_parking_can_be_retried_after_a_lost_reply(self, stage: Stage, approvals: Approvals) -> None:
         claim = await stage.start_turn()
         approval_id = await ask(stage, approvals, claim)
         await approvals.try_park(claim.lease)
@@ -114,7 +110,7 @@ class ApprovalsContract:
         assert not await approvals.try_park(claim.lease)
         assert await status_of(stage, claim) is TurnStatus.QUEUED
 
-    async def test_nothing_to_wait_for_is_no_reason_to_park(self, stage: Stage, approvals: Approvals) -> None:
+    async def test_a_turn_without_a_pending_approval_is_not_parked(self, stage: Stage, approvals: Approvals) -> None:
         claim = await stage.start_turn()
 
         assert not await approvals.try_park(claim.lease)
@@ -133,7 +129,7 @@ class ApprovalsContract:
         assert await status_of(stage, claim) is TurnStatus.RUNNING
 
     @pytest.mark.parametrize("kind", [SignalKind.STEER, SignalKind.CANCEL])
-    async def test_what_was_said_before_the_parking_is_looked_at_first(
+    async def test_a_signal_before_parking_is_processed_first(
         self, stage: Stage, approvals: Approvals, kind: SignalKind
     ) -> None:
         claim = await stage.start_turn()
@@ -142,7 +138,7 @@ class ApprovalsContract:
 
         assert not await approvals.try_park(claim.lease)
 
-    async def test_an_answer_before_the_parking_is_looked_at_first(self, stage: Stage, approvals: Approvals) -> None:
+    async def test_an_answer_before_parking_is_processed_first(self, stage: Stage, approvals: Approvals) -> None:
         claim = await stage.start_turn()
         approval_id = await ask(stage, approvals, claim)
         await ask(stage, approvals, claim)
@@ -232,7 +228,7 @@ class AnswersContract:
 
         assert await states_of(stage, approvals, claim) == [ApprovalState.PENDING]
 
-    async def test_a_given_answer_is_neither_edited_nor_taken_back(self, stage: Stage, approvals: Approvals) -> None:
+    async def test_an_answer_can_not_be_edited_or_retracted(self, stage: Stage, approvals: Approvals) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         approval_id = await ask(stage, approvals, claim)
@@ -244,7 +240,7 @@ class AnswersContract:
         with pytest.raises(Conflict):
             await stage.inbox.retract_signal(stage.principal, conversation_id, receipt.signal_id)
 
-    async def test_what_was_answered_can_not_be_withdrawn(self, stage: Stage, approvals: Approvals) -> None:
+    async def test_an_answered_approval_can_not_be_withdrawn(self, stage: Stage, approvals: Approvals) -> None:
         claim = await stage.start_turn()
         assert claim.turn_id is not None
         pending, answered = await ask(stage, approvals, claim), await ask(stage, approvals, claim)

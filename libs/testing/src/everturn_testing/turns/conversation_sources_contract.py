@@ -27,7 +27,7 @@ class SourcesContract:
         with pytest.raises(NotFound):
             await stage.timelines.load_source_text(*where, 3)
 
-    async def test_a_changed_source_keeps_its_number_and_the_text_that_is_not_replaced(self, stage: Stage) -> None:
+    async def test_a_changed_source_keeps_its_number_and_text(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         where = stage.principal, claim.lease.conversation_id
         first = think(claim, "a")

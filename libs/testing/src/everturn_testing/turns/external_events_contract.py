@@ -19,20 +19,20 @@ RECORD = ExternalEvent("alert", {"level": "low"}, reactive=False)
 class ExternalEventsContract:
     """Events to a busy conversation, and to one without an open turn."""
 
-    async def test_an_event_into_a_running_turn_is_a_signal_with_all_it_tells(self, stage: Stage) -> None:
+    async def test_an_event_to_a_running_turn_is_a_signal_with_its_data(self, stage: Stage) -> None:
         claim = await stage.start_turn()
 
-        receipt = await stage.tell(claim.lease.conversation_id, FORM, uploads=(stage.upload(),))
+        receipt = await stage.send_event(claim.lease.conversation_id, FORM, uploads=(stage.upload(),))
 
         (signal,) = await stage.timelines.load_signals(stage.principal, turn_of(receipt))
         assert (receipt.turn_id, receipt.ring, receipt.state) == (claim.turn_id, False, SignalState.ACCEPTED)
         assert (signal.kind, signal.text, signal.event) == (SignalKind.EVENT, "It rang.", FORM)
         assert signal.attachments[0].ref == external_attachment_ref(turn_of(receipt), "form", signal.id, "sales.csv")
 
-    async def test_a_reactive_event_opens_the_turn_of_a_conversation_at_rest(self, stage: Stage) -> None:
-        conversation_id = await _at_rest(stage)
+    async def test_a_reactive_event_opens_a_turn_when_idle(self, stage: Stage) -> None:
+        conversation_id = await _idle_conversation(stage)
 
-        receipt = await stage.tell(conversation_id, FORM, uploads=(stage.upload(),))
+        receipt = await stage.send_event(conversation_id, FORM, uploads=(stage.upload(),))
 
         turn = await stage.timelines.load_turn(stage.principal, turn_of(receipt))
         (event,) = turn.request.events
@@ -42,13 +42,13 @@ class ExternalEventsContract:
         assert event.attachments[0].path == f"{turn.id}/external/form/attachments/{event.id}/sales.csv"
         assert (await stage.claim(conversation_id)).turn_id == turn.id
 
-    async def test_an_event_to_be_recorded_waits_for_the_next_turn_and_stands_first_in_it(self, stage: Stage) -> None:
-        conversation_id = await _at_rest(stage)
-        first = await stage.tell(conversation_id, RECORD)
-        second = await stage.tell(conversation_id, RECORD, uploads=(stage.upload(),))
+    async def test_a_recorded_event_is_first_in_the_next_turn(self, stage: Stage) -> None:
+        conversation_id = await _idle_conversation(stage)
+        first = await stage.send_event(conversation_id, RECORD)
+        second = await stage.send_event(conversation_id, RECORD, uploads=(stage.upload(),))
         assert await stage.leases.try_claim(conversation_id) is None
 
-        opened = await stage.tell(conversation_id, FORM)
+        opened = await stage.send_event(conversation_id, FORM)
 
         turn = await stage.timelines.load_turn(stage.principal, turn_of(opened))
         assert [event.event for event in turn.request.events] == [RECORD, RECORD, FORM]
@@ -60,9 +60,9 @@ class ExternalEventsContract:
             signal = await stage.inbox.load_signal(stage.principal, conversation_id, receipt.signal_id)
             assert (signal.state, signal.promoted_to, signal.turn_id) == (SignalState.PROMOTED, turn.id, None)
 
-    async def test_a_message_takes_up_what_waits(self, stage: Stage) -> None:
-        conversation_id = await _at_rest(stage)
-        waits = await stage.tell(conversation_id, RECORD)
+    async def test_a_message_includes_waiting_events(self, stage: Stage) -> None:
+        conversation_id = await _idle_conversation(stage)
+        waits = await stage.send_event(conversation_id, RECORD)
         assert waits.signal_id is not None
 
         opened = await stage.say("Anything new?", conversation_id)
@@ -72,9 +72,9 @@ class ExternalEventsContract:
         assert (turn.request.text, [event.id for event in turn.request.events]) == ("Anything new?", [waits.signal_id])
         assert again.turn_id == opened.turn_id
 
-    async def test_what_waits_may_be_edited_and_taken_back(self, stage: Stage) -> None:
-        conversation_id = await _at_rest(stage)
-        edited, retracted = [await stage.tell(conversation_id, RECORD) for _ in range(2)]
+    async def test_a_waiting_event_can_be_edited_and_retracted(self, stage: Stage) -> None:
+        conversation_id = await _idle_conversation(stage)
+        edited, retracted = [await stage.send_event(conversation_id, RECORD) for _ in range(2)]
         assert edited.signal_id is not None and retracted.signal_id is not None
 
         await stage.inbox.save_signal_text(stage.principal, conversation_id, edited.signal_id, "It rang twice.")
@@ -83,37 +83,37 @@ class ExternalEventsContract:
         turn = await stage.timelines.load_turn(stage.principal, turn_of(await stage.say("Now?", conversation_id)))
         assert turn.request.events == (RequestEvent(edited.signal_id, "It rang twice.", RECORD),)
 
-    async def test_only_so_many_events_wait_for_a_turn(self, stage: Stage) -> None:
-        conversation_id = await _at_rest(stage)
+    async def test_the_number_of_waiting_events_is_bounded(self, stage: Stage) -> None:
+        conversation_id = await _idle_conversation(stage)
         for _ in range(MAX_OPEN_SIGNALS):
-            await stage.tell(conversation_id, RECORD)
+            await stage.send_event(conversation_id, RECORD)
 
         with pytest.raises(InboxFull):
-            await stage.tell(conversation_id, RECORD)
+            await stage.send_event(conversation_id, RECORD)
 
-    async def test_a_late_event_begins_the_next_turn_with_all_it_tells(self, stage: Stage) -> None:
+    async def test_a_late_event_begins_the_next_turn_with_its_data(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         event = ExternalEvent("form", {"total": 7})
-        told = await stage.tell(conversation_id, event, uploads=(stage.upload(),))
+        sent = await stage.send_event(conversation_id, event, uploads=(stage.upload(),))
         said = await stage.say("And this.", conversation_id, uploads=(stage.upload("b.csv"),))
-        assert told.signal_id is not None and said.signal_id is not None
-        promotion = Promotion((told.signal_id, said.signal_id), stage.ids.turn(), "And this.")
+        assert sent.signal_id is not None and said.signal_id is not None
+        promotion = Promotion((sent.signal_id, said.signal_id), stage.ids.turn(), "And this.")
 
         await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq + 2, promote=promotion))
 
         request = (await stage.timelines.load_turn(stage.principal, promotion.turn_id)).request
         assert [artifact.filename for artifact in request.attachments] == ["b.csv"]
-        assert [(each.id, each.event, each.text) for each in request.events] == [(told.signal_id, event, "It rang.")]
+        assert [(each.id, each.event, each.text) for each in request.events] == [(sent.signal_id, event, "It rang.")]
         assert [artifact.filename for artifact in request.events[0].attachments] == ["sales.csv"]
 
     async def test_an_event_that_was_edited_meanwhile_is_not_applied(self, stage: Stage) -> None:
         claim = await stage.start_turn()
-        told = await stage.tell(claim.lease.conversation_id, ExternalEvent("form"))
-        assert told.signal_id is not None
-        await stage.inbox.save_signal_text(stage.principal, told.conversation_id, told.signal_id, "It rang twice.")
-        blocks = write(claim, EventBody(signal_id=told.signal_id, kind="form", text="It rang."))
-        applied = SignalChange(told.signal_id, SignalState.APPLIED, round=1)
+        sent = await stage.send_event(claim.lease.conversation_id, ExternalEvent("form"))
+        assert sent.signal_id is not None
+        await stage.inbox.save_signal_text(stage.principal, sent.conversation_id, sent.signal_id, "It rang twice.")
+        blocks = write(claim, EventBody(signal_id=sent.signal_id, kind="form", text="It rang."))
+        applied = SignalChange(sent.signal_id, SignalState.APPLIED, round=1)
 
         with pytest.raises(InboxMoved):
             await stage.timelines.commit(claim.lease, commit(claim, blocks, applied))
@@ -146,7 +146,7 @@ class TargetsContract:
         assert (await stage.timelines.load_turn(stage.principal, turn_of(receipt))).ordinal == 2
 
     async def test_a_message_for_a_turn_of_another_conversation_is_refused(self, stage: Stage) -> None:
-        conversation_id, other = await _at_rest(stage), await stage.say("Elsewhere.")
+        conversation_id, other = await _idle_conversation(stage), await stage.say("Elsewhere.")
         message = IncomingMessage(
             conversation_id, False, "x", (), stage.ids.turn(), stage.ids.signal(), target_turn_id=other.turn_id
         )
@@ -156,7 +156,7 @@ class TargetsContract:
         assert await stage.leases.try_claim(conversation_id) is None
 
 
-async def _at_rest(stage: Stage) -> ConversationId:
+async def _idle_conversation(stage: Stage) -> ConversationId:
     """A conversation whose first turn has ended."""
     claim = await stage.start_turn()
     await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))

@@ -76,7 +76,7 @@ class MemoryInbox:
             row = ConversationRow(message.conversation_id, principal, message.bundle_id)
             self._platform.conversations[row.id] = row
         row = self._platform.conversation(principal, message.conversation_id)
-        if _is_at_rest(row):
+        if _is_idle(row):
             self._check_target(row, message)
             receipt = self._open_turn_of_message(row, principal, message)
         else:
@@ -102,7 +102,7 @@ class MemoryInbox:
         self._check_in_time(signal.uploads)
         if signal.approval_id is not None:
             return self._keep(principal, key, self._append_answer(row, signal, signal.approval_id))
-        if signal.event is not None and signal.target_turn_id is None and _is_at_rest(row):
+        if signal.event is not None and signal.target_turn_id is None and _is_idle(row):
             return self._keep(principal, key, self._accept_event(row, principal, signal))
         return self._keep(principal, key, self._append_signal(row, principal, signal))
 
@@ -317,7 +317,7 @@ def _check_no_answer(signal: Signal) -> None:
         raise Conflict("The answer to an approval can't be changed.")
 
 
-def _is_at_rest(row: ConversationRow) -> bool:
+def _is_idle(row: ConversationRow) -> bool:
     return row.state in (ConversationState.IDLE, ConversationState.ERROR)
 
 

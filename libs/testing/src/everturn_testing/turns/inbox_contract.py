@@ -108,7 +108,7 @@ class InboxContract:
         assert (queued.ring, queued.lane) == (True, Lane.CONTROL)
         assert not running.ring
 
-    async def test_signals_come_in_the_order_they_were_said(self, stage: Stage) -> None:
+    async def test_signals_are_in_the_order_of_arrival(self, stage: Stage) -> None:
         claim = await stage.start_turn()
 
         receipts = [await stage.say(text, claim.lease.conversation_id) for text in "cab"]
@@ -116,7 +116,7 @@ class InboxContract:
         signals = await stage.timelines.load_signals(stage.principal, turn_of(receipts[0]))
         assert [signal.text for signal in signals] == ["c", "a", "b"]
 
-    async def test_a_full_inbox_takes_only_cancels_until_a_signal_is_settled(self, stage: Stage) -> None:
+    async def test_a_full_inbox_accepts_only_cancels(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         receipts = [await stage.say("More.", conversation_id) for _ in range(MAX_OPEN_SIGNALS)]
@@ -131,7 +131,7 @@ class InboxContract:
             await stage.inbox.retract_signal(stage.principal, conversation_id, signal_id)
         await stage.say("Now there is room.", conversation_id)
 
-    async def test_a_turn_takes_no_signals_without_end_but_always_a_cancel(self, stage: Stage) -> None:
+    async def test_the_signals_of_a_turn_are_limited_but_a_cancel_is_accepted(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         for _ in range(MAX_TURN_SIGNALS):
@@ -144,7 +144,7 @@ class InboxContract:
 
         assert (await stage.signal(conversation_id, SignalKind.CANCEL)).signal_id is not None
 
-    async def test_a_turn_has_no_cancels_without_end_because_the_last_ones_stay(self, stage: Stage) -> None:
+    async def test_the_last_cancels_of_a_turn_can_not_be_retracted(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         retracted: list[SignalId] = []
@@ -162,7 +162,7 @@ class InboxContract:
         again = await stage.inbox.retract_signal(stage.principal, conversation_id, retracted[-1])
         assert again.state is SignalState.RETRACTED
 
-    async def test_the_messages_of_a_turn_have_a_size_together_but_the_first_has_its_own(self, stage: Stage) -> None:
+    async def test_the_messages_of_a_turn_have_a_total_size_limit(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         first = await stage.signal(conversation_id, SignalKind.CANCEL)
@@ -245,7 +245,7 @@ class InboxContract:
         with pytest.raises(Conflict):
             await stage.inbox.save_signal_text(stage.principal, conversation_id, receipt.signal_id, "x")
 
-    async def test_uploads_are_addressed_by_what_the_message_became(self, stage: Stage) -> None:
+    async def test_uploads_belong_to_the_turn_or_signal(self, stage: Stage) -> None:
         receipt = await stage.say(uploads=(stage.upload(),))
         followup = await stage.say("More.", receipt.conversation_id, uploads=(stage.upload(),))
 
@@ -254,7 +254,7 @@ class InboxContract:
         assert turn.request.attachments[0].path == f"{receipt.turn_id}/attachments/sales.csv"
         assert str(followup.signal_id) in signal.attachments[0].path
 
-    async def test_nobody_else_can_say_or_see_anything(self, stage: Stage) -> None:
+    async def test_other_owners_can_neither_send_nor_see_anything(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         receipt = await stage.say("mine", conversation_id)
@@ -273,7 +273,7 @@ class InboxContract:
 class UploadsContract:
     """Files that were stored some time ago."""
 
-    async def test_a_file_whose_upload_began_too_long_ago_is_refused_and_leaves_nothing(self, stage: Stage) -> None:
+    async def test_an_upload_that_began_too_long_ago_is_refused(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         begun_at = await stage.inbox.load_now() - UPLOAD_LIMIT

@@ -21,13 +21,13 @@ class LeasesContract:
         assert (claim.turn_id, claim.lease.fence, claim.next_seq, claim.inbox_seq) == (receipt.turn_id, 1, 1, 1)
         assert claim.lease.principal == stage.principal
 
-    async def test_nobody_claims_what_is_held(self, stage: Stage) -> None:
+    async def test_a_held_lease_can_not_be_claimed(self, stage: Stage) -> None:
         claim = await stage.start_turn()
 
         assert await stage.rival.try_claim(claim.lease.conversation_id) is None
         assert await stage.leases.try_claim(claim.lease.conversation_id) is None
 
-    async def test_there_is_nothing_to_claim_where_nothing_is_open(self, stage: Stage) -> None:
+    async def test_a_conversation_without_an_open_turn_can_not_be_claimed(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
@@ -66,7 +66,7 @@ class LeasesContract:
             await stage.expire_lease(claim.lease.conversation_id)
             assert (await stage.claim(claim.lease.conversation_id)).attempt == attempt
 
-    async def test_a_requeued_turn_waits_again_without_an_attempt_more(self, stage: Stage) -> None:
+    async def test_requeueing_does_not_count_as_an_attempt(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         assert claim.turn_id is not None
 
@@ -95,7 +95,7 @@ class LeasesContract:
         assert claimed.leased_s == handed_over.leased_s
         assert taken_over.leased_s == pytest.approx(30, abs=2)
 
-    async def test_the_next_turn_begins_with_no_time_of_the_last_one(self, stage: Stage) -> None:
+    async def test_the_next_turn_begins_with_no_leased_time(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         await stage.age_lease(claim.lease.conversation_id, 10, 0)
         await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
@@ -116,7 +116,7 @@ class LeasesContract:
 
         assert renewed == {two.lease.conversation_id: 2}
 
-    async def test_an_expired_lease_that_nobody_took_can_be_renewed(self, stage: Stage) -> None:
+    async def test_an_expired_unclaimed_lease_can_be_renewed(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         conversation_id = claim.lease.conversation_id
         await stage.expire_lease(conversation_id)
@@ -125,7 +125,7 @@ class LeasesContract:
 
         assert await stage.rival.try_claim(conversation_id) is None
 
-    async def test_a_lost_lease_cannot_be_handed_back(self, stage: Stage) -> None:
+    async def test_a_lost_lease_cannot_be_released(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         await stage.expire_lease(claim.lease.conversation_id)
         taken = await stage.rival.try_claim(claim.lease.conversation_id)
@@ -135,7 +135,7 @@ class LeasesContract:
         assert taken is not None
         assert await stage.rival.renew({taken.lease.conversation_id: taken.lease.fence})
 
-    async def test_an_ended_turn_that_nobody_announced_can_be_claimed(self, stage: Stage) -> None:
+    async def test_an_unannounced_ended_turn_can_be_claimed(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         await stage.leases.release(claim.lease, requeue=False)
@@ -145,7 +145,7 @@ class LeasesContract:
         assert taken is not None
         assert (taken.turn_id, taken.unannounced) == (None, (claim.turn_id,))
 
-    async def test_a_claim_says_where_the_timeline_stands(self, stage: Stage) -> None:
+    async def test_a_claim_has_the_position_of_the_timeline(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         blocks = think(claim, "a", "b")
         done = commit(claim, blocks)
@@ -156,7 +156,7 @@ class LeasesContract:
 
         assert (taken.next_seq, taken.last_hash, taken.cursor) == (3, blocks[-1].hash, done.cursor)
 
-    async def test_the_last_id_told_with_an_end_is_where_the_next_claim_begins(self, stage: Stage) -> None:
+    async def test_the_next_claim_continues_after_the_announced_id(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         assert claim.turn_id is not None
         await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))

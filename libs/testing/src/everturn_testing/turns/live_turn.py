@@ -15,14 +15,14 @@ class RecordingTurn:
     def __init__(self, lease: Lease = _LEASE) -> None:
         self.lease = lease
         self.age_s = 0.0
-        self.told: list[AnyEvent] = []
+        self.events: list[AnyEvent] = []
         self.booked: list[UsageEvent] = []
 
     def lease_age_s(self) -> float:
         return self.age_s
 
     def emit(self, data: AnyEvent) -> None:
-        self.told.append(data)
+        self.events.append(data)
 
     def book(self, usage: UsageEvent) -> None:
         self.booked.append(usage)
@@ -30,9 +30,9 @@ class RecordingTurn:
     @property
     def steps(self) -> list[tuple[str | None, str]]:
         """Tool and status of each reported step."""
-        return [(event.tool_id, event.status) for event in self.told if isinstance(event, ChatStep)]
+        return [(event.tool_id, event.status) for event in self.events if isinstance(event, ChatStep)]
 
     @property
     def tool_events(self) -> list[tuple[str, str]]:
         """Kind and text of the events of tools."""
-        return [(event.kind, event.text) for event in self.told if isinstance(event, ChatTool)]
+        return [(event.kind, event.text) for event in self.events if isinstance(event, ChatTool)]

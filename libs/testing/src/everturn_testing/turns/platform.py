@@ -37,7 +37,7 @@ class ConversationRow:
     blocks: list[Block] = field(default_factory=list[Block])
     artifacts: list[Artifact] = field(default_factory=list[Artifact])
     feedback: list[Feedback] = field(default_factory=list[Feedback])
-    told: list[Feedback] = field(default_factory=list[Feedback])
+    shown_feedback: list[Feedback] = field(default_factory=list[Feedback])
     sources: dict[int, Source] = field(default_factory=dict[int, Source])
     source_texts: dict[int, str] = field(default_factory=dict[int, str])
     lease_owner: str | None = None

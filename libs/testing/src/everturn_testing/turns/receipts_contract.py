@@ -17,12 +17,12 @@ from everturn_testing.turns.stage import Stage, closing, commit, turn_of, write
 class ReceiptsContract:
     """ACCEPTED can become any other state, once, and only an accepted signal can be changed."""
 
-    async def test_a_signal_is_accepted_until_something_is_made_of_it(self, stage: Stage) -> None:
+    async def test_a_new_signal_is_accepted(self, stage: Stage) -> None:
         _, receipt = await _with_followup(stage)
 
         assert (await _load(stage, receipt)).state is SignalState.ACCEPTED
 
-    async def test_what_was_answered_can_be_looked_up_by_its_key(self, stage: Stage) -> None:
+    async def test_a_receipt_can_be_loaded_by_its_key(self, stage: Stage) -> None:
         key = IdempotencyKey("messages", stage.ids.call(), "hash")
         assert await stage.inbox.try_load_receipt(stage.principal, key) is None
         first = await stage.say(key=key)
@@ -63,7 +63,7 @@ class ReceiptsContract:
         assert (signal.state, signal.promoted_to) == (SignalState.PROMOTED, promotion.turn_id)
 
     @pytest.mark.parametrize("state", [SignalState.APPLIED, SignalState.EXPIRED, SignalState.REJECTED])
-    async def test_a_settled_signal_can_not_be_changed_any_more(self, stage: Stage, state: SignalState) -> None:
+    async def test_a_settled_signal_can_not_be_changed(self, stage: Stage, state: SignalState) -> None:
         claim, receipt = await _with_followup(stage)
         assert receipt.signal_id is not None
         await _settle(stage, claim, receipt, state)

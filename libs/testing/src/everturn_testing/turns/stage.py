@@ -90,7 +90,7 @@ class Stage:
         signal = IncomingSignal(self.ids.signal(), kind, text, uploads, target, event, self.ids.turn())
         return await self.inbox.accept_signal(self.principal, conversation_id, signal, None)
 
-    async def tell(
+    async def send_event(
         self, conversation_id: ConversationId, event: ExternalEvent, *, uploads: tuple[Upload, ...] = ()
     ) -> Receipt:
         """Send an external event."""

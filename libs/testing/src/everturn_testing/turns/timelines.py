@@ -77,7 +77,7 @@ class MemoryTimelines:
 
     async def load_fresh_feedback(self, principal: Principal, conversation_id: ConversationId) -> tuple[Feedback, ...]:
         row = self._find(principal, conversation_id)
-        fresh = [given for given in row.feedback if given not in row.told] if row else []
+        fresh = [given for given in row.feedback if given not in row.shown_feedback] if row else []
         return tuple(sorted(fresh, key=lambda given: given.ts))
 
     async def load_sources(self, principal: Principal, conversation_id: ConversationId) -> tuple[Source, ...]:
@@ -161,9 +161,9 @@ class MemoryTimelines:
         row.artifacts.extend(commit.artifacts)
         row.sources |= {change.row.sid: change.row for change in commit.sources}
         row.source_texts |= {change.row.sid: change.text for change in commit.sources if change.text is not None}
-        told = [(body.turn_id, body.origin, body.reaction, body.text) for body in _feedback_bodies(commit)]
-        row.told += [
-            given for given in row.feedback if (given.turn_id, given.origin, given.reaction, given.text) in told
+        shown = [(body.turn_id, body.origin, body.reaction, body.text) for body in _feedback_bodies(commit)]
+        row.shown_feedback += [
+            given for given in row.feedback if (given.turn_id, given.origin, given.reaction, given.text) in shown
         ]
         for effect in commit.effects:
             self._platform.effects[commit.turn_id, effect.call_id] = effect

@@ -57,7 +57,7 @@ class TimelinesContract:
 
         assert await stage.timelines.load_blocks(stage.principal, claim.lease.conversation_id) == blocks
 
-    async def test_a_commit_whose_answer_was_lost_may_come_again(self, stage: Stage) -> None:
+    async def test_a_commit_can_be_repeated_after_a_lost_reply(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         ending = closing(claim, seen_inbox=claim.inbox_seq)
 
@@ -137,7 +137,7 @@ class TimelinesContract:
 
         assert await stage.timelines.load_blocks(stage.principal, receipt.conversation_id) == ()
 
-    async def test_a_signal_that_was_taken_back_meanwhile_is_not_applied(self, stage: Stage) -> None:
+    async def test_a_signal_retracted_meanwhile_is_not_applied(self, stage: Stage) -> None:
         claim, receipt = await _with_followup(stage)
         assert receipt.signal_id is not None
         await stage.inbox.retract_signal(stage.principal, receipt.conversation_id, receipt.signal_id)
@@ -145,13 +145,13 @@ class TimelinesContract:
         with pytest.raises(InboxMoved):
             await stage.timelines.commit(claim.lease, _folding(claim, receipt, "More."))
 
-    async def test_feedback_is_fresh_until_a_block_tells_of_it(self, stage: Stage) -> None:
+    async def test_feedback_is_fresh_until_a_block_contains_it(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         assert claim.turn_id is not None
         conversation_id = claim.lease.conversation_id
-        told = Feedback(claim.turn_id, "user", Reaction.NOT_OK, "Too long.", BEGINNING)
-        await stage.give_feedback(stage.principal, conversation_id, told)
-        assert await stage.timelines.load_fresh_feedback(stage.principal, conversation_id) == (told,)
+        given = Feedback(claim.turn_id, "user", Reaction.NOT_OK, "Too long.", BEGINNING)
+        await stage.give_feedback(stage.principal, conversation_id, given)
+        assert await stage.timelines.load_fresh_feedback(stage.principal, conversation_id) == (given,)
 
         body = FeedbackBody(turn_id=claim.turn_id, origin="user", reaction="not_ok", text="Too long.")
         await stage.timelines.commit(claim.lease, commit(claim, write(claim, body)))
@@ -183,7 +183,7 @@ class TimelinesContract:
         assert before == ""
         assert await stage.timelines.load_title(stage.principal, claim.lease.conversation_id) == "Greetings"
 
-    async def test_a_title_is_given_once_by_the_holder_of_the_lease(self, stage: Stage) -> None:
+    async def test_the_lease_holder_sets_a_title_once(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         where = stage.principal, claim.lease.conversation_id
 
@@ -230,7 +230,7 @@ class TimelinesContract:
 class AnnouncingContract:
     """Tests need a fixture `stage`."""
 
-    async def test_tries_to_tell_of_an_end_are_noted_under_the_fence_of_an_ended_turn(self, stage: Stage) -> None:
+    async def test_announcement_attempts_are_saved_under_the_fence(self, stage: Stage) -> None:
         claim = await stage.start_turn()
         assert claim.turn_id is not None
         lease, turn_id = claim.lease, claim.turn_id

@@ -15,7 +15,7 @@ from everturn.core.errors import Invalid
 from everturn.core.ids import SignalId, TurnId
 from everturn.core.refs import external_ref, round_ref
 from everturn.events.model import ChatSignal
-from everturn.events.turn_view import says_the_same
+from everturn.events.turn_view import have_same_text
 from everturn.events.views import EventView, FileView
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import Block, BlockDraft, BlockType
@@ -74,13 +74,13 @@ def repeats_deferred(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
 def shows_deferred_again(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
     """Whether clients that saw both answers need a rewind, because the answers count as one."""
     deferred, given = _deferred_answer(turn_blocks), _given_answer(end)
-    return deferred is not None and given is not None and says_the_same(_as_shown(deferred), _as_shown(given))
+    return deferred is not None and given is not None and have_same_text(_as_shown(deferred), _as_shown(given))
 
 
 def is_same_answer(one: str, other: str) -> bool:
     """Whether the answers are equal except for whitespace and case, or share at least `SIMILARITY` of their characters
     in the same order. Longer answers have to share this part of their words, and the first words in the same order."""
-    if says_the_same(one, other):
+    if have_same_text(one, other):
         return True
     one, other = " ".join(one.split()).casefold(), " ".join(other.split()).casefold()
     if 2 * min(len(one), len(other)) < SIMILARITY * (len(one) + len(other)):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 
-from everturn.events.turn_view import says_the_same
+from everturn.events.turn_view import have_same_text
 from everturn.files.model import Artifact
 from everturn.memory.search import MAX_SNIPPET_CHARS, Snippet, SnippetTarget
 from everturn.timeline.blocks import Block
@@ -98,7 +98,7 @@ def read_anchors(summary: str) -> str:
 def _leave_out_repeated(blocks: Sequence[Block]) -> Iterator[Block]:
     """All blocks except deferred answers that were repeated: clients show equal answers once, the last one."""
     answers = [(block.ref, block.body.text) for block in blocks if isinstance(block.body, CompletionBody)]
-    repeated = {ref for (ref, text), (_, later) in pairwise(answers) if says_the_same(text, later)}
+    repeated = {ref for (ref, text), (_, later) in pairwise(answers) if have_same_text(text, later)}
     return (block for block in blocks if block.ref not in repeated)
 
 

@@ -54,7 +54,7 @@ class PairSource(Protocol):
 
 
 class _Refused(Exception):
-    """The request can't be carried out."""
+    """The request was rejected."""
 
     def __init__(self, code: RefusalCode, message: str) -> None:
         super().__init__(message)
@@ -96,9 +96,13 @@ class Conversation:
         except (_Gone, OSError, TimeoutError) as error:
             # There is no caller to answer. A worker that stops a run also disconnects like this; frequent silence is a
             # fault.
-            _log.info("caller_gone", reason=_name_end(error), run=self._own.run_id if self._own else "")
+            _log.info(
+                "Closed a connection whose caller is gone",
+                reason=_name_end(error),
+                run=self._own.run_id if self._own else "",
+            )
         except (FrameError, BadMessage) as error:
-            _log.warning("bad_request", detail=str(error))
+            _log.warning("Rejected an invalid request", detail=str(error))
             # The answer is a courtesy: the caller of an invalid request may have disconnected as well.
             with contextlib.suppress(OSError, TimeoutError):
                 await self._send(BrokerRefusal("bad_message", str(error)))
@@ -121,7 +125,7 @@ class Conversation:
         try:
             await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
-                raise _Gone if not watching.result() else BadMessage("one request at a time")
+                raise _Gone if not watching.result() else BadMessage("only one request at a time is allowed")
             return answering.result()
         finally:
             await _cancel(answering)
@@ -139,7 +143,7 @@ class Conversation:
                 case ListPairs(labels=labels):
                     return self._pairs.list(labels)
                 case Attach():
-                    raise _Refused("bad_message", "it is answered elsewhere")
+                    raise _Refused("bad_message", "this message is not valid here")
         except (UnknownProfile, UnknownPair, Busy, EngineDown, EngineRefused, StartFailed) as error:
             return build_refusal(error)
         except _Refused as error:
@@ -147,12 +151,12 @@ class Conversation:
 
     async def _start(self, request: StartPair) -> PairStarted:
         if self._own is not None:
-            raise _Refused("bad_message", "this connection has started a pair")
+            raise _Refused("bad_message", "this connection has already started a pair")
         if not 0 < len(request.run_id) <= MAX_RUN_ID_CHARS or not request.run_id.isprintable():
-            raise _Refused("bad_message", f"a run_id has 1 to {MAX_RUN_ID_CHARS} printable characters")
+            raise _Refused("bad_message", f"a run_id must have 1 to {MAX_RUN_ID_CHARS} printable characters")
         taken, warm = await self._source.take(request.profile, request.run_id)
         self._own = pair = taken.pair
-        _log.info("pair_started", pair=pair.name, run=request.run_id, profile=request.profile, warm=warm)
+        _log.info("Started a pair", pair=pair.name, run=request.run_id, profile=request.profile, warm=warm)
         return PairStarted(
             pair.pair_id,
             warm,
@@ -166,7 +170,9 @@ class Conversation:
         """Become the supervisor's line until that ends; false if this connection can't attach."""
         pair = self._own
         if pair is None or pair.pair_id != request.pair_id or pair.state != "started" or self._stream.mid_frame:
-            await self._send(BrokerRefusal("not_attachable", "this connection has no such pair that can be attached"))
+            await self._send(
+                BrokerRefusal("not_attachable", "this connection did not start this pair, or is already attached")
+            )
             return False
         pair.state = "attached"
         await self._send(Attached())

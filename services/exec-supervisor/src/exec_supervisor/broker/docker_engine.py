@@ -35,23 +35,23 @@ Address = str | tuple[str, int]
 
 
 class EngineDown(Unavailable):
-    """The container engine does not answer."""
+    """The container engine does not respond."""
 
 
 class EngineRefused(EverturnError):
-    """The container engine refused."""
+    """The container engine rejected the request."""
 
 
 class NotThere(EngineRefused):
-    """The container engine does not have it."""
+    """The container engine has no such object."""
 
 
 class ImageMissing(EngineRefused):
-    """The container engine does not have the image."""
+    """The container engine does not have this image."""
 
 
 class InUse(EngineRefused):
-    """The container engine is still busy with it."""
+    """The container engine is still using the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class DockerEngine:
                 while line := await reader.readline():
                     yield parse_event(line)
             except (OSError, ValueError) as error:
-                raise EngineDown(f"its events broke off: {error}") from error
+                raise EngineDown(f"its event stream was interrupted: {error}") from error
 
     async def _call(self, do: Callable[[_Client], ResultT]) -> ResultT:
         call = self._threads.submit(self._do, do)
@@ -214,7 +214,7 @@ class DockerEngine:
     def _connect(self) -> _Client:
         # With a time limit: if the engine never answers, the calls of all threads wait here for one.
         if not self._connecting.acquire(timeout=self._timeout_s):
-            raise EngineDown("it did not answer in time")
+            raise EngineDown("it did not respond in time")
         try:
             if self._client is None:
                 connected = docker.APIClient(
@@ -240,7 +240,7 @@ class DockerEngine:
                 writer.transport.abort()
                 raise
         except (OSError, TimeoutError, ValueError) as error:
-            raise EngineDown(str(error) or "it did not answer in time") from error
+            raise EngineDown(str(error) or "it did not respond in time") from error
         return reader, writer
 
 
@@ -273,7 +273,7 @@ async def _check_answer(reader: asyncio.StreamReader, answers: tuple[int, ...]) 
     """Read the head of a response. Raises NotThere, EngineRefused, ValueError if it is not HTTP."""
     words = (await reader.readline()).split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1."):
-        raise ValueError("it did not answer in HTTP")
+        raise ValueError("its response is not HTTP")
     for _ in range(_MAX_HEAD_LINES):
         if not (await reader.readline()).strip():
             break

@@ -69,7 +69,7 @@ def _first(group: BaseExceptionGroup[Exception]) -> Exception:
 
 async def run_broker(settings: BrokerSettings) -> None:
     """Serve until SIGTERM or SIGINT; then end every pair. Raises Invalid, SocketTaken, CantListen, OSError."""
-    stop = _heed_signals()
+    stop = _handle_signals()
     profiles = load_profiles(settings.profiles)
     check_warm_fits(profiles, settings.max_pairs)
     registry = CollectorRegistry()
@@ -108,12 +108,12 @@ async def run_broker(settings: BrokerSettings) -> None:
                     settings, converse, max_connections=2 * settings.max_pairs + MORE_CONNECTIONS
                 ) as addresses,
             ):
-                say_ready(addresses, broker_id, page)
+                report_ready(addresses, broker_id, page)
                 await stop.wait()
-                _log.info("broker_ends")
+                _log.info("Stopping the broker")
 
 
-def say_ready(addresses: Addresses, broker_id: str, metrics: str) -> None:
+def report_ready(addresses: Addresses, broker_id: str, metrics: str) -> None:
     """Announce to the parent process that callers are served."""
     ready = {
         "ready": True,
@@ -150,7 +150,7 @@ async def _metrics_page(address: str, registry: CollectorRegistry) -> AsyncGener
         yield urlsplit(url).netloc
 
 
-def _heed_signals() -> asyncio.Event:
+def _handle_signals() -> asyncio.Event:
     """An event that is set when this process must end. Installed first: the process can be ended as soon as it is
     ready."""
     stop = asyncio.Event()

@@ -77,7 +77,7 @@ class EventWatch:
                         since_s, pause_s = max(since_s, event.at_s), FIRST_PAUSE_S
                         self._take(event)
             except (EngineDown, EngineRefused) as error:
-                _log.warning("engine_events_lost", detail=str(error))
+                _log.warning("Lost the event stream of the container engine", detail=str(error))
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

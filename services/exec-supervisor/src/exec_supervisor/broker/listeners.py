@@ -101,7 +101,7 @@ async def _converse(converse: Converse, reader: asyncio.StreamReader, writer: as
         async with asyncio.timeout(_FLUSH_S):
             await writer.wait_closed()
     except (OSError, TimeoutError) as error:
-        _log.debug("connection_lost", detail=str(error))
+        _log.debug("Lost a connection", detail=str(error))
     finally:
         writer.transport.abort()
 

@@ -31,7 +31,7 @@ BOOT_TIMEOUT_S: Final = 60.0
 """The supervisor gives its executor 30 s; creating and starting containers on a busy machine takes additional time."""
 
 LIFELINE_S: Final = 2.0
-LAST_WORDS_S: Final = 1.0
+LAST_OUTPUT_S: Final = 1.0
 EVENT_LAG_S: Final = 0.5
 REMOVAL_S: Final = 60.0
 """Takes 0.1 s on an idle machine, and seconds when twenty pairs end at once on a busy one."""
@@ -131,17 +131,17 @@ class Pair:
         return Booted(posture, self._images["executor"], self._images["supervisor"])
 
     @property
-    def has_spoken(self) -> bool:
+    def is_unusable(self) -> bool:
         """Whether the supervisor has sent anything since its boot, or has ended: then no run can use it any more."""
         return self._next_read is None or self._next_read.done()
 
-    def call_when_it_speaks(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when `has_spoken` becomes true."""
+    def call_when_unusable(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when `is_unusable` becomes true."""
         if self._next_read is not None:
             self._next_read.add_done_callback(lambda _: callback())
 
-    def bind(self, run_id: str) -> None:
-        """Bind a warm pair to its one run."""
+    def assign(self, run_id: str) -> None:
+        """Assign a warm pair to its one run."""
         self.run_id = run_id
         self.state = "started"
 
@@ -176,12 +176,16 @@ class Pair:
                 await asyncio.gather(self._remove("executor"), self._remove("supervisor"))
                 await self._remove_volume()
         except (EngineDown, EngineRefused, TimeoutError) as error:
-            _log.warning("pair_left_to_the_reaper", pair=self.name, detail=str(error) or "it took too long")
+            _log.warning(
+                "Could not remove a pair; the reaper will remove it",
+                pair=self.name,
+                detail=str(error) or "it took too long",
+            )
             return False
         else:
             return True
         finally:
-            self._let_go()
+            self._close()
 
     async def _start_executor(self) -> None:
         name = name_container(self.name, "executor")
@@ -211,7 +215,7 @@ class Pair:
     async def _fail_when_executor_dies(self) -> None:
         await self._signs.executor_died.wait()
         # Its supervisor may report a more precise reason, so wait for that first.
-        await asyncio.sleep(LAST_WORDS_S)
+        await asyncio.sleep(LAST_OUTPUT_S)
         raise StartFailed(f"the executor ended with code {self._signs.executor_exit}")
 
     async def _remove(self, role: Role) -> None:
@@ -242,7 +246,7 @@ class Pair:
                 return
         raise InUse(f"the volume of {self.name}")
 
-    def _let_go(self) -> None:
+    def _close(self) -> None:
         if self._next_read is not None:
             self._next_read.cancel()
         if self._stdio is not None:
@@ -259,11 +263,11 @@ async def read_ready(stdio: AttachedStdio) -> Posture:
         else:
             raise StartFailed(stdio.errors or "the supervisor ended before it was ready")
         if len(frames) > 1 or decoder.mid_frame or not isinstance(frames[0], dict):
-            raise StartFailed("the supervisor spoke out of turn")
+            raise StartFailed("the supervisor did not begin with a single Ready frame")
         match parse_message(frames[0], Ready, Finished):
             case Ready(posture=posture):
                 return posture
             case Finished(detail=detail):
                 raise StartFailed(detail)
     except (FrameError, BadMessage) as error:
-        raise StartFailed(f"the supervisor spoke nonsense: {error}") from error
+        raise StartFailed(f"invalid frame from the supervisor: {error}") from error

@@ -150,7 +150,7 @@ class Pairs:
             await asyncio.shield(self.end(self.find(pair_id), force=force))
         hits = self._ended[pair_id]
         if hits is None:
-            raise EngineDown("what is left of the pair is removed when it answers again")
+            raise EngineDown("the rest of the pair will be removed when it is available again")
         return hits
 
     async def end_all(self) -> None:
@@ -163,7 +163,7 @@ class Pairs:
         """Start to end the pairs that have expired."""
         for pair in self._pairs.values():
             if self._clock() >= pair.plan.labels.expires:
-                _log.warning("pair_expired", pair=pair.name, run=pair.run_id)
+                _log.warning("Ending an expired pair", pair=pair.name, run=pair.run_id)
                 self.end(pair, force=True)
 
     def list(self, labels: Mapping[str, str]) -> PairList:
@@ -213,7 +213,7 @@ class Pairs:
             self._watch.forget(pair.name)
             del self._pairs[pair.pair_id], self._endings[pair.pair_id]
             self._slots.release()
-            _log.info("pair_ended", pair=pair.name, run=pair.run_id, hits=pair.hits, stderr=pair.errors)
+            _log.info("Removed a pair", pair=pair.name, run=pair.run_id, hits=pair.hits, stderr=pair.errors)
 
 
 @contextlib.asynccontextmanager

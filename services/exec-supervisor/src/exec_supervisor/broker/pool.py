@@ -82,7 +82,7 @@ class Pool:
         self._maker.get_profile(profile_name)
         warm = self._try_take_warm(profile_name)
         if warm is not None:
-            warm.pair.bind(run_id)
+            warm.pair.assign(run_id)
             self._metrics.starts.labels("warm").inc()
             return warm, True
         booted = await self._maker.boot(profile_name, run_id)
@@ -96,7 +96,7 @@ class Pool:
             self._discard_unfit()
             name = self._try_choose()
             if name is None or not self._maker.has_room:
-                await self._wait(_ROOM_CHECK_S if name else self._next_look_s())
+                await self._wait(_ROOM_CHECK_S if name else self._next_check_s())
             else:
                 await self._refill(name)
 
@@ -105,7 +105,7 @@ class Pool:
         while shelf is not None and shelf.ready:
             warm = shelf.ready.popleft().booted
             self._changed.set()
-            if not warm.pair.has_spoken:
+            if not warm.pair.is_unusable:
                 shelf.failures = 0
                 shelf.not_before_s = self._clock() + self._head_start_s
                 return warm
@@ -116,7 +116,7 @@ class Pool:
         oldest_s = self._clock() - self._max_age_s
         for shelf in self._shelves.values():
             for warm in [*shelf.ready]:
-                if warm.booted.pair.has_spoken:
+                if warm.booted.pair.is_unusable:
                     shelf.ready.remove(warm)
                     self._lose(shelf, warm.booted, "died")
                 elif warm.since_s <= oldest_s:
@@ -141,16 +141,16 @@ class Pool:
             booted = await self._maker.boot(name)
         except (EngineDown, EngineRefused, StartFailed, Busy) as error:
             self._note_failure(shelf)
-            _log.warning("warm_boot_failed", profile=name, failures=shelf.failures, detail=str(error))
+            _log.warning("Could not boot a warm pair", profile=name, failures=shelf.failures, detail=str(error))
         else:
             shelf.ready.append(_Warm(booted, self._clock()))
-            booted.pair.call_when_it_speaks(self._changed.set)
+            booted.pair.call_when_unusable(self._changed.set)
 
     def _note_failure(self, shelf: _Shelf) -> None:
         shelf.not_before_s = self._clock() + min(FIRST_PAUSE_S * 2**shelf.failures, LONGEST_PAUSE_S)
         shelf.failures = min(shelf.failures + 1, 10)
 
-    def _next_look_s(self) -> float | None:
+    def _next_check_s(self) -> float | None:
         """Seconds until a pause ends or a pair is too old; None when only an event can change anything."""
         times = [shelf.not_before_s for shelf in self._shelves.values() if shelf.lacks]
         times += [shelf.ready[0].since_s + self._max_age_s for shelf in self._shelves.values() if shelf.ready]

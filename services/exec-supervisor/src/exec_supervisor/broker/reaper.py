@@ -52,7 +52,7 @@ class Reaper:
         try:
             return await self.sweep()
         except (EngineDown, EngineRefused) as error:
-            _log.warning("sweep_failed", detail=str(error))
+            _log.warning("Could not sweep for orphaned resources", detail=str(error))
             return False
 
     async def sweep(self) -> bool:
@@ -74,10 +74,10 @@ class Reaper:
             return True
         except EngineRefused as error:
             # One that the engine can't remove must not prevent the removal of the others.
-            _log.warning("leftover_kept", name=orphan.name, detail=str(error))
+            _log.warning("Could not remove an orphaned resource", name=orphan.name, detail=str(error))
             return False
         self._metrics.reaped.labels("volume" if orphan.is_volume else "container").inc()
-        _log.warning("leftover_removed", name=orphan.name)
+        _log.warning("Removed an orphaned resource", name=orphan.name)
         return True
 
 

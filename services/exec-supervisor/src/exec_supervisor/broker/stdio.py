@@ -13,7 +13,7 @@ _STREAMS: Final = frozenset({0, 1, 2})
 
 
 class StreamMixed(Exception):
-    """What the engine sends is not its stream format."""
+    """The engine's stream has an invalid format."""
 
 
 class Demux:

@@ -1,4 +1,4 @@
-"""A supervisor in a container of its own: it waits for its executor, then says unasked that it is ready for a run."""
+"""A supervisor in its own container: it waits for its executor and then reports that it is ready for a run."""
 
 import argparse
 import sys

@@ -21,7 +21,7 @@ CONNECT_TIMEOUT_S: Final = 60.0
 """Both containers start at the same time; the executor can finish its imports before it connects."""
 
 _GONE_WAIT_S: Final = 1.0
-_LOOK_EVERY_S: Final = 0.005
+_CHECK_EVERY_S: Final = 0.005
 _MAX_STRANGERS: Final = 16
 _FOR_GROUP: Final = 0o660
 
@@ -66,8 +66,8 @@ class PairRoom:
         """Return when both directions are closed. It does not read, because another task may be reading."""
         hangup = select.poll()
         hangup.register(self.writer.get_extra_info("socket").fileno(), 0)
-        while not self.writer.is_closing() and not hangup.poll(0):  # noqa: ASYNC110 - a hangup alone, without reading, is no event of the loop
-            await asyncio.sleep(_LOOK_EVERY_S)
+        while not self.writer.is_closing() and not hangup.poll(0):  # noqa: ASYNC110 - a hangup alone, without reading, is not an event of the loop
+            await asyncio.sleep(_CHECK_EVERY_S)
 
 
 @contextlib.asynccontextmanager
@@ -125,4 +125,4 @@ async def _accept(listener: socket.socket, executor_uid: int) -> socket.socket:
         if load_peer_uid(peer) == executor_uid:
             return peer
         peer.close()
-    raise ConnectionRefusedError("others than the executor connect to its line")
+    raise ConnectionRefusedError("other processes than the executor connected to its line")

@@ -14,7 +14,7 @@ MessageT = TypeVar("MessageT", bound=MessageClass)
 
 
 class Silent(Exception):
-    """The executor has ended, or speaks nonsense."""
+    """The executor has ended, or sent an invalid message."""
 
 
 class ExecutorLine:
@@ -47,7 +47,7 @@ class ExecutorLine:
         """Return the next frame, which must be a message of this kind. Raises Silent."""
         frame = await self.receive_frame()
         if isinstance(frame, bytes):
-            raise Silent("raw bytes where a message belongs")
+            raise Silent("raw bytes instead of a message")
         return parse(frame, kind)
 
     async def receive_frame(self) -> Frame:
@@ -57,7 +57,7 @@ class ExecutorLine:
         except FrameError as error:
             raise Silent(str(error)) from error
         except OSError as error:
-            raise Silent("the executor's line broke") from error
+            raise Silent("the connection to the executor was lost") from error
         if frame is None:
             raise Silent("the executor ended")
         return frame

@@ -111,8 +111,8 @@ class Gateway:
         refused = 0
         while (call := await self._receive_call(stream)) is not None:
             try:
-                self._quota.take_bytes(_size_of(call))
-                grant = self._quota.take_call(call)
+                self._quota.count_bytes(_size_of(call))
+                grant = self._quota.count_call(call)
             except Refused as refusal:
                 refused += 1
                 await self._refuse(stream, call, refusal)
@@ -132,7 +132,7 @@ class Gateway:
         try:
             self._calls += 1
             number, started = self._calls, time.monotonic()
-            reply = await self._ask_worker(GatewayCall(number, call.tool_id, call.arguments), grant.timeout_s)
+            reply = await self._call_worker(GatewayCall(number, call.tool_id, call.arguments), grant.timeout_s)
             size = _size_of(call) + len(encode_frame(build_message(reply)))
             took_ms = round((time.monotonic() - started) * 1000)
             digest = hash_arguments(call.arguments)
@@ -145,13 +145,13 @@ class Gateway:
         finally:
             in_flight.release()
 
-    async def _ask_worker(self, call: GatewayCall, timeout_s: float) -> ToolReply:
+    async def _call_worker(self, call: GatewayCall, timeout_s: float) -> ToolReply:
         """Return the worker's reply, or an error of the gateway if that is late, too big for a frame or over the
         quota."""
         try:
             async with asyncio.timeout(timeout_s):
                 reply = await self._forward(call)
-            self._quota.take_bytes(len(encode_frame(build_message(reply), GATEWAY_FRAME_BYTES)))
+            self._quota.count_bytes(len(encode_frame(build_message(reply), GATEWAY_FRAME_BYTES)))
         except TimeoutError:
             return ToolReply(call.id, False, None, "timeout", f"{call.tool_id} took longer than {timeout_s:g} s")
         except FrameError as error:

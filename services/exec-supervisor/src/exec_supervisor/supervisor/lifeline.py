@@ -8,7 +8,7 @@ _EVERY_S: Final = 0.2
 
 
 class LifelineCut(Exception):
-    """The worker is gone, or asked this process to end."""
+    """The worker is gone, or stopped this process."""
 
 
 async def watch_lifeline(descriptor: int) -> None:
@@ -18,6 +18,6 @@ async def watch_lifeline(descriptor: int) -> None:
     """
     hangup = select.poll()
     hangup.register(descriptor, 0)
-    while not hangup.poll(0):  # noqa: ASYNC110 - a hangup alone, without reading, is no event of the loop
+    while not hangup.poll(0):  # noqa: ASYNC110 - a hangup alone, without reading, is not an event of the loop
         await asyncio.sleep(_EVERY_S)
     raise LifelineCut

@@ -9,7 +9,7 @@ from everturn.execution.messages import MAX_ARGUMENT_VALUES, ArgumentRule, Capab
 
 
 class Refused(Exception):
-    """The gateway does not serve this call."""
+    """The gateway rejects this call."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Quota:
         self._calls_left = capability.max_calls
         self._bytes_left = capability.max_bytes
 
-    def take_call(self, call: GatewayCall) -> ToolGrant:
+    def count_call(self, call: GatewayCall) -> ToolGrant:
         """Count an allowed call and return its grant. Raises Refused.
 
         Codes: not_allowed, bad_arguments, quota_time, quota_calls.
@@ -38,20 +38,20 @@ class Quota:
             raise Refused("not_allowed", f"{call.tool_id[:80]!r} is not a tool of this run")
         check_arguments(grant, call.arguments)
         if self._monotonic() >= self._deadline:
-            raise Refused("quota_time", "the time for tool calls of this run is over")
+            raise Refused("quota_time", "the time limit for tool calls of this run has passed")
         used = self._calls_of.get(call.tool_id, 0)
         if self._calls_left <= 0 or (grant.max_calls is not None and used >= grant.max_calls):
-            raise Refused("quota_calls", f"no calls of {call.tool_id} are left in this run")
+            raise Refused("quota_calls", f"this run has no calls of {call.tool_id} left")
         self._calls_of[call.tool_id] = used + 1
         self._calls_left -= 1
         return grant
 
-    def take_bytes(self, count: int) -> None:
+    def count_bytes(self, count: int) -> None:
         """Count bytes of requests and replies. Raises Refused quota_bytes, and from then on always."""
         self._bytes_left -= count
         if self._bytes_left < 0:
             self._bytes_left = -1
-            raise Refused("quota_bytes", "the bytes of this run's tool calls are used up")
+            raise Refused("quota_bytes", "this run has reached the byte limit of its tool calls")
 
 
 def check_arguments(grant: ToolGrant, arguments: dict[str, object]) -> None:
@@ -61,14 +61,14 @@ def check_arguments(grant: ToolGrant, arguments: dict[str, object]) -> None:
     turns, and 300,000 small ones take it half a second.
     """
     if not _has_at_most(MAX_ARGUMENT_VALUES, arguments):
-        raise Refused("bad_arguments", f"{grant.tool_id}: the arguments hold more than {MAX_ARGUMENT_VALUES} values")
+        raise Refused("bad_arguments", f"{grant.tool_id}: the arguments have more than {MAX_ARGUMENT_VALUES} values")
     if grant.arguments is None:
         return
     rules = {rule.name: rule for rule in grant.arguments}
     for name, value in arguments.items():
         rule = rules.get(name)
         if rule is None:
-            raise Refused("bad_arguments", f"{grant.tool_id} takes no argument {name[:80]!r} in this run")
+            raise Refused("bad_arguments", f"{grant.tool_id} does not accept the argument {name[:80]!r} in this run")
         if problem := find_problem(rule, value):
             raise Refused("bad_arguments", f"{grant.tool_id}: {name} {problem}")
 

@@ -73,7 +73,7 @@ async def _boot_and_run(line: WorkerLine, room: Room) -> Finished:
     try:
         posture = dataclasses.replace(room.posture, runtime=await executor.boot())
     except (Silent, TimeoutError) as error:
-        return Finished("not_started", str(error) or "it did not boot in time", 0, room.posture)
+        return Finished("not_started", str(error) or "the executor did not boot in time", 0, room.posture)
     room.protect_runner()
     await line.send(Ready(posture))
     async with asyncio.TaskGroup() as group:
@@ -157,12 +157,12 @@ class Run:
         finished = self._end(verdict, "", report)
         if report is None:
             return dataclasses.replace(
-                finished, detail="it did not end when asked to and was killed, its files are lost"
+                finished, detail="it did not end when it was stopped and was killed; its files are lost"
             )
         try:
             await self._forward_outputs()
         except (Silent, TimeoutError) as error:
-            return dataclasses.replace(finished, detail=f"the output files were cut off: {error}")
+            return dataclasses.replace(finished, detail=f"the output files are incomplete: {error}")
         return finished
 
     async def _send_inputs(self) -> None:
@@ -196,15 +196,15 @@ class Run:
             await asyncio.wait((self._reporting,), timeout=SILENCE_S)
             return reason, self._take_report() if self._reporting.done() else None
         except (BrokenPipeError, ConnectionResetError) as error:
-            raise Silent("it ended while it was being stopped") from error
+            raise Silent("the executor ended while it was being stopped") from error
         finally:
             await _cancel(stopping)
 
     def _take_report(self) -> Report:
-        told = self._reporting.result()
-        if isinstance(told, Silent):
-            raise told
-        return told
+        report = self._reporting.result()
+        if isinstance(report, Silent):
+            raise report
+        return report
 
     async def _wait_for_stop(self) -> StopReason:
         """Wait until the program must be stopped; returns the reason."""

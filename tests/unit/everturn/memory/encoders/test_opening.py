@@ -21,7 +21,7 @@ def test_a_provider_without_a_key_is_unavailable(monkeypatch: pytest.MonkeyPatch
         open_embedder(EmbedderChoice("openai", "text-embedding-3-small", ""))
 
 
-def test_encoders_are_told_apart_by_name_and_have_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoders_have_different_names_and_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     choices = (
         ("minilm", ""),

@@ -58,7 +58,7 @@ class PageReader:
             raise Invalid(f"The PDF has more than {len(fetched.body) // 2**20} MB.")
         charset = fetched.charset if fetched.charset and _knows(fetched.charset) else None
         asked = {"form": _form_of(fetched.mime), "charset": charset, "url": fetched.url}
-        result = await self._processes.ask(asked, fetched.body)
+        result = await self._processes.request(asked, fetched.body)
         if result.ended != "answered":
             took = f"It takes more than {LIMITS.cpu_s:g} s to read." if result.ended == "time" else "It can't be read."
             raise Invalid(took)

@@ -1,17 +1,17 @@
-"""Which containers are told of when `make up` fails, and what of them is shown."""
+"""The containers that `make up` reports when it fails, and their output."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from everturn_local.compose.unwell import (
+from everturn_local.compose.unhealthy import (
     MAX_SHOWN_CHARS,
     SERVICE_LABEL,
     WORKERS,
-    count_well,
+    count_healthy,
     describe,
-    find_unwell,
-    show_unwell,
+    find_unhealthy,
+    show_unhealthy,
 )
 from everturn_local.images.engine import FoundContainer, NoEngineError
 
@@ -41,7 +41,7 @@ class Engine:
 
 
 @pytest.mark.parametrize(
-    ("container", "is_unwell"),
+    ("container", "is_unhealthy"),
     [
         (build("a"), False),
         (build("a", health="healthy"), False),
@@ -55,10 +55,8 @@ class Engine:
         (build("a", "paused"), True),
     ],
 )
-def test_a_container_is_well_while_it_runs_healthily_and_a_job_when_it_has_ended(
-    container: FoundContainer, is_unwell: bool
-):
-    assert bool(find_unwell([container])) is is_unwell
+def test_running_containers_and_completed_jobs_are_healthy(container: FoundContainer, is_unhealthy: bool):
+    assert bool(find_unhealthy([container])) is is_unhealthy
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_a_container_is_well_while_it_runs_healthily_and_a_job_when_it_has_ended
         (build("a", "paused"), "is paused"),
     ],
 )
-def test_its_state_is_told_in_words(container: FoundContainer, words: str):
+def test_its_state_is_described(container: FoundContainer, words: str):
     assert words in describe(container)
 
 
@@ -84,7 +82,7 @@ def test_the_containers_of_a_service_count_while_they_are_well():
         build("d", health="healthy"),
     ]
 
-    assert count_well(containers, WORKERS) == 1
+    assert count_healthy(containers, WORKERS) == 1
 
 
 def test_the_last_words_of_each_that_is_not_well_are_shown_and_of_no_other():
@@ -98,34 +96,34 @@ def test_the_last_words_of_each_that_is_not_well_are_shown_and_of_no_other():
     )
     shown: list[str] = []
 
-    show_unwell(engine, "x", shown.append)
+    show_unhealthy(engine, "x", shown.append)
 
     first, second, third = shown
     assert engine.label == "com.docker.compose.project=x"
     assert first.startswith("x_chat-proc_1 was not started")
-    assert first.endswith("said nothing")
+    assert first.endswith("no output")
     assert second.endswith("slots: 0")
     assert len(second) < MAX_SHOWN_CHARS + 100
-    assert third == "x_migrate_1 ended with 1, and said last:\nno such role"
+    assert third == "x_migrate_1 ended with 1, and last output:\nno such role"
 
 
 def test_a_container_that_is_gone_since_hides_no_other():
     engine = Engine([(build("x_a", "created"), ""), (build("x_b", "exited", exit_code=2), "slots: 0")], gone=["x_a"])
     shown: list[str] = []
 
-    show_unwell(engine, "x", shown.append)
+    show_unhealthy(engine, "x", shown.append)
 
     assert ["no such container" in shown[0], "slots: 0" in shown[1]] == [True, True]
 
 
-def test_an_engine_that_went_away_is_told():
+def test_an_engine_that_became_unavailable_is_reported():
     class Away(Engine):
         def load_containers(self, label: str) -> list[FoundContainer]:
             raise NoEngineError("it was stopped")
 
     shown: list[str] = []
 
-    show_unwell(Away([]), "x", shown.append)
+    show_unhealthy(Away([]), "x", shown.append)
 
     assert len(shown) == 1
     assert "it was stopped" in shown[0]

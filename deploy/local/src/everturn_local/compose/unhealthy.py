@@ -24,36 +24,36 @@ class Containers(Protocol):
     def load_last_lines(self, name: str, *, count: int) -> str: ...
 
 
-def show_unwell(engine: Containers, project: str, show: Callable[[str], None]) -> None:
+def show_unhealthy(engine: Containers, project: str, show: Callable[[str], None]) -> None:
     """Show the state and the last lines of each unhealthy container. An engine failure is only shown, because the
     caller has a failure of its own to report."""
     try:
-        unwell = find_unwell(engine.load_containers(f"{PROJECT_LABEL}={project}"))
+        unwell = find_unhealthy(engine.load_containers(f"{PROJECT_LABEL}={project}"))
     except NoEngineError as error:
         show(f"the containers' output can't be shown: {error}")
         return
     for container in unwell:
-        show(f"{container.name} {describe(container)}, and {_load_last_words(engine, container.name)}")
+        show(f"{container.name} {describe(container)}, and {_load_last_lines(engine, container.name)}")
 
 
-def _load_last_words(engine: Containers, name: str) -> str:
+def _load_last_lines(engine: Containers, name: str) -> str:
     try:
         said = engine.load_last_lines(name, count=SHOWN_LINES)[-MAX_SHOWN_CHARS:].rstrip()
     except NoEngineError as error:
         # It may have been removed since; report the others anyway.
         return f"its output can't be shown: {error}"
-    return f"said last:\n{said}" if said else "said nothing"
+    return f"last output:\n{said}" if said else "no output"
 
 
-def find_unwell(containers: Iterable[FoundContainer]) -> list[FoundContainer]:
+def find_unhealthy(containers: Iterable[FoundContainer]) -> list[FoundContainer]:
     """Find unhealthy containers, sorted by name. Without a healthcheck a running one is healthy, a job when it ended
     with 0."""
-    return sorted((each for each in containers if not _is_well(each)), key=lambda each: each.name)
+    return sorted((each for each in containers if not _is_healthy(each)), key=lambda each: each.name)
 
 
-def count_well(containers: Iterable[FoundContainer], service: str) -> int:
+def count_healthy(containers: Iterable[FoundContainer], service: str) -> int:
     """How many containers of this service are healthy now."""
-    return sum(_is_well(each) for each in containers if each.labels.get(SERVICE_LABEL) == service)
+    return sum(_is_healthy(each) for each in containers if each.labels.get(SERVICE_LABEL) == service)
 
 
 def describe(container: FoundContainer) -> str:
@@ -69,7 +69,7 @@ def describe(container: FoundContainer) -> str:
             return f"is {other}"
 
 
-def _is_well(container: FoundContainer) -> bool:
+def _is_healthy(container: FoundContainer) -> bool:
     if container.state == "exited":
         return container.exit_code == 0 and container.labels.get(SERVICE_LABEL) in JOBS
     return container.state == "running" and container.health in ("", "healthy")
