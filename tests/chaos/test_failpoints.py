@@ -92,7 +92,7 @@ async def test_workers_killed_while_a_program_calls_a_tool_run_the_program_again
         assert {step.status for step in turn.steps} == {"completed"}
 
 
-async def test_more_turns_than_slots_all_end_once_in_a_fleet_of_which_one_dies(stage: Stage) -> None:
+async def test_all_turns_end_once_when_a_worker_dies(stage: Stage) -> None:
     """Two slots, twelve turns in as many conversations, taken by both ingresses at once."""
     await arm(stage, "turn.after_c2:2", "turn.after_c2:1000")
     sent = await asyncio.gather(

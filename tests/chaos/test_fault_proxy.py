@@ -38,7 +38,7 @@ async def ask(ends: tuple[asyncio.StreamReader, asyncio.StreamWriter], text: byt
         return await reader.readexactly(len(text))
 
 
-async def test_a_sound_link_carries_what_is_said(proxy: FaultProxy):
+async def test_a_working_link_forwards_data(proxy: FaultProxy):
     ends = await connect(proxy)
 
     assert await ask(ends, b"hello") == b"hello"
@@ -57,7 +57,7 @@ async def test_a_link_notices_expected_bytes_sent_to_the_server(proxy: FaultProx
     ends[1].close()
 
 
-async def test_what_waited_in_a_silent_link_comes_when_it_is_healed(proxy: FaultProxy):
+async def test_data_held_by_a_silent_link_arrives_when_healed(proxy: FaultProxy):
     ends = await connect(proxy)
     proxy.silence()
 
@@ -105,7 +105,7 @@ async def test_a_flipped_byte_is_one_byte_of_one_piece(proxy: FaultProxy):
     ends[1].close()
 
 
-async def test_a_dripping_link_loses_nothing(proxy: FaultProxy):
+async def test_a_slow_link_loses_nothing(proxy: FaultProxy):
     ends = await connect(proxy)
     proxy.drip(3, 0.001)
 

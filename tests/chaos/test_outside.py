@@ -218,7 +218,7 @@ async def test_a_turn_whose_file_can_not_be_stored_ends_and_says_so(outside: Out
     await outside.stage.check_history(sent.conversation_id, watcher)
 
 
-async def test_a_download_that_is_cut_is_never_taken_for_the_whole_file(outside: Outside) -> None:
+async def test_a_truncated_download_is_an_error(outside: Outside) -> None:
     sent = (await send_file(outside, 0)).json()
     watcher = outside.stage.watch(sent["conversation_id"])
     (attached,) = (await watcher.wait_ended(sent["turn_id"])).attachments
@@ -256,7 +256,7 @@ async def ask(outside: Outside) -> tuple[str | None, int]:
     return state.turns[-1].answer, len(outside.provider.received)
 
 
-async def test_a_provider_that_refuses_for_a_while_is_asked_again(outside: Outside) -> None:
+async def test_a_provider_that_refuses_for_a_while_is_retried(outside: Outside) -> None:
     outside.provider.forget()
     outside.provider.answer_error(429, {"error": {"message": "Slow down."}}, retry_after="1")
     outside.provider.answer_error(500, {"error": {"message": "Broken."}})
@@ -273,13 +273,13 @@ async def test_a_provider_with_a_long_retry_after_is_replaced_at_once(outside: O
     assert await ask(outside) == ("A plain answer.", 1)
 
 
-async def test_a_provider_that_nobody_can_reach_is_replaced(outside: Outside) -> None:
+async def test_an_unreachable_provider_is_replaced(outside: Outside) -> None:
     outside.to_model.refuse()
 
     assert await ask(outside) == ("A plain answer.", 0)
 
 
-async def test_what_was_shown_of_a_reply_that_broke_off_is_taken_back(outside: Outside) -> None:
+async def test_the_shown_part_of_an_interrupted_reply_is_rewound(outside: Outside) -> None:
     outside.provider.forget()
     begun = build_openai_events(ANSWER.partition("the provider")[0])[0]
     outside.provider.answer(Answer([begun.encode()], cut=True))

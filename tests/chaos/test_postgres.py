@@ -81,7 +81,7 @@ async def ask(chaos: Chaos, conversation_id: str) -> int:
 
 
 @pytest.mark.parametrize("fault", [restart, kill, pause, fill])
-async def test_what_was_accepted_is_answered_whatever_becomes_of_postgres(
+async def test_accepted_messages_survive_outages_of_postgres(
     chaos: Chaos, fault: Callable[[Chaos], Awaitable[None]]
 ) -> None:
     running = await chaos.stage.clients[0].send_message("new", "script:slow please")
@@ -111,7 +111,9 @@ async def test_what_was_accepted_is_answered_whatever_becomes_of_postgres(
 
 
 @pytest.mark.parametrize("break_link", [FaultProxy.refuse, FaultProxy.silence])
-async def test_outages_in_a_row_cost_a_turn_no_attempt(chaos: Chaos, break_link: Callable[[FaultProxy], None]) -> None:
+async def test_repeated_outages_do_not_count_as_attempts(
+    chaos: Chaos, break_link: Callable[[FaultProxy], None]
+) -> None:
     sent = await chaos.stage.clients[0].send_message("new", "script:endless please")
     watcher = chaos.stage.watch(sent.conversation_id)
     links = [

@@ -24,7 +24,7 @@ UNTOLD_TRIES = 2
 LOOK_EVERY_S, LOOKS = 0.1, 600
 
 
-async def test_a_restart_with_its_file_is_a_pause(chaos: Chaos) -> None:
+async def test_a_restart_with_its_data_is_a_pause(chaos: Chaos) -> None:
     sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
     watchers = [chaos.stage.watch(sent.conversation_id), chaos.stage.watch(sent.conversation_id, ingress=1, cuts=5)]
     await watchers[0].wait_text(sent.turn_id, "answer")

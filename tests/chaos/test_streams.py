@@ -164,7 +164,7 @@ async def test_a_client_away_for_too_long_gets_a_snapshot(chaos: Chaos) -> None:
     await chaos.stage.close()
 
 
-async def test_clients_that_never_read_cost_little_and_hold_up_nobody(chaos: Chaos) -> None:
+async def test_clients_that_never_read_delay_nobody(chaos: Chaos) -> None:
     big = await chaos.stage.clients[0].send_message("new", "script:plain " + "x" * 50_000)
     watcher = chaos.stage.watch(big.conversation_id)
     await watcher.wait_ended(big.turn_id)

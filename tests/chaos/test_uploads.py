@@ -59,7 +59,7 @@ async def check_taken(stage: Stage, watcher: Watcher, answer: httpx2.Response) -
     assert len(find_files(stage, watcher.conversation_id)) == 1
 
 
-async def test_what_was_stored_by_parts_that_died_before_their_commit_is_deleted(stage: Stage) -> None:
+async def test_objects_of_uncommitted_writes_are_deleted(stage: Stage) -> None:
     watcher, platform, key = await begin(stage), stage.platform, str(uuid.uuid4())
     platform.auto_restart = False
     killed = {"ingress-1": "message.saved", "worker-1": "turn.before_c2", "worker-2": "turn.before_c2"}

@@ -32,7 +32,7 @@ async def restored(stage: Any) -> AsyncIterator[None]:
     await asyncio.gather(*map(stage.platform.restart, workers))
 
 
-async def test_a_frozen_worker_that_comes_back_can_write_nothing(stage: Any) -> None:
+async def test_a_resumed_frozen_worker_can_write_nothing(stage: Any) -> None:
     platform = stage.platform
     await platform.stop_part("worker-2")
     created = await stage.clients[0].create_conversation()

@@ -76,7 +76,7 @@ def test_our_services_cannot_read_the_brokers_metrics(installation: OwnInstallat
             installation.read_from(network, "http://broker:9465/metrics")
 
 
-def test_a_start_that_fails_shows_what_the_failing_containers_said(installation: OwnInstallation):
+def test_a_failed_start_shows_the_output_of_failing_containers(installation: OwnInstallation):
     settings = installation.folder / "everturn.env"
     good = settings.read_text()
 
@@ -112,7 +112,7 @@ def test_no_secret_is_where_the_engine_shows_it(installation: OwnInstallation):
     assert [secret for secret in secrets if secret in shown] == []
 
 
-def test_the_database_is_out_of_reach_of_who_has_no_business_with_it(installation: OwnInstallation):
+def test_only_the_platforms_roles_can_connect(installation: OwnInstallation):
     networks = {
         service: {name.partition("_")[2] for name in found["NetworkSettings"]["Networks"]}
         for service, found in installation.load_containers().items()

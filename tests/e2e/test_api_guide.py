@@ -50,7 +50,7 @@ async def reader(tmp_path_factory: pytest.TempPathFactory, packages: Path) -> As
 
 
 @pytest.mark.timeout(500)
-async def test_what_the_page_says_is_what_a_reader_sees(reader: Shell) -> None:
+async def test_the_documented_output_matches(reader: Shell) -> None:
     for block in PLAYED:
         printed = await reader.play(block)
 

@@ -50,7 +50,7 @@ def test_a_page_with_ambiguous_blocks_is_refused(page: str) -> None:
         ("1.5", "105", False),
     ],
 )
-def test_what_is_shown_is_all_that_is_printed(shown: str, printed: str, *, fit: bool) -> None:
+def test_the_documented_output_is_complete(shown: str, printed: str, *, fit: bool) -> None:
     assert fits(shown, printed) is fit
 
 

@@ -105,7 +105,7 @@ async def site(running: Site) -> AsyncIterator[Site]:
 
 
 @pytest.mark.parametrize("deed", ["sleep", "silent", "talk"])
-async def test_a_user_with_every_slot_holds_up_neither_tenants_nor_users(site: Site, deed: str) -> None:
+async def test_a_user_holding_every_slot_delays_nobody(site: Site, deed: str) -> None:
     hostile = site.user("attack", f"mallory-{deed}")
     for _ in range(20):
         await hostile.send(deed)
@@ -118,7 +118,7 @@ async def test_a_user_with_every_slot_holds_up_neither_tenants_nor_users(site: S
     assert int(await site.ask("SELECT count(*) FROM turn WHERE tenant = 'attack' AND status = 'running'")) == 8
 
 
-async def test_a_guest_with_every_slot_holds_up_nobody(site: Site) -> None:
+async def test_a_guest_holding_every_slot_delays_nobody(site: Site) -> None:
     guest = await site.guest("default")
     for _ in range(9):
         await guest.send("sleep")
@@ -130,7 +130,7 @@ async def test_a_guest_with_every_slot_holds_up_nobody(site: Site) -> None:
     assert max(waited) <= START_S, waited
 
 
-async def test_tenants_that_flood_together_hold_up_nobody(site: Site) -> None:
+async def test_flooding_tenants_delay_nobody(site: Site) -> None:
     for n in range(3):
         for m in range(7):
             await site.user(f"flood-{n}", f"user-{m % 4}").send("silent")

@@ -54,9 +54,7 @@ async def test_a_csv_becomes_a_chart_and_a_table_and_a_followup_remembers(demo_s
     await demo_stage.close()
 
 
-async def test_what_the_readme_asks_a_newcomer_to_type_gives_what_was_asked_for(
-    demo_stage: Any, tmp_path: Path
-) -> None:
+async def test_the_commands_of_the_readme_work(demo_stage: Any, tmp_path: Path) -> None:
     typed = [block for block in read_blocks((ROOT / "README.md").read_text()) if block.language == "bash"]
     with (ROOT / "docs" / "sales.csv").open() as file:
         totals: dict[str, float] = defaultdict(float)

@@ -293,7 +293,7 @@ async def test_every_attribute_is_pinned_and_published_or_our_own(stage: Any, co
     assert SCHEMA_URL in {schema.value for schema in Schemas}
 
 
-async def test_a_doctor_elsewhere_says_what_is_wrong_with_the_platform(stage: Any) -> None:
+async def test_a_remote_doctor_reports_problems_of_the_platform(stage: Any) -> None:
     url = stage.platform.urls[0]
     well = await ask_doctor(url)
 

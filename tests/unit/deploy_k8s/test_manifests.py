@@ -104,7 +104,7 @@ def validate(document: dict[str, Any], version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("folder", OVERLAYS, ids=lambda folder: folder.name)
-def test_what_is_applied_follows_the_published_schemas(folder: Path, version: str):
+def test_manifests_match_the_published_schemas(folder: Path, version: str):
     documents = build_overlay(folder) + load_documents(BASE / "secret.example.yaml")
 
     assert len(documents) >= 12
@@ -250,7 +250,7 @@ def test_no_code_runs_without_a_broker_and_with_one_only_over_tls():
     assert "docker.sock" not in "".join(file.read_text() for file in K8S.rglob("*.yaml"))
 
 
-def test_what_selects_pods_selects_some():
+def test_every_pod_selector_matches_a_pod():
     labels = [
         each["spec"]["template"]["metadata"]["labels"] for each in DOCUMENTS if each["kind"] in ("Deployment", "Job")
     ]

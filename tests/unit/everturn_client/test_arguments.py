@@ -65,7 +65,7 @@ def test_a_signal_accepts_text_files_and_event_data() -> None:
         (["list", "--limit", "many"], "must be a whole number from 1"),
     ],
 )
-def test_a_wrong_value_is_named_with_what_is_right(
+def test_a_wrong_value_is_reported_with_the_allowed_ones(
     line: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

@@ -20,7 +20,7 @@ def test_delays_are_jittered() -> None:
     assert Backoff(TIMINGS, lambda: 0.5).next_delay_s() == 0.75
 
 
-def test_what_the_server_asks_for_is_honoured_within_bounds() -> None:
+def test_a_delay_requested_by_the_server_is_honoured_within_bounds() -> None:
     backoff = Backoff(TIMINGS, lambda: 0.5)
 
     assert backoff.next_delay_s(3.0) == 3.5

@@ -12,7 +12,7 @@ def read(parts: dict[str, object], workers: list[object] | None) -> list[tuple[s
     return [(found.name, found.fact, bool(found.remedy)) for found in find_facts(state)]
 
 
-def test_a_server_that_has_all_is_fine() -> None:
+def test_a_complete_server_has_no_problem() -> None:
     found = read({"postgres": {"ok": True, "detail": ""}, "objects": {"ok": True, "detail": "s3"}}, [WORKER, WORKER])
 
     assert found == [
@@ -25,7 +25,7 @@ def test_a_server_that_has_all_is_fine() -> None:
 
 
 @pytest.mark.parametrize("name", [*REMEDIES, "a part of a later version"])
-def test_a_part_that_is_away_is_a_problem_with_what_to_do(name: str) -> None:
+def test_an_unavailable_part_is_a_problem_with_a_remedy(name: str) -> None:
     found = read({name: {"ok": False, "detail": "no answer within 3 s"}}, [WORKER])
 
     assert found[0] == (name, "no answer within 3 s", True)

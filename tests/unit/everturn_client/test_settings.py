@@ -30,7 +30,7 @@ def test_whitespace_around_address_and_token_is_left_out() -> None:
     assert load_settings({"EVERTURN_TOKEN": " \r\n"}).token is None
 
 
-def test_the_environment_is_taken() -> None:
+def test_the_environment_is_used() -> None:
     settings = load_settings(
         {"EVERTURN_URL": "https://chat.test", "EVERTURN_TOKEN": "secret", "XDG_STATE_HOME": "/state", "NO_COLOR": "1"}
     )

@@ -50,7 +50,7 @@ def test_in_production_the_banner_says_how_to_make_a_key_and_use_it():
     assert "Try it" not in banner
 
 
-def test_where_there_is_no_page_the_banner_says_why():
+def test_the_banner_explains_a_missing_page():
     none = WebChoice(None, "no Node here: make setup installs one")
 
     banner = render_banner(
@@ -66,7 +66,7 @@ def test_where_there_is_no_page_the_banner_says_why():
     assert "page       not available (no Node here: make setup installs one)" in banner
 
 
-def test_where_there_are_no_containers_the_banner_says_why():
+def test_the_banner_explains_missing_containers():
     choice = ContainerChoice(False, "no container engine responds: start Docker, then make images")
 
     banner = render_banner(REPORTS, containers=choice, clamd=CLAMD, web=WEB, home=Path("/h"), start_s=1, access=OPEN)
@@ -84,7 +84,7 @@ def test_different_choices_are_all_shown():
     assert build_choices(reports)["model"] == "offline (no key found); openai:x (OPENAI_API_KEY is set)"
 
 
-def test_what_no_service_reports_is_not_invented():
+def test_unreported_choices_are_not_shown():
     assert build_choices({"ingress-1": {"url": "http://127.0.0.1:8080"}}) == {}
 
 

@@ -20,11 +20,11 @@ def test_results_are_summed_by_launcher_with_failures():
     assert len(found.rows) == 3
 
 
-def test_a_launcher_that_is_not_to_be_had_says_why():
+def test_an_unavailable_launcher_has_a_reason():
     text = json.dumps({"launcher": "containers", "unavailable": "No images.", "remedy": "make images"})
 
     assert parse_escapes(f"noise\n{text}\n") == [Escapes("containers", unavailable="No images.", remedy="make images")]
 
 
-def test_nothing_was_tried_where_nothing_was_said():
+def test_an_empty_battery_output_has_no_results():
     assert parse_escapes("") == []

@@ -43,7 +43,7 @@ def test_a_folder_that_holds_other_files_is_neither_used_nor_closed(tmp_path: Pa
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_home_that_can_not_be_made_is_an_error_that_says_why(tmp_path: Path):
+def test_an_uncreatable_home_is_an_error_with_a_reason(tmp_path: Path):
     (tmp_path / "file").write_text("x")
 
     with pytest.raises(HomeUnusableError, match="Set EVERTURN_HOME"):

@@ -49,7 +49,7 @@ def test_a_remembered_port_that_was_taken_is_replaced(tmp_path: Path):
     assert try_load_port(tmp_path / "port") == port
 
 
-def test_a_damaged_memory_of_a_port_is_none(tmp_path: Path):
+def test_a_damaged_port_file_is_ignored(tmp_path: Path):
     (tmp_path / "port").write_text("eighty")
 
     assert try_load_port(tmp_path / "port") is None

@@ -28,7 +28,7 @@ def test_missing_parts_are_reported_at_the_end(serve: Serve):
     assert wait_ready(partial(load_readiness, url, 2), limit_s=0).missing == "0 of 2 workers are running."
 
 
-def test_nobody_there_and_no_answer_that_can_be_read_are_not_ready(serve: Serve):
+def test_no_answer_and_an_unreadable_one_are_not_ready(serve: Serve):
     url = f"http://127.0.0.1:{load_free_port()}"
 
     assert url in load_readiness(url, 1).missing
@@ -50,5 +50,5 @@ def test_the_part_that_keeps_it_from_being_ready_is_named(serve: Serve):
         ("fe80::1", "http://[fe80::1]:80"),
     ],
 )
-def test_what_is_bound_everywhere_is_reached_by_loopback(bind: str, url: str):
+def test_a_wildcard_address_is_reached_by_loopback(bind: str, url: str):
     assert build_url(bind, 80) == url

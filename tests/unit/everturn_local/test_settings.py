@@ -57,7 +57,7 @@ def test_an_unknown_mode_is_reported_before_anything_starts(monkeypatch: pytest.
         load_settings()
 
 
-def test_a_file_gives_what_the_environment_does_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_file_provides_values_missing_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     file = tmp_path / ".env"
     file.write_text("PORT=8091\nOPENAI_API_KEY=from-file\nEVERTURN_MODEL=offline\nEMPTY\n")
     monkeypatch.delenv("PORT", raising=False)

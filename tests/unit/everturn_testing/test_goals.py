@@ -28,7 +28,7 @@ def test_json_has_every_field_of_every_row() -> None:
     assert row == {"goal": "fast", "ours": 3.0, "baseline": 2.0, "ratio": 1.5, "target": 1.2, "holds": False}
 
 
-def test_a_bench_prints_its_rows_and_fails_when_one_does_not_hold(
+def test_a_bench_prints_rows_and_fails_if_a_goal_is_missed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["bench.py"])

@@ -5,7 +5,7 @@ from everturn.timeline.sources import SourceDraft
 from everturn_testing.source_pool import MemorySourcePool
 
 
-async def test_what_is_claimed_can_be_read() -> None:
+async def test_a_claimed_source_can_be_read() -> None:
     pool = MemorySourcePool()
 
     rows = pool.claim([SourceDraft("A", "https://a.example", text="whole"), SourceDraft("B", "https://b.example")])

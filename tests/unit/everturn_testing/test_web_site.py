@@ -3,7 +3,7 @@ import asyncio
 from everturn_testing.web_site import open_site
 
 
-async def test_a_site_answers_what_it_was_given_and_keeps_what_it_was_asked() -> None:
+async def test_a_site_serves_its_pages_and_records_requests() -> None:
     async with open_site() as site:
         site.page("/a", "hello", "text/plain")
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)

@@ -12,7 +12,7 @@ def start(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
 
 
 @pytest.mark.parametrize("arguments", [(), ("bubblewrap",)])
-def test_a_supervisor_of_a_bubblewrap_run_is_what_starts_without_a_name(arguments):
+def test_the_default_mode_is_a_bubblewrap_supervisor(arguments):
     done = start(*arguments)
 
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")

@@ -48,7 +48,7 @@ def test_raw_bytes_where_a_message_belongs_are_refused(line):
     os.close(line.into)
 
 
-def test_nonsense_is_a_frame_error(line):
+def test_invalid_bytes_are_a_frame_error(line):
     os.write(line.into, b"\x00\x00\x00\x01x")
 
     with pytest.raises(FrameError):
@@ -98,12 +98,12 @@ def test_a_socket_that_is_not_there_yet_is_waited_for(tmp_path):
     channels[0].close()
 
 
-def test_a_supervisor_that_never_comes_is_not_waited_for_without_end(tmp_path):
+def test_the_wait_for_a_supervisor_is_bounded(tmp_path):
     with pytest.raises(LineCut, match="no supervisor listens"):
         Channel.connect(str(tmp_path / "s"), timeout_s=0.02)
 
 
-def test_a_frame_that_came_with_another_is_known_without_reading(line):
+def test_a_buffered_frame_is_available_without_reading(line):
     os.write(line.into, encode_raw(b"tar") + encode_frame(build_message(Stop("timeout"))))
     os.close(line.into)
 

@@ -74,7 +74,7 @@ def test_the_runner_hides_its_memory_and_the_program_shows_its_own():
     ],
     ids=["open files", "address space", "file size"],
 )
-def test_what_goes_beyond_a_limit_is_refused(text, answer):
+def test_arguments_beyond_a_limit_are_refused(text, answer):
     assert answer in run_confined(text).stderr
 
 

@@ -41,7 +41,7 @@ def repository_folder() -> Path:
     return Path(__file__).parents[3]
 
 
-def test_all_of_the_executor_imports_with_the_standard_library_alone(empty_environment):
+def test_the_executor_needs_only_the_standard_library(empty_environment):
     done = subprocess.run(
         [empty_environment, "-I", "-c", CHECK], check=False, capture_output=True, text=True, timeout=50
     )

@@ -61,7 +61,7 @@ async def test_a_refusal_is_an_exception_with_its_code(path):
     assert (first.code, second) == ("not_allowed", {})
 
 
-async def test_arguments_that_can_not_travel_are_refused_before_they_are_sent(path):
+async def test_unsendable_arguments_are_refused_locally(path):
     async with await asyncio.start_unix_server(Server().serve, path):
         gateway = Gateway(str(path), "nonce")
 

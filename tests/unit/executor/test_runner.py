@@ -21,7 +21,7 @@ def report_of(status: int, stdout: bytes = b"", failure: bytes = b"", limits: Ru
     return build_report(end, limits or RunLimits(), undeclared=("x",), refused=(("y", "missing"),))
 
 
-def test_a_program_that_ended_well():
+def test_a_successful_program():
     report = report_of(0, b"hello")
 
     assert (report.exit_code, report.signal, report.error, report.limits) == (0, None, None, ())
@@ -44,7 +44,7 @@ def test_a_reported_failure_names_its_limit():
     assert (report.error, report.limits) == (FAILED, ("memory",))
 
 
-def test_nonsense_in_the_failures_place_is_no_failure():
+def test_an_invalid_failure_report_is_ignored():
     for nonsense in (b"\xff" * 900, b"\0\0\0\2{}", b"\0\0\0\2[]", b"\0\0\0"):
         assert report_of(1 << 8, failure=nonsense).error is None
 

@@ -53,7 +53,7 @@ def sent_by(folder: Path, *outputs: str) -> tuple[dict[str, bytes], set[str]]:
     return bodies, {path for path, _ in plan.refused}
 
 
-def test_a_file_that_may_not_be_read_does_not_hold_the_others_back(out):
+def test_an_unreadable_file_does_not_block_others(out):
     for name in ("closed", "open"):
         (out / name).write_text(name)
     (out / "closed").chmod(0)
@@ -61,7 +61,7 @@ def test_a_file_that_may_not_be_read_does_not_hold_the_others_back(out):
     assert sent_by(out, "closed", "open") == ({"1": b"open"}, {"closed"})
 
 
-def test_a_folder_that_may_not_be_entered_does_not_hold_the_others_back(out):
+def test_an_unreadable_folder_does_not_block_others(out):
     (out / "sub").mkdir()
     (out / "sub" / "a").write_text("a")
     (out / "b").write_text("b")
@@ -70,7 +70,7 @@ def test_a_folder_that_may_not_be_entered_does_not_hold_the_others_back(out):
     assert sent_by(out, "sub/a", "b") == ({"1": b"b"}, {"sub/a"})
 
 
-def test_an_output_folder_that_was_closed_altogether_is_no_crash(out):
+def test_an_inaccessible_output_folder_is_no_crash(out):
     (out / "a").write_text("a")
     out.chmod(0)
 
@@ -130,7 +130,7 @@ async def call_side_by_side(gateway: Gateway, path: str) -> list[object]:
     return answers
 
 
-def test_calls_side_by_side_work_in_every_event_loop_a_program_starts(tmp_path):
+def test_concurrent_calls_work_in_every_event_loop(tmp_path):
     path = tmp_path / "s"
     gateway = Gateway(str(path), "nonce")
 

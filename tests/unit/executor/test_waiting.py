@@ -71,7 +71,7 @@ def test_a_failure_is_reported_and_sets_the_exit_code():
     ],
     ids=["buffer", "exit handler", "thread", "last word", "cache", "open file", "exit", "beyond the program"],
 )
-def test_what_ends_with_a_program_ends_as_in_python(program):
+def test_exit_handlers_run_as_in_python(program):
     assert run(program) == (0, "written", "", False)
 
 
@@ -81,7 +81,7 @@ def test_random_numbers_are_its_own():
     assert run(program)[1] != run(program)[1]
 
 
-def test_one_that_is_gone_before_its_orders_is_no_crash():
+def test_a_fork_that_dies_while_waiting_is_no_crash():
     script = """
 import os, signal
 from everturn.execution.messages import RunLimits, Start
@@ -97,7 +97,7 @@ program.begin(Start("r", "pass", (), RunLimits(), "n", (), 1))
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_one_that_hears_nothing_ends_with_its_runner():
+def test_a_waiting_fork_ends_with_its_runner():
     script = "import os; from executor.waiting import fork_program; program = fork_program(None); print(program.pid)"
 
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, check=False, timeout=50)

@@ -10,7 +10,7 @@ from everturn.execution.messages import MIB, RunLimits
 from executor.watch import MAX_TAIL_CHARS, Children, Watch
 
 
-def test_ended_children_are_taken_note_of_and_the_programs_status_is_kept():
+def test_ended_children_are_reaped_and_the_exit_status_is_kept():
     script = """
 import os, signal
 from executor.watch import Children
@@ -44,7 +44,7 @@ def test_outside_of_a_sandbox_it_ends_nobody():
         Children(0).end_all(0)
 
 
-def test_what_is_kept_of_a_stream_is_bounded_whatever_the_limits_say():
+def test_kept_output_is_bounded_for_any_limits():
     watch = Watch(RunLimits(tail_chars=MIB))
 
     watch.stdout.add(b"x" * MIB)

@@ -47,7 +47,7 @@ async def test_no_service_reads_or_makes_credentials(roles: Roles, role: str, st
 
 
 @pytest.mark.parametrize("question", ["SELECT find_api_key('x')", "SELECT find_credential_cutoff('t', 'p', 'u')"])
-async def test_a_worker_may_not_even_ask(roles: Roles, question: str) -> None:
+async def test_a_worker_has_no_right_to_call_it(roles: Roles, question: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         async with roles.worker.connection() as connection:
             await connection.execute(question)

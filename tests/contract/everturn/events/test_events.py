@@ -19,7 +19,7 @@ class TestRedisEvents(EventsContract):
         return Events(wire.event_writer, wire.event_reader, wire.event_writer)
 
 
-async def test_a_stream_is_forgotten_an_hour_after_its_last_entry(wire: Wire, redis_url: str) -> None:
+async def test_a_stream_expires_an_hour_after_its_last_entry(wire: Wire, redis_url: str) -> None:
     conversation_id = SequentialIds().conversation()
     client = build_client(redis_url, name="test")
 
@@ -41,7 +41,7 @@ async def test_a_stream_keeps_about_the_last_two_thousand_entries(wire: Wire) ->
     assert kept[-1].events[-1].id == EventCursor(1, MAX_ENTRIES + 300)
 
 
-async def test_after_a_loss_only_a_first_entry_is_taken(wire: Wire, redis_url: str) -> None:
+async def test_after_a_loss_only_a_first_entry_is_accepted(wire: Wire, redis_url: str) -> None:
     conversation_id = SequentialIds().conversation()
     await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
     client = build_client(redis_url, name="test")
@@ -91,7 +91,7 @@ class TestMemoryEvents(EventsContract):
         return Events(both, both, both)
 
 
-async def test_after_a_loss_in_memory_only_a_first_entry_is_taken() -> None:
+async def test_after_a_loss_in_memory_only_a_first_entry_is_accepted() -> None:
     events, conversation_id = MemoryEvents(), SequentialIds().conversation()
     await events.publish(conversation_id, entry(1, 1, 1), after=None)
 

@@ -26,7 +26,7 @@ async def test_one_follower_hears_hundreds_of_conversations(wire: Wire) -> None:
     assert sorted(conversation_id for conversation_id, _ in heard) == sorted(conversations)
 
 
-async def test_a_conversation_added_before_the_first_wait_is_heard(wire: Wire) -> None:
+async def test_a_conversation_added_before_the_first_wait_is_read(wire: Wire) -> None:
     conversation_id = SequentialIds().conversation()
     follows = Follows()
     follows.add(conversation_id, ORIGIN)

@@ -43,7 +43,7 @@ async def test_every_listener_hears_a_hint(wire: Wire, redis_url: str) -> None:
     assert [listener.result() for listener in listeners] == [hint, hint]
 
 
-async def test_from_when_it_is_listened_no_hint_is_missed(wire: Wire) -> None:
+async def test_no_hint_is_missed_once_listening(wire: Wire) -> None:
     hint, listening = Hint("status", SequentialIds().conversation()), asyncio.Event()
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
@@ -65,7 +65,7 @@ async def test_a_hint_about_the_state_names_no_signal(wire: Wire, redis_url: str
     assert listener.result() == hint
 
 
-async def test_a_bell_says_whose_inbox_it_is(wire: Wire, redis_url: str) -> None:
+async def test_an_inbox_notification_names_the_conversation(wire: Wire, redis_url: str) -> None:
     conversation_id = SequentialIds().conversation()
 
     async with asyncio.TaskGroup() as tasks:

@@ -68,7 +68,7 @@ async def test_an_entry_larger_than_a_stream_may_be_is_published(publisher: Publ
     assert await publisher.bytes_of("a") < 2_000
 
 
-async def test_the_streams_of_a_user_give_way_to_each_other_and_to_nobody_else(publisher: Publisher) -> None:
+async def test_a_users_budget_removes_only_its_own_streams(publisher: Publisher) -> None:
     await publisher.publish("amy", AMY, 5)
     await publisher.publish("ben", BEN, 5)
     names = [f"ann-{n}" for n in range(40)]
@@ -81,7 +81,7 @@ async def test_the_streams_of_a_user_give_way_to_each_other_and_to_nobody_else(p
     assert await publisher.bytes_of("ben") > 4_500
 
 
-async def test_the_largest_users_of_a_tenant_give_way_to_the_others(publisher: Publisher) -> None:
+async def test_a_tenants_budget_removes_streams_of_its_largest_users(publisher: Publisher) -> None:
     for n in range(3):
         await publisher.publish(f"ann-{n}", ANN, 8)
     users = [Principal("acme", "other project", f"user-{n}") for n in range(30)]
@@ -93,7 +93,7 @@ async def test_the_largest_users_of_a_tenant_give_way_to_the_others(publisher: P
     assert await publisher.bytes_of(*everybody[3:]) > 28_000
 
 
-async def test_what_an_ended_turn_said_is_removed_and_the_next_turn_is_not(publisher: Publisher) -> None:
+async def test_only_events_of_ended_turns_are_removed(publisher: Publisher) -> None:
     memory = RedisWireMemory(publisher.client)
     await publisher.publish("a", ANN, 3)
     await memory.note_ended(ConversationId("a"), ANN, publisher.last["a"])

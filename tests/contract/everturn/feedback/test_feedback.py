@@ -44,7 +44,7 @@ async def test_a_users_judgement_replaces_the_one_before(
     assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.NOT_OK, "Wrong."),)
 
 
-async def test_a_judgement_is_kept_however_often_its_connection_was_used(
+async def test_ratings_are_stored_on_reused_connections(
     book: PostgresFeedback, claim: Claim, postgres_stage: Stage
 ) -> None:
     for n in range(12):
@@ -91,7 +91,7 @@ async def test_an_empty_judgement_clears_the_one_before(
     assert await fresh(postgres_stage, claim) == ()
 
 
-async def test_machines_judgements_of_a_turn_are_bounded(book: PostgresFeedback, claim: Claim) -> None:
+async def test_ratings_by_machines_are_bounded(book: PostgresFeedback, claim: Claim) -> None:
     machine = replace(judge(claim, Reaction.OK), origin="machine", confidence=0.5)
     for _ in range(MAX_MACHINE_JUDGEMENTS):
         await book.save(ANN, claim.lease.conversation_id, machine)
@@ -101,7 +101,7 @@ async def test_machines_judgements_of_a_turn_are_bounded(book: PostgresFeedback,
     await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK))
 
 
-async def test_machines_judgements_add_up(book: PostgresFeedback, claim: Claim, postgres_stage: Stage) -> None:
+async def test_ratings_by_machines_add_up(book: PostgresFeedback, claim: Claim, postgres_stage: Stage) -> None:
     machine = replace(judge(claim, Reaction.OK), origin="machine", confidence=0.5)
 
     await book.save(ANN, claim.lease.conversation_id, machine)

@@ -35,9 +35,7 @@ async def test_a_description_that_no_column_can_hold_is_made_to_fit(
     assert (await artifacts.load(ANN, row.id)).description == "new \ufffd"
 
 
-async def test_what_is_committed_later_is_newer_whatever_its_id(
-    artifacts: PostgresArtifacts, postgres_stage: Stage
-) -> None:
+async def test_a_later_commit_is_newer_for_any_id(artifacts: PostgresArtifacts, postgres_stage: Stage) -> None:
     claim = await postgres_stage.start_turn()
     assert claim.turn_id is not None
     later, sooner = (build_row(postgres_stage, claim.turn_id, "fi:t.files/a") for _ in range(2))

@@ -63,7 +63,7 @@ async def test_only_abandoned_temporary_files_are_removed_at_start(objects: File
         assert [file.name for file in temporary.iterdir()] == ["of the living"]
 
 
-async def test_of_an_altered_object_not_even_a_part_is_served(objects: FileObjects, tmp_path: Path) -> None:
+async def test_no_part_of_an_altered_object_is_served(objects: FileObjects, tmp_path: Path) -> None:
     key = key_of(b"data")
     await objects.save(key, b"data")
     (tmp_path / "objects" / key).write_bytes(b"dato")
@@ -76,7 +76,7 @@ async def test_a_file_has_no_url(objects: FileObjects) -> None:
     assert await objects.try_presign(key_of(b"a"), content_type="text/css", disposition="inline", lifetime_s=9) is None
 
 
-async def test_a_listing_leaves_out_what_is_no_object(objects: FileObjects, tmp_path: Path) -> None:
+async def test_a_listing_skips_other_files(objects: FileObjects, tmp_path: Path) -> None:
     await objects.save(key_of(b"a"), b"a")
     for stray in ("notes.txt", f"{key_of(b'a').partition('/')[0]}/notes.txt", "tmp/half"):
         (tmp_path / "objects" / stray).write_text("not ours")

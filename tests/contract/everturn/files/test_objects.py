@@ -28,7 +28,7 @@ def test_a_bucket_is_not_asked_before_it_is_used() -> None:
     assert open_objects("s3://bucket/files?endpoint=http://127.0.0.1:9&region=nowhere").kind == "S3"
 
 
-def test_what_an_unknown_url_holds_is_not_shown() -> None:
+def test_an_unknown_url_is_not_shown() -> None:
     with pytest.raises(Invalid) as refusal:
         open_objects("redis://:hidden-word@host/0")
 
@@ -51,7 +51,7 @@ class TestMemoryObjects(ObjectsContract):
         return away
 
 
-async def test_while_down_a_check_says_so() -> None:
+async def test_while_down_a_check_fails() -> None:
     objects = MemoryObjects()
     objects.down = True
 

@@ -62,7 +62,7 @@ async def test_two_stores_of_one_bucket_do_not_see_each_other(rclone: S3Server, 
     assert [found.key for found in (await one.load_page()).objects] == [key_of(b"a")]
 
 
-async def test_what_is_no_object_of_ours_is_not_listed(rclone: S3Server, prefix: str) -> None:
+async def test_foreign_objects_are_not_listed(rclone: S3Server, prefix: str) -> None:
     objects = open_s3(rclone.url(prefix))
     rclone.client().put_object(Bucket=BUCKET, Key=f"{prefix}/somebody.txt", Body=b"else")
     await objects.check()
@@ -112,7 +112,7 @@ async def test_with_wrong_keys_the_store_is_unavailable(rclone: S3Server, monkey
     assert "secret" not in str(refusal.value)
 
 
-async def test_without_the_bucket_nothing_is_not_found_but_the_store_unavailable(rclone: S3Server) -> None:
+async def test_a_missing_bucket_is_unavailable(rclone: S3Server) -> None:
     objects = open_s3(rclone.url("x").replace(BUCKET, "no-such-bucket"))
 
     with pytest.raises(Unavailable):
@@ -140,7 +140,7 @@ async def test_bytes_that_are_not_those_of_the_key_are_not_stored(rclone: S3Serv
     assert (await objects.load_page()).objects == ()
 
 
-async def test_a_server_that_does_not_answer_costs_no_more_than_the_timeout(rclone: S3Server, prefix: str) -> None:
+async def test_an_unresponsive_server_takes_at_most_the_timeout(rclone: S3Server, prefix: str) -> None:
     patient, objects = open_s3(rclone.url(prefix)), open_s3(rclone.url(prefix, timeout="1"))
     await patient.save(key_of(b"a"), b"a")
     rclone.process.send_signal(signal.SIGSTOP)

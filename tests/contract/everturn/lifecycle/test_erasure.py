@@ -66,7 +66,7 @@ def rows(request: pytest.FixtureRequest, roles: Roles) -> PostgresObjectRows:
     return PostgresObjectRows(roles.ingress if request.param == "ingress" else roles.worker)
 
 
-async def test_what_a_row_of_anybody_names_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
+async def test_an_object_named_by_any_row_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
     receipt = await postgres_stage.say(uploads=(postgres_stage.upload(),))
     (attachment,) = (await postgres_stage.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
     kept = manifest_key(receipt.conversation_id, turn_of(receipt), 1)
@@ -81,7 +81,7 @@ async def test_what_a_row_of_anybody_names_is_no_orphan(postgres_stage: Stage, r
     assert sorted(found) == sorted(lost)
 
 
-async def test_what_a_worker_may_still_commit_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
+async def test_an_object_of_a_running_turn_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
     claim = await postgres_stage.start_turn()
     conversation_id = claim.lease.conversation_id
     saved = f"{conversation_id}/{'0' * 64}"

@@ -41,7 +41,7 @@ async def export(exports: PostgresExports, conversation_id: ConversationId) -> t
     return [*lines, writer.render_end()], pages
 
 
-async def test_what_is_read_out_verifies(roles: Roles, postgres_stage: Stage) -> None:
+async def test_an_export_can_be_verified(roles: Roles, postgres_stage: Stage) -> None:
     conversation_id = await talk(postgres_stage, "a", "b\x00", "ü\u2028")
 
     lines, pages = await export(PostgresExports(roles.ingress), conversation_id)

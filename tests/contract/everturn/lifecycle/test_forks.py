@@ -129,7 +129,7 @@ async def test_a_fork_of_a_waiting_conversation_has_no_open_approval(roles: Role
     assert (await postgres_stage.claim(source)).turn_id == receipt.turn_id
 
 
-async def test_a_fork_can_be_talked_to(roles: Roles, postgres_stage: Stage) -> None:
+async def test_a_fork_accepts_messages(roles: Roles, postgres_stage: Stage) -> None:
     source, _ = await talk(postgres_stage)
     fork = await PostgresForks(roles.ingress).fork(ANN, source, ForkWish(postgres_stage.ids.conversation()), None)
 
@@ -173,7 +173,7 @@ async def test_the_same_key_gives_the_same_fork_also_at_once(roles: Roles, postg
     assert len({fork.conversation_id for fork in made}) == 1
 
 
-async def test_what_is_not_there_is_not_forked(roles: Roles, postgres_stage: Stage) -> None:
+async def test_a_missing_conversation_is_not_forked(roles: Roles, postgres_stage: Stage) -> None:
     source, _ = await talk(postgres_stage, 1)
     empty = (await postgres_stage.say("waits")).conversation_id
     forks, fork_id = PostgresForks(roles.ingress), postgres_stage.ids.conversation()
@@ -189,9 +189,7 @@ async def test_what_is_not_there_is_not_forked(roles: Roles, postgres_stage: Sta
         await PostgresConversations(roles.ingress).load(ANN, fork_id)
 
 
-async def test_blocks_can_not_be_slipped_into_a_conversation_that_has_turns(
-    roles: Roles, postgres_stage: Stage
-) -> None:
+async def test_fork_blocks_can_not_be_added_to_an_existing_conversation(roles: Roles, postgres_stage: Stage) -> None:
     source, _ = await talk(postgres_stage, 1)
 
     with pytest.raises(Exception, match="takes no copied block"):

@@ -60,7 +60,7 @@ async def test_old_conversations_are_due_the_oldest_first(
     assert await retention.load_due(days=30, limit=5, skip=[oldest]) == (old,)
 
 
-async def test_one_that_is_due_is_erased_in_the_name_of_its_owner(
+async def test_a_due_conversation_is_erased_as_its_owner(
     retention: PostgresRetention, roles: Roles, postgres_stage: Stage
 ) -> None:
     old, young = [await make(roles, postgres_stage, days=days) for days in (40, 20)]
@@ -76,7 +76,7 @@ async def test_one_that_is_due_is_erased_in_the_name_of_its_owner(
         await PostgresConversations(roles.ingress).load(ANN, old)
 
 
-async def test_what_waits_or_runs_is_not_expired(
+async def test_waiting_and_running_conversations_do_not_expire(
     retention: PostgresRetention, roles: Roles, postgres_stage: Stage
 ) -> None:
     queued = (await postgres_stage.say("waits")).conversation_id
@@ -93,7 +93,7 @@ async def test_what_waits_or_runs_is_not_expired(
     assert [await retention.try_erase(each, days=30) for each in open_ones] == [None] * 3
 
 
-async def test_what_its_person_named_or_judged_lately_stays(
+async def test_recently_renamed_or_rated_conversations_stay(
     retention: PostgresRetention, roles: Roles, postgres_stage: Stage
 ) -> None:
     named, judged, watched = [await end_turn(roles, postgres_stage) for _ in range(3)]
@@ -147,7 +147,7 @@ async def test_a_large_conversation_is_given_more_time_than_other_statements(
     assert await retention.try_erase(made, days=30) is not None
 
 
-async def test_keys_that_ran_out_go_also_where_conversations_are_kept_for_ever(
+async def test_expired_keys_are_removed_even_without_retention(
     retention: PostgresRetention, roles: Roles, postgres_stage: Stage
 ) -> None:
     receipt = await postgres_stage.say("x", key=IdempotencyKey("m", "old", "h"))

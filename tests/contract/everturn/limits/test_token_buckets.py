@@ -17,7 +17,7 @@ class TestRedisTokenBuckets(TokenBucketsContract):
         return wire.token_buckets
 
 
-async def test_a_bucket_is_forgotten_soon_after_it_is_full(wire: Wire, redis_url: str) -> None:
+async def test_a_full_bucket_expires_soon(wire: Wire, redis_url: str) -> None:
     client = build_client(redis_url, name="other")
     await wire.token_buckets.draw("a", Limit(60, 60))
 

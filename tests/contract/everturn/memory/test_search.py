@@ -50,7 +50,7 @@ async def test_a_small_user_in_a_large_tenant_gets_all_requested_rows(
     assert [hit.text[:4] for hit in found] == ["mine"] * 10
 
 
-async def test_words_that_everybody_uses_all_the_time_are_passed_over(desk: MemoryDesk, roles: Roles) -> None:
+async def test_very_common_words_are_ignored(desk: MemoryDesk, roles: Roles) -> None:
     await fill(roles, desk.stage.principal, 400)
     job = await desk.remember((said("the usual zebra"), point(0.0, 1.0)))
     query = replace(asking(job, "the usual zebra", point(1.0)), scope=Scope())

@@ -95,7 +95,7 @@ async def cancel_running(database: Database, statement: str) -> None:
         await asyncio.wait_for(asking, 15)
 
 
-async def test_a_short_statement_whose_caller_is_cancelled_comes_back(roles: Roles) -> None:
+async def test_a_cancelled_short_statement_completes(roles: Roles) -> None:
     came_back = asyncio.Event()
     listener: Any = roles.superuser
     await listener.add_listener("came_back", lambda *_: came_back.set())
@@ -123,7 +123,7 @@ async def test_a_cancelled_long_statement_keeps_its_connection(
             assert await connection.fetchval("SELECT pg_backend_pid()") == pid
 
 
-async def test_an_idle_transaction_gives_its_locks_up(roles: Roles, postgres_stage: Stage) -> None:
+async def test_an_idle_transaction_releases_its_locks(roles: Roles, postgres_stage: Stage) -> None:
     receipt = await postgres_stage.say()
 
     with pytest.raises(Unavailable):
@@ -162,7 +162,7 @@ async def test_an_exception_rolls_back(roles: Roles, postgres_stage: Stage) -> N
     assert title == ""
 
 
-def test_a_bug_of_ours_stays_what_it_is() -> None:
+def test_an_unexpected_error_is_not_translated() -> None:
     with pytest.raises(asyncpg.CheckViolationError), translated():
         raise asyncpg.CheckViolationError("not allowed")
 

@@ -33,7 +33,7 @@ class TestMemoryDoorbells(DoorbellsContract):
         return MemoryDoorbells()
 
 
-async def test_while_down_a_check_says_so() -> None:
+async def test_while_down_a_check_fails() -> None:
     doorbells = MemoryDoorbells()
     doorbells.down = True
 

@@ -19,7 +19,7 @@ class TestRedisPresences(PresencesContract):
         return wire.presences
 
 
-async def test_what_another_version_wrote_hides_nobody(wire: Wire, redis_url: str) -> None:
+async def test_an_unreadable_presence_hides_no_other_worker(wire: Wire, redis_url: str) -> None:
     client = build_client(redis_url, name="other")
     await wire.presences.save(ONE, ttl_s=600)
     await client.set("worker:x", "{}")

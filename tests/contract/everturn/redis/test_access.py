@@ -142,7 +142,7 @@ XADD wake:a * f v
     ("user", "command"),
     [(user, command) for user in (INGRESS, WORKER) for command in (*NOBODYS, *FOREIGN[user])],
 )
-async def test_what_is_not_its_business_is_refused(
+async def test_requests_beyond_its_rights_are_refused(
     redis_server: EmbeddedRedis, redis_url: str, user: str, command: str
 ) -> None:
     name, *arguments = shlex.split(command)

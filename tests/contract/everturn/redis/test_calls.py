@@ -75,7 +75,7 @@ async def test_an_answer_that_came_while_the_process_was_held_up_is_no_silence(w
         await call()
 
 
-async def test_silence_is_silence_also_for_a_process_that_was_held_up(redis_url: str) -> None:
+async def test_silence_counts_even_for_a_blocked_process(redis_url: str) -> None:
     client = build_client(redis_url, name="test", pool_size=1)
     await client.ping()
 

@@ -60,9 +60,7 @@ async def test_a_parked_turn_counts_neither_as_dead_nor_as_load(
     assert await roles.superuser.fetchval("SELECT waiting FROM queue_depth('acme', 'paid')") == 0
 
 
-async def test_a_wait_whose_time_is_up_ends_and_is_rung_for_at_once(
-    alone: Stage, approvals: Approvals, roles: Roles
-) -> None:
+async def test_an_expired_wait_ends_and_is_rung_at_once(alone: Stage, approvals: Approvals, roles: Roles) -> None:
     claim = await alone.start_turn()
     await ask(alone, approvals, claim, timeout_s=OVER_S)
     await ask(alone, approvals, claim, timeout_s=LONG_S)
@@ -115,7 +113,7 @@ async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
     assert await status_of(alone, claim) is TurnStatus.WAITING
 
 
-async def test_of_many_answers_at_once_one_counts(postgres_stage: Stage, approvals: Approvals) -> None:
+async def test_one_of_many_concurrent_answers_counts(postgres_stage: Stage, approvals: Approvals) -> None:
     claim = await postgres_stage.start_turn()
     approval_id = await ask(postgres_stage, approvals, claim)
     await approvals.try_park(claim.lease)
@@ -133,9 +131,7 @@ async def test_of_many_answers_at_once_one_counts(postgres_stage: Stage, approva
     assert sum(isinstance(each, Conflict) for each in said) == 4
 
 
-async def test_an_answer_and_the_parking_at_once_leave_nobody_waiting(
-    postgres_stage: Stage, approvals: Approvals
-) -> None:
+async def test_an_answer_during_parking_wakes_the_turn(postgres_stage: Stage, approvals: Approvals) -> None:
     stage = postgres_stage
     for _ in range(20):
         claim = await stage.start_turn()

@@ -199,7 +199,7 @@ def test_workers_together_keep_the_bound_of_a_user(play: Callable[[Callable[[Wor
     play(story)
 
 
-def test_one_user_takes_every_slot_while_nobody_else_waits(
+def test_one_user_can_use_every_slot_if_nobody_waits(
     play: Callable[[Callable[[World], Awaitable[None]]], None],
 ) -> None:
     async def story(world: World) -> None:
@@ -231,7 +231,7 @@ def test_a_newcomer_has_a_slot_beside_floods_of_other_tenants(
     play(story)
 
 
-def test_a_user_of_the_same_tenant_is_not_held_up_by_one_that_floods(
+def test_a_flooding_user_does_not_delay_its_tenants_other_users(
     play: Callable[[Callable[[World], Awaitable[None]]], None],
 ) -> None:
     async def story(world: World) -> None:

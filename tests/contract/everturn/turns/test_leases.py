@@ -27,7 +27,7 @@ async def test_many_claims_at_once_give_one_lease(postgres_stage: Stage) -> None
     assert len([claim for claim in claims if claim is not None]) == 1
 
 
-async def test_a_zombies_append_and_a_claim_never_both_win(postgres_stage: Stage) -> None:
+async def test_a_stale_append_and_a_claim_never_both_succeed(postgres_stage: Stage) -> None:
     stage = postgres_stage
     for _ in range(20):
         claim = await stage.start_turn()
@@ -59,7 +59,7 @@ async def test_a_renewal_does_not_wait_for_a_locked_row_and_says_so(postgres_sta
     assert renewed == {one.lease.conversation_id: None, two.lease.conversation_id: two.inbox_seq}
 
 
-async def test_an_expired_lease_that_somebody_is_taking_is_not_renewed(postgres_stage: Stage, roles: Roles) -> None:
+async def test_an_expired_lease_being_claimed_is_not_renewed(postgres_stage: Stage, roles: Roles) -> None:
     claim = await postgres_stage.start_turn()
     conversation_id = claim.lease.conversation_id
     await postgres_stage.expire_lease(conversation_id)

@@ -78,7 +78,7 @@ async def test_a_page_ends_before_it_gets_too_large_but_has_one_turn(
     assert last.next_cursor is None
 
 
-async def test_a_page_counts_what_was_said_to_its_turns(turns: PostgresTurns, postgres_stage: Stage) -> None:
+async def test_a_page_counts_signals_in_its_size(turns: PostgresTurns, postgres_stage: Stage) -> None:
     conversation_id, ids = await run_turns(postgres_stage, 2)
     opened = await postgres_stage.say("Next.", conversation_id)
     for _ in range(3):
@@ -92,7 +92,7 @@ async def test_a_page_counts_what_was_said_to_its_turns(turns: PostgresTurns, po
     assert [record.turn.id for record in rest.turns] == ids
 
 
-async def test_judged_turns_are_found_behind_others(turns: PostgresTurns, postgres_stage: Stage) -> None:
+async def test_rated_turns_are_found_behind_others(turns: PostgresTurns, postgres_stage: Stage) -> None:
     conversation_id, ids = await run_turns(postgres_stage, 4)
     for turn_id in ids[:2]:
         judged = Feedback(turn_id, "user", Reaction.OK, "", BEGINNING)

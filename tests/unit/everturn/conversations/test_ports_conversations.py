@@ -3,7 +3,7 @@
 from everturn.conversations.model import ConversationQuery
 
 
-def test_a_query_without_wishes() -> None:
+def test_a_query_with_defaults() -> None:
     query = ConversationQuery()
 
     assert (query.limit, query.cursor, query.search, query.state, query.archived) == (50, None, None, None, False)

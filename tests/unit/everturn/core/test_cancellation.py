@@ -105,7 +105,7 @@ async def start(deaf: Deaf) -> asyncio.Task[str]:
     return task
 
 
-async def test_a_lost_cancellation_is_made_up_for_by_a_second_one() -> None:
+async def test_a_lost_cancellation_is_sent_again() -> None:
     stragglers, task = Stragglers(grace_s=0.01), await start(Deaf(heeds=2))
 
     await stragglers.end(task)
@@ -126,7 +126,7 @@ async def test_work_that_ignores_two_cancellations_is_left_behind_until_it_ends(
     assert stragglers.count == 0
 
 
-async def test_a_cancelled_wait_leaves_the_work_behind_at_once() -> None:
+async def test_a_cancelled_wait_hands_over_the_work_at_once() -> None:
     deaf, stragglers = Deaf(), Stragglers(grace_s=60.0)
     task = await start(deaf)
     ending = asyncio.create_task(stragglers.end(task))

@@ -26,7 +26,7 @@ def test_a_record_has_utc_times_with_milliseconds() -> None:
     assert iso(datetime(2026, 3, 1, 13, 0, 0, 1_999, tzinfo=berlin)) == "2026-03-01T12:00:00.001Z"
 
 
-def test_a_wrong_clock_steps_at_its_readings_and_waits_right() -> None:
+def test_a_wrong_clock_jumps_and_its_monotonic_time_is_right() -> None:
     right = FixedClock()
     clock = WrongClock(right, ((1, 3600.0), (3, -60.0)))
 

@@ -15,7 +15,7 @@ def test_a_context_is_written_as_it_was_read() -> None:
     assert str(try_parse_context(HEADER[:-2] + "00")) == HEADER[:-2] + "00"
 
 
-def test_a_later_version_may_say_more() -> None:
+def test_fields_of_a_later_version_are_ignored() -> None:
     assert try_parse_context("01" + HEADER[2:] + "-more") == try_parse_context(HEADER)
 
 
@@ -34,7 +34,7 @@ def test_a_later_version_may_say_more() -> None:
         "01" + HEADER[2:] + "-" + "x" * 600,
     ],
 )
-def test_what_is_no_context_is_none(header: str | None) -> None:
+def test_an_invalid_context_is_none(header: str | None) -> None:
     assert try_parse_context(header) is None
 
 
@@ -48,7 +48,7 @@ def test_each_lease_of_a_turn_has_a_span_in_the_requests_trace() -> None:
     assert len({first.span_id, second.span_id, request.span_id}) == 3
 
 
-def test_a_turn_that_nobody_traced_is_a_trace_of_its_own() -> None:
+def test_a_turn_without_a_request_trace_has_its_own() -> None:
     one, again, other = (build_turn_context(turn, fence, None) for turn, fence in (("t1", 1), ("t1", 2), ("t2", 1)))
 
     assert one.trace_id == again.trace_id != other.trace_id

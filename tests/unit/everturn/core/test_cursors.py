@@ -7,7 +7,7 @@ import pytest
 from everturn.core.paging import BadCursor, build_cursor, read_cursor, read_moment
 
 
-def test_a_cursor_gives_back_what_it_was_made_of() -> None:
+def test_a_cursor_reads_back_its_parts() -> None:
     cursor = build_cursor("list", "2026-03-01T12:00:00+00:00", "conv_ü\n")
 
     assert read_cursor(cursor, "list", parts=2) == ("2026-03-01T12:00:00+00:00", "conv_ü\n")

@@ -17,7 +17,7 @@ def test_a_failpoint_acts_at_its_nth_hit_and_then_no_more() -> None:
     failpoints.hit("here")
 
 
-def test_without_a_setting_every_hit_is_nothing() -> None:
+def test_without_a_setting_failpoints_do_nothing() -> None:
     failpoints = Failpoints()
 
     failpoints.hit("anywhere")

@@ -25,7 +25,7 @@ def test_a_principal_is_registered_by_default() -> None:
     assert Principal("t", "p", "u").roles == {Role.REGISTERED}
 
 
-def test_what_a_user_owns_is_the_users_in_any_role() -> None:
+def test_ownership_does_not_depend_on_the_role() -> None:
     assert Principal("t", "p", "u", frozenset({Role.ADMIN})).owner == Principal("t", "p", "u").owner == ("t", "p", "u")
 
 

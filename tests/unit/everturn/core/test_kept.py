@@ -21,7 +21,7 @@ class Looking:
         return self.looks
 
 
-async def test_many_who_ask_at_once_or_soon_after_share_one_look() -> None:
+async def test_concurrent_and_early_callers_share_one_computation() -> None:
     looking, clock = Looking(), FixedClock()
     kept = TtlCache(looking.look, keep_s=1.0, monotonic=clock.monotonic)
 
@@ -34,7 +34,7 @@ async def test_many_who_ask_at_once_or_soon_after_share_one_look() -> None:
     assert (set(together), soon, later) == ({1}, 1, 2)
 
 
-async def test_a_look_that_failed_or_was_given_up_is_not_kept() -> None:
+async def test_a_failed_or_cancelled_computation_is_not_cached() -> None:
     looking, clock = Looking(), FixedClock()
     kept = TtlCache(looking.look, keep_s=1.0, monotonic=clock.monotonic)
 

@@ -68,7 +68,7 @@ def test_a_line_is_json_on_standard_error_with_what_is_bound() -> None:
     assert "ZeroDivisionError" in broke["exception"]
 
 
-def test_what_libraries_log_is_hidden_as_well() -> None:
+def test_secrets_in_library_logs_are_hidden_too() -> None:
     program = (
         "import logging; from everturn.core.logging import configure_logging; configure_logging('info', 'json');"
         " logging.getLogger('server.access').info('%s %s', 'GET', '/events?ticket=evt_eyJhIjoxfQ.c2lnbmF0dXJl')"
@@ -111,7 +111,7 @@ log.info("after")
 """
 
 
-def test_a_full_disk_loses_log_lines_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_loses_log_lines_only(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         done = subprocess.run([sys.executable, "-c", FULL_FOR_A_WHILE], stderr=log, check=False, timeout=60)
 

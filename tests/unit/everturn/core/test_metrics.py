@@ -22,7 +22,7 @@ def test_a_label_has_one_meaning() -> None:
     assert not {"cause", "why", "result", "ok", "type", "code", "what"} & set(metrics.LABELS)
 
 
-def test_counting_shows() -> None:
+def test_draws_are_counted() -> None:
     before = metrics.ROUNDS._value.get()
 
     metrics.ROUNDS.inc()

@@ -33,7 +33,7 @@ STAND_INS: tuple[tuple[type[OpenEnum], OpenEnum], ...] = (
 
 
 @pytest.mark.parametrize(("kind", "stand_in"), STAND_INS)
-def test_an_unknown_word_is_read_as_its_stand_in_and_counted(kind: type[OpenEnum], stand_in: OpenEnum) -> None:
+def test_an_unknown_value_is_read_as_its_stand_in_and_counted(kind: type[OpenEnum], stand_in: OpenEnum) -> None:
     labels = {"kind": kind.__name__}
     before = REGISTRY.get_sample_value("everturn_unknown_values_total", labels) or 0.0
 
@@ -42,7 +42,7 @@ def test_an_unknown_word_is_read_as_its_stand_in_and_counted(kind: type[OpenEnum
     assert REGISTRY.get_sample_value("everturn_unknown_values_total", labels) == before + 1
 
 
-def test_what_is_no_text_is_still_refused() -> None:
+def test_a_value_that_is_not_text_is_still_refused() -> None:
     with pytest.raises(ValueError, match="None is not a valid"):
         SignalKind(None)
 
@@ -64,7 +64,7 @@ def test_fields_of_a_newer_version_are_left_out() -> None:
     assert parse_body(BlockType.NOTES, '{"text":"a","mood":"good"}') == NotesBody(text="a")
 
 
-def test_a_word_that_a_body_does_not_know_makes_the_block_unknown() -> None:
+def test_an_unknown_enum_value_makes_the_body_unknown() -> None:
     assert parse_body(BlockType.TOOL_RESULT, '{"tool_id":"t","status":"postponed","text":""}') == UnknownBody()
     assert isinstance(parse_body(BlockType.TOOL_RESULT, '{"tool_id":"t","status":"ok","text":""}'), ToolResultBody)
 
@@ -96,7 +96,7 @@ def test_a_block_of_an_unknown_type_keeps_its_place_in_the_hash_chain() -> None:
     assert first_broken_link([known, block], last_hash="0") is None
 
 
-def test_an_event_with_unknown_words_and_fields_is_read() -> None:
+def test_an_event_with_unknown_values_and_fields_is_parsed() -> None:
     data = {"signal_id": "sig_1", "kind": "pause", "state": "parked", "text": "x", "until": "noon"}
     encoded = json.dumps({"type": "chat.signal", "ts": "", "conversation_id": "conv_1", "beams": 3, "data": data})
 

@@ -86,7 +86,7 @@ async def test_idle_connections_are_closed_and_make_room(sent: bytes) -> None:
         await wait_served(url)
 
 
-async def test_a_scrape_is_served_as_soon_as_silent_connections_have_gone() -> None:
+async def test_a_scrape_is_served_once_silent_connections_end() -> None:
     async with open_pages(PAGES, limit_s=60) as url:
         parts = urlsplit(url)
         lines = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(MAX_CONNECTIONS)]
@@ -118,7 +118,7 @@ async def test_a_client_that_does_not_read_is_disconnected() -> None:
     assert got < len(LONG)
 
 
-async def test_connections_that_say_nothing_are_few_and_end_with_the_server() -> None:
+async def test_silent_connections_are_bounded_and_end_with_the_server() -> None:
     async with open_pages(PAGES) as url:
         parts = urlsplit(url)
         lines = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(MAX_CONNECTIONS)]

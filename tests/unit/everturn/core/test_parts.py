@@ -21,7 +21,7 @@ async def broken() -> None:
     ("needed", "other", "status"),
     [(fine, fine, "ready"), (fine, broken, "degraded"), (broken, fine, "unready"), (broken, broken, "unready")],
 )
-async def test_what_is_missing_decides(needed, other, status) -> None:
+async def test_a_missing_required_part_decides_readiness(needed, other, status) -> None:
     asked = {"needed": Part(needed, note="here"), "other": Part(other, required=False)}
 
     found = await check_all(asked)

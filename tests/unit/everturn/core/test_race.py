@@ -49,7 +49,7 @@ async def test_work_that_ends_while_it_is_cancelled_counts_as_ended() -> None:
     assert await run_until(stop(), work()) == Ran("kept")
 
 
-async def test_a_stop_says_why() -> None:
+async def test_a_stop_has_a_reason() -> None:
     async def stop() -> str:
         return "late"
 

@@ -34,7 +34,7 @@ def test_values_are_gone_through_whole() -> None:
     }
 
 
-def test_what_is_too_deep_is_hidden_whole() -> None:
+def test_values_nested_too_deep_are_hidden_as_a_whole() -> None:
     deep: object = "another-secret"
     for _ in range(200):
         deep = [deep]

@@ -56,7 +56,7 @@ def test_localizing_takes_off_the_own_owner_only(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["ks:docs/a.md", "sk:public.pdf/SKILL.md"])
-def test_what_belongs_to_no_conversation_has_no_owner(text: str) -> None:
+def test_a_ref_outside_conversations_has_no_owner(text: str) -> None:
     ref = parse_ref(text)
 
     assert owner_of(ref) is None
@@ -77,5 +77,5 @@ def test_a_text_is_qualified_for_every_kind_of_ref_and_only_once(text: str) -> N
 
 
 @pytest.mark.parametrize("text", ["star:turn_1", "http://x/ar:turn_1", "ks:turn_1", "to:turn_1", "ar:conv_9.turn_1"])
-def test_what_only_looks_like_a_ref_stays(text: str) -> None:
+def test_similar_text_is_not_a_ref(text: str) -> None:
     assert qualify_text(text, "conv_2") == text

@@ -73,7 +73,7 @@ def test_each_family_is_written_and_read_in_its_one_form(text: str, ref: refs.Re
     assert refs.parse_ref(text) == ref
 
 
-def test_every_family_is_tried_here() -> None:
+def test_every_ref_family_is_covered() -> None:
     assert {type(ref) for _, ref in FAMILIES} == set(refs.Ref.__args__)
 
 
@@ -90,7 +90,7 @@ def test_a_leading_conversation_id_is_part_of_the_ref(text: str, ref: refs.Ref) 
 
 
 @given(turn=IDS, path=PATHS, conversation=st.none() | IDS)
-def test_whatever_path_a_file_ref_takes_it_gives_back(turn: str, path: str, conversation: str | None) -> None:
+def test_any_file_ref_is_parsed_to_its_path(turn: str, path: str, conversation: str | None) -> None:
     owner = conversation and f"conv_{conversation}"
 
     for family in (refs.FileRef, refs.OutputRef, refs.LogRef):
@@ -99,7 +99,7 @@ def test_whatever_path_a_file_ref_takes_it_gives_back(turn: str, path: str, conv
 
 
 @given(turn=IDS, kind=st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True), message=IDS, name=PARTS)
-def test_whatever_name_an_attachment_ref_takes_it_gives_back(turn: str, kind: str, message: str, name: str) -> None:
+def test_any_attachment_ref_is_parsed_to_its_name(turn: str, kind: str, message: str, name: str) -> None:
     for ref in (
         refs.AttachmentRef(f"turn_{turn}", name),
         refs.ExternalAttachmentRef(f"turn_{turn}", kind, message, name),
@@ -108,7 +108,7 @@ def test_whatever_name_an_attachment_ref_takes_it_gives_back(turn: str, kind: st
 
 
 @given(call=IDS, n=st.integers(0, 999_999_999), round=st.integers(0, 999_999_999))
-def test_whatever_ids_and_numbers_a_ref_takes_it_gives_back(call: str, n: int, round: int) -> None:
+def test_any_ref_is_parsed_to_its_fields(call: str, n: int, round: int) -> None:
     for ref in (
         refs.CallRef(TURN, call),
         refs.ResultRef(TURN, call),
@@ -174,7 +174,7 @@ def test_a_near_miss_is_refused(text: str) -> None:
         refs.parse_ref(text)
 
 
-def test_a_refusal_says_what_a_ref_of_that_kind_looks_like() -> None:
+def test_an_invalid_ref_error_lists_the_forms_of_its_kind() -> None:
     with pytest.raises(Invalid, match=r"tc:\{turn\}\.\{call\}\.result"):
         refs.parse_ref("tc:turn_01.oops")
     with pytest.raises(Invalid, match=r"start with ar:, tc:"):

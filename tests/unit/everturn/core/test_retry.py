@@ -23,14 +23,14 @@ def failing(times: int, error: Exception):
     return call
 
 
-async def test_a_call_that_works_is_made_once() -> None:
+async def test_a_successful_call_is_made_once() -> None:
     slept = Slept()
 
     assert await RetryPolicy(sleep=slept.sleep).call(failing(0, Unavailable())) == "done"
     assert slept.pauses == []
 
 
-async def test_what_is_unavailable_is_asked_again_after_each_pause() -> None:
+async def test_an_unavailable_call_is_retried_after_each_pause() -> None:
     slept = Slept()
 
     assert await RetryPolicy((1.0, 2.0, 3.0), sleep=slept.sleep).call(failing(2, Unavailable())) == "done"

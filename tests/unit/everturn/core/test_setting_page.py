@@ -42,11 +42,11 @@ LINES = {line.name: line for line in list_settings(GROUPS[1], CHECKOUT)}
         ("DATABASE_URL", "text", None),
     ],
 )
-def test_what_may_be_written_and_what_holds_otherwise(name: str, value: str, default: str | None) -> None:
+def test_written_limits_and_defaults(name: str, value: str, default: str | None) -> None:
     assert (LINES[name].value, LINES[name].default) == (value, default)
 
 
-def test_what_is_secret_is_known_by_its_type_or_its_mark() -> None:
+def test_secrets_are_known_by_type_or_mark() -> None:
     secret = {name: line.secrecy for name, line in LINES.items() if line.secrecy}
 
     assert secret == {
@@ -66,7 +66,7 @@ def test_the_example_names_every_setting_once_with_its_description() -> None:
     assert "# OPENAI_API_KEY=" in lines
 
 
-def test_a_row_of_the_page_says_who_reads_it_and_keeps_its_columns() -> None:
+def test_a_setting_row_names_its_readers() -> None:
     lines = render_setting_page(GROUPS, CHECKOUT).splitlines()
 
     assert "| `WORKER_SLOTS` | whole number, 1 to 256 | `4` | worker |  | Turns at once. |" in lines

@@ -30,14 +30,14 @@ def test_a_service_runs_in_production_mode_by_default(monkeypatch: pytest.Monkey
     assert (settings.mode, settings.log_format, settings.failpoint) == ("production", "json", "")
 
 
-def test_somebody_elses_mode_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrelated_mode_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load(monkeypatch, MODE="development")
 
     assert settings.mode == "production"
 
 
 @pytest.mark.parametrize("changes", [{"EVERTURN_MODE": "staging"}, {"LOG_LEVEL": "loud"}, {"READY_FD": "-1"}])
-def test_a_value_that_means_nothing_is_refused(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_value_is_refused(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValidationError):
         load(monkeypatch, **changes)
 
@@ -75,7 +75,7 @@ def test_every_form_of_an_address_is_taken(name: str, url: str, monkeypatch: pyt
     assert url in (settings.redis_url, settings.database_url)
 
 
-def test_what_has_no_default_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_without_default_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in REQUIRED:
         monkeypatch.delenv(name, raising=False)
 
@@ -125,7 +125,7 @@ def test_each_file_of_the_secrets_is_the_setting_that_it_is_named_after(tmp_path
     assert environment == {"SECRETS_DIR": str(tmp_path), "DATABASE_URL": "postgresql://x", "AUTH_SECRET": "two words "}
 
 
-def test_what_the_environment_says_goes_before_a_file(tmp_path: Path) -> None:
+def test_the_environment_takes_precedence_over_a_file(tmp_path: Path) -> None:
     environment = save_files(tmp_path, REDIS_URL="redis://file") | {"REDIS_URL": "redis://environment"}
 
     load_secrets(environment)

@@ -24,7 +24,7 @@ async def ends() -> AsyncIterator[Ends]:
     theirs.close()
 
 
-async def test_an_answer_that_came_while_the_loop_was_held_up_is_read(ends: Ends) -> None:
+async def test_an_answer_during_a_blocked_loop_is_read(ends: Ends) -> None:
     reader, theirs = ends
 
     def answer_and_hold_up() -> None:
@@ -56,7 +56,7 @@ async def test_a_blocked_loop_still_reads_a_reply_in_parts(ends: Ends) -> None:
     assert answer == b"yes\n"
 
 
-async def test_silence_ends_the_wait_also_when_the_loop_was_held_up(ends: Ends) -> None:
+async def test_silence_ends_the_wait_even_for_a_blocked_loop(ends: Ends) -> None:
     reader, _ = ends
     loop = asyncio.get_running_loop()
     loop.call_soon(time.sleep, HELD_UP_S)
@@ -75,7 +75,7 @@ async def test_nothing_ends_a_wait_that_is_over() -> None:
     await asyncio.sleep(0.05)
 
 
-async def test_who_waits_is_cancelled_as_ever(ends: Ends) -> None:
+async def test_a_waiting_caller_can_be_cancelled(ends: Ends) -> None:
     reader, _ = ends
 
     async def wait() -> None:

@@ -41,7 +41,7 @@ def test_an_address_has_one_form_that_keeps_all_that_a_server_sees(url: str, can
      "https://a.example/" + "x" * MAX_URL_CHARS, "http://" + "a." * MAX_HOST_CHARS + "example/", "http://\ud800/",
      "https://a.example/\ud800", "http://" + "\ufdfa" * 250 + "/", "http://" + "\ufdfa" * 130_000],
 )  # fmt: skip
-def test_what_is_not_fetched_has_no_form(url: str) -> None:
+def test_an_unfetchable_address_has_no_canonical_form(url: str) -> None:
     with pytest.raises(Invalid):
         canonical_url(url)
 
@@ -77,11 +77,11 @@ def test_addresses_are_found_whole_in_what_a_person_typed(text: str, held: str, 
     assert search.found == {held}
 
 
-def test_a_page_that_names_a_host_names_no_address() -> None:
+def test_a_host_alone_is_not_an_address() -> None:
     assert find_written_urls("mail evil.example or ann@evil.example") == frozenset()
 
 
-def test_of_many_addresses_some_are_found() -> None:
+def test_in_many_addresses_some_are_found() -> None:
     assert len(find_written_urls(" ".join(f"http://a.example/{n}" for n in range(2 * MAX_FOUND)))) == MAX_FOUND
 
 

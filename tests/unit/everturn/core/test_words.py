@@ -26,7 +26,7 @@ def test_full_width_and_ligatures_are_plain_letters() -> None:
 
 
 @given(st.text(), st.integers(min_value=1, max_value=20))
-def test_words_are_bounded_different_and_stay_the_same_when_found_again(text: str, limit: int) -> None:
+def test_words_are_bounded_distinct_and_stable(text: str, limit: int) -> None:
     words = find_words(text, limit=limit)
 
     assert len(words) <= limit

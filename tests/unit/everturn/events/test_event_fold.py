@@ -101,11 +101,8 @@ def test_a_second_terminal_event_changes_nothing() -> None:
     assert after.turns == state.turns
 
 
-("event",)
-
-
 @pytest.mark.parametrize(
-    "told",
+    "event",
     [
         events.ChatCompaction(status="completed", reason="soft", before_tokens=9, after_tokens=5),
         events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="progress", text="Half."),
@@ -143,7 +140,7 @@ def test_an_event_of_another_conversation_is_ignored() -> None:
     assert after == state
 
 
-def test_a_late_hint_does_not_take_back_what_the_stream_settled() -> None:
+def test_a_late_hint_does_not_reopen_a_settled_signal() -> None:
     story = Story()
     turn_id = story.start_turn("Hello")
     signal_id = story.say(SignalKind.STEER, "Stop")
@@ -159,7 +156,6 @@ def test_a_late_hint_does_not_take_back_what_the_stream_settled() -> None:
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
-@pytest.mark.parametrize("told", ["queued", "running"])
 def test_a_late_hint_does_not_reopen_an_ended_turn(status: str) -> None:
     story = Story()
     turn_id = story.start_turn("Hello")

@@ -106,7 +106,7 @@ def test_an_encoded_envelope_is_one_line_and_names_its_type_once() -> None:
         b'{"type":"x","ts":"","conversation_id":"c","data":{}}',
     ],
 )
-def test_what_is_no_envelope_is_refused(encoded: bytes) -> None:
+def test_an_invalid_envelope_is_refused(encoded: bytes) -> None:
     with pytest.raises(ValidationError):
         parse_envelope(encoded)
 

@@ -46,7 +46,7 @@ def test_a_failed_turn_is_printed_with_its_problem() -> None:
     assert event.problem.title == "The model failed."
 
 
-def test_a_start_carries_what_was_asked() -> None:
+def test_a_start_contains_the_request() -> None:
     story = Story()
     story.start_turn("Hello", attachments=[make_artifact(story.start_turn("Before"), "a.csv")])
 

@@ -45,7 +45,7 @@ def test_a_step_shows_the_beginning_of_its_program_and_its_length() -> None:
 
 
 @pytest.mark.parametrize("status", ["error", "ambiguous", "cancelled"])
-def test_a_call_that_did_not_succeed_is_an_error_that_says_which(status: str) -> None:
+def test_an_unsuccessful_call_is_an_error_of_its_kind(status: str) -> None:
     call = ToolCallBody(tool_id="t", params={})
     started = view_parts.build_started_step(block_of(call), call)
     result = ToolResultBody.model_validate({"tool_id": "t", "status": status, "text": "x" * 999, "duration_ms": 7})

@@ -18,6 +18,6 @@ def test_other_arguments_have_another_hash(other):
     assert hash_arguments({"a": 1}) != hash_arguments(other)
 
 
-def test_what_can_not_be_sent_has_no_hash():
+def test_an_unsendable_value_has_no_hash():
     with pytest.raises(FrameError, match="not_sendable"):
         hash_arguments({"a": object()})

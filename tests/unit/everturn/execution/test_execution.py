@@ -120,7 +120,7 @@ def with_change(message, **changes) -> dict[str, object]:
         (with_change(MESSAGES[-2], refusals={"a": "b"}), Finished),
     ],
 )
-def test_another_shape_is_not_taken_for_a_message(frame, kind):
+def test_an_object_of_another_shape_is_no_message(frame, kind):
     with pytest.raises(BadMessage):
         parse_message(frame, kind)
 

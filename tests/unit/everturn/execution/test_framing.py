@@ -36,7 +36,7 @@ def test_every_cut_of_a_stream_gives_the_same_frames(frames, data):
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6))
-def test_nonsense_gives_frames_or_a_frame_error_and_holds_little(pieces):
+def test_any_bytes_give_frames_or_an_error_within_bounds(pieces):
     decoder = FrameDecoder(max_bytes=16, allow_raw=True)
 
     try:
@@ -71,7 +71,7 @@ def frame_of(body: bytes) -> bytes:
         (frame_of(b'{"a":{"$bytes":"","b":1}}'), "bad_bytes"),
     ],
 )
-def test_what_is_not_a_frame_has_a_code(data, code):
+def test_an_invalid_frame_has_an_error_code(data, code):
     with pytest.raises(FrameError) as raised:
         FrameDecoder(max_bytes=100).feed(data)
 
@@ -96,7 +96,7 @@ def test_deep_nesting_is_refused(depth):
         ({"a": "x" * 200}, "too_large"),
     ],
 )
-def test_what_can_not_be_sent_has_a_code(message, code):
+def test_an_unsendable_value_has_an_error_code(message, code):
     with pytest.raises(FrameError) as raised:
         encode_frame(message, max_bytes=100)
 

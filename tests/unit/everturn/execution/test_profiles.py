@@ -59,7 +59,7 @@ def test_the_document_may_be_a_file(tmp_path):
         json.dumps({f"p{number}": {} for number in range(33)}),
     ],
 )
-def test_what_can_not_be_meant_is_refused(setting):
+def test_contradictory_arguments_are_refused(setting):
     with pytest.raises(Invalid, match="EXECUTION_PROFILES"):
         load_profiles(setting)
 

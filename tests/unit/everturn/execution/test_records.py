@@ -51,6 +51,6 @@ def test_a_message_of_the_broker_survives_the_way_through_a_frame(message):
         {"kind": "start_pair", "profile": "default", "run_id": "r", "binds": ["/:/host"]},
     ],
 )
-def test_what_is_not_the_message_is_refused(frame):
+def test_a_frame_that_is_not_the_message_is_refused(frame):
     with pytest.raises(BadMessage):
         parse_message(frame, StartPair)

@@ -5,7 +5,7 @@ from everturn.feedback.model import Feedback, Judgements, Reaction
 from everturn_testing.core import BEGINNING
 
 
-def test_judgements_that_say_the_same_are_equal() -> None:
+def test_equal_feedback_totals_are_equal() -> None:
     one = Feedback(TurnId("turn_1"), "user", Reaction.OK, "", BEGINNING)
 
     assert one == Feedback(TurnId("turn_1"), "user", Reaction.OK, "", BEGINNING)

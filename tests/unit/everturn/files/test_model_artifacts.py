@@ -36,7 +36,7 @@ def test_an_rn_looks_as_the_design_says() -> None:
         "ef:t:p:chatbot:exec:%ff:conv_1:turn_1:output:a",
     ],
 )
-def test_what_is_not_the_canonical_spelling_is_refused(text: str) -> None:
+def test_a_non_canonical_spelling_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
         parse_rn(text)
 

@@ -14,7 +14,7 @@ def test_a_url_names_bucket_prefix_and_how_to_reach_it() -> None:
     assert place == S3Place("files", "a/b/", "http://minio:9000", "https://files.example.com", "eu", "path", 5.0)
 
 
-def test_a_bucket_is_enough() -> None:
+def test_a_url_needs_only_a_bucket() -> None:
     assert parse_s3_url("s3://files") == S3Place("files", "", None, None, None, "auto", 20.0)
 
 

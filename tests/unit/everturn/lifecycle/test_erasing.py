@@ -29,7 +29,7 @@ class NamedKeys(MemoryArtifacts):
         return self.named
 
 
-async def test_what_a_fork_names_stays_until_the_fork_is_erased() -> None:
+async def test_shared_objects_stay_until_the_fork_is_erased() -> None:
     objects = MemoryObjects()
     shared, own = object_key(MINE, "a"), object_key(MINE, "b")
     objects.stored = {shared: b"a", own: b"b"}
@@ -44,7 +44,7 @@ async def test_what_a_fork_names_stays_until_the_fork_is_erased() -> None:
     assert (second, objects.stored) == (1, {})
 
 
-async def test_a_fork_that_is_erased_first_leaves_its_source_whole() -> None:
+async def test_erasing_a_fork_keeps_its_source_complete() -> None:
     objects = MemoryObjects()
     shared = object_key(MINE, "a")
     objects.stored = {shared: b"a", object_key(FORK, "c"): b"c"}

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from everturn.lifecycle.exports import EXPORT_LINE, BrokenLine, EndLine
 
 
-def test_a_line_is_read_as_what_it_says_it_is() -> None:
+def test_a_line_is_parsed_by_its_kind() -> None:
     assert EXPORT_LINE.validate_json('{"line":"broken","detail":"x"}') == BrokenLine(detail="x")
 
 

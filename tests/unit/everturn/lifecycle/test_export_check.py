@@ -29,7 +29,7 @@ def rewrite(lines: list[ExportLine]) -> list[bytes]:
     return [writer.render(line) for line in lines]
 
 
-def test_a_whole_export_says_what_it_holds() -> None:
+def test_a_complete_export_reports_its_content() -> None:
     report = check_export(LINES)
 
     assert report.end.blocks == 9
@@ -67,11 +67,11 @@ def test_another_order_is_found_at_the_first_line_out_of_place(order: list[int])
 
 
 @pytest.mark.parametrize("lines", [[], [b""], [b"\n"], [b"{}\n"], LINES[:-1], [LINES[0].rstrip(b"\n") + b"\r\n"]])
-def test_what_is_no_whole_export_is_refused(lines: list[bytes]) -> None:
+def test_an_incomplete_export_is_refused(lines: list[bytes]) -> None:
     assert broken_at(lines) == max(1, len(lines) if len(lines) < 2 else len(lines) + 1)
 
 
-def test_an_export_that_broke_off_says_so() -> None:
+def test_an_interrupted_export_is_reported() -> None:
     lines = rewrite([parse(LINES[0]), BrokenLine(detail="Try again.")])
 
     with pytest.raises(ExportBroken, match=r"line 2: .*Try again"):

@@ -44,13 +44,13 @@ async def test_it_is_named_by_no_row() -> None:
 
 
 @pytest.mark.parametrize(("age_min", "count"), [(61, 2), (59, 0)])
-async def test_who_looks_only_once_leaves_alone_what_is_younger_than_an_hour(age_min: int, count: int) -> None:
+async def test_a_single_check_skips_objects_younger_than_an_hour(age_min: int, count: int) -> None:
     parts, objects, _ = make(age_min=age_min)
 
     assert len(drop_young(parts, await stored(objects))) == count
 
 
-async def test_it_goes_alone() -> None:
+async def test_it_is_one_round_trip() -> None:
     parts, objects, _ = make(KNOWN)
     (orphan,) = await find_orphans(parts, await stored(objects))
 
@@ -73,7 +73,7 @@ async def test_an_object_named_or_saved_again_is_not_deleted() -> None:
     assert set(objects.stored) == {OLD, KNOWN}
 
 
-async def test_what_another_sweep_had_first_is_no_failure() -> None:
+async def test_an_object_deleted_by_another_sweep_is_no_failure() -> None:
     parts, objects, _ = make(KNOWN)
     (orphan,) = await find_orphans(parts, await stored(objects))
     objects.stored.clear()

@@ -36,7 +36,7 @@ async def test_nothing_is_left_of_what_is_gone() -> None:
 
 
 @pytest.mark.parametrize("where", ["rows", "events", "objects"])
-async def test_what_is_left_anywhere_is_found(where: str) -> None:
+async def test_remainders_are_found_in_every_store(where: str) -> None:
     events, objects, counts = MemoryEvents(), MemoryObjects(), {"turn": 0, "block": int(where == "rows")}
     if where == "events":
         entry = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
@@ -52,7 +52,7 @@ async def test_what_is_left_anywhere_is_found(where: str) -> None:
     )
 
 
-async def test_what_a_fork_names_is_no_remainder() -> None:
+async def test_an_object_that_a_fork_names_is_no_remainder() -> None:
     objects, key = MemoryObjects(), object_key(GONE, "a" * 64)
     objects.stored[key] = b"a"
 

@@ -5,14 +5,14 @@ from everturn.limits.token_buckets import BucketTable, Limit
 LIMIT = Limit(2, 60)
 
 
-def test_looking_takes_nothing() -> None:
+def test_peeking_draws_no_token() -> None:
     table = BucketTable(monotonic=lambda: 5.0)
 
     assert [table.look("a", LIMIT).taken for _ in range(5)] == [True] * 5
     assert table.draw("a", LIMIT).left == 1
 
 
-def test_of_too_many_buckets_the_idlest_is_forgotten() -> None:
+def test_the_longest_unused_bucket_is_removed_first() -> None:
     table = BucketTable(monotonic=lambda: 5.0, max_buckets=2)
     for key in ("a", "b", "a", "c"):
         table.draw(key, LIMIT)
@@ -21,7 +21,7 @@ def test_of_too_many_buckets_the_idlest_is_forgotten() -> None:
     assert table.look("b", LIMIT).left == 1
 
 
-def test_what_is_given_back_is_there_again_and_counts_as_a_use() -> None:
+def test_a_returned_token_is_available_and_counts_as_a_use() -> None:
     table = BucketTable(monotonic=lambda: 5.0, max_buckets=2)
     table.draw("a", LIMIT)
     table.draw("a", LIMIT)

@@ -32,7 +32,7 @@ def test_tokens_come_back_evenly() -> None:
     assert (before.taken, after.taken) == (False, True)
 
 
-def test_a_clock_that_steps_back_gives_no_tokens() -> None:
+def test_a_clock_going_back_adds_no_tokens() -> None:
     state = BucketState()
     for _ in range(4):
         state, _ = draw_token(state, LIMIT, 1000 * SECOND_US)
@@ -106,7 +106,7 @@ def test_at_least_95_of_100_callers_are_admitted_at_their_retry_time(seed: int) 
     assert admitted >= 0.95 * returned
 
 
-def test_what_is_written_replaces_the_defaults_of_its_roles() -> None:
+def test_given_limits_replace_the_defaults_of_their_roles() -> None:
     defaults = {Role.REGISTERED: Limit(60, 60), Role.PAID: Limit(1, 1), Role.ADMIN: Limit(2, 1)}
 
     limits = parse_limits("registered=5/h, paid=off", defaults)

@@ -23,7 +23,7 @@ def test_anchors_are_entries_of_their_own_and_words_besides() -> None:
     assert found == [":zebra", ":crossing", ":grey", "!zebra", "!crossing"]
 
 
-def test_a_question_is_looked_up_as_it_is_stored() -> None:
+def test_a_question_is_searched_by_its_index_words() -> None:
     stored = build_lexemes(ANN, snippet("zebra", "zebra"))
 
     lexemes, weights = build_query_lexemes(ANN, "ZEBRA?")

@@ -6,12 +6,12 @@ def texts(*candidates: Candidate, question: str) -> list[str]:
     return [memory.text for memory in rank_memories(candidates, question)]
 
 
-def test_the_same_thing_said_twice_has_one_id() -> None:
+def test_equal_memories_have_one_id() -> None:
     assert make_memory_id("Prefers  Café") == make_memory_id(" prefers cafe")
     assert make_memory_id("a b") != make_memory_id("ab")
 
 
-def test_words_and_meaning_together_outrank_one_of_them() -> None:
+def test_matching_words_and_meaning_outranks_one_of_them() -> None:
     found = texts(
         Candidate(remembered("likes tea"), 0.9),
         Candidate(remembered("drinks tea at noon"), 0.95),
@@ -24,14 +24,14 @@ def test_words_and_meaning_together_outrank_one_of_them() -> None:
     assert set(found) == {"likes tea", "drinks tea at noon", "owns a car", "tea house"}
 
 
-def test_without_vectors_only_what_shares_a_word_is_found() -> None:
+def test_without_vectors_only_common_words_match() -> None:
     candidates = [Candidate(remembered("likes tea"), None), Candidate(remembered("owns a car"), None)]
 
     assert texts(*candidates, question="TEA?") == ["likes tea"]
     assert texts(*candidates, question="label") == ["likes tea", "owns a car"]
 
 
-def test_without_a_question_all_come_the_hottest_first() -> None:
+def test_without_a_question_memories_are_ordered_by_hotness() -> None:
     candidates = [Candidate(remembered("plain"), None), Candidate(remembered("pinned", pinned=True), None)]
 
     assert texts(*candidates, question="") == ["pinned", "plain"]

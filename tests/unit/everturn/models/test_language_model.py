@@ -3,7 +3,7 @@
 from everturn.models.port import ContextLimitExceeded, ModelFailed
 
 
-def test_a_failure_is_final_and_whole_unless_it_says_otherwise() -> None:
+def test_a_failure_is_not_retryable_by_default() -> None:
     failure = ModelFailed("no answer")
 
     assert (failure.retryable, failure.retry_after_s, failure.partial) == (False, None, False)

@@ -16,7 +16,7 @@ def test_the_ratio_moves_to_what_the_provider_counts() -> None:
     assert abs(ratio.tokens_for(10_000) - 5_000) < 50
 
 
-def test_a_short_call_teaches_nothing() -> None:
+def test_a_short_call_does_not_change_the_ratio() -> None:
     assert CharsPerToken().learned(chars=10, tokens=50) == CharsPerToken()
 
 

@@ -46,5 +46,5 @@ def test_waits_one_after_another_add_up() -> None:
     assert count_waited_s(chain(ask(ONE, 10), settle(ONE, 20), ask(TWO, 30), settle(TWO, 35))) == 15.0
 
 
-def test_a_clock_that_steps_back_takes_nothing_away() -> None:
+def test_a_clock_going_back_removes_no_tokens() -> None:
     assert count_waited_s(chain(ask(ONE, 30), settle(ONE, 20))) == 0.0

@@ -42,7 +42,7 @@ def test_places_are_given_one_after_the_other() -> None:
 
 
 @given(st.lists(st.text(), max_size=6), st.integers(0, 6))
-def test_a_chain_may_be_written_in_any_portions(texts: list[str], cut: int) -> None:
+def test_a_chain_can_be_written_in_any_portions(texts: list[str], cut: int) -> None:
     whole = chain(*texts)
 
     first = chain(*texts[:cut])
@@ -103,7 +103,7 @@ def test_fields_at_their_default_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("body", ["{}", '{"text":1}', "[]", "x"])
-def test_what_is_not_of_its_type_is_refused(body: str) -> None:
+def test_a_value_of_the_wrong_type_is_refused(body: str) -> None:
     with pytest.raises(ValidationError):
         parse_body(BlockType.NOTES, body)
 

@@ -126,7 +126,7 @@ def test_a_ref_too_long_for_a_row_is_found_through_the_index() -> None:
     assert "ar:turn_1.react.turn.index" in row
 
 
-def test_a_failed_turn_says_so_in_its_last_row() -> None:
+def test_the_last_row_of_a_failed_turn_has_the_failure() -> None:
     body = bodies.ExitBody(error=None, rounds=3, usage=bodies.TurnUsage(), elapsed_ms=1)
 
     row = render_row(build(BlockType.EXIT, "ar:turn_1.round.3.exit", body))

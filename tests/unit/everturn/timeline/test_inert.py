@@ -45,7 +45,7 @@ TRICKY = st.lists(
 
 
 @given(text=TRICKY | st.text(max_size=60))
-def test_whatever_is_marked_reads_back_as_it_was(text: str) -> None:
+def test_any_inert_text_reads_back(text: str) -> None:
     assert read_back(make_inert(text)) == text
 
 
@@ -72,7 +72,7 @@ def test_no_line_of_inert_text_is_a_header_or_holds_a_bare_tag(text: str) -> Non
         "[ \u200bANNOUNCE]",
     ],
 )
-def test_a_line_that_looks_like_ours_is_marked(line: str) -> None:
+def test_a_line_that_imitates_our_markup_is_marked(line: str) -> None:
     assert make_inert(f"before\n{line}\nafter") == f"before\n| {line}\nafter"
 
 
@@ -194,7 +194,7 @@ def test_tokens_of_chat_templates_are_taken_apart(text: str, inert: str) -> None
         )
     ).map("".join)
 )
-def test_taking_apart_can_be_undone(text: str) -> None:
+def test_broken_tokens_can_be_restored(text: str) -> None:
     assert read_back(make_inert(text)) == text
 
 

@@ -8,7 +8,7 @@ OLD = (
 )
 
 
-def test_a_tail_without_its_text_and_a_field_of_later_are_no_harm() -> None:
+def test_a_tail_without_text_and_unknown_fields_are_accepted() -> None:
     (segment,) = Manifest.model_validate_json(OLD).segments
 
     assert (segment.origin, segment.text) == ("tail", None)

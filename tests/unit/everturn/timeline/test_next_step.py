@@ -44,7 +44,7 @@ def fail_round(timeline: TimelineBuilder) -> None:
     timeline.add(BlockType.NOTICE, "notice", NoticeBody(code="x", text="Fix it."))
 
 
-def test_a_reply_that_somebody_cut_off_is_no_failed_one(turn: TimelineBuilder) -> None:
+def test_an_interrupted_reply_is_no_failed_reply(turn: TimelineBuilder) -> None:
     fail_round(turn)
     turn.start_round()
     turn.add(BlockType.DECISION_RAW, "raw", RawDecisionBody(text="<channel:action>{", code=INTERRUPTED))
@@ -147,7 +147,7 @@ def test_an_answer_that_was_settled_does_not_end_the_turn_again(
     assert next_step(turn.blocks) == GenerateRound(2)
 
 
-def test_an_answer_that_was_broken_off_does_not_end_the_turn(turn: TimelineBuilder) -> None:
+def test_an_interrupted_answer_does_not_end_the_turn(turn: TimelineBuilder) -> None:
     turn.start_round()
     turn.add(BlockType.COMPLETION_ATTEMPT, "attempt", AttemptBody(text="As f", reason="steered"))
 
@@ -187,7 +187,7 @@ def test_failures_are_counted_back_to_the_last_good_round(turn: TimelineBuilder)
     assert len(failure_streak(turn.blocks)) == 2
 
 
-def test_a_round_that_was_only_begun_does_not_break_the_streak(turn: TimelineBuilder) -> None:
+def test_a_begun_round_does_not_end_the_failure_streak(turn: TimelineBuilder) -> None:
     fail_round(turn)
     turn.start_round()
 

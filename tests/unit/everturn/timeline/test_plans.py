@@ -176,11 +176,11 @@ def test_a_mark_is_read_in_all_of_its_forms(notes: str, marks: dict[int, StepSta
 @pytest.mark.parametrize(
     "notes", ["done: ✓ [1]", "- ✓ [1]", "✓ 1", "✓ 2.5 s", "✓ 10:30 was early", "✓ [1", "✓ one.", "[1] ✓", "✓ []", "✓"]
 )
-def test_what_only_looks_like_a_mark_is_none(notes: str) -> None:
+def test_similar_text_is_not_a_mark(notes: str) -> None:
     assert read_marks(notes) == {}
 
 
-def test_a_box_sets_a_step_back_to_pending() -> None:
+def test_a_box_mark_resets_a_step_to_pending() -> None:
     (plan,) = begin("plan_a")
     done = mark_steps(plan, "✓ [1]", moment=LATER)
     assert done is not None

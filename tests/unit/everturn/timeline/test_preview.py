@@ -54,7 +54,7 @@ def test_a_shape_is_bounded_in_depth_and_width() -> None:
     assert shape.endswith(f"and {100 - SHAPE_ITEMS} more keys")
 
 
-def test_what_is_no_json_has_no_shape() -> None:
+def test_a_text_that_is_not_json_has_no_shape() -> None:
     texts = ["plain", "[not json", "12", '"text"', "[" * 100_000]
 
     assert [try_shape(text) for text in texts] == [None] * 5

@@ -51,7 +51,7 @@ def test_different_addresses_stay_different(one: str, other: str) -> None:
     ["", "ftp://a.example", "javascript:alert(1)", "https://", "//a.example", "http://[::1", "http://a.example:99999/",
      "https://a.example/" + "x" * MAX_URL_CHARS, "fi:nothing", "ar:turn_1.user.prompt"],
 )  # fmt: skip
-def test_what_is_no_address_has_no_key(url: str) -> None:
+def test_an_invalid_address_has_no_key(url: str) -> None:
     with pytest.raises(Invalid):
         source_key(url)
 

@@ -42,7 +42,7 @@ def test_a_source_found_twice_in_one_call_has_one_number() -> None:
     assert merged.changes == (SourceChange(merged.rows[0], "whole"),)
 
 
-def test_a_known_source_takes_the_longer_title_and_text_and_what_it_lacked() -> None:
+def test_a_known_source_gets_longer_texts_and_missing_fields() -> None:
     before = merge_sources({}, [replace(PAGE, text="short", objective_relevance=0.9)])
     better = SourceDraft("Page with a title", PAGE.url, text="a longer text", objective_relevance=0.4, mime="text/html",
                          published_time_iso="2026-01-01", favicon_url="https://a.example/f.ico")  # fmt: skip
@@ -58,7 +58,7 @@ def test_a_known_source_takes_the_longer_title_and_text_and_what_it_lacked() -> 
     )  # fmt: skip
 
 
-def test_a_known_source_keeps_what_is_better_already() -> None:
+def test_a_known_source_keeps_its_better_fields() -> None:
     before = merge_sources({}, [replace(PAGE, title="The long title", text="the long text")])
 
     merged = merge_sources(pool_of(before), [replace(PAGE, title="Short", text="short")])
@@ -83,7 +83,7 @@ def test_a_row_carries_only_the_beginning_of_its_text() -> None:
     assert len(change.row.text) <= SNIPPET_CHARS and change.row.text == snippet_of(whole)
 
 
-def test_a_text_over_the_cap_is_cut_with_a_word() -> None:
+def test_a_text_over_the_cap_is_cut_with_a_note() -> None:
     (change,) = merge_sources({}, [replace(PAGE, text="x" * (MAX_TEXT_CHARS + 1))]).changes
 
     assert change.text is not None and len(change.text) == MAX_TEXT_CHARS
@@ -119,7 +119,7 @@ DRAFTS = st.builds(
 
 
 @given(st.lists(st.lists(DRAFTS, max_size=4), max_size=6))
-def test_a_number_stays_with_its_address_for_ever(claims: list[list[SourceDraft]]) -> None:
+def test_an_address_keeps_its_number(claims: list[list[SourceDraft]]) -> None:
     pool: dict[str, Source] = {}
     sids: dict[str, int] = {}
     for drafts in claims:

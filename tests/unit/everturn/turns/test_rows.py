@@ -47,5 +47,5 @@ def test_a_cursor_is_read_or_refused() -> None:
         read_cursor("3")
 
 
-def test_what_only_people_look_at_may_lose_its_null_characters() -> None:
+def test_displayed_text_loses_null_characters() -> None:
     assert storable("a\x00b") == "a\ufffdb"

@@ -26,7 +26,7 @@ def test_old_places_are_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"here": 3}'])
-def test_a_broken_file_is_like_none(tmp_path: Path, content: str) -> None:
+def test_a_broken_file_counts_as_absent(tmp_path: Path, content: str) -> None:
     memory = LastConversations(tmp_path, "here")
     memory.path.write_text(content)
 

@@ -127,7 +127,7 @@ def test_a_text_of_all_kinds_is_laid_out() -> None:
 
 
 @given(st.lists(st.integers(1, len(TEXT) - 1), max_size=60, unique=True))
-def test_it_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_the_pieces(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(TEXT)]
 
     assert lay_out(*(TEXT[begin:end] for begin, end in pairwise(places))) == lay_out(TEXT)

@@ -13,7 +13,7 @@ class Tty(io.StringIO):
         return True
 
 
-def test_answers_go_to_standard_output_and_all_else_beside_it() -> None:
+def test_only_answers_go_to_standard_output() -> None:
     out, err = io.StringIO(), io.StringIO()
 
     Screen(out, err, colour=True).write([Piece("answer", "Hi"), Piece("thinking", "hm"), Piece("bad", "no")])
@@ -71,7 +71,7 @@ def test_separators_and_tags_are_shown_and_what_languages_need_is_kept() -> None
     assert out.getvalue() == shown
 
 
-def test_what_is_no_answer_is_no_markdown() -> None:
+def test_only_answers_are_markdown() -> None:
     out = Tty()
 
     Screen(out, io.StringIO(), colour=True).write([Piece("output", "conv_1  *a*\n")])

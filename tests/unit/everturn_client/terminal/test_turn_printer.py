@@ -148,7 +148,7 @@ def test_text_lost_by_a_dead_worker_is_printed_again() -> None:
     ]
 
 
-def test_a_written_file_is_named_and_not_poured_out() -> None:
+def test_a_written_file_is_named_without_its_content() -> None:
     story = Story()
     story.start_turn("Write")
     story.start_round()
@@ -197,7 +197,7 @@ def test_a_compaction_is_printed_on_its_own_line() -> None:
     ]
 
 
-def test_a_failure_says_why() -> None:
+def test_a_failure_has_a_reason() -> None:
     story = Story()
     story.start_turn("Hi")
     story.end_turn("failed")

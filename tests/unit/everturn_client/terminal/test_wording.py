@@ -120,7 +120,7 @@ def test_a_plan_shows_its_marks() -> None:
         ),
     ],
 )
-def test_how_a_turn_ended_is_said(changes: dict[str, object], expected: str) -> None:
+def test_the_outcome_of_a_turn_is_printed(changes: dict[str, object], expected: str) -> None:
     turn = TurnView(turn_id="t", ordinal=1, status="completed", text="").model_copy(update=changes)
 
     assert wording.render_end(turn) == expected
@@ -139,7 +139,7 @@ def test_a_queue_position_is_printed_as_messages_ahead(ahead: int, more: bool, e
     assert wording.render_position(ahead, more=more) == expected
 
 
-def test_a_compaction_that_came_to_nothing_says_so() -> None:
+def test_a_skipped_compaction_is_printed() -> None:
     compaction = ChatCompaction(status="skipped", reason="nothing_to_save", before_tokens=70_000)
 
     assert wording.render_compaction(compaction) == "· older parts were not summarized"
@@ -179,7 +179,7 @@ def test_a_signal_and_a_conversation_are_one_line() -> None:
         ("cancel", "rejected", "", "· cancel · Could not be delivered"),
     ],
 )
-def test_what_was_said_meanwhile_is_called_as_on_the_page(kind: Any, state: Any, text: str, expected: str) -> None:
+def test_signals_have_the_same_labels_as_on_the_page(kind: Any, state: Any, text: str, expected: str) -> None:
     assert wording.render_signal(SignalView(signal_id="s", kind=kind, state=state, text=text)) == expected
 
 

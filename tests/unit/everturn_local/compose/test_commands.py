@@ -86,12 +86,12 @@ def test_an_engine_that_stays_unavailable_is_reported(serve: Callable[..., str])
         wait_started(serve_one_worker(serve), Engine(NoEngineError("it was stopped")), list[str]().append)
 
 
-def test_without_an_engine_the_sentence_says_so(tmp_path: Path):
+def test_the_reason_mentions_a_missing_engine(tmp_path: Path):
     with pytest.raises(NoSocket):
         run_down(ComposeSettings(home=tmp_path), {"DOCKER_HOST": "unix:///nowhere"}, volumes=False, yes=False)
 
 
-def test_data_is_deleted_only_after_a_yes(
+def test_data_is_deleted_only_after_confirmation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     write_compose(tmp_path, f'echo "$@" >> {tmp_path}/asked')

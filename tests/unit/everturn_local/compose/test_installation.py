@@ -48,7 +48,7 @@ def test_profiles_of_the_operator_go_first_and_s3_names_the_store(engine: dict[s
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:2375", "unix:///nowhere/docker.sock"])
-def test_without_the_engines_socket_the_sentence_names_the_address(address: str):
+def test_the_error_names_the_address_of_a_missing_socket(address: str):
     with pytest.raises(NoSocket, match=address):
         find_socket({"DOCKER_HOST": address})
 

@@ -34,7 +34,7 @@ def test_the_standalone_program_is_taken_where_the_engine_has_none(tmp_path: Pat
     assert find_program(str(tmp_path)) == [str(standalone)]
 
 
-def test_without_any_the_sentence_says_what_to_install(tmp_path: Path):
+def test_the_reason_says_what_to_install(tmp_path: Path):
     with pytest.raises(NoCompose, match="docker-compose"):
         find_program(str(tmp_path))
 
@@ -55,7 +55,7 @@ def test_a_failure_contains_the_output_of_the_program(tmp_path: Path):
     assert compose.follow("logs") == 3
 
 
-def test_what_takes_too_long_is_ended(tmp_path: Path):
+def test_a_program_that_takes_too_long_is_killed(tmp_path: Path):
     compose = build_compose(write_program(tmp_path, "compose", "exec sleep 60"))
 
     with pytest.raises(ComposeFailed, match="did not finish"):

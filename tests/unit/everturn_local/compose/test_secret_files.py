@@ -72,7 +72,7 @@ def test_only_we_get_through_the_folder_and_containers_can_read_the_files(tmp_pa
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o444}
 
 
-def test_a_key_that_is_given_is_kept_when_it_is_not_given_again(tmp_path: Path):
+def test_a_given_key_is_kept_at_later_starts(tmp_path: Path):
     save_secrets(tmp_path, {"OPENAI_API_KEY": "sk-1"})
     save_secrets(tmp_path, {})
     assert read_all(tmp_path)["openai-api-key"] == "sk-1"

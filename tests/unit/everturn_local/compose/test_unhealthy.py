@@ -74,7 +74,7 @@ def test_its_state_is_described(container: FoundContainer, words: str):
     assert words in describe(container)
 
 
-def test_the_containers_of_a_service_count_while_they_are_well():
+def test_healthy_containers_of_a_service_are_counted():
     containers = [
         build("a", health="healthy", service=WORKERS),
         build("b", health="starting", service=WORKERS),
@@ -85,7 +85,7 @@ def test_the_containers_of_a_service_count_while_they_are_well():
     assert count_healthy(containers, WORKERS) == 1
 
 
-def test_the_last_words_of_each_that_is_not_well_are_shown_and_of_no_other():
+def test_only_output_of_unhealthy_containers_is_shown():
     engine = Engine(
         [
             (build("x_redis_1", health="healthy"), "ready"),
@@ -107,7 +107,7 @@ def test_the_last_words_of_each_that_is_not_well_are_shown_and_of_no_other():
     assert third == "x_migrate_1 ended with 1, and last output:\nno such role"
 
 
-def test_a_container_that_is_gone_since_hides_no_other():
+def test_a_vanished_container_hides_no_other():
     engine = Engine([(build("x_a", "created"), ""), (build("x_b", "exited", exit_code=2), "slots: 0")], gone=["x_a"])
     shown: list[str] = []
 

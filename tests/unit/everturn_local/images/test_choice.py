@@ -31,7 +31,7 @@ def test_settings_decide_before_an_engine_is_asked(environment: dict[str, str], 
     assert why in find_setting(environment, socket)
 
 
-def test_with_nothing_against_it_the_engine_is_asked():
+def test_without_a_contrary_setting_the_engine_is_queried():
     assert find_setting({}, Path("/" + "x" * 106)) == ""
 
 

@@ -79,7 +79,7 @@ def test_the_lock_has_library_versions_for_other_pythons():
     assert versions <= {line.split(" ")[0] for line in load_lock(WORKER).splitlines()}
 
 
-def test_what_is_asked_for_through_the_common_package_is_found(tmp_path: Path):
+def test_requirements_of_the_common_package_are_found(tmp_path: Path):
     (tmp_path / "service.toml").write_text('[project]\ndependencies = ["everturn[one]", "Own-Thing>=1"]\n')
     (tmp_path / "common.toml").write_text(
         '[project]\ndependencies = ["always"]\noptional-dependencies = {one = ["first>=2"], two = ["second"]}\n'

@@ -66,7 +66,7 @@ def test_the_broker_has_no_drivers_and_nothing_that_runs_programs():
 
 
 @pytest.mark.parametrize("recipe", [*RUN_RECIPES, *SERVICE_RECIPES], ids=lambda recipe: recipe.repository)
-def test_every_image_has_a_user_of_its_own_and_downloads_nothing(recipe: Recipe):
+def test_every_image_has_its_own_user_and_downloads_nothing(recipe: Recipe):
     lines = load_sources(recipe)["Dockerfile"].read_text().splitlines()
 
     assert [line for line in lines if line.startswith("USER ") and line.split()[1].split(":")[0] not in ("0", "root")]

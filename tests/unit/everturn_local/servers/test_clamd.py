@@ -45,7 +45,7 @@ def test_without_clamd_the_choice_explains_what_happens_to_uploads(env: dict[str
 
 
 @pytest.mark.parametrize("env", [{"CLAMD_URL": "tcp://elsewhere:3310"}, {"APP_AV_SCAN": "0"}])
-def test_where_the_operator_has_decided_none_is_started(here: dict[str, str], env: dict[str, str]):
+def test_no_antivirus_is_started_if_the_operator_chose_one(here: dict[str, str], env: dict[str, str]):
     choice = choose_clamd(here | env, programs="")
 
     assert choice.program is None

@@ -15,5 +15,5 @@ def test_the_error_carries_the_end_of_the_log(tmp_path: Path):
     assert len(text) < 2_300
 
 
-def test_an_absent_log_is_no_second_error(tmp_path: Path):
+def test_a_missing_log_raises_no_second_error(tmp_path: Path):
     assert "Postgres" in str(ServerStartError.from_log("Postgres", tmp_path / "absent.log"))

@@ -16,7 +16,7 @@ def test_a_server_is_ready_when_it_says_so(tmp_path: Path, status: str, ready: b
     assert is_ready(tmp_path, 42) is ready
 
 
-def test_the_ready_of_an_earlier_server_does_not_count(tmp_path: Path):
+def test_a_ready_line_of_an_earlier_server_does_not_count(tmp_path: Path):
     (tmp_path / "postmaster.pid").write_text(FILE.format(status="ready"))
 
     assert not is_ready(tmp_path, 43)

@@ -36,7 +36,7 @@ def cases() -> Iterator[tuple[Server, float, Waited, int]]:
 
 
 @pytest.mark.parametrize(("server", "limit_s", "waited", "asked"), list(cases()))
-def test_it_is_asked_until_it_answers_or_exits_or_the_limit_is_over(
+def test_it_polls_until_an_answer_an_exit_or_the_limit(
     server: Server, limit_s: float, waited: Waited, asked: int
 ) -> None:
     assert wait_for_server(server, server.answers, limit_s=limit_s, poll_s=0.0) is waited

@@ -69,7 +69,7 @@ def test_the_last_line_of_pytest_is_counted(text: str, counts: Counts):
     assert parse_counts(text) == counts
 
 
-def test_a_group_is_good_only_when_it_says_that_its_tests_ran():
+def test_a_group_succeeds_only_if_its_tests_ran():
     assert is_good(run(PASSING))
     assert is_good(run("1 skipped in 0.10s\n"))
     assert not is_good(run(PASSING, exit_code=1))
@@ -127,7 +127,7 @@ def test_a_long_failure_keeps_its_beginning_and_its_end():
     assert len(shown.splitlines()) == MAX_SHOWN_LINES + 2
 
 
-def test_when_pytest_broke_down_its_last_file_is_known_and_shown_once_more():
+def test_after_a_crash_the_last_file_is_repeated_and_shown():
     assert try_find_last_file(BROKEN) == "tests/unit/deep/test_c.py"
     assert try_find_last_file("INTERNALERROR> x") is None
 
@@ -166,13 +166,13 @@ def unsteady(second: str = SECOND, second_exit_code: int | None = 0) -> GroupRun
     return GroupRun(Group("tests/unit"), 1, 2.0, FAILING, second=second, second_exit_code=second_exit_code)
 
 
-def test_only_tests_that_failed_are_looked_at_again():
+def test_only_failed_tests_are_repeated():
     assert count_to_repeat(run(FAILING, exit_code=1)) == 3
     assert count_to_repeat(run(FAILING, exit_code=2)) == 0
     assert count_to_repeat(run(PASSING)) == 0
 
 
-def test_what_passes_in_its_second_look_is_unsteady_and_still_shown():
+def test_a_test_that_passes_on_repeat_is_unsteady_and_shown():
     assert is_unsteady(unsteady())
     assert build_counts(unsteady()) == Counts(passed=7)
     assert "the failure itself" in render_failure(unsteady())
@@ -184,7 +184,7 @@ def test_what_passes_in_its_second_look_is_unsteady_and_still_shown():
     ("second", "second_exit_code"),
     [("1 failed, 2 passed in 1.00s\n", 1), ("", None), ("4 deselected in 0.10s\n", 0), (SECOND, -9)],
 )
-def test_what_does_not_pass_whole_in_its_second_look_has_failed(second: str, second_exit_code: int | None):
+def test_a_test_that_fails_again_has_failed(second: str, second_exit_code: int | None):
     failed = unsteady(second, second_exit_code)
 
     assert not is_unsteady(failed)

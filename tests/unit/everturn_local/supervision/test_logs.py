@@ -31,7 +31,7 @@ def test_a_flood_of_errors_is_counted():
     assert shown == ["w: 0", "w: 1", "w: 7 more errors, see its log"]
 
 
-def test_a_watch_shows_what_was_added_since_the_last_look(tmp_path: Path):
+def test_a_watch_returns_lines_added_since_the_last_call(tmp_path: Path):
     log = tmp_path / "w.log"
     log.write_text(entry("error", "old") + "\n")
     watch = ErrorWatch("w", log)
@@ -58,7 +58,7 @@ def test_a_watch_survives_an_absent_and_a_shortened_log(tmp_path: Path):
     assert watch.load_new() == []
 
 
-def test_a_log_that_grew_too_big_is_put_aside_and_one_older_is_kept(tmp_path: Path):
+def test_a_large_log_is_rotated_and_one_older_is_kept(tmp_path: Path):
     log = tmp_path / "w.log"
     with log.open("wb") as file:
         file.truncate(MAX_LOG_BYTES + 1)

@@ -69,7 +69,7 @@ def test_only_the_ingress_gets_the_signing_secret_and_antivirus():
     assert theirs.env["SIGNING_SECRET"] == "theirs"
 
 
-def test_where_the_operator_keeps_the_batterys_result_is_left_alone():
+def test_an_operators_battery_report_path_is_kept():
     (worker,) = build_specs(replace(AROUND, env={"BATTERY_REPORT": ""}), Layout("127.0.0.1", [], 1))
 
     assert worker.env["BATTERY_REPORT"] == ""

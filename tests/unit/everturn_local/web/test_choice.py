@@ -7,14 +7,14 @@ import pytest
 from everturn_local.web.choice import choose_web, open_web_client
 
 
-async def test_a_page_that_is_there_already_is_taken() -> None:
+async def test_an_existing_page_is_used() -> None:
     choice = await choose_web({"WEB_DIST": "/built"}, wanted=True, report=print)
 
     assert (choice.dist, choice.why) == (Path("/built"), "WEB_DIST is set")
     assert choice.env == {"WEB_DIST": "/built"}
 
 
-async def test_who_wants_no_page_gets_none(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_page_can_be_disabled(capsys: pytest.CaptureFixture[str]) -> None:
     choice = await choose_web({}, wanted=False, report=print)
 
     assert (choice.dist, choice.why, choice.env) == (None, "EVERTURN_WEB=off", {})

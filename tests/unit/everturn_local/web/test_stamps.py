@@ -15,7 +15,7 @@ def web(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_done_is_known_until_it_is_forgotten_or_the_packages_go(web: Path) -> None:
+def test_a_step_is_done_until_forgotten_or_uninstalled(web: Path) -> None:
     Stamps(web).save("build", "1")
     Stamps(web).save("check", "2")
     Stamps(web).forget("check")
@@ -46,7 +46,9 @@ def test_a_broken_record_is_none(web: Path) -> None:
         ("node_modules/b/c.js", False, False),
     ],
 )
-def test_what_is_made_counts_for_nothing(web: Path, name: str, changes_sources: bool, changes_packages: bool) -> None:
+def test_generated_files_do_not_change_the_digest(
+    web: Path, name: str, changes_sources: bool, changes_packages: bool
+) -> None:
     sources, packages = build_sources_digest(web), build_packages_digest(web)
 
     (web / name).write_text("other")

@@ -3,7 +3,7 @@
 from everturn_testing.files.stored_files import OWNER, StoredFiles
 
 
-async def test_what_was_put_is_a_row_and_an_object() -> None:
+async def test_a_stored_file_is_a_row_and_an_object() -> None:
     stored = StoredFiles()
 
     artifact = stored.put("turn_1", "a.py", b"x", conversation_id="conv_2")

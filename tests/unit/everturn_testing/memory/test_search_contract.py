@@ -35,7 +35,7 @@ async def test_a_search_that_shows_a_stranger_something_is_noticed(stage: Stage,
         await MemorySearchContract().test_strangers_find_nothing(MemoryDesk(stage, broken, broken))
 
 
-async def test_an_index_that_takes_a_turn_again_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+async def test_an_index_that_claims_a_turn_again_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
     broken = Forgetful(platform)
     desk = replace(MemoryDesk(stage, broken, broken))
 

@@ -65,7 +65,7 @@ async def test_a_cut_reply_has_no_finish() -> None:
     assert pieces == [TextDelta("a")]
 
 
-async def test_an_exhausted_model_says_so() -> None:
+async def test_an_exhausted_model_raises_an_error() -> None:
     model = ScriptedModel(["only one"])
     await collect_pieces(model, build_request())
 

@@ -31,7 +31,7 @@ async def test_an_inbox_that_drops_payloads_is_noticed(stage: Stage, platform: M
         await ExternalEventsContract().test_an_event_to_a_running_turn_is_a_signal_with_its_data(broken)
 
 
-async def test_an_inbox_that_takes_foreign_targets_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+async def test_an_inbox_that_accepts_foreign_targets_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
     broken = replace(stage, inbox=Careless(platform))
 
     with pytest.raises(pytest.fail.Exception):

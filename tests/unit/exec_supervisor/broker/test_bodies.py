@@ -88,7 +88,7 @@ def both(profile: ExecutionProfile = PROFILE) -> tuple[Body, Body]:
     )
 
 
-def test_both_halves_stand_behind_the_same_walls():
+def test_both_halves_have_the_same_confinement():
     for body in both():
         host = host_config(body)
 
@@ -218,7 +218,7 @@ def test_file_size_limit_covers_the_input_folder():
         {"anything": 1},
     ],
 )
-def test_a_profile_cannot_say_what_would_open_the_sandbox(trick: dict[str, object]):
+def test_a_profile_cannot_weaken_the_sandbox(trick: dict[str, object]):
     with pytest.raises(ValidationError):
         ExecutionProfile.model_validate(trick)
 
@@ -234,7 +234,7 @@ def test_a_caller_can_name_a_profile_and_a_run_and_nothing_else(field: str):
 @pytest.mark.parametrize(
     "run_id", ["o=bind,device=/", '"},"Privileged":true,"x":{"', "$(id)", "../..", "--privileged", "\u202e"]
 )
-def test_whatever_a_run_is_called_it_is_only_the_text_of_one_label(run_id: str):
+def test_a_run_id_is_only_the_text_of_one_label(run_id: str):
     labels = PairLabels("b1", "p1", "default", run_id, 5)
     plain = PairLabels("b1", "p1", "default", "X", 5)
 

@@ -169,7 +169,7 @@ async def test_a_connection_starts_one_pair_only(connect: Connect):
     assert (await caller.ask(ListPairs({}))).total == 1
 
 
-async def test_who_has_the_id_may_end_a_pair_from_another_connection(connect: Connect):
+async def test_a_pair_can_be_ended_with_its_id_from_any_connection(connect: Connect):
     owner, other = await connect(), await connect()
     started = await owner.start()
 
@@ -217,7 +217,7 @@ async def test_a_run_needs_a_name_that_fits_a_label(connect: Connect, run_id: st
         b"\0\0\0\x02[]",
     ],
 )
-async def test_whatever_is_not_one_of_the_five_verbs_ends_the_connection(engine, connect: Connect, sent: bytes):
+async def test_an_unknown_request_ends_the_connection(engine, connect: Connect, sent: bytes):
     caller = await connect()
 
     caller.writer.write(sent)

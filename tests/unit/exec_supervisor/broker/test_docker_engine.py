@@ -17,7 +17,7 @@ from exec_supervisor.broker.docker_engine import DockerEngine, EngineDown, Engin
         ("tcp://[::1]:2375", ("::1", 2375)),
     ],
 )
-def test_an_engine_is_at_a_socket_or_at_a_port(address: str, place: object):
+def test_an_engine_address_is_a_socket_or_a_port(address: str, place: object):
     assert parse_address(address) == place
 
 
@@ -36,7 +36,7 @@ def test_an_event_is_its_action_with_the_labels_of_its_container():
     assert parse_event(line) == EngineEvent("die", {"everturn.pair": "p1"}, 1.5)
 
 
-async def test_where_no_engine_listens_every_call_says_so_at_once(tmp_path: Path):
+async def test_without_an_engine_every_call_fails_at_once(tmp_path: Path):
     engine = DockerEngine(f"unix://{tmp_path}/nothing.sock")
 
     for call in (engine.start("x"), engine.attach("x"), engine.load_leftovers("x"), anext(engine.watch("x", 0.0))):

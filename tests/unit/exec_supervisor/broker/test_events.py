@@ -63,7 +63,7 @@ class BreakingEngine:
         await asyncio.Event().wait()
 
 
-async def test_after_a_break_the_stream_starts_where_it_had_been():
+async def test_the_event_stream_resumes_after_an_interruption():
     later_s = time.time() + 60
     engine = BreakingEngine([event("oom", at_s=later_s)], [event("destroy"), event("destroy", "supervisor")])
     watch = EventWatch(engine, "b1", asyncio.Event())  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ async def test_after_a_break_the_stream_starts_where_it_had_been():
     assert signs.hits == ("memory",)
 
 
-async def test_events_of_pairs_that_are_not_watched_are_passed_over():
+async def test_events_of_unwatched_pairs_are_ignored():
     engine = BreakingEngine([event("oom", pair="p2"), event("oom", pair="p3"), event("die")])
     watch = EventWatch(engine, "b1", asyncio.Event())  # type: ignore[arg-type]
     signs, forgotten = watch.watch("p1"), watch.watch("p3")

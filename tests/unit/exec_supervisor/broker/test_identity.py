@@ -40,7 +40,7 @@ def test_a_file_with_something_else_in_it_gets_a_new_id(tmp_path: Path):
     assert (tmp_path / "broker.sock.lock").read_text() == found
 
 
-def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path):
+def test_a_symlink_in_place_of_the_lock_is_not_followed(tmp_path: Path):
     (tmp_path / "broker.sock.lock").symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(OSError, match="symbolic"), hold_identity(tmp_path / "broker.sock"):

@@ -17,7 +17,7 @@ from exec_supervisor.broker.seccomp_profile import build_profile
 FINISHED = Finished("ended", "", 1, None)
 
 
-async def test_a_pair_is_booted_when_its_supervisor_says_so(engine, pairs: Pairs):
+async def test_a_pair_is_booted_when_its_supervisor_is_ready(engine, pairs: Pairs):
     started = await pairs.boot("default", "run_1")
 
     assert started.booted.posture.launcher == "containers"
@@ -61,7 +61,7 @@ async def test_start_fails_on_any_other_first_message(engine, pairs: Pairs, word
         await booting
 
 
-async def test_a_supervisor_that_says_more_than_it_is_ready_fails_the_start(engine, pairs: Pairs):
+async def test_more_than_a_ready_frame_fails_the_start(engine, pairs: Pairs):
     engine.first_words = b"\x01\0\0\0\0\0\0\x05\0\0\0\x01x" + engine.first_words
 
     with pytest.raises(StartFailed):
@@ -79,7 +79,7 @@ async def test_only_a_pair_that_nobody_waits_for_imports_modules_ahead(engine, p
 
 @pytest.mark.parametrize("error", [EngineRefused("no such image"), EngineDown("away"), NotThere("gone")])
 @pytest.mark.parametrize("call", ["create executor", "create supervisor", "attach", "start executor"])
-async def test_whichever_call_the_engine_refuses_nothing_is_left(engine, pairs: Pairs, call: str, error: Exception):
+async def test_nothing_is_left_after_any_refused_engine_call(engine, pairs: Pairs, call: str, error: Exception):
     engine.failing[call] = error
 
     with pytest.raises(type(error)):
@@ -111,7 +111,7 @@ async def test_a_warm_pair_that_sends_data_or_ends_is_unusable(engine, pairs: Pa
     assert (before, pair.is_unusable, pair.state) == (False, True, "warm")
 
 
-async def test_what_is_said_after_the_boot_is_read_in_order(engine, pairs: Pairs):
+async def test_messages_after_the_boot_are_read_in_order(engine, pairs: Pairs):
     pair = (await pairs.boot("default", "run_1")).pair
     supervisor = engine.containers[engine.find("supervisor")]
 
@@ -123,7 +123,7 @@ async def test_what_is_said_after_the_boot_is_read_in_order(engine, pairs: Pairs
     assert await pair.read() == b""
 
 
-async def test_a_pair_that_goes_by_itself_is_not_killed(engine, pairs: Pairs):
+async def test_a_pair_that_ends_by_itself_is_not_killed(engine, pairs: Pairs):
     pair = (await pairs.boot("default", "run_1")).pair
 
     await pairs.end(pair)
@@ -141,7 +141,7 @@ async def test_a_pair_is_killed_two_seconds_after_its_lifeline_is_cut(engine, pa
     assert engine.calls.count("kill_and_remove") == 2
 
 
-async def test_what_the_engine_cannot_remove_now_is_left_to_the_reaper(engine, pairs: Pairs):
+async def test_the_reaper_removes_what_the_engine_could_not(engine, pairs: Pairs):
     pair = (await pairs.boot("default", "run_1")).pair
     engine.failing["kill_and_remove"] = EngineDown("away")
 

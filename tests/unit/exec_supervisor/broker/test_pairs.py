@@ -36,7 +36,7 @@ async def test_a_waiting_start_gets_the_place_of_a_pair_that_ends(pairs: Pairs):
     assert (await waiting).pair.run_id == "run_4"
 
 
-async def test_a_failed_start_gives_its_place_back(engine, pairs: Pairs):
+async def test_a_failed_start_frees_its_slot(engine, pairs: Pairs):
     engine.failing["create executor"] = EngineRefused("no such image")
 
     for _ in range(5):
@@ -85,7 +85,7 @@ async def test_the_list_has_runs_and_states_but_no_ids(pairs: Pairs):
     assert pairs.list({"pair": "p"}).total == 0
 
 
-async def test_what_the_engine_saw_can_be_asked_for_after_the_end_and_again(engine, pairs: Pairs):
+async def test_limit_hits_can_be_requested_after_the_end(engine, pairs: Pairs):
     pair = (await pairs.boot("default", "run_1")).pair
     engine.tell("oom", engine.find("executor"))
 
@@ -97,7 +97,7 @@ async def test_what_the_engine_saw_can_be_asked_for_after_the_end_and_again(engi
         pairs.find(pair.pair_id)
 
 
-async def test_nobody_can_end_a_pair_whose_id_he_does_not_have(pairs: Pairs):
+async def test_ending_a_pair_needs_its_id(pairs: Pairs):
     pair = (await pairs.boot("default", "run_1")).pair
 
     for guess in ("", pair.name, pair.pair_id[:-1], "run_1"):
@@ -107,7 +107,7 @@ async def test_nobody_can_end_a_pair_whose_id_he_does_not_have(pairs: Pairs):
     assert pair.state == "started"
 
 
-async def test_a_pair_is_ended_once_however_often_it_is_asked_for(engine, pairs: Pairs):
+async def test_a_pair_is_ended_once_by_repeated_requests(engine, pairs: Pairs):
     pair = (await pairs.boot("default", "run_1")).pair
 
     await asyncio.gather(*(pairs.wait_for_end(pair.pair_id, force=True) for _ in range(5)))
@@ -116,7 +116,7 @@ async def test_a_pair_is_ended_once_however_often_it_is_asked_for(engine, pairs:
     assert engine.calls.count("remove_volume") == 1
 
 
-async def test_a_pair_that_outlives_its_time_is_ended(engine, pairs: Pairs):
+async def test_an_expired_pair_is_ended(engine, pairs: Pairs):
     now = [1000.0]
     pairs._clock = lambda: now[0]
     pair = (await pairs.boot("default", "run_1")).pair

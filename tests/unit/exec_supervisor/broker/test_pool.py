@@ -156,7 +156,7 @@ async def test_a_pair_that_dies_warm_is_replaced_and_never_given_out():
     assert taken is bench.maker.made[1]
 
 
-async def test_a_pair_that_has_died_unnoticed_is_passed_over():
+async def test_a_dead_warm_pair_is_skipped():
     async with running_pool(Maker()) as bench:
         await settle(lambda: len(bench.maker.made) == 2)
         bench.maker.made[0].is_unusable = True
@@ -177,7 +177,7 @@ async def test_a_pair_that_has_grown_old_is_replaced():
     assert bench.maker.discarded == [bench.maker.made[1]]
 
 
-async def test_a_boot_that_fails_is_tried_again_after_a_pause_that_grows():
+async def test_a_failed_boot_is_retried_with_growing_pauses():
     async with running_pool(Maker(fails=2)) as bench:
         await settle(lambda: bench.maker.tries == 1)
         bench.pool._changed.set()

@@ -64,14 +64,14 @@ def reaper(engine: Engine, live: Live, connected: asyncio.Event | None = None) -
     )  # type: ignore[arg-type]
 
 
-def test_what_carries_our_id_and_is_no_pair_of_ours_is_a_dead_predecessors():
+def test_unknown_pairs_with_our_id_are_orphans():
     found = [leftover("a"), leftover("b", pair="live"), leftover("c", broker="other")]
 
     assert [entry.name for entry in find_orphans(found, "mine", frozenset({"live"}), NOW_S)] == ["a"]
 
 
 @pytest.mark.parametrize(("expires", "owned"), [("1001", True), ("1000", False), ("", False), ("never", False)])
-def test_anybodys_things_are_removed_when_their_time_is_over(expires: str, owned: bool):
+def test_expired_resources_of_any_broker_are_removed(expires: str, owned: bool):
     found = [leftover("a", broker="other", expires=expires)]
 
     assert bool(find_orphans(found, "mine", frozenset(), NOW_S)) is not owned
@@ -86,7 +86,7 @@ async def test_containers_go_before_the_volumes_they_use():
     assert live.expired == 1
 
 
-async def test_what_is_in_use_is_tried_again_and_what_has_gone_is_no_matter():
+async def test_objects_in_use_are_retried_and_missing_ones_ignored():
     engine = Engine(
         [leftover("busy"), leftover("gone"), leftover("v", volume=True)], {"busy": InUse(), "gone": NotThere()}
     )

@@ -51,7 +51,7 @@ def test_no_flag_of_a_new_namespace_passes():
     assert all(condition["value"] & flag for flag in NAMESPACE_FLAGS)
 
 
-def test_devices_and_what_types_into_terminals_stay_out():
+def test_devices_and_terminal_input_are_blocked():
     for name in ("mknod", "mknodat"):
         kinds = [condition["valueTwo"] for (condition,) in load_conditions(name)]
         assert {condition["value"] for (condition,) in load_conditions(name)} == {S_IFMT}

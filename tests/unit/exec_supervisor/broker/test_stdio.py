@@ -32,7 +32,7 @@ def test_the_two_streams_come_apart_however_the_bytes_are_cut(words: list[tuple[
     assert demux.errors == b"".join(data for number, data in words if number == 2)
 
 
-def test_of_stderr_only_the_end_is_kept():
+def test_only_the_end_of_stderr_is_kept():
     demux = Demux()
 
     out = demux.feed(said(2, b"a" * 10_000) + said(2, b"the end"))
@@ -42,7 +42,7 @@ def test_of_stderr_only_the_end_is_kept():
     assert demux.errors.endswith(b"the end")
 
 
-def test_what_is_not_the_engines_format_is_refused():
+def test_an_invalid_stream_format_is_refused():
     with pytest.raises(StreamMixed):
         Demux().feed(b"HTTP/1.1 500 Internal Server Error")
 
@@ -88,7 +88,7 @@ async def test_closing_stdin_leaves_the_other_direction_open():
     engine.close()
 
 
-async def test_letting_go_ends_both_directions():
+async def test_detaching_ends_both_directions():
     stdio, from_us, engine = await attached()
 
     stdio.close()

@@ -67,11 +67,11 @@ def test_version_2_prefers_a_child_of_our_own(tmp_path):
 
 
 @pytest.mark.parametrize("own", [OWN_V2, OWN_V1, "0::/\n", ""])
-def test_where_no_group_can_be_had_there_is_none(tmp_path, own):
+def test_without_cgroup_rights_there_is_no_group(tmp_path, own):
     assert try_create_cgroup("run", LIMITS, root=tmp_path / "nothing", own=own) is None
 
 
-def test_a_group_that_is_already_there_is_not_taken_over(tmp_path):
+def test_an_existing_group_is_not_used(tmp_path):
     folder(tmp_path, "system.slice", "memory pids")
     folder(tmp_path, "system.slice/app.service")
     folder(tmp_path, "system.slice/everturn-run")

@@ -22,7 +22,7 @@ def pairs(command: list[str], name: str, count: int = 2) -> list[tuple[str, ...]
     return [tuple(command[place + 1 : place + 1 + count]) for place, word in enumerate(command) if word == name]
 
 
-def test_all_walls_are_asked_for():
+def test_all_namespaces_are_requested():
     command = build_command(BOOT, PLAIN, (("usr/lib", "/lib"),), 7)
 
     for wall in (
@@ -77,7 +77,7 @@ def make_system(root: Path, *files: str) -> tuple[str, ...]:
     return load_system_roots(root)
 
 
-def test_of_the_system_only_libraries_and_plain_commands_are_shown(tmp_path):
+def test_only_libraries_and_plain_commands_are_mounted(tmp_path):
     programs = ("usr/bin/sh", "usr/bin/grep", "usr/bin/ssh", "usr/bin/gdb", "usr/bin/docker")
     libraries = ("usr/lib/x86_64-linux-gnu/libc.so.6", "usr/lib/python3/dist-packages/a.py", "usr/lib/locale/C.utf8/x")
 

@@ -13,7 +13,7 @@ def test_a_worker_that_hangs_up_at_once_ends_it():
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
 
 
-def test_nonsense_ends_it_with_a_reason_on_the_error_stream():
+def test_invalid_input_ends_it_with_a_reason_on_stderr():
     done = subprocess.run(COMMAND, input=b"\0\0\0\2{}", capture_output=True, check=False, timeout=20)
 
     assert done.returncode == 1

@@ -44,7 +44,7 @@ def ordinary_user_folder(tmp_path_factory, request):
     return folder
 
 
-def test_a_folder_that_is_already_there_is_not_taken_over(tmp_path):
+def test_an_existing_folder_is_not_used(tmp_path):
     with pytest.raises(FileExistsError):
         make_run_dir(tmp_path)
 

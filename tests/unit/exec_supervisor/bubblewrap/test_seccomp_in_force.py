@@ -41,7 +41,7 @@ def test_sockets_are_of_the_unix_family_or_refused():
 
 
 @only_x86
-def test_calls_that_lead_out_are_refused():
+def test_calls_that_leave_the_sandbox_are_refused():
     answers = ask("calls")
 
     assert answers.pop("clone3") == "ENOSYS", "the C library then falls back to clone, whose flags can be seen"

@@ -32,7 +32,7 @@ def test_the_lock_of_a_process_that_was_killed_is_released(tmp_path):
         assert uid == 30_000
 
 
-def test_a_folder_that_others_may_write_to_is_refused(tmp_path):
+def test_a_folder_writable_by_others_is_refused(tmp_path):
     folder = tmp_path / "locks"
     folder.mkdir()
     folder.chmod(0o777)
@@ -42,6 +42,6 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "20000", "20000-19999", "0-10", "999-2000", "1-x", "20000-2147483648", "-5"])
-def test_what_is_no_range_of_users_is_refused(text):
+def test_an_invalid_user_range_is_refused(text):
     with pytest.raises(ValueError, match="range"):
         parse_uid_range(text)

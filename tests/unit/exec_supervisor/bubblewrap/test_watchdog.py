@@ -28,7 +28,7 @@ def test_only_the_processes_below_are_counted(tmp_path):
     assert load_memory_bytes(10, tmp_path) == 2 * 15 * 1024
 
 
-def test_a_process_that_is_gone_counts_nothing(tmp_path):
+def test_an_ended_process_counts_nothing(tmp_path):
     assert load_memory_bytes(7, tmp_path) == 0
 
 

@@ -135,7 +135,7 @@ async def see_through(
         return await run_supervised(await read_boot(process), launch, [b"tar"], echo, stop or asyncio.Event())
 
 
-async def test_it_is_ready_unasked_and_sees_a_run_through(tmp_path):
+async def test_it_reports_ready_and_completes_a_run(tmp_path):
     done = await see_through(tmp_path, end_well)
 
     assert (done.finished.verdict, done.finished.report, done.tar) == ("ended", REPORT, b"tar")
@@ -182,7 +182,7 @@ async def test_a_stop_reaches_the_executor_and_its_files_are_kept(tmp_path):
     assert (done.finished.verdict, done.tar, done.finished.limits) == ("cancelled", b"kept", ())
 
 
-async def test_an_executor_that_is_silent_at_the_limit_is_hung_up_on(tmp_path):
+async def test_a_silent_executor_is_disconnected_at_the_limit(tmp_path):
     async def be_silent(line: Line, folder: Path) -> None:
         await line.say(Booted("cpython 3.11"))
         await line.take_start()
@@ -197,7 +197,7 @@ async def test_an_executor_that_is_silent_at_the_limit_is_hung_up_on(tmp_path):
 @pytest.mark.parametrize(
     ("failures", "reason"), [(("it runs as root",), "it runs as root"), ((), "the executor ended")]
 )
-async def test_an_executor_without_walls_or_without_life_is_never_ready(tmp_path, failures, reason):
+async def test_an_unconfined_or_dead_executor_is_never_ready(tmp_path, failures, reason):
     async def fail(line: Line, folder: Path) -> None:
         if failures:
             await line.say(Booted("cpython 3.11", failures))
@@ -235,7 +235,7 @@ async def test_a_worker_that_hangs_up_ends_it_and_the_executors_line(tmp_path):
             await ended.wait()
 
 
-def test_a_worker_that_hangs_up_before_an_executor_is_there_ends_it_too(tmp_path):
+def test_a_worker_that_disconnects_before_boot_ends_it(tmp_path):
     done = subprocess.run(build_command(tmp_path), input=b"", capture_output=True, check=False, timeout=50)
 
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")

@@ -63,7 +63,7 @@ async def test_another_user_does_not_get_the_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_many_strangers_are_no_wait_without_end(tmp_path):
+async def test_connections_of_strangers_are_bounded(tmp_path):
     async def open_for_another() -> None:
         async with open_room(tmp_path, UID + 1, GROUP):
             pytest.fail("somebody else was taken for the executor")
@@ -95,7 +95,7 @@ async def test_its_end_waits_until_the_executor_has_hung_up_too(tmp_path):
         await late
 
 
-async def test_its_end_does_not_disturb_who_is_listening(tmp_path):
+async def test_its_end_does_not_disturb_listeners(tmp_path):
     async with open_both(tmp_path) as (room, reader, writer):
         listening = asyncio.create_task(room.line.receive())
         ending = asyncio.create_task(room.end())
@@ -107,7 +107,7 @@ async def test_its_end_does_not_disturb_who_is_listening(tmp_path):
         await ending
 
 
-async def test_an_executor_that_stays_is_hung_up_on(tmp_path):
+async def test_an_executor_that_stays_is_disconnected(tmp_path):
     async with open_both(tmp_path) as (room, reader, writer):
         await room.end()
         await room.end()
@@ -119,7 +119,7 @@ async def test_an_executor_that_stays_is_hung_up_on(tmp_path):
                 await writer.drain()
 
 
-async def test_a_frame_that_would_fill_its_memory_is_not_read(tmp_path):
+async def test_an_oversized_frame_is_not_read(tmp_path):
     async with open_both(tmp_path) as (room, _, writer):
         writer.write((8 << 20).to_bytes(4, "big"))
 
@@ -127,7 +127,7 @@ async def test_a_frame_that_would_fill_its_memory_is_not_read(tmp_path):
             await room.line.receive()
 
 
-async def test_what_only_the_engine_can_see_is_not_claimed(tmp_path):
+async def test_limits_that_only_the_engine_sees_are_not_reported(tmp_path):
     async with open_both(tmp_path) as (room, *_):
         assert (room.is_over_memory(RunLimits(memory_bytes=1)), room.load_hits()) == (False, ())
         assert await room.read_errors() == ""

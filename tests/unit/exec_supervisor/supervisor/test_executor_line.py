@@ -38,13 +38,13 @@ async def test_a_booted_executor_names_its_runtime_and_then_reports():
     assert await line.receive_report() == REPORT
 
 
-async def test_open_walls_are_no_boot():
+async def test_an_unconfined_executor_does_not_boot():
     with pytest.raises(Silent, match="not closed: it runs as root"):
         await line_of(Booted("cpython", ("it runs as root",))).boot()
 
 
 @pytest.mark.parametrize("said", [b"", encode_raw(b"x"), b"\xff" * 9, encode_frame(build_message(OutputsEnd()))])
-async def test_what_is_no_report_is_the_executors_end(said):
+async def test_an_invalid_report_ends_the_executor(said):
     with pytest.raises(Silent):
         await line_of(said).receive_report()
 

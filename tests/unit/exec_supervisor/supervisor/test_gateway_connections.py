@@ -140,7 +140,7 @@ NONSENSE = {
 
 @pytest.mark.parametrize(("data", "code"), NONSENSE.values(), ids=NONSENSE)
 @pytest.mark.parametrize("greeting", [b"", HELLO], ids=["instead of hello", "instead of a call"])
-async def test_nonsense_costs_the_connection_and_a_good_one_goes_on(path, greeting, data, code):
+async def test_an_invalid_frame_closes_only_its_connection(path, greeting, data, code):
     async with serve(path) as gateway:
         good, bad = await Program.greeted(path), await Program.connect(path)
 
@@ -153,7 +153,7 @@ async def test_nonsense_costs_the_connection_and_a_good_one_goes_on(path, greeti
 
 
 @pytest.mark.parametrize("nonce", ["", "another run's nonce", NONCE + "\0", "ü", "\ud800", "x" * 100_000])
-async def test_another_nonce_costs_the_connection_and_a_good_one_goes_on(path, nonce):
+async def test_a_wrong_nonce_closes_only_its_connection(path, nonce):
     async with serve(path) as gateway:
         good, bad = await Program.greeted(path), await Program.connect(path)
 
@@ -174,7 +174,7 @@ async def test_a_call_before_the_hello_is_not_served(path):
         assert gateway.records == []
 
 
-async def test_a_second_hello_costs_the_connection(path):
+async def test_a_second_hello_closes_the_connection(path):
     async with serve(path) as gateway:
         bad = await Program.greeted(path)
 
@@ -203,7 +203,7 @@ def test_silent_half_open_and_unfinished_connections_are_closed_in_time(path):
         assert runner.run(watch()) == {"too_slow": 3}
 
 
-async def test_a_program_that_says_it_is_done_still_gets_its_answers(path):
+async def test_a_half_closed_connection_still_gets_its_replies(path):
     release = asyncio.Event()
 
     async def late(call: GatewayCall) -> ToolReply:
@@ -267,7 +267,7 @@ async def test_only_so_many_calls_of_a_connection_wait_for_the_worker_at_once(pa
     assert most == MAX_IN_FLIGHT
 
 
-async def test_calls_that_are_refused_too_often_cost_the_connection(path):
+async def test_too_many_refused_calls_close_the_connection(path):
     async with serve(path) as gateway:
         program = await Program.greeted(path)
         refused = encode_frame(build_message(GatewayCall(1, "a.private", {})))
@@ -288,7 +288,7 @@ async def test_the_calls_of_all_connections_count_together(path):
     assert codes == ["", "", "quota_calls", "quota_calls"]
 
 
-async def test_bytes_of_replies_count_and_what_is_too_much_is_not_handed_over(path):
+async def test_replies_count_towards_the_byte_quota(path):
     async def large(call: GatewayCall) -> ToolReply:
         return ToolReply(call.id, True, "secret" * 500)
 
@@ -315,7 +315,7 @@ async def test_arguments_that_break_their_rule_never_reach_the_worker(path):
     assert gateway.refusals == {"bad_arguments": 3}
 
 
-async def test_the_account_of_a_call_has_its_hash_and_its_bytes(path):
+async def test_the_record_of_a_call_has_its_hash_and_bytes(path):
     async with serve(path) as gateway:
         await (await Program.greeted(path)).ask(9, x="1", raw=b"\xff")
 

@@ -96,7 +96,7 @@ def test_never_more_calls_than_granted(tools, all_calls, of_one):
     assert "a.d" not in served
 
 
-def test_refused_calls_use_up_nothing():
+def test_refused_calls_use_no_quota():
     quota = Quota(Capability((ToolGrant("a.b", RULES),), max_calls=1))
     for _ in range(5):
         code_of(quota, call(other=1))
@@ -105,7 +105,7 @@ def test_refused_calls_use_up_nothing():
     assert code_of(quota, call()) == "quota_calls"
 
 
-def test_bytes_are_counted_and_end_for_good():
+def test_the_byte_quota_ends_permanently():
     quota = Quota(Capability(max_bytes=10))
 
     quota.count_bytes(10)

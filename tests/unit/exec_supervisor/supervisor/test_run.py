@@ -130,7 +130,7 @@ async def test_a_run_that_keeps_the_protocol_ends_with_its_report_and_its_files(
     ],
     ids=["silence", "open walls", "report", "finished", "raw", "oversized", "no JSON", "half a frame"],
 )
-async def test_an_executor_that_does_not_boot_as_it_should_runs_nothing(stage, said, reason):
+async def test_an_executor_that_boots_wrongly_runs_nothing(stage, said, reason):
     with pytest.raises(SupervisorFailed, match=reason):
         await see_through(stage.boot(b"", then=HANG_UP, booted=said))
 
@@ -194,7 +194,7 @@ async def test_more_output_bytes_than_may_leave_are_cut_off_and_named(stage):
     assert len(done.tar) < 100_000
 
 
-async def test_a_flood_of_errors_is_cut_and_does_not_hold_the_run_up(stage):
+async def test_a_flood_of_errors_is_truncated_and_does_not_block(stage):
     late = stage.folder / "late"
     late.write_bytes(say(REPORT, OutputsEnd()))
     late.chmod(0o644)
@@ -226,7 +226,7 @@ async def test_a_stop_that_is_not_obeyed_ends_the_run_too_and_is_no_limit(stage)
     assert (done.finished.verdict, done.finished.report, done.finished.limits) == ("cancelled", None, ())
 
 
-async def test_what_an_executor_claims_changes_no_finding_of_the_supervisor(stage):
+async def test_an_executors_report_does_not_change_the_verdict(stage):
     boast = replace(REPORT, exit_code=None, signal=9, error=ProgramError("E", "m", 1, "t"), limits=("memory", "cpu"))
 
     done = await see_through(stage.boot(say(boast, OutputsEnd())))
@@ -283,7 +283,7 @@ def test_a_terminated_supervisor_takes_the_run_with_it(stage):
     assert not is_running(str(stage.folder))
 
 
-def test_a_worker_that_speaks_nonsense_ends_the_run(stage):
+def test_invalid_frames_from_the_worker_end_the_run(stage):
     boot = stage.boot(b"")
     with start_supervisor(boot) as process:
         process.stdin.write(b"\x00\x00\x00\x01x")

@@ -24,7 +24,7 @@ sys.exit(run_on_standard_streams(serve))
 SAID = encode_frame(build_message(Stop("cancelled")))
 
 
-def test_what_it_says_is_written_when_it_ends_and_its_exit_code_is_kept():
+def test_output_is_flushed_at_the_end_and_the_exit_code_kept():
     done = subprocess.run(
         [sys.executable, "-I", "-c", SAYS_STOP_AND_WAITS, "once"],
         input=b"",

@@ -30,7 +30,7 @@ def test_anything_else_is_refused_with_what_is_expected(setting: str) -> None:
         choose_embedder(setting, KEY, minilm_installed=True)
 
 
-def test_what_is_asked_for_and_not_there_is_refused() -> None:
+def test_a_missing_requested_value_is_refused() -> None:
     with pytest.raises(BadEmbedderSetting, match="not installed"):
         choose_embedder("minilm", {}, minilm_installed=False)
     with pytest.raises(BadEmbedderSetting, match="OPENAI_API_KEY is not set"):

@@ -53,7 +53,7 @@ async def test_weights_are_loaded_once_and_not_before_they_are_needed() -> None:
     assert len(loads) == 1
 
 
-async def test_a_short_question_need_not_wait_for_the_end_of_a_long_call() -> None:
+async def test_a_short_call_runs_between_passes_of_a_long_call() -> None:
     weights = Weights()
     embedder = MiniLmEmbedder(lambda: weights)
     await embedder.embed(["warm"])
@@ -106,7 +106,7 @@ async def test_too_many_texts_at_once_are_refused() -> None:
         await MiniLmEmbedder(Weights).embed(["a"] * (MAX_TEXTS + 1))
 
 
-async def test_the_real_weights_are_behind_the_built_one() -> None:
+async def test_the_built_encoder_uses_the_real_weights() -> None:
     one, other = await build_embedder().embed(["a cat", "a kitten"])
 
     assert 0.6 < sum(a * b for a, b in zip(one, other, strict=True)) < 1

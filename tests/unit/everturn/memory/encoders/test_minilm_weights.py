@@ -23,7 +23,7 @@ def alike(one, other) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-def test_the_likeness_of_known_sentences_is_the_published_one(minilm: MiniLm) -> None:
+def test_similarities_of_known_sentences_match_the_published_ones(minilm: MiniLm) -> None:
     source, *others = embed(
         minilm,
         "That is a happy person",
