@@ -22,7 +22,7 @@ from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database
 from everturn_testing.core import SequentialIds
-from everturn_testing.goals import Goal, build_goal, run_goals, take_medians, take_ms
+from everturn_testing.goals import Goal, build_goal, measure_medians, measure_ms, run_goals
 
 TS = "2026-03-01T12:00:00.000Z"
 SMALL, LARGE = 10, 10_000
@@ -51,18 +51,18 @@ async def measure_on(urls: DatabaseUrls) -> list[Goal]:
         await superuser.execute("VACUUM ANALYZE")
 
         async def tiny_ms() -> float:
-            return await take_ms(lambda: superuser.execute("INSERT INTO tiny VALUES (1)"))
+            return await measure_ms(lambda: superuser.execute("INSERT INTO tiny VALUES (1)"))
 
         async def short_ms() -> float:
             """A new conversation for each sample: one that grew while it was measured would not stay short."""
             short = Appender(timelines, await open_conversation(ids, inbox, leases))
             await short.append(SMALL)
-            return await take_ms(lambda: short.append(TURN_BLOCKS))
+            return await measure_ms(lambda: short.append(TURN_BLOCKS))
 
         async def long_ms() -> float:
-            return await take_ms(lambda: long.append(TURN_BLOCKS))
+            return await measure_ms(lambda: long.append(TURN_BLOCKS))
 
-        tiny, at_small, at_large = await take_medians([tiny_ms, short_ms, long_ms], SAMPLES)
+        tiny, at_small, at_large = await measure_medians([tiny_ms, short_ms, long_ms], SAMPLES)
         wal, payload = await measure_wal(superuser, long)
     await superuser.close()
     return [

@@ -15,7 +15,7 @@ from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.streaming import ChannelSpec, stream_with_channels
 from everturn.models.port import ModelPiece, ModelRequest, ModelTraits, ModelUsage, ReplyFinished, TextDelta
 from everturn.timeline.sources import Source
-from everturn_testing.goals import Goal, Sample, build_goal, run_goals, take_medians
+from everturn_testing.goals import Goal, Sample, build_goal, measure_medians, run_goals
 
 CHUNK_SIZES = (1, 4, 16, 64)
 REPLY_CHARS = 200_000
@@ -59,7 +59,7 @@ Run = tuple[Callable[[], Awaitable[None]], int]
 
 
 async def compare(goal: str, ours: Run, baseline: Run, target: float | None) -> Goal:
-    medians = await take_medians([cpu_us(ours), cpu_us(baseline)], RUNS, warmups=1)
+    medians = await measure_medians([cpu_us(ours), cpu_us(baseline)], RUNS, warmups=1)
     return build_goal(f"{goal}, us a chunk", *medians, target)
 
 

@@ -24,7 +24,7 @@ import httpx2
 
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
-from everturn_testing.goals import Goal, build_goal, run_goals, take_ms
+from everturn_testing.goals import Goal, build_goal, measure_ms, run_goals
 
 BLOCKS = 2
 """Of samples of each kind; a busy minute of the machine should hit both."""
@@ -92,18 +92,18 @@ async def measure_in(folder: Path, samples: int, workers: int) -> list[Goal]:
         EverturnClient(platform.urls[0], tenant=LIGHT) as light,
     ):
         database = await asyncpg.connect(platform.database.superuser)
-        await take_turns(light, 3)
+        await run_turns(light, 3)
         for _ in range(BLOCKS):
-            times.alone += await take_turns(light, samples)
+            times.alone += await run_turns(light, samples)
             async with flooding(platform.urls[0], replies):
                 await wait_for(database, (_WAITING, HEAVY), least=PLACES // 2, limit_s=FULL_LIMIT_S)
-                times.beside += await take_turns(light, samples)
+                times.beside += await run_turns(light, samples)
             await wait_for(database, (_OPEN,), most=0, limit_s=DRAIN_LIMIT_S)
         async with EverturnClient(platform.urls[0], tenant=HEAVY) as heavy:
             for _ in range(HOLDING):
                 await heavy.send_message("new", "Hold.")
         await wait_for(database, (_RUNNING, HEAVY), least=workers * SLOTS, limit_s=FULL_LIMIT_S)
-        times.held += await take_turns(light, samples)
+        times.held += await run_turns(light, samples)
         await database.close()
     of = f"{workers} x {SLOTS} slots; the flood: {replies.accepted} accepted, {replies.refused} refused"
     return [
@@ -113,15 +113,15 @@ async def measure_in(folder: Path, samples: int, workers: int) -> list[Goal]:
     ]
 
 
-async def take_turns(light: EverturnClient, count: int) -> list[float]:
+async def run_turns(light: EverturnClient, count: int) -> list[float]:
     """Milliseconds of each turn, one after another, each in a conversation of its own."""
 
-    async def take_turn() -> None:
+    async def run_turn() -> None:
         accepted = await light.send_message("new", "Hello.")
         *_, last = [step async for step in light.follow_turn(accepted.conversation_id, accepted.turn_id)]
         assert last.turn is not None and last.turn.status == "completed"
 
-    return [await take_ms(take_turn) for _ in range(count)]
+    return [await measure_ms(run_turn) for _ in range(count)]
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database
 from everturn_testing.core import SequentialIds
-from everturn_testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
+from everturn_testing.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 
 TS = "2026-03-01T12:00:00.000Z"
 WHO = Principal("bench", "bench", "bench")
@@ -50,8 +50,8 @@ async def measure_on(urls: DatabaseUrls) -> list[Goal]:
         inbox, leases = PostgresInbox(ingress, share=1_000_000), PostgresLeases(worker, owner="bench")
         few, many = [await write(size, ids, inbox, leases, timelines) for size in (SMALL, LARGE)]
         await superuser.execute("VACUUM ANALYZE")
-        at_few, at_many = await take_medians([load(timelines, few), load(timelines, many)], SAMPLES)
-        whole = await take_ms(lambda: timelines.load_blocks(WHO, many))
+        at_few, at_many = await measure_medians([load(timelines, few), load(timelines, many)], SAMPLES)
+        whole = await measure_ms(lambda: timelines.load_blocks(WHO, many))
     await superuser.close()
     goal = f"P7 context of {LARGE} blocks vs of {SMALL}, ms (all {LARGE} blocks: {whole:.0f} ms)"
     return [build_goal(goal, at_many, at_few, 1.3)]
@@ -100,7 +100,7 @@ def load(timelines: PostgresTimelines, conversation_id: ConversationId) -> Sampl
     async def load_once() -> None:
         assert len(await timelines.load_recent_blocks(WHO, conversation_id)) == RECENT
 
-    return lambda: take_ms(load_once)
+    return lambda: measure_ms(load_once)
 
 
 if __name__ == "__main__":

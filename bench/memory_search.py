@@ -21,7 +21,7 @@ from everturn.memory.search import QueryVector, Scope, Snippet, SnippetQuery, Sn
 from everturn.postgres.pool import open_database
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.migrated import run_throwaway_database
-from everturn_testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
+from everturn_testing.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 
 SNIPPETS = 100_000
 BIG_SHARE = 0.4
@@ -55,7 +55,7 @@ async def measure_on(urls: DatabaseUrls, snippets: int) -> list[Goal]:
     vectors = build_vectors(snippets)
     people = await fill(connection, vectors)
     asked = build_vectors(QUERIES, seed=2)
-    (scan,) = await take_each(lambda n: connection.fetch(EXACT, build_vector_text(tuple(asked[n]))))
+    (scan,) = await measure_each(lambda n: connection.fetch(EXACT, build_vector_text(tuple(asked[n]))))
     goals: list[Goal] = []
     # A person has more snippets than are compared one by one when the run is small, too.
     exact_rows = min(20_000, snippets // 5)
@@ -77,7 +77,7 @@ async def measure_person(
 ) -> list[Goal]:
     queries = [build_query(tuple(vector)) for vector in asked]
     recall, least = await measure_recall(connection, search, principal, queries)
-    alone, rare, common = await take_each(
+    alone, rare, common = await measure_each(
         lambda n: search.find_snippets(principal, queries[n]),
         lambda n: search.find_snippets(principal, replace(queries[n], text=f"topic{n} word{n}")),
         lambda n: search.find_snippets(principal, replace(queries[n], text=COMMON)),
@@ -149,7 +149,7 @@ def build_record(n: int, user_id: str) -> tuple[object, ...]:
     return f"conv_{n}", "t", "p", user_id, f"turn_{n}", "user", snippet.ref, text, words, "bench", ts
 
 
-async def take_each(*searches: Search) -> list[float]:
+async def measure_each(*searches: Search) -> list[float]:
     """The median milliseconds of each over all questions, after a warm round.
 
     They search for different questions at a time, because repeating one would find its pages in memory.
@@ -158,10 +158,10 @@ async def take_each(*searches: Search) -> list[float]:
     def build_sample(place: int, search: Search) -> Sample:
         begin = place * QUERIES // len(searches)
         numbers = itertools.islice(itertools.cycle(range(QUERIES)), begin, None)
-        return lambda: take_ms(lambda: search(next(numbers)))
+        return lambda: measure_ms(lambda: search(next(numbers)))
 
     samples = [build_sample(place, search) for place, search in enumerate(searches)]
-    return await take_medians(samples, QUERIES, warmups=QUERIES)
+    return await measure_medians(samples, QUERIES, warmups=QUERIES)
 
 
 if __name__ == "__main__":

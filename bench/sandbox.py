@@ -31,7 +31,7 @@ from everturn.execution.broker_messages import ListPairs, PairList
 from everturn.execution.messages import GatewayCall, ToolReply
 from everturn.execution.profiles import ExecutionProfile, Profiles
 from everturn_local.settings import REPOSITORY
-from everturn_testing.goals import Goal, Sample, build_goal, run_goals, take_medians, take_ms
+from everturn_testing.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 
 PYTHON = REPOSITORY / ".venv-sandbox" / "bin" / "python"
 SAMPLES = 20
@@ -102,16 +102,16 @@ async def measure_rig(rig: Rig, cold: Baseline, samples: int) -> list[Goal]:
         return take
 
     subjects: list[Sample] = [
-        lambda: take_process_ms([str(PYTHON), "-c", "pass"]),
-        lambda: take_start_ms(rig.sandbox, TELL_TIME, WARM),
-        lambda: take_process_ms([str(PYTHON), "-c", IMPORTS]),
-        lambda: take_start_ms(rig.sandbox, f"{IMPORTS}; {TELL_TIME}", WARM),
+        lambda: measure_process_ms([str(PYTHON), "-c", "pass"]),
+        lambda: measure_start_ms(rig.sandbox, TELL_TIME, WARM),
+        lambda: measure_process_ms([str(PYTHON), "-c", IMPORTS]),
+        lambda: measure_start_ms(rig.sandbox, f"{IMPORTS}; {TELL_TIME}", WARM),
         cold.sample,
-        lambda: take_start_ms(rig.sandbox, TELL_TIME, COLD),
-        lambda: take_ms(lambda: asyncio.to_thread(pack_and_unpack, data)),
-        lambda: take_ms(lambda: carry_files(rig.sandbox, data)),
+        lambda: measure_start_ms(rig.sandbox, TELL_TIME, COLD),
+        lambda: measure_ms(lambda: asyncio.to_thread(pack_and_unpack, data)),
+        lambda: measure_ms(lambda: carry_files(rig.sandbox, data)),
     ]
-    host, warm, host_imports, imports, plain, cold_start, packed, travelled = await take_medians(
+    host, warm, host_imports, imports, plain, cold_start, packed, travelled = await measure_medians(
         [when_quiet(subject) for subject in subjects], samples, warmups=1
     )
     mib = TRAVEL_BYTES >> 20
@@ -123,7 +123,7 @@ async def measure_rig(rig: Rig, cold: Baseline, samples: int) -> list[Goal]:
     ]
 
 
-async def take_start_ms(sandbox: SupervisedSandbox, program: str, profile: str) -> float:
+async def measure_start_ms(sandbox: SupervisedSandbox, program: str, profile: str) -> float:
     """From the call to the program's first line after its imports."""
     began = time.monotonic()
     result = await run_program(sandbox, RunRequest(name_run(), "turn_1", program, (), profile=profile))
@@ -150,12 +150,12 @@ def name_run() -> str:
     return f"bench-{os.getpid()}-{next(_numbers)}"
 
 
-async def take_process_ms(command: Sequence[str]) -> float:
+async def measure_process_ms(command: Sequence[str]) -> float:
     async def run() -> None:
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
         assert await process.wait() == 0
 
-    return await take_ms(run)
+    return await measure_ms(run)
 
 
 def pack_and_unpack(data: bytes) -> None:
@@ -174,13 +174,13 @@ def pack_and_unpack(data: bytes) -> None:
 
 async def choose_cold_baseline() -> Baseline:
     if await has_images():
-        return Baseline("two docker run", lambda: take_ms(run_two), 1.3)
+        return Baseline("two docker run", lambda: measure_ms(run_two), 1.3)
     print("no engine with our images answers: cold starts are compared with a plain bwrap", file=sys.stderr)
-    return Baseline("plain bwrap", lambda: take_process_ms(build_plain_bwrap()), None)
+    return Baseline("plain bwrap", lambda: measure_process_ms(build_plain_bwrap()), None)
 
 
 async def run_two() -> None:
-    await asyncio.gather(take_process_ms(HARDENED), take_process_ms(HARDENED))
+    await asyncio.gather(measure_process_ms(HARDENED), measure_process_ms(HARDENED))
 
 
 def build_plain_bwrap() -> list[str]:

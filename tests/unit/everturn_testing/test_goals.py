@@ -5,7 +5,16 @@ import json
 
 import pytest
 
-from everturn_testing.goals import HEADER, Goal, build_goal, render_json, render_table, run_goals, take_medians, take_ms
+from everturn_testing.goals import (
+    HEADER,
+    Goal,
+    build_goal,
+    measure_medians,
+    measure_ms,
+    render_json,
+    render_table,
+    run_goals,
+)
 
 
 def test_a_goal_holds_up_to_its_target_and_another_from_its_target_on() -> None:
@@ -66,7 +75,7 @@ async def test_subjects_are_measured_in_turns_and_warming_up_does_not_count() ->
         order.append("two")
         return 0.5
 
-    medians = await take_medians([one, two], 3, warmups=1)
+    medians = await measure_medians([one, two], 3, warmups=1)
 
     assert medians == [3, 0.5]
     assert order == ["one", "two"] * 4
@@ -78,5 +87,5 @@ async def test_an_action_is_timed_in_milliseconds() -> None:
     async def act() -> None:
         ran.append(1)
 
-    assert 0 < await take_ms(act) < 1_000
+    assert 0 < await measure_ms(act) < 1_000
     assert ran == [1]

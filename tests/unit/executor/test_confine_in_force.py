@@ -108,7 +108,7 @@ TAKE = """
 import os, sys
 from executor.channel import Channel, empty_input
 from everturn.execution.messages import Stop
-channel = Channel.take_standard_streams()
+channel = Channel.replace_standard_streams()
 empty_input()
 print("printed")
 print(repr(sys.stdin.read()), flush=True)

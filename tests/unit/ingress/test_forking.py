@@ -5,7 +5,7 @@ from starlette.datastructures import Headers
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.lifecycle.forks import Fork, ForkWish
+from everturn.lifecycle.forks import Fork, ForkRequest
 from everturn.turns.inbox import IdempotencyKey, KeyBusy
 from everturn_testing.core import FixedClock, SequentialIds
 from ingress.admission.idempotency import CONCURRENT_WAIT_S
@@ -25,7 +25,7 @@ class BusyForks:
         self._busy = busy
 
     async def fork(
-        self, principal: Principal, source_id: ConversationId, wish: ForkWish, key: IdempotencyKey | None
+        self, principal: Principal, source_id: ConversationId, wish: ForkRequest, key: IdempotencyKey | None
     ) -> Fork:
         self.keys.append(key)
         self._clock.advance(1)

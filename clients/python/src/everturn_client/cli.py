@@ -198,7 +198,7 @@ async def _run_chat(
         as_json=arguments.as_json,
         download_dir=arguments.download,
         command=command,
-        asks_here=is_prompt or keyboard is not None,
+        answers_here=is_prompt or keyboard is not None,
         time_zone=time_zone,
     )
     conversation = arguments.conversation or (await _check_last(client, memory) if arguments.go_on else NEW)

@@ -12,9 +12,9 @@ from everturn_client.answers import build_problem, read_body
 from everturn_client.backoff import Backoff, Timings
 from everturn_client.errors import BadInput, ProblemError, Unreachable
 
-_AGAIN_LATER = frozenset({429, 502, 503, 504})
+_RETRYABLE = frozenset({429, 502, 503, 504})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)
-_AWAY = (*_NOT_SENT, httpx2.NetworkError, httpx2.RemoteProtocolError)
+_UNREACHABLE = (*_NOT_SENT, httpx2.NetworkError, httpx2.RemoteProtocolError)
 """No connection, or a broken one, as while a server restarts."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 _MAX_IDLE = 20
@@ -137,8 +137,8 @@ class Requests:
                     raise self._unreachable(error) from error
                 return
 
-    def _begin(self, *, may_repeat: bool, has_key: bool) -> "_Tries":
-        return _Tries(
+    def _begin(self, *, may_repeat: bool, has_key: bool) -> "_Attempts":
+        return _Attempts(
             self._timings,
             self._random,
             may_repeat=may_repeat,
@@ -151,7 +151,7 @@ class Requests:
         return Unreachable(f"{self.http.base_url}: {str(error) or type(error).__name__}")
 
 
-class _Tries:
+class _Attempts:
     """The attempts of one request: whether and when it is retried after an error."""
 
     def __init__(
@@ -165,7 +165,7 @@ class _Tries:
         report_unreachable: Callable[[Unreachable], None] | None,
     ) -> None:
         self._attempts = timings.attempts if may_repeat else 1
-        self._away = _AWAY if may_repeat else _NOT_SENT
+        self._away = _UNREACHABLE if may_repeat else _NOT_SENT
         self._has_key = has_key
         self._backoff = Backoff(timings, random)
         self._now = asyncio.get_running_loop().time
@@ -193,16 +193,16 @@ class _Tries:
         status = error.problem.status
         # A retried submission gets a conflict while an earlier attempt of its own is still running.
         is_own_earlier_attempt = status == 409 and self._has_key and self._was_sent
-        if self._count - self._waited >= self._attempts or not (status in _AGAIN_LATER or is_own_earlier_attempt):
+        if self._count - self._waited >= self._attempts or not (status in _RETRYABLE or is_own_earlier_attempt):
             raise error
         # The attempt may still be running, behind a proxy or in the database.
         self._was_sent = self._was_sent or status >= 500
 
     def _check_waits(self, error: httpx2.TransportError) -> None:
         self._was_sent = self._was_sent or not isinstance(error, _NOT_SENT)
-        is_away = isinstance(error, self._away)
-        waits = is_away and self._now() < self._deadline
-        if not waits and (self._count if is_away else self._count - self._waited) >= self._attempts:
+        is_unreachable = isinstance(error, self._away)
+        waits = is_unreachable and self._now() < self._deadline
+        if not waits and (self._count if is_unreachable else self._count - self._waited) >= self._attempts:
             raise self._unreachable(error) from error
         self._waited += waits
         # The first failure may be a connection that the server has closed in the meantime.

@@ -64,7 +64,7 @@ def _render_row(row: Goal) -> str:
     return f"{row.goal} | {row.ours:.3f} | {row.baseline:.3f} | {row.ratio:.2f} | {target} | {holds}"
 
 
-async def take_medians(subjects: Sequence[Sample], samples: int, *, warmups: int = 0) -> list[float]:
+async def measure_medians(subjects: Sequence[Sample], samples: int, *, warmups: int = 0) -> list[float]:
     """Each subject's median. The subjects are measured alternately, so that noise affects all; the first `warmups`
     don't count."""
     taken: list[list[float]] = [[] for _ in subjects]
@@ -74,7 +74,7 @@ async def take_medians(subjects: Sequence[Sample], samples: int, *, warmups: int
     return [statistics.median(kept[warmups:]) for kept in taken]
 
 
-async def take_ms(action: Callable[[], Awaitable[object]]) -> float:
+async def measure_ms(action: Callable[[], Awaitable[object]]) -> float:
     """The duration of one action in milliseconds."""
     began = time.perf_counter()
     await action()

@@ -33,7 +33,7 @@ class Channel:
         self._ready: list[Frame] = []
 
     @classmethod
-    def take_standard_streams(cls) -> "Channel":
+    def replace_standard_streams(cls) -> "Channel":
         """Replace stdin and stdout for the program: it gets an empty input, and the error stream as its output."""
         read_fd, write_fd = os.dup(_INPUT), os.dup(_OUTPUT)
         os.dup2(_ERRORS, _OUTPUT)

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     # Signals from inside reach the first process of a sandbox only if it has a handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        channel = None if chosen.line else Channel.take_standard_streams()
+        channel = None if chosen.line else Channel.replace_standard_streams()
         empty_input()
         failures = find_failures() or _prepare(tuple(filter(None, chosen.preload.split(","))))
         program = None if failures else fork_program(channel)

@@ -15,7 +15,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, Ids, TurnId, is_id
 from everturn.lifecycle.export_check import ExportWriter
 from everturn.lifecycle.exports import BlockLine, BrokenLine, Exports, HeaderLine, Section
-from everturn.lifecycle.forks import Fork, Forks, ForkWish
+from everturn.lifecycle.forks import Fork, ForkRequest, Forks
 from ingress.admission.fields import ConversationPath, JsonBody, Line
 from ingress.admission.idempotency import HEADER, build_key, wait_for_concurrent_request
 from ingress.admission.responses import problems
@@ -122,7 +122,7 @@ class ForkService:
             raise absent()
         route = f"POST /conversations/{principal.tenant}/{principal.project}/{source_id}/fork"
         key = build_key(headers, route=route, content=body.model_dump())
-        wish = ForkWish(self._ids.conversation(), TurnId(body.turn_id) if body.turn_id else None, body.title)
+        wish = ForkRequest(self._ids.conversation(), TurnId(body.turn_id) if body.turn_id else None, body.title)
         return await wait_for_concurrent_request(
             partial(self._forks.fork, principal, source_id, wish, key), self._clock
         )

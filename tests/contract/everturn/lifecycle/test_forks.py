@@ -13,7 +13,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import EventCursor
 from everturn.files.postgres import PostgresArtifacts
 from everturn.lifecycle import postgres_forks as sql
-from everturn.lifecycle.forks import ForkWish
+from everturn.lifecycle.forks import ForkRequest
 from everturn.lifecycle.postgres_forks import PostgresForks
 from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.sources import SourceDraft, merge_sources
@@ -49,7 +49,7 @@ async def talk(stage: Stage, count: int = 2) -> tuple[ConversationId, list[TurnI
 
 async def test_a_fork_has_the_blocks_and_turns_under_ids_of_its_own(roles: Roles, postgres_stage: Stage) -> None:
     source, turns = await talk(postgres_stage)
-    wish = ForkWish(postgres_stage.ids.conversation())
+    wish = ForkRequest(postgres_stage.ids.conversation())
 
     fork = await PostgresForks(roles.ingress).fork(ANN, source, wish, None)
 
@@ -68,7 +68,7 @@ async def test_a_fork_has_the_blocks_and_turns_under_ids_of_its_own(roles: Roles
 
 async def test_files_of_a_fork_are_its_own_rows_over_shared_bytes(roles: Roles, postgres_stage: Stage) -> None:
     source, _ = await talk(postgres_stage)
-    fork = await PostgresForks(roles.ingress).fork(ANN, source, ForkWish(postgres_stage.ids.conversation()), None)
+    fork = await PostgresForks(roles.ingress).fork(ANN, source, ForkRequest(postgres_stage.ids.conversation()), None)
 
     page = await PostgresTurns(roles.ingress).load_page(ANN, fork.conversation_id)
 
@@ -83,7 +83,7 @@ async def test_files_of_a_fork_are_its_own_rows_over_shared_bytes(roles: Roles, 
 
 async def test_a_fork_ends_with_the_named_turn(roles: Roles, postgres_stage: Stage) -> None:
     source, turns = await talk(postgres_stage, 3)
-    wish = ForkWish(postgres_stage.ids.conversation(), turns[0], "Another way")
+    wish = ForkRequest(postgres_stage.ids.conversation(), turns[0], "Another way")
 
     fork = await PostgresForks(roles.ingress).fork(ANN, source, wish, None)
 
@@ -101,11 +101,11 @@ async def test_a_busy_conversation_forks_up_to_its_last_ended_turn(roles: Roles,
     await postgres_stage.timelines.commit(claim.lease, commit(claim, think(claim, "running")))
     forks = PostgresForks(roles.ingress)
 
-    fork = await forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation()), None)
+    fork = await forks.fork(ANN, source, ForkRequest(postgres_stage.ids.conversation()), None)
 
     assert (fork.turn_id, fork.blocks) == (turns[-1], 6)
     with pytest.raises(Conflict):
-        await forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation(), turn_of(receipt)), None)
+        await forks.fork(ANN, source, ForkRequest(postgres_stage.ids.conversation(), turn_of(receipt)), None)
     await postgres_stage.timelines.commit(claim.lease, commit(claim, think(claim, "on", after=think(claim, "running"))))
 
 
@@ -118,20 +118,20 @@ async def test_a_fork_of_a_waiting_conversation_has_no_open_approval(roles: Role
     await approvals.try_park(claim.lease)
 
     forks = PostgresForks(roles.ingress)
-    fork = await forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation()), None)
+    fork = await forks.fork(ANN, source, ForkRequest(postgres_stage.ids.conversation()), None)
 
     assert fork.turn_id == turns[-1]
     query = "SELECT count(*) FROM approval WHERE conversation_id = $1"
     assert await roles.superuser.fetchval(query, fork.conversation_id) == 0
     with pytest.raises(Conflict):
-        await forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation(), turn_of(receipt)), None)
+        await forks.fork(ANN, source, ForkRequest(postgres_stage.ids.conversation(), turn_of(receipt)), None)
     assert (await answer(postgres_stage, source, approval_id, SignalKind.APPROVE)).ring
     assert (await postgres_stage.claim(source)).turn_id == receipt.turn_id
 
 
 async def test_a_fork_accepts_messages(roles: Roles, postgres_stage: Stage) -> None:
     source, _ = await talk(postgres_stage)
-    fork = await PostgresForks(roles.ingress).fork(ANN, source, ForkWish(postgres_stage.ids.conversation()), None)
+    fork = await PostgresForks(roles.ingress).fork(ANN, source, ForkRequest(postgres_stage.ids.conversation()), None)
 
     await postgres_stage.say("and now?", fork.conversation_id)
     claim = await postgres_stage.claim(fork.conversation_id)
@@ -151,7 +151,9 @@ async def test_signals_come_along_with_their_receipts(roles: Roles, postgres_sta
     claim = await postgres_stage.claim(waiting[0])
     await postgres_stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
 
-    fork = await PostgresForks(roles.ingress).fork(ANN, waiting[0], ForkWish(postgres_stage.ids.conversation()), None)
+    fork = await PostgresForks(roles.ingress).fork(
+        ANN, waiting[0], ForkRequest(postgres_stage.ids.conversation()), None
+    )
 
     page = await PostgresTurns(roles.ingress).load_page(ANN, fork.conversation_id)
     (event,) = page.turns[-1].turn.request.events
@@ -167,7 +169,7 @@ async def test_the_same_key_gives_the_same_fork_also_at_once(roles: Roles, postg
     forks, key = PostgresForks(roles.ingress), IdempotencyKey("fork", f"key of {source}", "hash")
 
     made = await asyncio.gather(
-        *(forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation()), key) for _ in range(5))
+        *(forks.fork(ANN, source, ForkRequest(postgres_stage.ids.conversation()), key) for _ in range(5))
     )
 
     assert len({fork.conversation_id for fork in made}) == 1
@@ -179,12 +181,12 @@ async def test_a_missing_conversation_is_not_forked(roles: Roles, postgres_stage
     forks, fork_id = PostgresForks(roles.ingress), postgres_stage.ids.conversation()
 
     with pytest.raises(Conflict):
-        await forks.fork(ANN, empty, ForkWish(fork_id), None)
+        await forks.fork(ANN, empty, ForkRequest(fork_id), None)
     with pytest.raises(NotFound):
-        await forks.fork(ANN, source, ForkWish(fork_id, postgres_stage.ids.turn()), None)
+        await forks.fork(ANN, source, ForkRequest(fork_id, postgres_stage.ids.turn()), None)
     for stranger in STRANGERS:
         with pytest.raises(NotFound):
-            await forks.fork(stranger, source, ForkWish(fork_id), None)
+            await forks.fork(stranger, source, ForkRequest(fork_id), None)
     with pytest.raises(NotFound):
         await PostgresConversations(roles.ingress).load(ANN, fork_id)
 
@@ -207,7 +209,7 @@ async def test_an_erased_source_leaves_its_fork_whole(roles: Roles, postgres_sta
     source, _ = await talk(postgres_stage)
     forks, conversations = PostgresForks(roles.ingress), PostgresConversations(roles.ingress)
 
-    fork = await forks.fork(ANN, source, ForkWish(postgres_stage.ids.conversation()), None)
+    fork = await forks.fork(ANN, source, ForkRequest(postgres_stage.ids.conversation()), None)
     erasure = await conversations.erase(ANN, source)
 
     blocks = await PostgresTimelines(roles.worker).load_blocks(ANN, fork.conversation_id)

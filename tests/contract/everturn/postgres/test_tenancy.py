@@ -26,7 +26,7 @@ from everturn.files.model import Rn, parse_rn
 from everturn.files.ports import Artifacts
 from everturn.files.postgres import PostgresArtifacts
 from everturn.lifecycle.exports import Exports, Section
-from everturn.lifecycle.forks import Forks, ForkWish
+from everturn.lifecycle.forks import ForkRequest, Forks
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.lifecycle.postgres_forks import PostgresForks
 from everturn.memory.postgres_memories import PostgresUserMemories
@@ -155,7 +155,9 @@ CASES: dict[str, Case] = {
     "Exports.load_header": lambda port, ann, who: port.load_header(who, ann.conversation_id),
     "Exports.load_blocks": lambda port, ann, who: port.load_blocks(who, ann.conversation_id, after=None, last_seq=9),
     "Exports.load_page": lambda port, ann, who: port.load_page(who, ann.conversation_id, Section.ARTIFACTS, after=""),
-    "Forks.fork": lambda port, ann, who: port.fork(who, ann.conversation_id, ForkWish(ConversationId("conv_x")), KEY),
+    "Forks.fork": lambda port, ann, who: port.fork(
+        who, ann.conversation_id, ForkRequest(ConversationId("conv_x")), KEY
+    ),
     "Inbox.accept_message": lambda port, ann, who: port.accept_message(
         who, IncomingMessage(ann.conversation_id, False, "x", (), TurnId("turn_x"), SignalId("sig_x")), KEY
     ),

@@ -18,7 +18,7 @@ from everturn.turns.approvals import ApprovalState
 from everturn.turns.commits import EffectState
 from everturn.turns.postgres_rows import read_block, read_payload, read_request
 
-STAND_INS: tuple[tuple[type[OpenEnum], OpenEnum], ...] = (
+FALLBACKS: tuple[tuple[type[OpenEnum], OpenEnum], ...] = (
     (SignalKind, SignalKind.UNKNOWN),
     (SignalState, SignalState.UNKNOWN),
     (TurnStatus, TurnStatus.UNKNOWN),
@@ -32,12 +32,12 @@ STAND_INS: tuple[tuple[type[OpenEnum], OpenEnum], ...] = (
 )
 
 
-@pytest.mark.parametrize(("kind", "stand_in"), STAND_INS)
-def test_an_unknown_value_is_read_as_its_stand_in_and_counted(kind: type[OpenEnum], stand_in: OpenEnum) -> None:
+@pytest.mark.parametrize(("kind", "fallback"), FALLBACKS)
+def test_an_unknown_value_is_read_as_its_fallback_and_counted(kind: type[OpenEnum], fallback: OpenEnum) -> None:
     labels = {"kind": kind.__name__}
     before = REGISTRY.get_sample_value("everturn_unknown_values_total", labels) or 0.0
 
-    assert kind("of_a_newer_version") is stand_in
+    assert kind("of_a_newer_version") is fallback
 
     assert REGISTRY.get_sample_value("everturn_unknown_values_total", labels) == before + 1
 

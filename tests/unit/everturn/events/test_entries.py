@@ -31,5 +31,5 @@ def test_a_streams_key_carries_the_conversation_as_hash_tag() -> None:
 
 
 def test_an_id_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="no event id"):
+    with pytest.raises(ValueError, match="not an event id"):
         read_id(b"1-x")

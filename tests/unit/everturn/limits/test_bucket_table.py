@@ -8,7 +8,7 @@ LIMIT = Limit(2, 60)
 def test_peeking_draws_no_token() -> None:
     table = BucketTable(monotonic=lambda: 5.0)
 
-    assert [table.look("a", LIMIT).taken for _ in range(5)] == [True] * 5
+    assert [table.peek("a", LIMIT).taken for _ in range(5)] == [True] * 5
     assert table.draw("a", LIMIT).left == 1
 
 
@@ -17,8 +17,8 @@ def test_the_longest_unused_bucket_is_removed_first() -> None:
     for key in ("a", "b", "a", "c"):
         table.draw(key, LIMIT)
 
-    assert table.look("a", LIMIT).taken is False
-    assert table.look("b", LIMIT).left == 1
+    assert table.peek("a", LIMIT).taken is False
+    assert table.peek("b", LIMIT).left == 1
 
 
 def test_a_returned_token_is_available_and_counts_as_a_use() -> None:

@@ -29,7 +29,7 @@ def test_a_password_with_a_quote_stays_a_password():
 
 @pytest.mark.parametrize("name", ["", "Every", 'a"b', "a b", "a;b", "1a", "a" * 64])
 def test_a_name_that_would_need_quotes_is_refused(name: str):
-    with pytest.raises(ValueError, match="no name"):
+    with pytest.raises(ValueError, match="not a valid database name"):
         build_database_statement(name)
-    with pytest.raises(ValueError, match="no name"):
+    with pytest.raises(ValueError, match="not a valid database name"):
         build_database_statements(name)

@@ -43,7 +43,7 @@ def test_a_receipt_comes_back(signal: tuple[SignalId | None, SignalState | None]
 
 def test_a_cursor_is_read_or_refused() -> None:
     assert read_cursor("3-14") == EventCursor(3, 14)
-    with pytest.raises(ValueError, match="no event cursor"):
+    with pytest.raises(ValueError, match="not an event cursor"):
         read_cursor("3")
 
 

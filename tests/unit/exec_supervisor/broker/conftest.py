@@ -166,7 +166,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 async def pairs(engine: MemoryEngine, registry: CollectorRegistry) -> AsyncGenerator[Pairs]:
-    """Room for three pairs, whose ends are waited for when the test is over."""
+    """Sandbox for three pairs, whose ends are waited for when the test is over."""
     watch = EventWatch(engine, "b1", asyncio.Event())
     following = asyncio.create_task(watch.run())
     metrics = BrokerMetrics(registry)

@@ -21,7 +21,7 @@ class ColdSource:
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
 
-    async def take(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
+    async def acquire(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
         return await self.pairs.boot(profile_name, run_id), False
 
 

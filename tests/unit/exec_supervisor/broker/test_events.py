@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator
 
 from exec_supervisor.broker.docker_engine import CONNECTED, EngineDown, EngineEvent
-from exec_supervisor.broker.events import EventWatch, PairSigns
+from exec_supervisor.broker.events import EventWatch, PairEvents
 
 
 def event(action: str, role: str = "executor", pair: str = "p1", at_s: float = 0.0, **attributes: str) -> EngineEvent:
@@ -13,34 +13,34 @@ def event(action: str, role: str = "executor", pair: str = "p1", at_s: float = 0
 
 
 def test_memory_counts_when_the_executor_ran_out_of_it():
-    signs = PairSigns()
+    pair_events = PairEvents()
 
-    signs.take(event("oom", "supervisor"))
-    before = signs.hits
-    signs.take(event("oom"))
-    signs.take(event("oom"))
+    pair_events.record(event("oom", "supervisor"))
+    before = pair_events.hits
+    pair_events.record(event("oom"))
+    pair_events.record(event("oom"))
 
-    assert (before, signs.hits) == ((), ("memory",))
+    assert (before, pair_events.hits) == ((), ("memory",))
 
 
 def test_the_ends_of_both_halves_are_distinguished():
-    signs = PairSigns()
+    pair_events = PairEvents()
 
-    signs.take(event("die", exitCode="3"))
+    pair_events.record(event("die", exitCode="3"))
 
-    assert signs.executor_died.is_set()
-    assert not signs.supervisor_died.is_set()
-    assert signs.executor_exit == "3"
+    assert pair_events.executor_died.is_set()
+    assert not pair_events.supervisor_died.is_set()
+    assert pair_events.executor_exit == "3"
 
 
 async def test_a_pair_is_gone_when_both_containers_are():
-    signs = PairSigns()
-    waiting = asyncio.create_task(signs.wait_until_gone())
+    pair_events = PairEvents()
+    waiting = asyncio.create_task(pair_events.wait_until_gone())
 
-    signs.take(event("destroy", "supervisor"))
+    pair_events.record(event("destroy", "supervisor"))
     await asyncio.sleep(0)
     early = waiting.done()
-    signs.take(event("destroy"))
+    pair_events.record(event("destroy"))
     await waiting
 
     assert not early
@@ -67,27 +67,27 @@ async def test_the_event_stream_resumes_after_an_interruption():
     later_s = time.time() + 60
     engine = BreakingEngine([event("oom", at_s=later_s)], [event("destroy"), event("destroy", "supervisor")])
     watch = EventWatch(engine, "b1", asyncio.Event())  # type: ignore[arg-type]
-    signs = watch.watch("p1")
+    pair_events = watch.watch("p1")
     following = asyncio.create_task(watch.run())
 
-    await signs.wait_until_gone()
+    await pair_events.wait_until_gone()
     following.cancel()
 
     assert engine.asked_since_s[1] == later_s
-    assert signs.hits == ("memory",)
+    assert pair_events.hits == ("memory",)
 
 
 async def test_events_of_unwatched_pairs_are_ignored():
     engine = BreakingEngine([event("oom", pair="p2"), event("oom", pair="p3"), event("die")])
     watch = EventWatch(engine, "b1", asyncio.Event())  # type: ignore[arg-type]
-    signs, forgotten = watch.watch("p1"), watch.watch("p3")
+    pair_events, forgotten = watch.watch("p1"), watch.watch("p3")
     watch.forget("p3")
     following = asyncio.create_task(watch.run())
 
-    await signs.executor_died.wait()
+    await pair_events.executor_died.wait()
     following.cancel()
 
-    assert (signs.hits, forgotten.hits) == ((), ())
+    assert (pair_events.hits, forgotten.hits) == ((), ())
 
 
 async def test_watchers_are_notified_when_the_engine_is_back():

@@ -30,7 +30,7 @@ class PlainPair:
     def pair(self) -> "PlainPair":
         return self
 
-    def bind(self, run_id: str) -> None:
+    def assign(self, run_id: str) -> None:
         assert not self.run_id
         self.run_id = run_id
 
@@ -117,10 +117,10 @@ async def test_a_warm_pair_goes_to_one_run_and_another_takes_its_place():
     async with running_pool(Maker()) as bench:
         await settle(lambda: len(bench.maker.made) == 2)
         tries = bench.maker.tries
-        first, warm = await bench.pool.take("warm", "run_1")
+        first, warm = await bench.pool.acquire("warm", "run_1")
         asked_the_engine = bench.maker.tries - tries
         await settle(lambda: len(bench.maker.made) == 3)
-        second, _ = await bench.pool.take("warm", "run_2")
+        second, _ = await bench.pool.acquire("warm", "run_2")
 
     assert warm
     assert asked_the_engine == 0
@@ -130,18 +130,18 @@ async def test_a_warm_pair_goes_to_one_run_and_another_takes_its_place():
 
 async def test_an_empty_pool_and_a_profile_without_one_start_cold():
     async with running_pool(Maker(has_room=False)) as bench:
-        taken, warm = await bench.pool.take("warm", "run_1")
-        cold, _ = await bench.pool.take("cold", "run_2")
+        booted, warm = await bench.pool.acquire("warm", "run_1")
+        cold, _ = await bench.pool.acquire("cold", "run_2")
 
     assert not warm
-    assert (taken.pair.run_id, cold.pair.run_id) == ("run_1", "run_2")
+    assert (booted.pair.run_id, cold.pair.run_id) == ("run_1", "run_2")
     assert 'starts_total{kind="cold"} 2.0' in generate_latest(bench.registry).decode()
 
 
 async def test_an_unknown_profile_is_refused():
     async with running_pool(Maker()) as bench:
         with pytest.raises(UnknownProfile):
-            await bench.pool.take("wider", "run_1")
+            await bench.pool.acquire("wider", "run_1")
 
 
 async def test_a_pair_that_dies_warm_is_replaced_and_never_given_out():
@@ -150,20 +150,20 @@ async def test_a_pair_that_dies_warm_is_replaced_and_never_given_out():
         bench.maker.made[0].speak()
         await settle(lambda: bool(bench.maker.discarded))
         bench.now[0] += 1
-        taken, _ = await bench.pool.take("warm", "run_1")
+        booted, _ = await bench.pool.acquire("warm", "run_1")
 
     assert bench.maker.discarded == [bench.maker.made[0]]
-    assert taken is bench.maker.made[1]
+    assert booted is bench.maker.made[1]
 
 
 async def test_a_dead_warm_pair_is_skipped():
     async with running_pool(Maker()) as bench:
         await settle(lambda: len(bench.maker.made) == 2)
         bench.maker.made[0].is_unusable = True
-        taken, warm = await bench.pool.take("warm", "run_1")
+        booted, warm = await bench.pool.acquire("warm", "run_1")
 
     assert warm
-    assert taken is bench.maker.made[1]
+    assert booted is bench.maker.made[1]
     assert bench.maker.made[0] in bench.maker.discarded
 
 
@@ -171,7 +171,7 @@ async def test_a_pair_that_has_grown_old_is_replaced():
     async with running_pool(Maker()) as bench:
         await settle(lambda: len(bench.maker.made) == 2)
         bench.now[0] += 100
-        await bench.pool.take("warm", "run_1")
+        await bench.pool.acquire("warm", "run_1")
         await settle(lambda: len(bench.maker.made) == 4)
 
     assert bench.maker.discarded == [bench.maker.made[1]]

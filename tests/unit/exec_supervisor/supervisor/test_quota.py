@@ -110,7 +110,7 @@ def test_the_byte_quota_ends_permanently():
 
     quota.count_bytes(10)
     for count in (1, 0):
-        with pytest.raises(Refused, match="used up"):
+        with pytest.raises(Refused, match="byte limit"):
             quota.count_bytes(count)
 
 

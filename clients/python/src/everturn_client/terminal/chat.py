@@ -47,7 +47,7 @@ def try_parse_answer(text: str) -> Answer | None:
 class ChatOptions:
     """How turns are shown. `command` calls this program with the options that name server and user.
 
-    With `asks_here` a person reads questions here and can answer them; otherwise the commands for answering are
+    With `answers_here` a person reads questions here and can answer them; otherwise the commands for answering are
     printed.
     """
 
@@ -55,14 +55,14 @@ class ChatOptions:
     as_json: bool = False
     download_dir: Path | None = None
     command: str = "everturn"
-    asks_here: bool = False
+    answers_here: bool = False
     time_zone: str | None = None
 
 
 class Chat:
     """Turns of one conversation, which is `new` until the first message was accepted.
 
-    `asked` is the oldest unanswered question of the followed turn.
+    `pending_approval` is the oldest unanswered one of the followed turn.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Chat:
         self._printer: TurnPrinter | None = None
         self._printed_position = ""
         self.conversation_id = conversation_id
-        self.asked: ApprovalView | None = None
+        self.pending_approval: ApprovalView | None = None
         self._asked_changed = asyncio.Event()
         self._keyboard: int | None = None
 
@@ -153,12 +153,12 @@ class Chat:
 
     async def answer(self, answer: Answer) -> None:
         """Answer the waiting question. Its outcome is printed when the server announces it."""
-        if self.asked is None:
+        if self.pending_approval is None:
             self.say("No tool call is waiting for approval.")
             return
         try:
             await self._client.answer_approval(
-                self.conversation_id, self.asked.approval_id, answer.kind, reason=answer.reason
+                self.conversation_id, self.pending_approval.approval_id, answer.kind, reason=answer.reason
             )
         except ProblemError as error:
             self.say(str(error))
@@ -173,7 +173,7 @@ class Chat:
         self._printer = TurnPrinter(
             show_thinking=self._options.show_thinking,
             download_command=f"{self._options.command} download",
-            answer_command="" if self._options.asks_here else self._answer_command,
+            answer_command="" if self._options.answers_here else self._answer_command,
         )
         last: TurnView | None = None
         async with aclosing(self._client.follow_turn(self.conversation_id, turn_id)) as steps:
@@ -201,11 +201,11 @@ class Chat:
         """Ask the oldest waiting question, once."""
         waiting = [approval for approval in turn.approvals if approval.state == "pending"] if is_open(turn) else []
         asked = waiting[0] if waiting else None
-        if (asked and asked.approval_id) == (self.asked and self.asked.approval_id):
+        if (asked and asked.approval_id) == (self.pending_approval and self.pending_approval.approval_id):
             return
-        self.asked = asked
+        self.pending_approval = asked
         self._asked_changed.set()
-        if asked and self._options.asks_here:
+        if asked and self._options.answers_here:
             if self._keyboard is not None:
                 # Input typed before the question is printed does not answer it; later input does.
                 termios.tcflush(self._keyboard, termios.TCIFLUSH)
@@ -217,11 +217,11 @@ class Chat:
         while True:
             await self._asked_changed.wait()
             self._asked_changed.clear()
-            if self.asked is None:
+            if self.pending_approval is None:
                 continue
             with LineReader(keyboard) as lines:
-                if not await self._take_answers(lines) and self.asked:
-                    commands = render_answer_commands(self.asked, self._answer_command)
+                if not await self._take_answers(lines) and self.pending_approval:
+                    commands = render_answer_commands(self.pending_approval, self._answer_command)
                     self.say(f"The tool call still needs approval.\n{commands}")
                     return
 

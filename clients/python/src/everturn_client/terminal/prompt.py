@@ -158,7 +158,7 @@ class Prompt:
                 await asyncio.wait({following, reading}, return_when=asyncio.FIRST_COMPLETED)
                 # A line that arrived together with the turn's end must not get lost.
                 if reading.done():
-                    typed = parse_line(reading.result(), awaits_answer=self._chat.asked is not None)
+                    typed = parse_line(reading.result(), awaits_answer=self._chat.pending_approval is not None)
                     if isinstance(typed, Quit):
                         return following.result() if following.done() else None
                     if typed:
@@ -179,7 +179,7 @@ class Prompt:
                     # The turn ended before this arrived, so it is a turn of its own.
                     if accepted.signal_id is None:
                         self._next_turn = accepted.turn_id
-                    elif self._chat.asked:
+                    elif self._chat.pending_approval:
                         self._chat.say("Your message is queued. The tool call still needs a y or n.")
                 case Steer(text=text):
                     await self._client.send_signal(self._chat.conversation_id, "steer", text)

@@ -37,11 +37,11 @@ export interface components {
         };
         /**
          * ApprovalView
-         * @description A call that a person is asked about before it is made.
+         * @description A call that needs a person's approval.
          *
-         *     `params` are those of the call without secrets, and not all of them where it says `cut`. `expires_at` is when the
-         *     question counts as denied. `explanation` says why a person is asked, empty where the tool always asks. `reason` is
-         *     a person's.
+         *     `params` are those of the call without secrets; `cut` means that some are left out. The approval counts as denied at
+         *     `expires_at`. `explanation` says why approval is needed, and is empty if the tool always needs it. `reason` is the
+         *     person's.
          */
         readonly ApprovalView: {
             /** Approval Id */
@@ -193,7 +193,7 @@ export interface components {
         };
         /**
          * CitationView
-         * @description A web source that the answer cites as [[S:sid]], as it was then.
+         * @description A web source that the answer cites as [[S:sid]], as it was at that time.
          */
         readonly CitationView: {
             /** Favicon Url */
@@ -324,7 +324,7 @@ export interface components {
         };
         /**
          * ConversationView
-         * @description A conversation as a client may see it. Times are ISO 8601 in UTC.
+         * @description A conversation as clients see it. Times are ISO 8601 in UTC.
          */
         readonly ConversationView: {
             /** Archived */
@@ -377,7 +377,7 @@ export interface components {
         };
         /**
          * DerivedArtifacts
-         * @description Documents built from rows for one answer; nothing of them is stored.
+         * @description Documents built from rows for one response; they are not stored.
          */
         readonly DerivedArtifacts: {
             /** @description The conversation's timeline. */
@@ -456,7 +456,7 @@ export interface components {
         };
         /**
          * EventView
-         * @description What sort of external event a signal is, and whether the agent is to do something about it.
+         * @description The kind of an external event, and whether the agent must act on it.
          */
         readonly EventView: {
             /** Kind */
@@ -578,7 +578,7 @@ export interface components {
         };
         /**
          * FetchView
-         * @description A conversation with its last turns; the documents only if they were asked for.
+         * @description A conversation with its last turns; the documents only if they were requested.
          */
         readonly FetchView: {
             /** @description The files of the turn. */
@@ -637,7 +637,7 @@ export interface components {
         };
         /**
          * FileView
-         * @description A file a client may download from `url` (a path on the ingress). `size` in bytes.
+         * @description A file that the client can download from `url` (a path on the ingress). `size` in bytes.
          */
         readonly FileView: {
             /** Artifact Id */
@@ -1545,9 +1545,9 @@ export interface components {
         };
         /**
          * SignalView
-         * @description A signal with its receipt. An event that waits for the next turn is `queued`; `event` is there for events.
+         * @description A signal with its receipt. An event that waits for the next turn is `queued`; `event` is set for events only.
          *
-         *     `approval_id` is there for answers to an approval, whose `text` is the reason.
+         *     `approval_id` is set for answers to an approval; their `text` is the reason.
          */
         readonly SignalView: {
             /** Approval Id */
@@ -1638,10 +1638,10 @@ export interface components {
         };
         /**
          * StepDetail
-         * @description One step with what the view of its turn shortens: the full program, parameters and result.
+         * @description One step with everything that the view of its turn shortens: the full program, parameters and result.
          *
-         *     `result` is the text that the model was given. `code_ref` and `result_ref` name the blocks of the timeline. `log` is
-         *     what a program printed, where that is more than its result shows.
+         *     `result` is the text that the model received. `code_ref` and `result_ref` name the blocks of the timeline. `log` is
+         *     the program's output, if that is more than its result shows.
          */
         readonly StepDetail: {
             /**
@@ -1846,7 +1846,7 @@ export interface components {
         };
         /**
          * TimelineView
-         * @description The blocks of the turns that were asked for, and all sources of the conversation by `sid`.
+         * @description The blocks of the requested turns, and all sources of the conversation by `sid`.
          */
         readonly TimelineView: {
             /**
@@ -1964,7 +1964,7 @@ export interface components {
         };
         /**
          * TurnLogView
-         * @description What one turn left: its blocks by `seq`, the sources its answers cite, and its tokens, input and output.
+         * @description The log of one turn: its blocks by `seq`, the sources its answers cite, and its tokens, input and output.
          */
         readonly TurnLogView: {
             /**
@@ -2163,8 +2163,8 @@ export interface components {
          * TurnView
          * @description One turn. `sealed_round` is the last round whose texts are committed; `answer` is the latest completion as shown.
          *
-         *     `elapsed_ms` counts from the turn's start to its end. `cut_reason` says why the answer stops before its end; a
-         *     followup lets the model go on from there.
+         *     `elapsed_ms` counts from the turn's start to its end. `cut_reason` says why the answer is incomplete; a followup
+         *     continues it.
          */
         readonly TurnView: {
             /** Answer */
@@ -2313,7 +2313,7 @@ export interface components {
         };
         /**
          * ChatApproval
-         * @description A person is asked about a call before it is made, or was. `state` moves once, from `pending`.
+         * @description A call needs a person's approval, or the approval was settled. `state` changes once, from `pending`.
          */
         readonly ChatApproval: {
             /** Approval Id */
@@ -2361,7 +2361,7 @@ export interface components {
         };
         /**
          * ChatCitations
-         * @description Sources that the answer cites; images are none.
+         * @description Sources that the answer cites, without images.
          */
         readonly ChatCitations: {
             /** Sources */
@@ -2388,9 +2388,9 @@ export interface components {
         };
         /**
          * ChatCompaction
-         * @description Older blocks are summarized so that the model's request fits. Tokens are estimates of the whole request.
+         * @description Older blocks are summarized so that the model's request fits. Token counts are estimates of the whole request.
          *
-         *     `started` is followed by exactly one `completed` or `skipped`. `reason` is a word for why it began, or was skipped.
+         *     `started` is followed by exactly one `completed` or `skipped`. `reason` is a token for why it began or was skipped.
          */
         readonly ChatCompaction: {
             /** After Tokens */
@@ -2426,9 +2426,9 @@ export interface components {
         };
         /**
          * ChatComplete
-         * @description The turn ended without an error. `cut_reason` says why the answer stops before its end, if it does.
+         * @description The turn ended without an error. `cut_reason` is set when the answer is incomplete.
          *
-         *     It is always set with the outcome `cut`, and with `capped` when the closing answer was cut too.
+         *     It is always set with the outcome `cut`, and with `capped` when the closing answer is incomplete too.
          */
         readonly ChatComplete: {
             /** Answer */
@@ -2518,7 +2518,7 @@ export interface components {
         };
         /**
          * ChatError
-         * @description The turn failed; the work so far stays. The counts are as in ChatComplete.
+         * @description The turn failed; its work so far is kept. The counts are as in ChatComplete.
          */
         readonly ChatError: {
             /** Elapsed Ms */
@@ -2549,7 +2549,7 @@ export interface components {
         };
         /**
          * ChatFiles
-         * @description Files for the person.
+         * @description New files for the person.
          */
         readonly ChatFiles: {
             /** Files */
@@ -2576,7 +2576,7 @@ export interface components {
         };
         /**
          * ChatFollowups
-         * @description What the person might ask next.
+         * @description Suggested follow-up messages.
          */
         readonly ChatFollowups: {
             /** Items */
@@ -2674,7 +2674,7 @@ export interface components {
         };
         /**
          * ChatRewind
-         * @description The committed state of a turn; replaces all the client has of it, except receipts that it does not know.
+         * @description The committed state of a turn. It replaces the client's, except receipts that it does not include.
          */
         readonly ChatRewind: {
             readonly turn: components["schemas"]["TurnView"];
@@ -2700,7 +2700,7 @@ export interface components {
         };
         /**
          * ChatSignal
-         * @description A signal's receipt moved.
+         * @description The state of a signal changed.
          */
         readonly ChatSignal: {
             /** Approval Id */
@@ -2748,7 +2748,7 @@ export interface components {
         };
         /**
          * ChatStart
-         * @description A turn starts.
+         * @description A turn started.
          */
         readonly ChatStart: {
             /** Attachments */
@@ -2783,7 +2783,7 @@ export interface components {
         };
         /**
          * ChatStep
-         * @description A step began or ended. `step` is its key in the turn. Only its beginning has `code`, as in StepView.
+         * @description A step began or ended. `step` is its key in the turn. Only its first event has `code`, as in StepView.
          */
         readonly ChatStep: {
             /** Call Id */
@@ -2837,7 +2837,7 @@ export interface components {
         };
         /**
          * ChatTool
-         * @description A running tool reports its progress. It is not stored: clients that connect later see only the call's step.
+         * @description Progress of a running tool. It is not stored: clients that connect later see only the call's step.
          *
          *     `kind` is `progress` (`text` says what is happening now), `message` (`text` is for the person), or `data` (`data` is
          *     for a client that knows the tool).
@@ -2880,9 +2880,9 @@ export interface components {
         };
         /**
          * ConvStatus
-         * @description The conversation changed its state. `position` is how many turns are taken before a queued one, 0 for the next.
+         * @description The conversation's state changed. `position` is how many turns are claimed before a queued one, 0 for the next.
          *
-         *     It comes again while it changes, at most once a second; with `position_more` there are more than that.
+         *     Sent again while the position changes, at most once a second; with `position_more` the real number is larger.
          */
         readonly ConvStatus: {
             /** Position */
@@ -2918,7 +2918,7 @@ export interface components {
         };
         /**
          * ConvTitle
-         * @description The conversation got a title.
+         * @description The conversation's title was set.
          */
         readonly ConvTitle: {
             /** Title */
@@ -2946,7 +2946,7 @@ export interface components {
         readonly Event: components["schemas"]["ReadyEvent"] | components["schemas"]["ConvStatusEvent"] | components["schemas"]["ConvTitleEvent"] | components["schemas"]["ChatStartEvent"] | components["schemas"]["ChatStepEvent"] | components["schemas"]["ChatDeltaEvent"] | components["schemas"]["ChatPlanEvent"] | components["schemas"]["ChatFilesEvent"] | components["schemas"]["ChatCitationsEvent"] | components["schemas"]["ChatFollowupsEvent"] | components["schemas"]["ChatCompactionEvent"] | components["schemas"]["ChatPhaseEvent"] | components["schemas"]["ChatToolEvent"] | components["schemas"]["ChatSignalEvent"] | components["schemas"]["ChatApprovalEvent"] | components["schemas"]["ChatRewindEvent"] | components["schemas"]["ChatCompleteEvent"] | components["schemas"]["ChatErrorEvent"] | components["schemas"]["StreamSnapshotEvent"] | components["schemas"]["StreamGapEvent"] | components["schemas"]["ServerShutdownEvent"];
         /**
          * Ready
-         * @description The stream is open; `cursor` is where it begins.
+         * @description The stream is open; `cursor` is its first position.
          */
         readonly Ready: {
             /** Cursor */
@@ -2973,7 +2973,7 @@ export interface components {
         };
         /**
          * ServerShutdown
-         * @description This server is going away; reconnect after `retry_ms`.
+         * @description This server is shutting down; reconnect after `retry_ms`.
          */
         readonly ServerShutdown: {
             /** Retry Ms */
@@ -3002,7 +3002,7 @@ export interface components {
          * StateView
          * @description A conversation with its last turns, oldest first; `cursor` is the event id the state includes.
          *
-         *     `next_cursor` is where older turns go on, None when there are none.
+         *     `next_cursor` is the cursor of older turns, None when there are none.
          */
         readonly StateView: {
             readonly conversation: components["schemas"]["ConversationView"];
@@ -3015,7 +3015,7 @@ export interface components {
         };
         /**
          * StreamGap
-         * @description Events between `after` and `oldest` can't be had any more; a snapshot follows.
+         * @description Events between `after` and `oldest` are no longer available; a snapshot follows.
          */
         readonly StreamGap: {
             /** After */

@@ -44,7 +44,7 @@ def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(FOLDER_MODE)
         made = build_secrets()
-        check_whole(folder, made)
+        check_complete(folder, made)
         if not (folder / LAST).exists():
             for name, value in made.items():
                 _save(folder / name, value)
@@ -59,7 +59,7 @@ def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
         raise SecretsUnusable(f"{error.filename or folder}: {error.strerror}.") from error
 
 
-def check_whole(folder: Path, names: Iterable[str]) -> None:
+def check_complete(folder: Path, names: Iterable[str]) -> None:
     """Raises SecretsUnusable if some are lost: new ones would not match the existing data."""
     lost = sorted(name for name in names if not (folder / name).exists())
     if lost and (folder / LAST).exists():

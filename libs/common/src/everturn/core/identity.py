@@ -27,7 +27,7 @@ class Lane(OpenEnum):
     CONTROL = "control"
 
     @classmethod
-    def stand_in(cls) -> "Lane":
+    def fallback(cls) -> "Lane":
         """Turns of a lane that only a newer version knows still run, behind all others."""
         return cls.ANONYMOUS
 

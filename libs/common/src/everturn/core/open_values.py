@@ -1,7 +1,7 @@
-"""Values that a newer version can have written: an unknown value is read as a stand-in and counted.
+"""Values that a newer version can have written: an unknown value is read as a fallback and counted.
 
 Two neighbouring versions run side by side during an upgrade, and rows of the newer one stay after a rollback. Within
-one version the values are closed: `match` must also handle the stand-in.
+one version the values are closed: `match` must also handle the fallback.
 """
 
 from enum import StrEnum
@@ -21,17 +21,17 @@ _logged: set[tuple[str, str]] = set()
 
 
 class OpenEnum(StrEnum):
-    """An enum stored in rows. It has a member UNKNOWN, or `stand_in` returns the member for unknown values."""
+    """An enum stored in rows. It has a member UNKNOWN, or `fallback` returns the member for unknown values."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
         report_unknown(cls.__name__, value)
-        return cls.stand_in()
+        return cls.fallback()
 
     @classmethod
-    def stand_in(cls) -> Self:
+    def fallback(cls) -> Self:
         """The member as which an unknown value is read."""
         return cls["UNKNOWN"]
 
@@ -48,8 +48,8 @@ def require_known(kind: type[OpenEnum]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def or_else(kind: str, stand_in: str | None) -> WrapValidator:
-    """For a `Literal` field of a wire format: any other text is read as `stand_in`."""
+def or_else(kind: str, fallback: str | None) -> WrapValidator:
+    """For a `Literal` field of a wire format: any other text is read as `fallback`."""
 
     def read(value: Any, handler: ValidatorFunctionWrapHandler, _: ValidationInfo) -> Any:
         try:
@@ -58,7 +58,7 @@ def or_else(kind: str, stand_in: str | None) -> WrapValidator:
             if not isinstance(value, str):
                 raise
             report_unknown(kind, value)
-            return stand_in
+            return fallback
 
     return WrapValidator(read)
 

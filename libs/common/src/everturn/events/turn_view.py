@@ -171,7 +171,7 @@ def build_signal_view(signal: Signal, *, tenant: str, project: str) -> SignalVie
     )
 
 
-def build_asked_approval(block: Block, body: ApprovalRequestBody) -> ApprovalView:
+def build_pending_approval(block: Block, body: ApprovalRequestBody) -> ApprovalView:
     """The question of an `approval.request` block."""
     return ApprovalView(
         approval_id=body.approval_id,
@@ -414,7 +414,7 @@ class _Seen:
             case bodies.ToolResultBody() as body:
                 self._add_result(block, body)
             case bodies.ApprovalRequestBody() as body:
-                self._approvals[body.approval_id] = build_asked_approval(block, body)
+                self._approvals[body.approval_id] = build_pending_approval(block, body)
             case bodies.ApprovalOutcomeBody() as body:
                 self._add_outcome(block, body)
             case bodies.PlanBody(plan=plan):

@@ -10,14 +10,14 @@ from everturn.core.open_values import OpenEnum
 
 
 class Reaction(OpenEnum):
-    """A judgement."""
+    """A rating."""
 
     OK = "ok"
     NOT_OK = "not_ok"
     NEUTRAL = "neutral"
 
     @classmethod
-    def stand_in(cls) -> "Reaction":
+    def fallback(cls) -> "Reaction":
         """A rating that this version does not know counts as neutral."""
         return cls.NEUTRAL
 

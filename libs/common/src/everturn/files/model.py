@@ -31,7 +31,7 @@ class ArtifactKind(OpenEnum):
     RESULT = "result"
 
     @classmethod
-    def stand_in(cls) -> "ArtifactKind":
+    def fallback(cls) -> "ArtifactKind":
         """A file of unknown kind can be read and is not part of the workspace."""
         return cls.RESULT
 

@@ -70,7 +70,7 @@ def find_ids(text: str) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ForkWish:
+class ForkRequest:
     """`fork_id` is a fresh id; the default of `turn_id` is the last ended turn, that of `title` the source's title."""
 
     fork_id: ConversationId
@@ -82,7 +82,7 @@ class Forks(Protocol):
     """Each fork is one transaction."""
 
     async def fork(
-        self, principal: Principal, source_id: ConversationId, wish: ForkWish, key: IdempotencyKey | None
+        self, principal: Principal, source_id: ConversationId, wish: ForkRequest, key: IdempotencyKey | None
     ) -> Fork:
         """Copy blocks, ended turns, their signals, artifact rows and the source pool; objects are shared.
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.lifecycle.forks import Fork, ForkWish, Renaming, find_ids
+from everturn.lifecycle.forks import Fork, ForkRequest, Renaming, find_ids
 from everturn.postgres.pool import Connection, Database, Row
 from everturn.timeline.blocks import GENESIS_HASH, link_hash
 from everturn.timeline.turns import TurnStatus
@@ -114,7 +114,7 @@ class PostgresForks:
         self._database = database
 
     async def fork(
-        self, principal: Principal, source_id: ConversationId, wish: ForkWish, key: IdempotencyKey | None
+        self, principal: Principal, source_id: ConversationId, wish: ForkRequest, key: IdempotencyKey | None
     ) -> Fork:
         async with self._database.transaction(principal) as transaction:
             replayed = await claim_key(transaction, principal, source_id, key)
@@ -151,7 +151,7 @@ async def _find_turn(transaction: Connection, source_id: ConversationId, wanted:
 
 
 async def _plan(
-    transaction: Connection, principal: Principal, source_id: ConversationId, wish: ForkWish, last: Row
+    transaction: Connection, principal: Principal, source_id: ConversationId, wish: ForkRequest, last: Row
 ) -> _Copy:
     rows = await transaction.fetch(TURNS, source_id, last["ordinal"])
     turns: list[TurnId] = [row["id"] for row in rows]

@@ -152,7 +152,7 @@ class BucketTable:
         self._keep(key, state)
         return level
 
-    def look(self, key: str, limit: Limit) -> Draw:
+    def peek(self, key: str, limit: Limit) -> Draw:
         """The result of a draw, without drawing."""
         return draw_token(self._states.get(key, BucketState()), limit, self._now_us())[1]
 

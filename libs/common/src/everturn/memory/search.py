@@ -26,7 +26,7 @@ class SnippetTarget(OpenEnum):
     ATTACHMENT = "attachment"
 
     @classmethod
-    def stand_in(cls) -> "SnippetTarget":
+    def fallback(cls) -> "SnippetTarget":
         """A text of unknown origin is found as a note."""
         return cls.NOTES
 

@@ -28,7 +28,7 @@ class StepStatus(OpenEnum):
     FAILED = "failed"
 
     @classmethod
-    def stand_in(cls) -> "StepStatus":
+    def fallback(cls) -> "StepStatus":
         """An unknown status leaves the step open."""
         return cls.PENDING
 
@@ -42,7 +42,7 @@ class PlanStatus(OpenEnum):
     SUPERSEDED = "superseded"
 
     @classmethod
-    def stand_in(cls) -> "PlanStatus":
+    def fallback(cls) -> "PlanStatus":
         """A plan of unknown status is not worked on."""
         return cls.CLOSED
 

@@ -67,7 +67,7 @@ def find_seen_addresses(blocks: Iterable[Block], addresses: Collection[str]) -> 
     return frozenset(seen | search.found)
 
 
-def has_words_of_strangers(blocks: Iterable[Block]) -> bool:
+def has_untrusted_text(blocks: Iterable[Block]) -> bool:
     """Whether the conversation contains anything that someone other than the person and the model could have
     written."""
     return any(

@@ -21,7 +21,7 @@ class ApprovalState(OpenEnum):
     WITHDRAWN = "withdrawn"
 
     @classmethod
-    def stand_in(cls) -> "ApprovalState":
+    def fallback(cls) -> "ApprovalState":
         """A call is made only after an answer that this version understands."""
         return cls.WITHDRAWN
 

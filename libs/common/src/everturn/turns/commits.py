@@ -31,7 +31,7 @@ class EffectState(OpenEnum):
     AMBIGUOUS = "ambiguous"
 
     @classmethod
-    def stand_in(cls) -> "EffectState":
+    def fallback(cls) -> "EffectState":
         """This version can't know whether the call took effect."""
         return cls.AMBIGUOUS
 

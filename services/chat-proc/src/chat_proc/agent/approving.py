@@ -15,7 +15,7 @@ from everturn.core.ids import CallId
 from everturn.core.logging import Redactor
 from everturn.core.metrics import CALLS_REVIEWED
 from everturn.core.refs import round_ref
-from everturn.events.turn_view import bound_params, build_approval_event, build_asked_approval, build_settled_approval
+from everturn.events.turn_view import bound_params, build_approval_event, build_pending_approval, build_settled_approval
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
 from everturn.timeline.next_step import PendingCall, Question, find_questions
@@ -90,7 +90,7 @@ class ApprovalGate:
             for request in requests
         )
         after = tuple(
-            (build_approval_event(build_asked_approval(block, block.body)), place.round)
+            (build_approval_event(build_pending_approval(block, block.body)), place.round)
             for block in chain_blocks(drafts, next_seq=1, last_hash="")
             if isinstance(block.body, ApprovalRequestBody)
         )
@@ -214,7 +214,7 @@ def _settle(call: PendingCall, question: Question, place: RoundPlace, row: Appro
         signal_id=row.signal_id if row else None,
     )
     ref = round_ref(place.turn_id, place.round, f"approval.{call.block.call_id}.outcome")
-    view = build_settled_approval(build_asked_approval(call.block, asked), body)
+    view = build_settled_approval(build_pending_approval(call.block, asked), body)
     return Writing(
         drafts=(place.draft(BlockType.APPROVAL_OUTCOME, ref, body, call_id=call.block.call_id),),
         withdrawn=(asked.approval_id,) if row is None else (),

@@ -19,7 +19,7 @@ from everturn.core.ids import ConversationId
 from everturn.core.metrics import CALLS_REVIEWED
 from everturn.memory.search import BlockPage, ConversationReader
 from everturn.timeline.blocks import Block
-from everturn.timeline.seen_addresses import READ_BLOCKS, find_seen_addresses, has_words_of_strangers
+from everturn.timeline.seen_addresses import READ_BLOCKS, find_seen_addresses, has_untrusted_text
 
 _log = structlog.get_logger(__name__)
 
@@ -126,12 +126,12 @@ class CallPolicy:
         return left
 
     async def _has_strangers(self, place: Place) -> bool:
-        if has_words_of_strangers(place.blocks):
+        if has_untrusted_text(place.blocks):
             return True
         if not _is_cut(place):
             return False
         earlier = await self._load_earlier(place)
-        return earlier.more or has_words_of_strangers(earlier.blocks)
+        return earlier.more or has_untrusted_text(earlier.blocks)
 
     async def _load_earlier(self, place: Place) -> BlockPage:
         first_seq = place.blocks[0].seq

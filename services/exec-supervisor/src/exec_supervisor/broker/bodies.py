@@ -76,7 +76,7 @@ def build_supervisor(
         "AttachStdout": True,
         "AttachStderr": True,
         "HostConfig": {
-            **_walls(seccomp),
+            **_confinement(seccomp),
             "NetworkMode": profile.network_mode,
             "GroupAdd": [SOCKET_GROUP],
             "Memory": SUPERVISOR_MEMORY_BYTES,
@@ -107,7 +107,7 @@ def build_executor(
         **_common(profile.executor_image, f"{uid}:{SOCKET_GROUP}", labels, "executor"),
         "Cmd": ["--preload", ",".join(preload)] if preload else [],
         "HostConfig": {
-            **_walls(seccomp),
+            **_confinement(seccomp),
             "NetworkMode": "none",
             "Memory": limits.memory_bytes,
             "MemorySwap": limits.memory_bytes,
@@ -143,7 +143,7 @@ def _common(image: str, user: str, labels: PairLabels, role: Role) -> Body:
     }
 
 
-def _walls(seccomp: Mapping[str, object] | None) -> Body:
+def _confinement(seccomp: Mapping[str, object] | None) -> Body:
     options = ["no-new-privileges"]
     if seccomp is not None:
         options.append(f"seccomp={json.dumps(seccomp, separators=(',', ':'))}")

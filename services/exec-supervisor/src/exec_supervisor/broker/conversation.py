@@ -45,7 +45,7 @@ _log = structlog.stdlib.get_logger()
 class PairSource(Protocol):
     """The source of booted pairs."""
 
-    async def take(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
+    async def acquire(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
         """Return a booted pair, bound to this run, and whether it was warm.
 
         Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed.
@@ -61,7 +61,7 @@ class _Refused(Exception):
         self.refusal = BrokerRefusal(code, message)
 
 
-class _Gone(Exception):
+class _Disconnected(Exception):
     """The other end has closed the connection."""
 
 
@@ -93,7 +93,7 @@ class Conversation:
                         return
                     continue
                 await self._send(await self._while_connected(request))
-        except (_Gone, OSError, TimeoutError) as error:
+        except (_Disconnected, OSError, TimeoutError) as error:
             # There is no caller to answer. A worker that stops a run also disconnects like this; frequent silence is a
             # fault.
             _log.info(
@@ -119,13 +119,13 @@ class Conversation:
         return parse_message(frame, StartPair, Attach, KillPair, RemovePair, ListPairs)
 
     async def _while_connected(self, request: Request) -> MessageClass:
-        """Answer a request, unless the caller disconnects first. Raises _Gone, BadMessage."""
+        """Answer a request, unless the caller disconnects first. Raises _Disconnected, BadMessage."""
         answering = asyncio.create_task(self._answer(request))
         watching = asyncio.create_task(self._stream.read_more())
         try:
             await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
-                raise _Gone if not watching.result() else BadMessage("only one request at a time is allowed")
+                raise _Disconnected if not watching.result() else BadMessage("only one request at a time is allowed")
             return answering.result()
         finally:
             await _cancel(answering)
@@ -154,16 +154,16 @@ class Conversation:
             raise _Refused("bad_message", "this connection has already started a pair")
         if not 0 < len(request.run_id) <= MAX_RUN_ID_CHARS or not request.run_id.isprintable():
             raise _Refused("bad_message", f"a run_id must have 1 to {MAX_RUN_ID_CHARS} printable characters")
-        taken, warm = await self._source.take(request.profile, request.run_id)
-        self._own = pair = taken.pair
+        booted, warm = await self._source.acquire(request.profile, request.run_id)
+        self._own = pair = booted.pair
         _log.info("Started a pair", pair=pair.name, run=request.run_id, profile=request.profile, warm=warm)
         return PairStarted(
             pair.pair_id,
             warm,
             pair.plan.profile.limits,
-            taken.booted.posture,
-            taken.booted.executor_image,
-            taken.booted.supervisor_image,
+            booted.booted.posture,
+            booted.booted.executor_image,
+            booted.booted.supervisor_image,
         )
 
     async def _try_attach(self, request: Attach) -> bool:
@@ -185,10 +185,10 @@ class Conversation:
             await self._stream.send(build_message(message), BROKER_FRAME_BYTES)
 
 
-def _name_end(error: _Gone | OSError | TimeoutError) -> str:
+def _name_end(error: _Disconnected | OSError | TimeoutError) -> str:
     """How a line ended before its conversation did. A TimeoutError is also an OSError."""
     match error:
-        case _Gone():
+        case _Disconnected():
             return "left"
         case TimeoutError():
             return "silent"

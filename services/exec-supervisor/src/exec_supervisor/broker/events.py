@@ -17,7 +17,7 @@ LONGEST_PAUSE_S: Final = 2.0
 _log = structlog.stdlib.get_logger()
 
 
-class PairSigns:
+class PairEvents:
     """The events of one pair's containers."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class PairSigns:
         self.supervisor_gone = asyncio.Event()
         self.executor_exit = ""
 
-    def take(self, event: EngineEvent) -> None:
+    def record(self, event: EngineEvent) -> None:
         """Record an event; idempotent."""
         executor = event.attributes.get(LABEL_ROLE) == "executor"
         match event.action:
@@ -57,15 +57,15 @@ class EventWatch:
         self._engine = engine
         self._connected = connected
         self._label = f"{LABEL_BROKER}={broker_id}"
-        self._signs: dict[str, PairSigns] = {}
+        self._pair_events: dict[str, PairEvents] = {}
 
-    def watch(self, pair: str) -> PairSigns:
+    def watch(self, pair: str) -> PairEvents:
         """Start to record a pair's events. Call it before the pair's first container is created."""
-        signs = self._signs[pair] = PairSigns()
-        return signs
+        pair_events = self._pair_events[pair] = PairEvents()
+        return pair_events
 
     def forget(self, pair: str) -> None:
-        self._signs.pop(pair, None)
+        self._pair_events.pop(pair, None)
 
     async def run(self) -> None:
         """Read the stream until cancelled. After an interruption it resumes from the last event."""
@@ -75,14 +75,14 @@ class EventWatch:
                 async with contextlib.aclosing(self._engine.watch(self._label, since_s)) as events:
                     async for event in events:
                         since_s, pause_s = max(since_s, event.at_s), FIRST_PAUSE_S
-                        self._take(event)
+                        self._dispatch(event)
             except (EngineDown, EngineRefused) as error:
                 _log.warning("Lost the event stream of the container engine", detail=str(error))
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _take(self, event: EngineEvent) -> None:
+    def _dispatch(self, event: EngineEvent) -> None:
         if event.action == CONNECTED:
             self._connected.set()
-        elif signs := self._signs.get(event.attributes.get(LABEL_PAIR, "")):
-            signs.take(event)
+        elif pair_events := self._pair_events.get(event.attributes.get(LABEL_PAIR, "")):
+            pair_events.record(event)

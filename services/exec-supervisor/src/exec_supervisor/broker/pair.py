@@ -23,7 +23,7 @@ from exec_supervisor.broker.bodies import (
     name_volume,
 )
 from exec_supervisor.broker.docker_engine import Engine, EngineDown, EngineRefused, InUse, NotThere
-from exec_supervisor.broker.events import PairSigns
+from exec_supervisor.broker.events import PairEvents
 from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
 from exec_supervisor.broker.stdio import AttachedStdio
 
@@ -86,14 +86,14 @@ class Booted:
 class Pair:
     """Only its owner changes it. After `boot` there is always one pending read of the supervisor's stdout."""
 
-    def __init__(self, plan: PairPlan, pair_id: str, engine: Engine, signs: PairSigns, born_s: float) -> None:
+    def __init__(self, plan: PairPlan, pair_id: str, engine: Engine, events: PairEvents, created_s: float) -> None:
         self.plan = plan
         self.pair_id = pair_id
         self.run_id = plan.labels.run_id
         self.state: PairState = "booting"
-        self.born_s = born_s
+        self.created_s = created_s
         self._engine = engine
-        self._signs = signs
+        self._events = events
         self._stdio: AttachedStdio | None = None
         self._next_read: asyncio.Task[bytes] | None = None
         self._images: dict[Role, str] = {}
@@ -105,7 +105,7 @@ class Pair:
     @property
     def hits(self) -> tuple[LimitName, ...]:
         """The limits that the engine has enforced so far."""
-        return self._signs.hits
+        return self._events.hits
 
     @property
     def stdio(self) -> AttachedStdio:
@@ -158,7 +158,7 @@ class Pair:
         return self._stdio.errors if self._stdio else ""
 
     async def wait_for_executor_end(self) -> None:
-        await self._signs.executor_died.wait()
+        await self._events.executor_died.wait()
 
     async def end(self, *, force: bool) -> bool:
         """Remove everything of the pair. Without `force`, its stdin is closed first, and it has 2 s to end by itself.
@@ -170,7 +170,7 @@ class Pair:
             self._stdio.close_input()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LIFELINE_S):
-                    await self._signs.wait_until_gone()
+                    await self._events.wait_until_gone()
         try:
             async with asyncio.timeout(REMOVAL_S):
                 await asyncio.gather(self._remove("executor"), self._remove("supervisor"))
@@ -213,13 +213,13 @@ class Pair:
             raise StartFailed(f"the {role} ended at once") from error
 
     async def _fail_when_executor_dies(self) -> None:
-        await self._signs.executor_died.wait()
+        await self._events.executor_died.wait()
         # Its supervisor may report a more precise reason, so wait for that first.
         await asyncio.sleep(LAST_OUTPUT_S)
-        raise StartFailed(f"the executor ended with code {self._signs.executor_exit}")
+        raise StartFailed(f"the executor ended with code {self._events.executor_exit}")
 
     async def _remove(self, role: Role) -> None:
-        gone = self._signs.executor_gone if role == "executor" else self._signs.supervisor_gone
+        gone = self._events.executor_gone if role == "executor" else self._events.supervisor_gone
         if gone.is_set():
             return
         try:

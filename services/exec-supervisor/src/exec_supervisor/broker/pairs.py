@@ -107,7 +107,7 @@ class Pairs:
     async def boot(self, profile_name: str, run_id: str = "") -> BootedPair:
         """Create a pair once there is room. Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed."""
         profile = self.get_profile(profile_name)
-        await self._take_slot()
+        await self._acquire_slot()
         pair = self._add(profile_name, profile, run_id)
         try:
             with self._metrics.boot_s.time():
@@ -171,12 +171,12 @@ class Pairs:
         found = [pair for pair in self._pairs.values() if all(_label(pair, key) == labels[key] for key in labels)]
         now = self._clock()
         summaries = tuple(
-            PairSummary(pair.run_id, pair.plan.labels.profile, pair.state, max(0, int(now - pair.born_s)))
+            PairSummary(pair.run_id, pair.plan.labels.profile, pair.state, max(0, int(now - pair.created_s)))
             for pair in found[:MAX_LISTED]
         )
         return PairList(summaries, len(found))
 
-    async def _take_slot(self) -> None:
+    async def _acquire_slot(self) -> None:
         try:
             with self._metrics.wait_s.time():
                 async with asyncio.timeout(self._slot_wait_s):

@@ -74,13 +74,13 @@ class Pool:
         }
         self._changed = asyncio.Event()
 
-    async def take(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
+    async def acquire(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
         """Return a booted pair for this run only, and whether it was warm; a warm one needs no engine call.
 
         Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed.
         """
         self._maker.get_profile(profile_name)
-        warm = self._try_take_warm(profile_name)
+        warm = self._try_acquire_warm(profile_name)
         if warm is not None:
             warm.pair.assign(run_id)
             self._metrics.starts.labels("warm").inc()
@@ -100,7 +100,7 @@ class Pool:
             else:
                 await self._refill(name)
 
-    def _try_take_warm(self, profile_name: str) -> BootedPair | None:
+    def _try_acquire_warm(self, profile_name: str) -> BootedPair | None:
         shelf = self._shelves.get(profile_name)
         while shelf is not None and shelf.ready:
             warm = shelf.ready.popleft().booted

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from exec_supervisor.bubblewrap.room import open_room
+from exec_supervisor.bubblewrap.sandbox import open_sandbox
 from exec_supervisor.supervisor.lifeline import LifelineCut
 from exec_supervisor.supervisor.run import run_supervisor
 from exec_supervisor.supervisor.standard_streams import ENDED_EARLY, LIFELINE, run_on_standard_streams
@@ -19,4 +19,4 @@ async def _serve(line: WorkerLine) -> int:
         boot = await line.receive_boot()
     except LifelineCut:
         return ENDED_EARLY
-    return await run_supervisor(line, LIFELINE, partial(open_room, boot))
+    return await run_supervisor(line, LIFELINE, partial(open_sandbox, boot))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from everturn.execution.messages import LINE_SOCKET
-from exec_supervisor.pair.room import open_room
+from exec_supervisor.pair.sandbox import open_sandbox
 from exec_supervisor.supervisor.run import run_supervisor
 from exec_supervisor.supervisor.standard_streams import LIFELINE, run_on_standard_streams
 from exec_supervisor.supervisor.worker_line import WorkerLine
@@ -26,4 +26,4 @@ def main() -> int:
 
 
 async def _serve(folder: Path, executor_uid: int, line: WorkerLine) -> int:
-    return await run_supervisor(line, LIFELINE, partial(open_room, folder, executor_uid, EXECUTOR_UID))
+    return await run_supervisor(line, LIFELINE, partial(open_sandbox, folder, executor_uid, EXECUTOR_UID))

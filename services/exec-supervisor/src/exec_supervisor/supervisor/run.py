@@ -26,7 +26,7 @@ from everturn.execution.messages import (
 from exec_supervisor.supervisor.executor_line import ExecutorLine, Silent, parse
 from exec_supervisor.supervisor.gateway import Gateway
 from exec_supervisor.supervisor.lifeline import LifelineCut, watch_lifeline
-from exec_supervisor.supervisor.room import Room
+from exec_supervisor.supervisor.sandbox import Sandbox
 from exec_supervisor.supervisor.worker_line import WorkerLine
 
 INPUTS_TIMEOUT_S: Final = 60.0
@@ -39,42 +39,42 @@ _TAR_BYTES_PER_FILE: Final = 4096
 _TAR_PADDING_BYTES: Final = 64 << 10
 _EXTRA_ADDRESS_SPACE_BYTES: Final = 1024 * MIB
 
-OpenRoom = Callable[[], AbstractAsyncContextManager[Room]]
+OpenSandbox = Callable[[], AbstractAsyncContextManager[Sandbox]]
 
 
-async def run_supervisor(line: WorkerLine, lifeline_fd: int, open_room: OpenRoom) -> int:
+async def run_supervisor(line: WorkerLine, lifeline_fd: int, open_sandbox: OpenSandbox) -> int:
     """Boot, wait for the one run and supervise it. Exit code: 0 when the result was sent, 1 when the worker is gone."""
     exit_code = 0
     try:
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(watch_lifeline(lifeline_fd))
-            await line.send(await _supervise(line, open_room))
+            await line.send(await _supervise(line, open_sandbox))
             watching.cancel()
     except* (LifelineCut, BrokenPipeError):
         exit_code = 1
     return exit_code
 
 
-async def _supervise(line: WorkerLine, open_room: OpenRoom) -> Finished:
+async def _supervise(line: WorkerLine, open_sandbox: OpenSandbox) -> Finished:
     """Supervise one run and return how it ended. Everything it had on this machine is gone then."""
     try:
-        async with open_room() as room, asyncio.TaskGroup() as group:
-            errors = group.create_task(room.read_errors())
-            finished = await _boot_and_run(line, room)
-            await room.end()
+        async with open_sandbox() as sandbox, asyncio.TaskGroup() as group:
+            errors = group.create_task(sandbox.read_errors())
+            finished = await _boot_and_run(line, sandbox)
+            await sandbox.end()
             detail = "; ".join(part for part in (finished.detail, await errors) if part)
             return dataclasses.replace(finished, detail=detail)
     except (OSError, TimeoutError) as error:
         return Finished("not_started", f"{type(error).__name__}: {error}", 0, None)
 
 
-async def _boot_and_run(line: WorkerLine, room: Room) -> Finished:
-    executor = ExecutorLine(room.line)
+async def _boot_and_run(line: WorkerLine, sandbox: Sandbox) -> Finished:
+    executor = ExecutorLine(sandbox.line)
     try:
-        posture = dataclasses.replace(room.posture, runtime=await executor.boot())
+        posture = dataclasses.replace(sandbox.posture, runtime=await executor.boot())
     except (Silent, TimeoutError) as error:
-        return Finished("not_started", str(error) or "the executor did not boot in time", 0, room.posture)
-    room.protect_runner()
+        return Finished("not_started", str(error) or "the executor did not boot in time", 0, sandbox.posture)
+    sandbox.protect_runner()
     await line.send(Ready(posture))
     async with asyncio.TaskGroup() as group:
         reporting = group.create_task(_try_receive_report(executor))
@@ -83,7 +83,7 @@ async def _boot_and_run(line: WorkerLine, room: Room) -> Finished:
             ended = reporting.result()
             return Finished("not_started", str(ended), 0, posture)
         reading = group.create_task(line.run())
-        finished = await Run(launch, line, room, executor, reporting=reporting, posture=posture).run()
+        finished = await Run(launch, line, sandbox, executor, reporting=reporting, posture=posture).run()
         reporting.cancel()
         reading.cancel()
         return finished
@@ -119,7 +119,7 @@ class Run:
         self,
         launch: Launch,
         line: WorkerLine,
-        room: Room,
+        sandbox: Sandbox,
         executor: ExecutorLine,
         *,
         reporting: "asyncio.Task[Report | Silent]",
@@ -127,7 +127,7 @@ class Run:
     ) -> None:
         self._launch = launch
         self._line = line
-        self._room = room
+        self._sandbox = sandbox
         self._executor = executor
         self._reporting = reporting
         self._posture = posture
@@ -136,11 +136,11 @@ class Run:
         self._gateway = Gateway(launch.capability, launch.nonce, posture.outer_uid, line.call)
 
     async def run(self) -> Finished:
-        """Run to the end of the executor's messages; the room is ended but not yet closed."""
+        """Run to the end of the executor's messages; the sandbox is ended but not yet closed."""
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(self._gateway.run(self._room.listener))
+            serving = group.create_task(self._gateway.run(self._sandbox.listener))
             finished = await self._converse()
-            await self._room.end()
+            await self._sandbox.end()
             serving.cancel()
         return self._add_findings(finished)
 
@@ -189,18 +189,18 @@ class Run:
         try:
             await asyncio.wait((self._reporting, stopping), return_when=asyncio.FIRST_COMPLETED)
             if self._reporting.done():
-                return "ended", self._take_report()
+                return "ended", self._get_report()
             reason = stopping.result()
             self._note_stop(reason)
             await self._executor.send(Stop(reason))
             await asyncio.wait((self._reporting,), timeout=SILENCE_S)
-            return reason, self._take_report() if self._reporting.done() else None
+            return reason, self._get_report() if self._reporting.done() else None
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Silent("the executor ended while it was being stopped") from error
         finally:
             await _cancel(stopping)
 
-    def _take_report(self) -> Report:
+    def _get_report(self) -> Report:
         report = self._reporting.result()
         if isinstance(report, Silent):
             raise report
@@ -215,7 +215,7 @@ class Run:
                 await asyncio.wait((asked,), timeout=min(left_s, WATCH_EVERY_S))
                 if asked.done():
                     return asked.result()
-                if self._room.is_over_memory(self._launch.limits):
+                if self._sandbox.is_over_memory(self._launch.limits):
                     return "memory"
             return "timeout"
         finally:
@@ -249,7 +249,7 @@ class Run:
     def _add_findings(self, finished: Finished) -> Finished:
         return dataclasses.replace(
             finished,
-            limits=tuple(dict.fromkeys((*self._limits, *self._room.load_hits()))),
+            limits=tuple(dict.fromkeys((*self._limits, *self._sandbox.load_hits()))),
             calls=tuple(self._gateway.records),
             refusals=dict(self._gateway.refusals),
         )

@@ -90,7 +90,7 @@ class CredentialGuard:
         self._keep(digest)
 
     def _check(self, address: str, limit: Limit) -> None:
-        draw = self._failures.look(address, limit)
+        draw = self._failures.peek(address, limit)
         if not draw.taken:
             self._metrics.refusals.labels(reason="credentials", role="none").inc()
             wait_s = max(1, math.ceil(draw.wait_s))

@@ -27,8 +27,8 @@ _FOR_GROUP: Final = 0o660
 
 
 @dataclass(frozen=True, slots=True)
-class PairRoom:
-    """A `Room` whose sandbox the engine has built."""
+class PairSandbox:
+    """A `Sandbox` whose sandbox the engine has built."""
 
     line: FrameStream
     listener: socket.socket
@@ -71,7 +71,7 @@ class PairRoom:
 
 
 @contextlib.asynccontextmanager
-async def open_room(folder: Path, executor_uid: int, group: int) -> AsyncGenerator[PairRoom]:
+async def open_sandbox(folder: Path, executor_uid: int, group: int) -> AsyncGenerator[PairSandbox]:
     """Wait for the executor in the folder that both containers share. Raises OSError, TimeoutError after a minute."""
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(_socket_in(folder, GATEWAY_SOCKET, group))
@@ -81,7 +81,7 @@ async def open_room(folder: Path, executor_uid: int, group: int) -> AsyncGenerat
         reader, writer = await asyncio.open_unix_connection(sock=peer)
         stack.callback(writer.transport.abort)
         line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
-        yield PairRoom(line, gateway, build_posture(executor_uid), writer)
+        yield PairSandbox(line, gateway, build_posture(executor_uid), writer)
 
 
 def build_posture(executor_uid: int) -> Posture:

@@ -1,4 +1,4 @@
-"""The room of a pair on real sockets: who may take the executor's line, and how it is seen that the executor ended."""
+"""The sandbox of a pair on real sockets: who can connect as the executor, and how its end is detected."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ import pytest
 from everturn.execution.framing import FrameError, encode_frame
 from everturn.execution.messages import Booted, RunLimits
 from everturn.execution.records import build_message
-from exec_supervisor.pair.room import build_posture, open_room
+from exec_supervisor.pair.sandbox import build_posture, open_sandbox
 
 UID = os.geteuid()
 GROUP = os.getegid()
@@ -28,28 +28,28 @@ async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 @contextlib.asynccontextmanager
 async def open_both(folder: Path):
-    """A room, and the executor's end of its line."""
+    """A sandbox, and the executor's end of its line."""
     connecting = asyncio.create_task(connect(folder / "line.sock"))
-    async with open_room(folder, UID, GROUP) as room:
-        yield room, *(await connecting)
+    async with open_sandbox(folder, UID, GROUP) as sandbox:
+        yield sandbox, *(await connecting)
 
 
 async def test_the_line_socket_is_accepted_once_and_removed(tmp_path):
-    async with open_both(tmp_path) as (room, _, writer):
+    async with open_both(tmp_path) as (sandbox, _, writer):
         there = [path.name for path in tmp_path.iterdir()]
         writer.write(encode_frame(build_message(Booted("cpython 3.11"))))
 
         assert there == ["gateway.sock"]
-        assert await room.line.receive() == build_message(Booted("cpython 3.11"))
+        assert await sandbox.line.receive() == build_message(Booted("cpython 3.11"))
         assert stat.S_IMODE((tmp_path / "gateway.sock").stat().st_mode) == 0o660
-        assert room.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+        assert sandbox.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
 
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_another_user_does_not_get_the_line(tmp_path):
     async def open_for_another() -> None:
-        async with open_room(tmp_path, UID + 1, GROUP):
+        async with open_sandbox(tmp_path, UID + 1, GROUP):
             pytest.fail("somebody else was taken for the executor")
 
     opening = asyncio.create_task(open_for_another())
@@ -65,7 +65,7 @@ async def test_another_user_does_not_get_the_line(tmp_path):
 
 async def test_connections_of_strangers_are_bounded(tmp_path):
     async def open_for_another() -> None:
-        async with open_room(tmp_path, UID + 1, GROUP):
+        async with open_sandbox(tmp_path, UID + 1, GROUP):
             pytest.fail("somebody else was taken for the executor")
 
     opening = asyncio.create_task(open_for_another())
@@ -78,7 +78,7 @@ async def test_connections_of_strangers_are_bounded(tmp_path):
 
 
 async def test_its_end_waits_until_the_executor_has_hung_up_too(tmp_path):
-    async with open_both(tmp_path) as (room, reader, writer):
+    async with open_both(tmp_path) as (sandbox, reader, writer):
         hung_up = asyncio.Event()
 
         async def end_late() -> None:
@@ -89,16 +89,16 @@ async def test_its_end_waits_until_the_executor_has_hung_up_too(tmp_path):
 
         late = asyncio.create_task(end_late())
 
-        await room.end()
+        await sandbox.end()
 
         assert hung_up.is_set()
         await late
 
 
 async def test_its_end_does_not_disturb_listeners(tmp_path):
-    async with open_both(tmp_path) as (room, reader, writer):
-        listening = asyncio.create_task(room.line.receive())
-        ending = asyncio.create_task(room.end())
+    async with open_both(tmp_path) as (sandbox, reader, writer):
+        listening = asyncio.create_task(sandbox.line.receive())
+        ending = asyncio.create_task(sandbox.end())
         assert await reader.read(1) == b""
         writer.write(encode_frame(build_message(Booted("late"))))
         writer.close()
@@ -108,9 +108,9 @@ async def test_its_end_does_not_disturb_listeners(tmp_path):
 
 
 async def test_an_executor_that_stays_is_disconnected(tmp_path):
-    async with open_both(tmp_path) as (room, reader, writer):
-        await room.end()
-        await room.end()
+    async with open_both(tmp_path) as (sandbox, reader, writer):
+        await sandbox.end()
+        await sandbox.end()
 
         assert await reader.read(1) == b""
         with pytest.raises(ConnectionError):
@@ -120,15 +120,15 @@ async def test_an_executor_that_stays_is_disconnected(tmp_path):
 
 
 async def test_an_oversized_frame_is_not_read(tmp_path):
-    async with open_both(tmp_path) as (room, _, writer):
+    async with open_both(tmp_path) as (sandbox, _, writer):
         writer.write((8 << 20).to_bytes(4, "big"))
 
         with pytest.raises(FrameError, match="too_large"):
-            await room.line.receive()
+            await sandbox.line.receive()
 
 
 async def test_limits_that_only_the_engine_sees_are_not_reported(tmp_path):
-    async with open_both(tmp_path) as (room, *_):
-        assert (room.is_over_memory(RunLimits(memory_bytes=1)), room.load_hits()) == (False, ())
-        assert await room.read_errors() == ""
-        assert room.posture == build_posture(UID)
+    async with open_both(tmp_path) as (sandbox, *_):
+        assert (sandbox.is_over_memory(RunLimits(memory_bytes=1)), sandbox.load_hits()) == (False, ())
+        assert await sandbox.read_errors() == ""
+        assert sandbox.posture == build_posture(UID)

@@ -8,7 +8,7 @@ from everturn.execution.framing import FrameStream
 from everturn.execution.messages import LimitName, Posture, RunLimits
 
 
-class Room(Protocol):
+class Sandbox(Protocol):
     """A sandbox with an executor inside. Its opener closes it and leaves nothing behind."""
 
     @property
@@ -27,7 +27,7 @@ class Room(Protocol):
         ...
 
     def is_over_memory(self, limits: RunLimits) -> bool:
-        """Whether the run exceeds its memory limit; only for rooms where nothing else enforces it."""
+        """Whether the run exceeds its memory limit; only for sandboxes where nothing else enforces it."""
         ...
 
     def load_hits(self) -> tuple[LimitName, ...]:

@@ -26,8 +26,8 @@ USER_LOCKS: Final = "everturn-users"
 
 
 @dataclass(frozen=True, slots=True)
-class BubblewrapRoom:
-    """A `Room` made of namespaces on this machine."""
+class BubblewrapSandbox:
+    """A `Sandbox` made of namespaces on this machine."""
 
     child: SandboxChild
     line: FrameStream
@@ -52,7 +52,7 @@ class BubblewrapRoom:
 
 
 @contextlib.asynccontextmanager
-async def open_room(boot: Boot) -> AsyncGenerator[BubblewrapRoom]:
+async def open_sandbox(boot: Boot) -> AsyncGenerator[BubblewrapSandbox]:
     """Create everything and start bubblewrap; at the end kill it and leave nothing behind. Raises OSError."""
     run_dir = Path(boot.run_dir)
     become_subreaper()
@@ -78,7 +78,7 @@ async def open_room(boot: Boot) -> AsyncGenerator[BubblewrapRoom]:
         stack.push_async_callback(child.end)
         reader, writer = await child.connect()
         line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
-        yield BubblewrapRoom(child, line, listener, cgroup, build_posture(uid, stage, cgroup))
+        yield BubblewrapSandbox(child, line, listener, cgroup, build_posture(uid, stage, cgroup))
 
 
 def build_posture(uid: int, stage: Stage, cgroup: Cgroup | None) -> Posture:

@@ -15,7 +15,7 @@ from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
 from everturn.execution.messages import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply, UidRange
 from exec_supervisor.bubblewrap.cgroups import Cgroup
 from exec_supervisor.bubblewrap.mounts import Stage
-from exec_supervisor.bubblewrap.room import build_posture
+from exec_supervisor.bubblewrap.sandbox import build_posture
 
 COMMAND = [sys.executable, "-I", "-m", "exec_supervisor"]
 PYTHON = Path(__file__).parents[4] / ".venv-sandbox" / "bin" / "python"
