@@ -93,7 +93,7 @@ class Stragglers:
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=limit_s)
         for task in self._tasks:
-            _log.error("straggler_given_up", task=task.get_name())
+            _log.error("Gave up on a task that ignores its cancellation", task=task.get_name())
 
     def _own(self, task: asyncio.Task[Any]) -> None:
         if not task.done() and task not in self._tasks:

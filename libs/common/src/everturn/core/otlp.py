@@ -98,8 +98,10 @@ class _CountingExporter(SpanExporter):
         SPANS_SENT.labels("failed" if is_away else "ok").inc(len(spans))
         if is_away is not self._is_away:
             self._is_away = is_away
-            tell = _log.warning if is_away else _log.info
-            tell("trace_collector_away" if is_away else "trace_collector_back")
+            if is_away:
+                _log.warning("Could not send spans to the trace collector")
+            else:
+                _log.info("Sent spans to the trace collector again")
         return result
 
     def shutdown(self) -> None:
