@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from parts.followers import Followers, allow_files, load_rss_kib, measure_taken
+from parts.followers import Followers, allow_files, load_rss_kib, measure_memory
 
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
@@ -53,8 +53,8 @@ async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
         conversation_id, last = await talk(client)
         followers = Followers(platform.urls[0], conversation_id, last)
         try:
-            over_http = await measure_taken(pid, followers.open_streams, streams)
-            over_sockets = await measure_taken(pid, followers.open_sockets, sockets)
+            over_http = await measure_memory(pid, followers.open_streams, streams)
+            over_sockets = await measure_memory(pid, followers.open_sockets, sockets)
         finally:
             await followers.close()
     allowed_kib = STREAMS_MB * 1024 / 1000

@@ -50,5 +50,5 @@ async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module")
 def stage(chaos: Chaos) -> Stage:
-    """The same without a look at its links."""
+    """The same stage, without its links."""
     return chaos.stage

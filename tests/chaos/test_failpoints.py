@@ -19,8 +19,8 @@ from everturn_local.servers.databases import DATABASE
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 EXTRA_ENV = {"LEASE_S": "4", "WORKER_SLOTS": "1"}
-"""One turn at a time: a worker that is to die has no other turn that dies with it. The lease lasts longer than in the
-other tests, since two workers start at once, and one that can't renew in time counts as one more that died."""
+"""One turn at a time, so that a worker that dies takes no other turn with it. The lease is longer than in other
+tests, because two workers start at once, and one that can't renew in time would count as another death."""
 WORKERS = ("worker-1", "worker-2")
 TURNS = 12
 LONG_TALK = "script:plain " + "word " * 24_000
@@ -46,14 +46,14 @@ async def arm(stage: Stage, *failpoints: str, env: Mapping[str, str] | None = No
 
 
 async def take_over(stage: Stage, env: Mapping[str, str] | None = None) -> None:
-    """Once both have been killed, others take their places."""
+    """Once both were killed, others replace them."""
     for worker in WORKERS:
         assert await stage.platform.wait_exit(worker) == -signal.SIGKILL
     await asyncio.gather(*(stage.platform.restart(worker, extra_env=env) for worker in WORKERS))
 
 
 async def run_killed(stage: Stage, text: str) -> list[TurnView]:
-    """Two turns, each watched by two clients, whose workers die; their state in the end."""
+    """Two turns, each watched by two clients, whose workers die; returns their final state."""
     sends = [stage.clients[n].send_message("new", text) for n in range(2)]
     sent = await asyncio.gather(*sends)
     watchers = [
@@ -136,7 +136,7 @@ async def test_workers_killed_in_a_summary_leave_one_summary_and_one_answer(stag
 
 
 def save_summaries(folder: Path) -> dict[str, str]:
-    """What makes a worker have its summaries written by a model, early."""
+    """Settings that make a worker summarize early, with a model."""
     script, config = folder / "summaries.toml", folder / "everturn.toml"
     script.write_text(f"[[scripts]]\nwhen = ''\n[[scripts.rounds]]\nreply = '''{SUMMARY}'''\n")
     config.write_text(f'[models.roles]\nsummary = "scripted:{script}"\n')

@@ -1,4 +1,4 @@
-"""The proxy itself: each fault does what its name says, and nothing of it stays."""
+"""The proxy itself: each fault does what its name says, and none of it persists."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest_asyncio.fixture
 async def proxy() -> AsyncIterator[FaultProxy]:
-    """Before a server that says everything twice: to itself and back."""
+    """In front of a server that records everything and echoes it."""
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     made = FaultProxy(("127.0.0.1", server.sockets[0].getsockname()[1]))
     await made.start()

@@ -1,4 +1,4 @@
-"""The history checker knows rest from a turn that got lost, and an event that a client should not have seen."""
+"""The history checker distinguishes an idle conversation from a lost turn, and detects a foreign event."""
 
 import pytest
 from stages.history import check_seen, check_state

@@ -30,7 +30,7 @@ WRITE = """<channel:thinking>I write a note.</channel:thinking>
 TEXT = b"region,revenue\n" + b"North,240.50\n" * 20_000
 """Large enough that a link can be cut in its middle."""
 FROZEN = b"frozen,region,revenue\n"
-"""How a file begins that the antivirus gets while it hangs."""
+"""The beginning of a file that the antivirus receives while it hangs."""
 FETCH_S = 20.0
 
 
@@ -42,7 +42,7 @@ async def outside(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Out
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
 async def calm(outside: Outside) -> AsyncIterator[None]:
-    """Each test begins with a provider that answers and links that carry everything."""
+    """Each test begins with a provider that answers and links that work."""
     outside.provider.forget()
     say(outside, ANSWER)
     yield
@@ -77,7 +77,7 @@ async def send_during(outside: Outside, breaking: Awaitable[None]) -> list[httpx
 
 
 async def check_files(outside: Outside, answers: list[httpx2.Response]) -> None:
-    """Everything accepted is answered and has its file, all else is a typed refusal, and no row is without object."""
+    """Everything accepted is answered and has its file, all else is a typed refusal, and every row has its object."""
     accepted = [answer.json() for answer in answers if answer.status_code == 202]
     for answer in answers:
         assert answer.status_code in (202, 503), answer.text
@@ -96,7 +96,7 @@ async def check_files(outside: Outside, answers: list[httpx2.Response]) -> None:
 
 
 async def wait_rest(watcher: Watcher) -> None:
-    """Also in error: a turn whose file the store can't give now ends with that."""
+    """Including errors: a turn whose file the store can't deliver ends with one."""
     await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state in ("idle", "error"))
 
 
@@ -121,7 +121,7 @@ async def kill_clamd(outside: Outside) -> None:
 
 
 async def slow_clamd(outside: Outside) -> None:
-    """It takes a file piece by piece, then hangs until it has got some of another one."""
+    """It receives a file piece by piece, and hangs until it has received some of another one."""
     outside.to_clamd.drip(16_384, 0.02)
     assert (await send_file(outside, 1)).status_code == 202
     outside.clamd.freeze()
@@ -136,7 +136,7 @@ async def slow_clamd(outside: Outside) -> None:
 
 
 async def erring_clamd(outside: Outside) -> None:
-    """Whatever it is asked, it can't."""
+    """It rejects every request."""
     home = outside.to_clamd.target
     server = await asyncio.start_server(_err, "127.0.0.1", 0)
     outside.to_clamd.target = server.sockets[0].getsockname()[:2]
@@ -161,14 +161,14 @@ async def no_store(outside: Outside) -> None:
 
 
 async def silent_store(outside: Outside) -> None:
-    """Longer than an answer is waited for."""
+    """Longer than the client waits for an answer."""
     outside.to_s3.silence()
     assert (await send_file(outside, 1)).status_code == 503
     outside.to_s3.heal(cut=True)
 
 
 async def cut_store(outside: Outside) -> None:
-    """Every exchange breaks in its middle."""
+    """Every exchange breaks in the middle."""
     outside.to_s3.drip(8_192, 0.02)
     sending = asyncio.create_task(send_file(outside, 1))
     while not sending.done():

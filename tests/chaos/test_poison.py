@@ -1,4 +1,4 @@
-"""F24: a turn that kills every worker that runs it is given up, and nobody else has to suffer for it."""
+"""F24: a turn that kills every worker that runs it fails, and nobody else is affected."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -55,7 +55,7 @@ def load_children(pid: int | None) -> list[int]:
 
 
 async def fill(chaos: Chaos) -> None:
-    """No role may connect any more, and those who are in are thrown out."""
+    """No role can connect any more, and existing sessions are terminated."""
     roles = f"'{INGRESS}', '{WORKER}'"
     limits = "".join(f"ALTER ROLE {role} CONNECTION LIMIT 0;" for role in (INGRESS, WORKER))
     # With a limit it waits until the session is gone; without one the session was only asked to end.
@@ -69,7 +69,7 @@ async def fill(chaos: Chaos) -> None:
 
 
 async def ask(chaos: Chaos, conversation_id: str) -> int:
-    """How one message is answered, without a second try."""
+    """The answer to one message, without a second attempt."""
     async with EverturnClient(chaos.stage.clients[0].base_url, timings=ONCE) as client:
         try:
             await client.send_message(conversation_id, "script:plain please")

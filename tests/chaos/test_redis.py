@@ -17,7 +17,7 @@ from everturn.redis.users import WORKER
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 REFUSED_WITHIN_S = 2.0
-"""What is promised; deadlines in tests get three times that."""
+"""The guaranteed limit; deadlines in tests are three times that."""
 STALL_S = 10.0
 """Longer than a lease lasts here."""
 UNTOLD_TRIES = 2
@@ -158,7 +158,7 @@ async def test_an_end_reaches_clients_once_after_failed_publishing(
     await watchers[0].wait_text(sent.turn_id, "thinking")
 
     with Redis.from_url(chaos.platform.redis.url) as redis:
-        # Everything else is answered as ever: doorbells ring, leases are taken, and only events go nowhere.
+        # Everything else is answered as usual: doorbells ring, leases are claimed, and only events are lost.
         redis.execute_command("ACL", "SETUSER", WORKER, "-xadd")
         try:
             for tries in range(1, UNTOLD_TRIES + 1):
@@ -184,7 +184,7 @@ async def test_an_end_reaches_clients_once_after_failed_publishing(
 
 
 async def wait_untold(chaos: Chaos, turn_id: str, tries: int) -> None:
-    """Until the workers say that so many tries to tell of the turn's end have failed."""
+    """Until the workers report that so many attempts to announce the turn's end have failed."""
     logs = [chaos.platform.home.logs / f"{name}.log" for name in chaos.platform.reports if name.startswith("worker")]
     for _ in range(LOOKS):
         said = [line for log in logs for line in log.read_text().splitlines() if turn_id in line]

@@ -30,7 +30,7 @@ def messages_url(stage: Any, n: int, conversation: str = "new") -> str:
 
 
 async def send(http: httpx2.AsyncClient, url: str, text: str, headers: dict[str, str]) -> httpx2.Response:
-    """As a client does it: a part that did not answer in time, on a busy machine, is asked again when it says."""
+    """As a client does: a request that a busy part did not answer in time is repeated after its retry time."""
     answer = await http.post(url, json={"text": text}, headers=headers)
     for _ in range(TRIES):
         if answer.status_code != 503:
@@ -131,9 +131,9 @@ async def test_export_and_erasure_work_during_a_turn(
 
 
 async def find_remains(platform: Platform, conversation_id: str) -> list[str]:
-    """What there still is some seconds after the erasure: the turn's worker clears up what it wrote meanwhile.
+    """What remains some seconds after the erasure: the turn's worker removes what it wrote meanwhile.
 
-    An empty stream stays for an hour, which refuses who still publishes.
+    An empty stream stays for an hour; it rejects late publishers.
     """
     remains: list[str] = []
     for _ in range(200):

@@ -1,5 +1,5 @@
-"""F1 and F2 between the storing of an object and the commit of its row: workers delete what nobody will name, and what
-is deleted nobody names. Each test ends with the history checker, which knows an orphan and a row without object."""
+"""F1 and F2 between the storing of an object and the commit of its row: workers delete objects that no row will name,
+and no row names a deleted object. Each test ends with the history checker, which detects both."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ LIMIT_S = 60.0
 
 
 async def send_file(stage: Stage, conversation_id: str, key: str) -> httpx2.Response:
-    """By way of the first ingress."""
+    """Through the first ingress."""
     url = f"{stage.clients[0].base_url}/conversations/default/default/{conversation_id}/messages"
     parts = [
         ("message", (None, json.dumps({"text": "script:plain please"}).encode(), "application/json")),

@@ -22,7 +22,7 @@ LATE = 6
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
 async def restored(stage: Any) -> AsyncIterator[None]:
-    """Whatever a test stopped or froze runs again after it."""
+    """Whatever a test stopped or froze runs again afterwards."""
     yield
     await stage.close()
     workers = ("worker-1", "worker-2")
@@ -131,5 +131,5 @@ async def load_fences(stage: Any) -> dict[str, int]:
 
 
 def count_drains(log: Path) -> int:
-    """How often the process has said, in this file, that it drains."""
+    """How often the process has logged, in this file, that it drains."""
     return log.read_text().count("draining")

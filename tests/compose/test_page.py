@@ -1,4 +1,4 @@
-"""A person in a real Chromium before what `make up` started: comes in as a guest, and gets a chart over a reload."""
+"""A person in a real Chromium using what `make up` started: enters as a guest, and gets a chart despite a reload."""
 
 import os
 import shutil

@@ -55,7 +55,7 @@ async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> A
 
 
 async def ask(stage: Any) -> tuple[Any, Any, str]:
-    """A turn that waits for a person: what was accepted, who watches, and what is asked."""
+    """A turn that waits for a person: the receipt, the watchers, and the approval."""
     accepted = await stage.clients[0].send_message("new", "Send the mail.")
     watcher = stage.watch(accepted.conversation_id)
 
@@ -73,7 +73,7 @@ async def ask(stage: Any) -> tuple[Any, Any, str]:
 
 
 async def kill_worker(platform: Any) -> None:
-    """Nobody works until it is started again."""
+    """No worker runs until one is started again."""
     platform.kill(WORKER)
     assert await platform.wait_exit(WORKER) == -signal.SIGKILL
 
@@ -126,7 +126,7 @@ async def test_an_answer_without_a_live_worker_is_found_later(asking: Any) -> No
 async def test_an_irreversible_call_is_not_repeated_after_a_kill(
     asking: Any, failpoint: str, *, sent_once: bool
 ) -> None:
-    """Before the tool runs, and after it ran but before its result is stored: nobody can tell these apart."""
+    """Before the tool runs, and after it ran but before its result is stored: these can't be distinguished."""
     stage, _, sent = asking
     before = mails(sent)
 

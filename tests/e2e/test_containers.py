@@ -66,7 +66,7 @@ def check_containers(home: Path) -> None:
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
 async def nothing_stays(stage: Any) -> AsyncIterator[None]:
-    """After each test the broker has no pair but those that wait for a run."""
+    """After each test the broker has only pairs that wait for a run."""
     yield
     await stage.close()
     view = BrokerView(str(stage.platform.home.broker_socket))
@@ -77,7 +77,7 @@ async def nothing_stays(stage: Any) -> AsyncIterator[None]:
 
 
 def find_sleepers(nap_s: str) -> list[int]:
-    """Processes that sleep for so long; those of containers are processes of this machine too."""
+    """Processes that sleep for exactly this long; those of containers are processes of this machine too."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

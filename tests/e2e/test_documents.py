@@ -1,4 +1,4 @@
-"""How examples are read out of documents, typed into a shell, and compared: what would pass for nothing is refused."""
+"""How examples are read from documents, run in a shell, and compared; examples that test nothing are refused."""
 
 from pathlib import Path
 

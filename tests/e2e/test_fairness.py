@@ -1,4 +1,4 @@
-"""F25 and F2: turns of one user that take all slots, for long, don't hold up anybody else."""
+"""F25 and F2: turns of one user that occupy all slots for long don't delay anybody else."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)
 
 SLOTS, WORKERS = 4, 2
 START_S = 6.0
-"""Three times what a light tenant may wait: others work on the machine too."""
+"""Three times what a light tenant may wait, because other processes use the machine too."""
 
 
 class Caller:
-    """Somebody who sends messages."""
+    """A client that sends messages."""
 
     def __init__(self, http: httpx2.AsyncClient, tenant: str, headers: dict[str, str]) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""A fork goes its own way, and remembers what was said before it, also when its source is gone."""
+"""A fork continues independently, and remembers what was said before it, even when its source is erased."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The main job as a newcomer does it: a CSV in, a chart and a table out, and a followup that remembers."""
+"""The main job as a new user does it: a CSV in, a chart and a table out, and a followup that remembers."""
 
 import csv
 import os

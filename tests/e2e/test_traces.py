@@ -44,8 +44,8 @@ def collector() -> Iterator[Collector]:
 async def stage(
     tmp_path_factory: pytest.TempPathFactory, make_stage: Callable[[Platform], Any], collector: Collector
 ) -> AsyncIterator[Any]:
-    """An ingress and two workers that tell of themselves. Leases last as long as in earnest: on a busy machine a
-    short one is lost, and then a turn has two workers where a test counts one."""
+    """An ingress and two workers with telemetry. Leases have their production length: on a busy machine a short one is
+    lost, and then a turn has two workers where a test counts one."""
     env = {
         "EVERTURN_MODEL": f"scripted:{Path(__file__).with_name('traced_script.toml')}",
         "EXECUTION_MODE": "bubblewrap",

@@ -1,4 +1,4 @@
-"""F4: one guest can't fill the Redis that all share."""
+"""F4: one guest can't fill the shared Redis."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""What no honest client sends, as tables: each case with the one answer it gets."""
+"""Requests that no honest client sends, as tables: each case with its expected answer."""

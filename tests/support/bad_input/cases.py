@@ -10,7 +10,7 @@ CONVERSATION, TURN, SIGNAL, ARTIFACT = f"conv_{UUID}", f"turn_{UUID}", f"sig_{UU
 
 @dataclass(frozen=True)
 class Refusal:
-    """The one answer to a case: the status and the last part of the problem's type."""
+    """The expected answer to a case: the status and the last part of the problem's type."""
 
     status: int
     kind: str

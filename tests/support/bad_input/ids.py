@@ -1,4 +1,4 @@
-"""What stands where an id should: in paths, in bodies and in queries."""
+"""Invalid ids in paths, bodies and queries."""
 
 from typing import Any
 from urllib.parse import quote
@@ -57,7 +57,7 @@ ODD_SCOPES: dict[str, str] = {
     "star": "*",
     "nothing": " ",
 }
-"""What is no name of a tenant or of a project."""
+"""Invalid names of a tenant or a project."""
 
 
 def odd_id(case: str, prefix: str) -> str:

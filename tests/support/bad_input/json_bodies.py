@@ -1,9 +1,9 @@
-"""Bodies that are not acceptable JSON, or JSON that no endpoint can mean."""
+"""Bodies that are not acceptable JSON, or that no endpoint accepts."""
 
 from bad_input.cases import MALFORMED, UNPROCESSABLE, Refusal
 
 SMALL_BYTES = 262_144
-"""What all bodies may have but messages and signals, whose cap is larger."""
+"""The cap of all bodies except messages and signals, whose cap is larger."""
 
 JSON_BODIES: dict[str, tuple[bytes, Refusal]] = {
     # Not to be read

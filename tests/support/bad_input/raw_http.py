@@ -1,4 +1,4 @@
-"""Bytes on a connection that are no HTTP, or HTTP that two readers could read in two ways."""
+"""Bytes that are not HTTP, or HTTP that two parsers could read differently."""
 
 from bad_input.cases import (
     ABSENT,
@@ -123,4 +123,4 @@ SILENT_HTTP: dict[str, bytes] = {
     "headers without an end": post(HOST, JSON, LENGTH)[:-2],
     "half a line": b"POST ",
 }
-"""The client ends its side here, and never said all of it: nobody can be answered, and nothing is stored."""
+"""The client closes its side without completing the request: nothing is answered and nothing is stored."""

@@ -1,4 +1,4 @@
-"""What a client may send over an open socket, and what becomes of it: an answer, a refused connection, or the end."""
+"""Messages that a client can send over an open socket, and the result: an answer, a refused connection, or the end."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ BROKEN, NO_UTF_8, AGAINST_THE_RULES, OVERSIZED = 1002, 1007, 1008, 1009
 
 @dataclass(frozen=True)
 class Wire:
-    """Bytes as they go over the connection, which need not be a frame."""
+    """Raw bytes on the connection, which need not be a frame."""
 
     raw: bytes
 
@@ -89,7 +89,7 @@ EARLY_ENDS: dict[str, tuple[list[Frame], int]] = {
     "70 KB of bytes": ([bytes(70_000)], OVERSIZED),
     "flood of namespaces": (["40/admin,"] * 200, AGAINST_THE_RULES),
 }
-"""The same of who has not joined."""
+"""The same for a client that has not joined."""
 
 REFUSED_JOINS: dict[str, tuple[str, Refusal]] = {
     "another namespace": ("40/admin,", ABSENT),
@@ -159,4 +159,4 @@ ANSWERS: dict[str, tuple[list[Frame], Refusal]] = {
     "stop a foreign one": (call("chat_signal", f'{{"conversation_id":"{FOREIGN}","kind":"cancel"}}'), ABSENT),
     "follow an absent one": (call("conv_subscribe", f'{{"conversation_id":"conv_{UUID}"}}'), ABSENT),
 }
-"""By name: a call with the number 1, and its answer; the socket goes on."""
+"""By name: a call with the number 1, and its answer; the socket stays open."""

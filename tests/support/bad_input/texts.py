@@ -49,7 +49,7 @@ VERBATIM_TEXTS: dict[str, str] = {
     "a path": "../../../etc/passwd",
     "null": "null",
 }
-"""By name: what is taken, and comes back exactly as it was sent."""
+"""By name: texts that are accepted, and returned exactly as they were sent."""
 
 FILE_NAMES: dict[str, tuple[str, str]] = {
     "up": ("../../etc/passwd.txt", "passwd.txt"),
@@ -81,7 +81,7 @@ FILE_NAMES: dict[str, tuple[str, str]] = {
     "reserved": ("NUL.txt", "NUL.txt"),
     "markup": ("<img src=x>.txt", "<img src=x>.txt"),
 }
-"""By name: what a client calls its file, and what it is called from then on."""
+"""By name: a client's name of a file, and its name from then on."""
 
 TITLES: dict[str, tuple[str, str | None]] = {
     "NFC and NFD": ("cafe\u0301", "caf\xe9"),
@@ -98,4 +98,4 @@ TITLES: dict[str, tuple[str, str | None]] = {
     "of a terminal": ("\x1b[31mred", None),
     "of a terminal, in one": ("\x9b31mred", None),
 }
-"""By name: a title, and how it is kept; None for what is 422."""
+"""By name: a title, and how it is stored; None for 422."""

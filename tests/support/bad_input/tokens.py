@@ -1,4 +1,4 @@
-"""Credentials that are none, made with what a forger may have: the public key, keys of its own, and old tokens."""
+"""Invalid credentials, made with what a forger may have: the public key, keys of its own, and old tokens."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 ISSUER, AUDIENCE, TENANT, PROJECT = "https://issuer.example", "everturn", "acme", "one"
 LEEWAY_S = 60
-"""What clocks may differ by."""
+"""The accepted difference between clocks."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ Forge = Callable[[Keys], str]
 
 
 def claims(**changes: Any) -> dict[str, Any]:
-    """What a good token says, with changes; None takes a claim out."""
+    """The claims of a good token, with changes; None removes a claim."""
     now = int(time.time())
     good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "iat": now, "exp": now + 600}
     good |= {"tenant": TENANT, "project": PROJECT}

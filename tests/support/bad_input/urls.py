@@ -1,4 +1,4 @@
-"""Addresses that try to lead the web tools to where nobody may go, or to be what they are not."""
+"""Addresses that try to lead the web tools to forbidden hosts, or are misleading."""
 
 CLOSED = "is not on the open internet"
 UNKNOWN = "can't be found"

@@ -1,4 +1,4 @@
-"""The people before one platform, each with a browser profile of their own."""
+"""The users of one platform, each with their own browser profile."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ PROFILE = {"reduced_motion": "reduce", "viewport": {"width": 1024, "height": 640
 
 
 class Crowd:
-    """`alarms` are what the pages of all of them must never do; `limit_ms` is how long anything is waited for."""
+    """`alarms` are what pages must never do; `limit_ms` bounds every wait."""
 
     def __init__(self, browser: Browser, url: str, limit_ms: float) -> None:
         self.alarms: list[str] = []

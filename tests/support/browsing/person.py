@@ -1,4 +1,4 @@
-"""A person before the web client in a real browser: finds things by what is seen or read out."""
+"""A user of the web client in a real browser: finds elements by what is visible or read out."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ class Person:
     alarms: list[str] = field(default_factory=list[str])
 
     def watch(self) -> None:
-        """Note alarms from now on."""
+        """Record alarms from now on."""
         self.page.on("pageerror", lambda error: self.alarms.append(f"error: {error}"))
         self.page.on("dialog", self._note_dialog)
 
@@ -37,7 +37,7 @@ class Person:
         return other
 
     async def wear_out(self, scope: str) -> None:
-        """From now on this tab has a credential for `tenant/project` that the server takes no more."""
+        """From now on this tab has a credential for `tenant/project` that the server no longer accepts."""
         await self.page.evaluate("scope => sessionStorage.setItem(`everturn.credential.${scope}`, 'worn-out')", scope)
         await self.page.reload()
         await expect(self.page.get_by_role("heading", name="Sign in to Everturn")).to_be_visible()
@@ -61,11 +61,11 @@ class Person:
         await self.page.get_by_label("Files to attach").set_input_files(files=[chosen])
 
     async def finish(self) -> None:
-        """Waits until nothing goes on any more."""
+        """Wait until nothing is running any more."""
         await expect(self.button("Send")).to_be_visible()
 
     async def tab_to(self, target: Locator) -> None:
-        """By the Tab key alone. Fails when the key doesn't come there."""
+        """With the Tab key alone. Fails if the key doesn't reach it."""
         for _ in range(MAX_TABS):
             if await target.count() == 1 and await target.evaluate("element => element === document.activeElement"):
                 return

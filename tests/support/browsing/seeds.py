@@ -1,4 +1,4 @@
-"""Rows that a test begins with, written into the platform's database: what would take a person days to say."""
+"""Rows inserted into the platform's database before a test, which would take a person days to create."""
 
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform

@@ -1,4 +1,4 @@
-"""A server that nothing on the page may reach: it notes who comes, over TCP and over UDP."""
+"""A server that nothing on the page may reach: it records every visit, over TCP and over UDP."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a document asks its readers to type or to save, and what it says they will see."""
+"""The blocks of a document that readers run or save, and the output it documents."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Block:
 
 
 def read_blocks(text: str) -> list[Block]:
-    """In their order. Raises BadDocument for a block that does not end, and a text block behind no other."""
+    """The blocks in order. Raises BadDocument for an unclosed block, and for a text block after no other."""
     blocks: list[Block] = []
     for block in _split(text):
         if block.language != "text":

@@ -46,7 +46,7 @@ class Shell:
         await self._bash.wait()
 
     async def play(self, block: Block) -> str:
-        """What it printed, both streams. Raises AssertionError with that where it fails or takes too long."""
+        """Its output, both streams. Raises AssertionError with the output if the block fails or takes too long."""
         self._typed.write_text(build_input(block))
         assert self._bash.stdin is not None
         self._bash.stdin.write(f". {shlex.quote(str(self._typed))} < /dev/null; echo; echo {ENDED}\n".encode())

@@ -1,4 +1,4 @@
-"""What a chaos test gets."""
+"""The fixture of chaos tests."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from faults.links import Links
 
 @dataclass(frozen=True, slots=True)
 class Chaos:
-    """A stage whose clients and services talk over links that a test may break."""
+    """A stage whose clients and services communicate over links that a test can break."""
 
     stage: Stage
     links: Links

@@ -30,7 +30,7 @@ class Links:
         return [proxy for (_, name), proxy in self.between.items() if name == server]
 
     def heal(self) -> None:
-        """Everything is carried again; a connection that was silent is cut."""
+        """Everything is forwarded again; a connection that was silent is cut."""
         for proxy in (*self.between.values(), *self.front.values()):
             proxy.heal(cut=True)
 

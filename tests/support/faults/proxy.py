@@ -1,4 +1,4 @@
-"""A TCP proxy that makes a connection slow, silent, broken or wrong, on request and at once for all it carries."""
+"""A TCP proxy that makes a connection slow, silent, broken or wrong, at once for all its connections."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ Direction = Literal["up", "down"]
 
 @dataclass(slots=True)
 class Weather:
-    """How the link is now. Changed by its proxy only."""
+    """The current state of the link. Changed by its proxy only."""
 
     delay_s: float = 0.0
     drip_bytes: int = 0
@@ -39,7 +39,7 @@ class _Carried:
 
 
 class FaultProxy:
-    """Listens on a port of its own and carries every connection to `target`, which may be set later and changed."""
+    """Listens on its own port and forwards every connection to `target`, which can be set later and changed."""
 
     def __init__(self, target: tuple[str, int] | None = None) -> None:
         self.target = target
@@ -82,11 +82,11 @@ class FaultProxy:
             await asyncio.wait(self._tasks)
 
     def delay(self, delay_s: float) -> None:
-        """Every piece comes this much later, in both directions."""
+        """Delay every piece by this much, in both directions."""
         self._weather.delay_s = delay_s
 
     def drip(self, piece_bytes: int, pause_s: float) -> None:
-        """Whatever is sent comes in small pieces."""
+        """Send everything in small pieces."""
         self._weather.drip_bytes, self._weather.drip_pause_s = piece_bytes, pause_s
 
     def silence(self) -> None:
@@ -94,7 +94,7 @@ class FaultProxy:
         self._flowing.clear()
 
     def refuse(self) -> None:
-        """Present connections break, and new ones do at once."""
+        """Break present connections, and new ones at once."""
         self._weather.refusing = True
         self.cut()
 
@@ -114,7 +114,7 @@ class FaultProxy:
         return self._expected.setdefault(words, asyncio.Event())
 
     def heal(self, *, cut: bool = False) -> None:
-        """Carry everything as it is. What waited comes now, or with `cut` never."""
+        """Forward everything unchanged. Held data is sent now, or with `cut` never."""
         if cut:
             self.cut()
         self._weather = Weather()

@@ -1,1 +1,1 @@
-"""Finds what sandboxed runs have left on the machine: the last line of every fault test."""
+"""Finds what sandboxed runs have left on the machine; every fault test ends with it."""

@@ -1,4 +1,4 @@
-"""A look at the machine from before a test to after it: what came in between has to be gone at the end."""
+"""Compares the machine before and after a test: everything that appeared must be gone at the end."""
 
 import asyncio
 import os
@@ -44,14 +44,14 @@ class Watch:
         return load_descendants(os.getpid(), frozenset(self._kept)) - self._before
 
     def look(self) -> frozenset[Process]:
-        """Take note of what runs now."""
+        """Record what runs now."""
         processes = self.load_processes()
         self.folders |= load_run_folders(processes)
         self.groups |= load_control_groups(processes)
         return processes
 
     def load_left(self) -> list[str]:
-        """What is there now and was not there before, in words."""
+        """What exists now and did not exist before, as text."""
         return sorted(self._load_left())
 
     def _load_left(self) -> Iterator[str]:
@@ -62,7 +62,7 @@ class Watch:
             yield from view.load_left() - before
 
     async def run(self) -> None:
-        """Look again and again, so that a short run is seen too."""
+        """Check repeatedly, so that a short run is seen too."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK_EVERY_S)

@@ -1,4 +1,4 @@
-"""A run whose program has said that it runs, and waits: what a test does then hits a program, not its start."""
+"""A run whose program has reported that it runs, so that a test hits the program and not its start."""
 
 import asyncio
 from itertools import count

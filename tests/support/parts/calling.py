@@ -1,4 +1,4 @@
-"""A caller of a broker: sends the verbs, hears the answers, and becomes the line of a supervisor."""
+"""A caller of a broker: sends requests, receives answers, and becomes the line of a supervisor."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,11 +1,11 @@
-"""What the OpenAPI document says of an answer: a status that it does not name is a mistake of the one or the other."""
+"""Checks responses against the OpenAPI document: an undocumented status is a mistake of one of the two."""
 
 import re
 from typing import Any
 
 import httpx2
 
-UNTOLD = frozenset({"/", "/docs", "/openapi.json", "/socket.io/"})
+UNDOCUMENTED = frozenset({"/", "/docs", "/openapi.json", "/socket.io/"})
 """Served for people and sockets, and no part of the document."""
 
 
@@ -23,7 +23,7 @@ class Documented:
 
         What it does not offer is absent or not allowed; HEAD is that, or answered as GET.
         """
-        if path in UNTOLD or method == "OPTIONS":
+        if path in UNDOCUMENTED or method == "OPTIONS":
             return
         template = next((it for pattern, it in self._patterns if pattern.fullmatch(path)), None)
         operations = self.paths.get(template, {})

@@ -1,4 +1,4 @@
-"""A container engine of its own for a test, which may kill it: the one that everybody here uses stays untouched."""
+"""A container engine for one test, which can kill it; the shared engine is not touched."""
 
 import os
 import shutil
@@ -91,7 +91,7 @@ class OwnEngine:
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True)
-        # In memory: copying images into it and taking it away again are what costs most here.
+        # In memory, because copying images into it and removing them takes most of the time.
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={MAX_BYTES}", "engine", str(self._folder)], check=True)
         self.start()
         return self

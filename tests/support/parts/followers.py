@@ -33,7 +33,7 @@ def load_rss_kib(pid: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class MemoryUse:
     """KiB that a process took for `count` clients, and for each of those after the first fifth, which warm it up."""
 
     count: int
@@ -41,7 +41,7 @@ class Taken:
     each_kib: float
 
 
-async def measure_taken(pid: int, open_clients: Callable[[int], Awaitable[None]], count: int) -> Taken:
+async def measure_memory(pid: int, open_clients: Callable[[int], Awaitable[None]], count: int) -> MemoryUse:
     """What the process takes while so many more clients are opened, which stay open."""
     first = count // 5
     before = load_rss_kib(pid)
@@ -49,7 +49,7 @@ async def measure_taken(pid: int, open_clients: Callable[[int], Awaitable[None]]
     warm = load_rss_kib(pid)
     await open_clients(count - first)
     after = load_rss_kib(pid)
-    return Taken(count, after - before, (after - warm) / (count - first))
+    return MemoryUse(count, after - before, (after - warm) / (count - first))
 
 
 class Followers:

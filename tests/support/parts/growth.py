@@ -1,4 +1,4 @@
-"""Compares what a text costs with what eight times as much of it costs: no test needs to know how fast a machine is."""
+"""Compares the cost of a text with that of one eight times as long, so that no test depends on the machine's speed."""
 
 import time
 from collections.abc import Callable

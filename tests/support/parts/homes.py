@@ -1,4 +1,4 @@
-"""Homes of platforms that are made quickly: each is a copy of one that has its database already, with no rows in it.
+"""Quickly created homes of platforms: each is a copy of one with an empty database.
 
 That a platform makes its own database is shown where `make run` is played, and by the tests of the platform itself.
 """

@@ -1,4 +1,4 @@
-"""A worker's end of a question: it stands on the timeline, and its turn waits for a person."""
+"""A worker's side of an approval: the request is on the timeline, and its turn waits for a person."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Waits with a limit for what another process says, or has done."""
+"""Bounded waits for output or effects of another process."""
 
 import asyncio
 import select
@@ -12,12 +12,12 @@ _LOOK_EVERY_S = 0.05
 def read_line(pipe: IO[bytes], limit_s: float) -> bytes:
     """The first line of a process, which is written at once; empty at its end. Raises TimeoutError."""
     if not select.select([pipe], [], [], limit_s)[0]:
-        raise TimeoutError(f"it said nothing for {limit_s:g} s")
+        raise TimeoutError(f"it printed nothing within {limit_s:g} s")
     return pipe.readline()
 
 
 async def wait_until(done: Callable[[], object]) -> None:
-    """Ask again and again, in a thread. Raises TimeoutError after a minute."""
+    """Poll in a thread. Raises TimeoutError after a minute."""
     async with asyncio.timeout(UNTIL_LIMIT_S):
         while not await asyncio.to_thread(done):  # noqa: ASYNC110 - for what sends no notification
             await asyncio.sleep(_LOOK_EVERY_S)

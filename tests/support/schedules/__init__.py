@@ -1,1 +1,1 @@
-"""Random schedules of what people say and what breaks meanwhile, each from a seed."""
+"""Random schedules of messages and faults, each from a seed."""

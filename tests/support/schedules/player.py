@@ -32,14 +32,14 @@ from schedules.steps import (
 )
 
 SETTLE_S = 150.0
-"""How long everything may take to come to rest once nothing is broken any more; a busy machine starts slowly."""
+"""How long everything may take to become idle once nothing is broken; a busy machine starts slowly."""
 PARTS = (*SERVERS, *INGRESSES, *WORKERS)
 EXPECTED = frozenset({404, 409, 422, 429, 503})
-"""What a request may be answered while parts are down or its turn has ended meanwhile; never a 500."""
+"""Allowed statuses while parts are down or after a turn has ended; never a 500."""
 
 
 class Player:
-    """Plays one schedule. What people were promised on the way is held against what is there at the end."""
+    """Plays one schedule, and compares what was accepted on the way with the final state."""
 
     def __init__(self, stage: Stage, links: Links, seed: int) -> None:
         self._stage = stage
@@ -56,7 +56,7 @@ class Player:
         """How requests were answered."""
 
     async def run(self, schedule: tuple[Timed, ...]) -> None:
-        """Raises AssertionError when something that must hold does not."""
+        """Raises AssertionError when an invariant does not hold."""
         for n in range(CONVERSATIONS):
             created = await self._stage.clients[n % 2].create_conversation()
             self._ids.append(created.conversation_id)
@@ -163,7 +163,7 @@ class Player:
         return self._links.front[service] if server is None else self._links.between[service, server]
 
     async def _settle(self) -> None:
-        """Let what was begun end, and wait until every promised turn has ended for everybody who watches."""
+        """Let everything finish, and wait until every accepted turn has ended for all watchers."""
         while self._going:
             await asyncio.wait(set(self._going))
         self._links.heal()
@@ -178,10 +178,10 @@ class Player:
                 for n, watchers in enumerate(self._watchers):
                     await self._wait_idle(n, watchers)
         except TimeoutError:
-            raise AssertionError("\n".join(await self._tell_unsettled())) from None
+            raise AssertionError("\n".join(await self._describe_unsettled())) from None
 
-    async def _tell_unsettled(self) -> list[str]:
-        """What each watcher has, and what REST says, of conversations that did not come to rest."""
+    async def _describe_unsettled(self) -> list[str]:
+        """What each watcher has, and what REST returns, for conversations that did not become idle."""
         report = [f"not idle after {SETTLE_S} s:"]
         for n, conversation_id in enumerate(self._ids):
             truth = await self._stage.clients[0].fetch(conversation_id)

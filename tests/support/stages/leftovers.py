@@ -17,7 +17,7 @@ LOOK_EVERY_S = 0.1
 _LEFT = """
 SELECT 'lease of ' || owner FROM lease WHERE conversation_id = '{id}'
 UNION ALL SELECT 'open turn ' || id FROM turn WHERE conversation_id = '{id}' AND status IN ('queued', 'running')
-UNION ALL SELECT 'untold end of ' || id FROM turn WHERE conversation_id = '{id}' AND announced_at IS NULL
+UNION ALL SELECT 'unannounced end of ' || id FROM turn WHERE conversation_id = '{id}' AND announced_at IS NULL
     AND status <> 'waiting'
 UNION ALL SELECT 'unsettled call ' || call_id FROM tool_effect e WHERE conversation_id = '{id}' AND state = 'intended'
     AND NOT EXISTS (SELECT FROM turn t WHERE t.id = e.turn_id AND t.status = 'waiting')
@@ -31,7 +31,7 @@ _NAMED = "object "
 
 
 async def check_nothing_left(platform: Platform, conversation_id: str) -> None:
-    """Waits for it as long as a sweeper may need; then says what is left."""
+    """Wait as long as a sweeper may need; then return what remains."""
     left: list[str] = []
     for _ in range(int(LIMIT_S / LOOK_EVERY_S)):
         left = await asyncio.to_thread(_find_left, platform, conversation_id)

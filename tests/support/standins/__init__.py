@@ -1,1 +1,1 @@
-"""Images that stand in for those of others where none can be pulled: the same programs, from this machine."""
+"""Images that replace third-party ones if none can be pulled: the same programs, from this machine."""

@@ -1,4 +1,4 @@
-"""An installation of its own for a test: `make up` and `make down` with a folder, port and name of nobody else."""
+"""An installation for one test: `make up` and `make down` with its own folder, port and name."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Conversations of all kinds as a worker would play them: hypothesis makes them up, a story plays them."""
+"""Random conversations as a worker would play them: hypothesis generates them, a story plays them."""
 
 from dataclasses import dataclass, field
 from typing import Literal

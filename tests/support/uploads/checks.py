@@ -1,4 +1,4 @@
-"""Checks that find nothing, for tests of what happens around them."""
+"""Checks that accept everything, for tests of the code around them."""
 
 from ingress.attachments.structure.limits import Form, Sound
 

@@ -1,4 +1,4 @@
-"""What a server says of itself becomes plain words, each problem with what to do."""
+"""The report of a server as findings, each problem with a remedy."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A test's ids can be foretold."""
+"""The ids of tests are predictable."""
 
 from everturn.core.ids import is_id
 from everturn_testing.core import SequentialIds

@@ -1,4 +1,4 @@
-"""The executor's own look at its walls; the limits themselves are tried on the real sandbox."""
+"""The executor's own check of its confinement; the limits themselves are tested in the real sandbox."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The limits of a program in a process of its own, and an executor without walls around it, which runs nothing."""
+"""The limits of a program in its own process, and an unconfined executor, which runs nothing."""
 
 import json
 import resource

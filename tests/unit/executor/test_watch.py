@@ -1,4 +1,4 @@
-"""The runner's eye on children of ours; whole programs, and that nothing of them is left, are tried in the sandbox."""
+"""How the runner watches its children; whole programs, and that nothing of them is left, are tested in the sandbox."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Hints and inbox bells reach all who listen, and end with Unavailable when the server is gone."""
+"""Hints and inbox notifications reach all listeners, and end with Unavailable when the server is gone."""
 
 import asyncio
 from collections.abc import AsyncGenerator

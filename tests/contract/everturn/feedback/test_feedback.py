@@ -1,4 +1,4 @@
-"""Judgements of turns: one of the user, any number of machines'."""
+"""Ratings of turns: one of the user, a bounded number by machines."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A fork is a whole conversation of its own that shares nothing with its source but the bytes of files."""
+"""A fork is a complete conversation that shares only the bytes of files with its source."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What nobody touched for long enough goes; what is young, or at work, stays."""
+"""Conversations without activity are erased; young and active ones are kept."""
 
 import asyncio
 from dataclasses import replace

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from parts.followers import Followers, allow_files, measure_taken
+from parts.followers import Followers, allow_files, measure_memory
 
 STREAMS, SOCKETS = (int(count) for count in os.environ.get("FOLLOWERS", "100/50").split("/"))
 
@@ -25,8 +25,8 @@ async def test_all_streams_and_sockets_get_the_same_ordered_events(start_ingress
 
     try:
         pid = ingress.process.pid
-        streams = await measure_taken(pid, followers.open_streams, STREAMS)
-        sockets = await measure_taken(pid, followers.open_sockets, SOCKETS)
+        streams = await measure_memory(pid, followers.open_streams, STREAMS)
+        sockets = await measure_memory(pid, followers.open_sockets, SOCKETS)
         began = time.perf_counter()
         ids = [each for n in range(20) for each in await worker.say(conversation, f"{n}a", f"{n}b")]
         got = await followers.collect(ids[-1])

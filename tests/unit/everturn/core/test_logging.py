@@ -1,4 +1,4 @@
-"""Logs are structured, and secrets never stand in them."""
+"""Logs are structured and contain no secrets."""
 
 import json
 import subprocess

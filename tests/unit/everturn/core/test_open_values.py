@@ -1,4 +1,4 @@
-"""What a newer version wrote is read by this one: known things as ever, unknown ones neutrally."""
+"""Values of a newer version are read: known ones unchanged, unknown ones as a neutral fallback."""
 
 import json
 

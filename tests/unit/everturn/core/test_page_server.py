@@ -1,4 +1,4 @@
-"""The pages of a process: what is asked for, and nothing that holds the process up."""
+"""The pages of a process: what is requested is served, and no client can block the process."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Silence is what could have been heard: an event loop that was held up reads first what came meanwhile."""
+"""A blocked event loop does not count as silence: it first reads what arrived meanwhile."""
 
 import asyncio
 import socket

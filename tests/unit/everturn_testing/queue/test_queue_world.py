@@ -1,4 +1,4 @@
-"""Whatever happens to turns, each that waits stands where a model of lists says; in Postgres too (its own tests)."""
+"""After any steps every waiting turn has the position of a list model; the Postgres driver has its own test."""
 
 import asyncio
 from typing import get_args

@@ -1,4 +1,4 @@
-"""Leases that two workers can hold, or whose fence stands still, break the contract."""
+"""Leases that two workers can hold, or whose fence does not grow, break the contract."""
 
 from dataclasses import replace
 

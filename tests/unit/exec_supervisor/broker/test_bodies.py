@@ -1,4 +1,4 @@
-"""What the engine is asked for: every field of both bodies, and that no profile or message can say anything else."""
+"""The create requests: every field of both bodies, and that no profile or message can express anything else."""
 
 import json
 from typing import cast

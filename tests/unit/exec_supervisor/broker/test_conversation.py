@@ -1,4 +1,4 @@
-"""The five verbs over a connection, and the line that it becomes: whose a pair is, and what a stranger can do."""
+"""The five requests over a connection, and the line it becomes: who owns a pair, and what a stranger can do."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""How a pair boots, what its supervisor may say first, and that nothing is left however it went."""
+"""How a pair boots, what its supervisor may send first, and that nothing is left in any case."""
 
 import asyncio
 

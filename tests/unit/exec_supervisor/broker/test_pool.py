@@ -1,4 +1,4 @@
-"""Warm pairs: when they are made, given out, replaced, and how fast it is tried again when they can't be made."""
+"""Warm pairs: when they are created, handed out and replaced, and how fast failed boots are retried."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,4 @@
-"""Which containers and volumes nobody owns, and how they are removed."""
+"""Which containers and volumes are orphans, and how they are removed."""
 
 import asyncio
 

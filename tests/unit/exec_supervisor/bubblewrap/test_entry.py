@@ -1,4 +1,4 @@
-"""A supervisor of bubblewrap as a process: what it does with a worker that says nothing, nonsense, or goodbye."""
+"""A supervisor of bubblewrap as a process whose worker is silent, sends invalid data, or disconnects."""
 
 import signal
 import subprocess

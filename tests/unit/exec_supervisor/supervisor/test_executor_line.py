@@ -1,4 +1,4 @@
-"""The supervisor's line to an executor: what does not belong there is its end."""
+"""The supervisor's line to an executor: unexpected input ends it."""
 
 import asyncio
 

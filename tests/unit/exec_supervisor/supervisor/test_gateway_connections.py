@@ -1,4 +1,4 @@
-"""Hostile connections over a real socket: each costs the program its connection, and a good one goes on."""
+"""Hostile connections over a real socket: each closes its own connection only."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The tie to the worker: a closed pipe is noticed, also behind unread bytes."""
+"""The lifeline to the worker: a closed pipe is noticed, even behind unread bytes."""
 
 import asyncio
 import os
