@@ -1,4 +1,4 @@
-"""An ingress of its own for a test, as far as its readiness is asked for."""
+"""A minimal ingress for a test, which serves its readiness."""
 
 import json
 import threading

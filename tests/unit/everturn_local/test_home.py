@@ -1,4 +1,4 @@
-"""The folder of all state: who may enter, passwords, the lock, deleting it."""
+"""The folder of all state: access, passwords, the lock, deletion."""
 
 import os
 from pathlib import Path

@@ -121,7 +121,7 @@ async def answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 async def call_side_by_side(gateway: Gateway, path: str) -> list[object]:
-    """Answers to calls in an event loop of their own; the server goes on until the program leaves it."""
+    """Answers to calls in a separate event loop; the server runs until the program leaves it."""
     server = await asyncio.start_unix_server(answer_all, path)
     answers = await asyncio.gather(*(gateway.call("a.b", {}) for _ in range(4)))
     server.close()

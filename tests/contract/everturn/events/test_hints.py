@@ -22,7 +22,7 @@ async def hear_one(listening: AsyncGenerator[Heard]) -> Heard:
 
 
 async def wait_for_listeners(redis_url: str, count: int) -> None:
-    """The handshake: pub/sub forgets what nobody listens to."""
+    """The handshake, because pub/sub drops messages without a listener."""
     client = build_client(redis_url, name="watch")
     async with asyncio.timeout(10):
         while sum(int(one["psub"]) for one in await client.client_list()) < count:

@@ -14,7 +14,7 @@ from everturn.memory.encoders.openai import MAX_BATCH, MAX_REPLY_BYTES, OpenAIEm
 
 
 class Provider:
-    """Answers every request with one vector for each input, unless `status` says otherwise."""
+    """Answers every request with one vector for each input, unless `status` is set."""
 
     def __init__(self) -> None:
         self.bodies: list[dict] = []

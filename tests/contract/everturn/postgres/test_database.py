@@ -79,7 +79,7 @@ async def test_a_slow_statement_is_cut_off(roles: Roles) -> None:
 
 
 async def cancel_running(database: Database, statement: str) -> None:
-    """Cancels who waits for the statement as soon as it is sent, and returns when that has ended."""
+    """Cancels the statement's caller as soon as it is sent, and returns when that has ended."""
     begun = asyncio.Event()
 
     async def ask() -> None:

@@ -51,7 +51,7 @@ class World:
             self.waiting[receipt.conversation_id] = person
 
     async def claim(self, wanted: ConversationId) -> Principal:
-        """What a worker with a free ordinary slot does when it hears this doorbell; whose turn was claimed."""
+        """A worker with a free ordinary slot processes this doorbell; returns whose turn was claimed."""
         claimed = await self.claims.try_claim_fairly(wanted, BOUNDS, SlotKind.ORDINARY)
         if isinstance(claimed, Deferred):
             assert claimed.lane is lane_of(self.waiting[wanted].roles)

@@ -53,7 +53,7 @@ class Said:
         return await self.stage.inbox.load_signal(ANN, self.conversation_id, self.signal_id)
 
     async def load_applied(self) -> list[str]:
-        """The texts that stand on the timeline."""
+        """The texts on the timeline."""
         blocks = await self.stage.timelines.load_blocks(ANN, self.conversation_id)
         return [block.body.text for block in blocks if isinstance(block.body, SignalBody)]
 

@@ -45,7 +45,7 @@ async def test_other_errors_pass_unchanged() -> None:
 
 
 async def test_a_cleanup_error_after_an_earlier_cancellation_is_raised() -> None:
-    """A task that already handles its cancellation may still catch the errors of its own cleaning up."""
+    """A task that already handles its cancellation may still catch the errors of its own cleanup."""
     caught: list[Unavailable] = []
 
     async def clean_up() -> None:

@@ -36,7 +36,7 @@ async def talk(url: str, sent: bytes) -> bytes:
 
 
 async def wait_served(url: str) -> None:
-    """Until there is room for one that asks. Where there is none it is closed, and its unread request resets it."""
+    """Until a connection is accepted. Otherwise it is closed, and its unread request resets it."""
     answer = b""
     async with asyncio.timeout(60):
         while not answer.startswith(b"HTTP/1.1 200"):

@@ -1,4 +1,4 @@
-"""Secrets that the process knows are taken out of what leaves it."""
+"""Known secrets are removed from the output of the process."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The messages of a run: each survives the way through a frame, and no other shape is taken for one."""
+"""The messages of a run: each survives a frame, and objects of other shapes are rejected."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The URL of a bucket: what it may say, and that a secret in it is neither taken nor shown."""
+"""The URL of a bucket: its options, and that a secret in it is rejected and not shown."""
 
 import pytest
 

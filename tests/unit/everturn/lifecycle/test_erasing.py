@@ -1,4 +1,4 @@
-"""Objects of an erased conversation go, except those that a fork still names; a fork's last row takes them along."""
+"""Objects of an erased conversation are deleted unless a fork names them; the erasure of the last fork deletes those."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""No row names an orphan; it is looked at once more before it goes."""
+"""No row names an orphan; it is checked once more before it is deleted."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The buckets of one process are bounded, and looking takes nothing."""
+"""The buckets of one process are bounded, and peeking draws nothing."""
 
 from everturn.limits.token_buckets import BucketTable, Limit
 

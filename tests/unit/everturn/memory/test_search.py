@@ -1,4 +1,4 @@
-"""The in-memory driver of MemorySearch takes the calls that are written for the port; Postgres' is tested beside it."""
+"""The in-memory driver of MemorySearch, called through the port; the one of Postgres has its own tests."""
 
 from everturn.memory.search import MAX_LIMIT, Scope, SnippetQuery
 from everturn_testing.core import BEGINNING

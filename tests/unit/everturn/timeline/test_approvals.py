@@ -1,4 +1,4 @@
-"""Which questions a turn has asked, and how long it waited, read from its blocks."""
+"""Which approvals a turn requested, and how long it waited, derived from its blocks."""
 
 from everturn.core.ids import CallId, TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks

@@ -1,4 +1,4 @@
-"""Each row of the table "killed, found, resume does", and what a turn needs while nobody dies."""
+"""Each row of the table "killed, found, resume does", and the steps of a turn without a crash."""
 
 import pytest
 

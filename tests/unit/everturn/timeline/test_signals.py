@@ -1,4 +1,4 @@
-"""Signals are values; their words are those of the API."""
+"""Signals are values; their kinds and states are those of the API."""
 
 from everturn.core.ids import SignalId, TurnId
 from everturn.timeline.turns import Signal, SignalKind, SignalState

@@ -1,4 +1,4 @@
-"""The index of a turn on the wire takes nothing unknown."""
+"""The index of a turn on the wire rejects unknown fields."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""What has no columns of its own comes back from its JSON as it was."""
+"""Values without columns of their own are unchanged after their JSON."""
 
 import pytest
 

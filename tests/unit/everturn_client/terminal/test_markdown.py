@@ -1,4 +1,4 @@
-"""Markdown that streams to a terminal: readable while it comes, the same however it is cut, and whole."""
+"""Markdown that streams to a terminal: readable while it arrives, complete, and independent of the pieces."""
 
 import re
 from itertools import pairwise

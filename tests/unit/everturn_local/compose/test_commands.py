@@ -37,7 +37,7 @@ def test_a_port_in_use_by_another_program_is_reported(tmp_path: Path):
 
 
 class Engine:
-    """One worker beside others, in the state it had at each look; the last one for ever."""
+    """One worker besides others, in its state at each check; the last state stays."""
 
     def __init__(self, *states: tuple[str, str] | NoEngineError) -> None:
         self._states = list(states)

@@ -1,4 +1,4 @@
-"""Which compose program is taken, and what becomes of its failures."""
+"""Which compose program is used, and how its failures are reported."""
 
 import os
 from pathlib import Path

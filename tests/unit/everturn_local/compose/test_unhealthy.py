@@ -23,7 +23,7 @@ def build(
 
 
 class Engine:
-    """Containers with what they said; those `gone` are there no more when they are asked."""
+    """Containers with their output; those `gone` no longer exist when their output is requested."""
 
     def __init__(self, said: Sequence[tuple[FoundContainer, str]], *, gone: Sequence[str] = ()) -> None:
         self._said = {container.name: (container, text) for container, text in said}

@@ -1,4 +1,4 @@
-"""What goes into the images."""
+"""The contents of the images."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Which clamd `make run` starts, and what it says where it starts none."""
+"""Which clamd `make run` starts, and the reason if it starts none."""
 
 from pathlib import Path
 

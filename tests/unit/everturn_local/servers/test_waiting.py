@@ -12,7 +12,7 @@ LONG_S = 60.0
 
 @dataclass
 class Server:
-    """Answers, or exits, when it was asked so often."""
+    """Answers, or exits, after so many checks."""
 
     answers_at: int | None = None
     exits_at: int | None = None

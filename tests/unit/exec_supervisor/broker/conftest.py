@@ -1,4 +1,4 @@
-"""An engine in memory, whose supervisors are socket pairs: for what a real engine does too rarely or too slowly."""
+"""An engine in memory with socket pairs as supervisors: for what a real engine does too rarely or too slowly."""
 
 import asyncio
 import contextlib
@@ -166,7 +166,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 async def pairs(engine: MemoryEngine, registry: CollectorRegistry) -> AsyncGenerator[Pairs]:
-    """Sandbox for three pairs, whose ends are waited for when the test is over."""
+    """Room for three pairs; waits for their end after the test."""
     watch = EventWatch(engine, "b1", asyncio.Event())
     following = asyncio.create_task(watch.run())
     metrics = BrokerMetrics(registry)

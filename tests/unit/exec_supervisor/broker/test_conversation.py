@@ -16,7 +16,7 @@ from exec_supervisor.broker.pairs import BootedPair, Pairs
 
 
 class ColdSource:
-    """Every pair is made when it is asked for."""
+    """Creates every pair on request."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs

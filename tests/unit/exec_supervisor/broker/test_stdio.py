@@ -1,4 +1,4 @@
-"""The engine's stream of both outputs, taken apart however it is cut, and the streams of an attached container."""
+"""The engine's combined stream, separated for any pieces, and the streams of an attached container."""
 
 import asyncio
 import socket

@@ -236,7 +236,7 @@ async def test_an_executors_report_does_not_change_the_verdict(stage):
 
 
 def start_supervisor(boot: Boot) -> "subprocess.Popen[bytes]":
-    """A supervisor that has said it is ready, with inputs still open."""
+    """A supervisor that has reported ready, with inputs still open."""
     process = subprocess.Popen(SUPERVISOR, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdin.write(say(boot))
     process.stdin.flush()

@@ -28,7 +28,7 @@ _FOR_GROUP: Final = 0o660
 
 @dataclass(frozen=True, slots=True)
 class PairSandbox:
-    """A `Sandbox` whose sandbox the engine has built."""
+    """A `Sandbox` that the engine has built."""
 
     line: FrameStream
     listener: socket.socket
