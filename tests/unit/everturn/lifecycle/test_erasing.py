@@ -1,4 +1,4 @@
-"""Objects of an erased conversation are deleted unless a fork names them; the erasure of the last fork deletes those."""
+"""Objects of an erased conversation are deleted unless a fork names them; erasing the last fork deletes those."""
 
 from dataclasses import dataclass, field
 
