@@ -161,12 +161,12 @@ async def test_concurrent_changes_of_a_signal_are_consistent(
             said.edit(), said.retract(), said.apply(), return_exceptions=True
         )
 
-        signal, applied = await said.load(), await said.load_applied()
+        signal, texts = await said.load(), await said.load_applied()
         assert [type(each) for each in (edited, retracted) if not isinstance(each, Signal | Conflict)] == []
         if isinstance(applied, int):
-            assert (applied, signal.state, signal.text) == ([WAS], SignalState.APPLIED, WAS)
+            assert (texts, signal.state, signal.text) == ([WAS], SignalState.APPLIED, WAS)
             assert isinstance(edited, Conflict) and isinstance(retracted, Conflict)
         else:
             assert isinstance(applied, InboxMoved)
-            assert (applied, signal.state) == ([], SignalState.RETRACTED)
+            assert (texts, signal.state) == ([], SignalState.RETRACTED)
             assert signal.text == (EDITED if isinstance(edited, Signal) else WAS)

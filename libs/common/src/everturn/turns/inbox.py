@@ -103,7 +103,7 @@ size. The turn's request is counted separately: it can have the same size again 
 
 
 FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
-LAST_CANCELS = f"This turn already has {MAX_TURN_SIGNALS} cancels. This one cannot be retracted."
+LAST_CANCELS = f"This turn already has {MAX_TURN_SIGNALS} cancels. This one can't be retracted."
 LARGE_TURN = (
     f"The messages of this turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
     "Wait for it to end, or cancel it."
