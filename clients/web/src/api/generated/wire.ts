@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas be77ef4ef79c4844f86511ff66992d684b30c2118bb073b68c5163374eec53cb
-// Types a37ccd55f7113aba40ecf04e503593495925b3231a4d7aa0fb11fcb27cbecdb1
+// Schemas c8992424632a43eb7ce1e15a561c8d54a4ef023280bbe14b75198dc2fb82dd9c
+// Types bd016d2cad7b48e7baaafc767abc26f491ce97cf0958c4cf63bc0e8b17203a26
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -3044,7 +3044,7 @@ export interface components {
         };
         /**
          * StreamSnapshot
-         * @description The state to start from; replaces all the client has.
+         * @description The initial state. It replaces the client's state of the conversation.
          *
          *     It has the last 20 turns, but at most 1 MiB of stored text unless the newest turn alone is larger; `next_cursor` of
          *     the state leads to older turns over REST.
