@@ -188,7 +188,7 @@ async def wait_untold(chaos: Chaos, turn_id: str, tries: int) -> None:
     logs = [chaos.platform.home.logs / f"{name}.log" for name in chaos.platform.reports if name.startswith("worker")]
     for _ in range(LOOKS):
         said = [line for log in logs for line in log.read_text().splitlines() if turn_id in line]
-        if sum("end_not_published" in line for line in said) >= tries:
+        if sum("Could not publish the end of a turn" in line for line in said) >= tries:
             return
         await asyncio.sleep(LOOK_EVERY_S)
     raise AssertionError(f"{tries} tries never failed")

@@ -132,4 +132,4 @@ async def load_fences(stage: Any) -> dict[str, int]:
 
 def count_drains(log: Path) -> int:
     """How often the process has logged, in this file, that it drains."""
-    return log.read_text().count("draining")
+    return log.read_text().count("Worker is draining")

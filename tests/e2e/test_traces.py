@@ -194,7 +194,7 @@ async def test_log_lines_name_request_and_turn_but_no_content(stage: Any) -> Non
         return [line for line in workers if line.get("turn_id") == turn_id]
 
     # A client may see the end before its worker has said that it leaves the turn.
-    await wait_until(lambda: "turn_left" in [line["event"] for line in load_own()])
+    await wait_until(lambda: "Stopped running a turn" in [line["event"] for line in load_own()])
     own = load_own()
     for line in own:
         assert line == line | names

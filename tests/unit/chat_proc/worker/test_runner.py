@@ -168,7 +168,9 @@ async def test_what_a_turn_saved_after_its_conversation_was_erased_is_removed() 
     with capture_logs() as told:
         assert not await running
     assert list(bench.objects.stored) == ["conv_other/kept"]
-    assert [(line["event"], line["log_level"]) for line in told] == [("conversation_erased", "info")]
+    assert [(line["event"], line["log_level"]) for line in told] == [
+        ("Conversation was erased while its turn ran", "info")
+    ]
 
 
 async def test_a_conversation_that_is_erased_between_claim_and_load_is_a_normal_end_that_leaves_nothing() -> None:
@@ -185,7 +187,9 @@ async def test_a_conversation_that_is_erased_between_claim_and_load_is_a_normal_
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
-    assert [(line["event"], line["log_level"]) for line in told] == [("conversation_erased", "info")]
+    assert [(line["event"], line["log_level"]) for line in told] == [
+        ("Conversation was erased while its turn ran", "info")
+    ]
 
 
 class AwayTimelines:
@@ -309,7 +313,9 @@ async def test_an_erasure_while_an_end_is_told_is_a_normal_end_that_leaves_nothi
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
-    assert [(line["event"], line["log_level"]) for line in told] == [("conversation_erased", "info")]
+    assert [(line["event"], line["log_level"]) for line in told] == [
+        ("Conversation was erased while its turn ran", "info")
+    ]
     assert (value_of(ANNOUNCEMENTS_FAILED), value_of(LEASES_ERASED)) == (failed_before, erased_before + 1)
 
 

@@ -196,7 +196,10 @@ async def test_work_that_goes_on_after_a_cancelled_wait_is_reported() -> None:
         await asyncio.sleep(0)
 
     assert deaf.cancellations == 2
-    assert [line["event"] for line in lines] == ["straggler_left_behind", "straggler_ended"]
+    assert [line["event"] for line in lines] == [
+        "Left a task running that ignores its cancellation",
+        "A task that ignored its cancellation ended",
+    ]
 
 
 async def test_closing_does_not_wait_for_ever() -> None:

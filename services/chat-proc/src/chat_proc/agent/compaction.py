@@ -124,7 +124,7 @@ class SummaryWriter:
                         self.usage.append(build_usage_event(model.traits.name, SUMMARY, reply.usage or told))
                         span.note(describe_usage(self.usage[-1]))
         except (ModelFailed, TimeoutError) as failure:
-            _log.warning("no_summary", model=model.traits.name, why=str(failure))
+            _log.warning("Could not get a summary from the model", model=model.traits.name, why=str(failure))
         return reply.text if reply.counts else None
 
     async def _ask(self, model: LanguageModel, request: ModelRequest, reply: _Summary) -> None:
@@ -266,7 +266,7 @@ class TurnCompaction:
         await end_tasks(work.task)
         self._skip(work, "turn_left")
         if work.task.done() and not work.task.cancelled() and (error := work.task.exception()) is not None:
-            _log.error("compaction_broke", exc_info=error)
+            _log.error("Compaction failed", exc_info=error)
 
     async def _measure(self, place: RoundPlace) -> int:
         """Tokens of the request that would be sent now."""
@@ -346,7 +346,7 @@ async def _result_of(work: _Work) -> Shrunk:
     (made,) = await asyncio.gather(work.task, return_exceptions=True)
     if isinstance(made, Shrunk):
         return made
-    _log.error("compaction_broke", exc_info=made)
+    _log.error("Compaction failed", exc_info=made)
     return Shrunk(work.snapshot) if work.reason == "soft" else await _shrink_by_rules(work.snapshot)
 
 
@@ -390,6 +390,6 @@ async def _shrink_to_fit(snapshot: Snapshot, writer: SummaryWriter) -> Shrunk:
 async def _cover(shrunk: Shrunk, cut: Cut, writer: SummaryWriter) -> Shrunk:
     covered, failures = await asyncio.to_thread(cover, shrunk, await writer.write(shrunk.snapshot, cut))
     if covered is None:
-        _log.warning("summary_refused", failures=failures)
+        _log.warning("Rejected the summary", failures=failures)
         return await _cover_by_rules(shrunk, cut)
     return covered

@@ -79,7 +79,7 @@ class ResultKeeper:
                 await self._objects.save(row.object_key, data)
         except (EverturnError, TimeoutError) as error:
             # The tool has done its work: a partial result is better than none.
-            _log.warning("result_not_stored", call_id=call_id, error=str(error))
+            _log.warning("Could not store the full result", call_id=call_id, error=str(error))
             return KeptResult(body.model_copy(update={"text": body.text[:cap] + _UNKEPT}))
         whole = StoredText(object_key=row.object_key, sha256=row.sha256, chars=len(kept), bytes=len(data))
         return KeptResult(body.model_copy(update={"text": preview, "whole": whole}), (row,))
@@ -279,7 +279,7 @@ class ToolRunner:
                 return await self._catalog.run(spec.tool_id, call)
         except Exception as error:  # noqa: BLE001 - the tool-call edge
             # The exception is reported to the model, which can react to it.
-            _log.exception("tool_raised", tool_id=spec.tool_id, call_id=call.call_id)
+            _log.exception("Tool raised an exception", tool_id=spec.tool_id, call_id=call.call_id)
             return _NoOutcome(f"{spec.tool_id} failed: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
 
     def _build_writing(

@@ -156,7 +156,7 @@ class Generator:
                 raise
             except ModelFailed as failure:
                 _log.warning(
-                    "model_gave_up",
+                    "Model call failed",
                     model=model.traits.name,
                     turn_id=turn.turn_id,
                     reason=failure.kind,
@@ -183,7 +183,7 @@ class Generator:
                 if not again:
                     raise
                 _log.warning(
-                    "reply_broke_off",
+                    "Model stream ended early",
                     turn_id=call.turn.turn_id,
                     reason=failure.kind,
                     error=str(failure),
@@ -193,7 +193,7 @@ class Generator:
 
     def _keep_broken(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
         """The partial reply. Its usage was booked when it failed."""
-        _log.warning("broken_reply_kept", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
+        _log.warning("Used the partial reply", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(reply.finish(interrupted=True), stopped_by="provider_error")
         nothing = build_usage_event(call.model.traits.name, DECISION, ModelUsage())
         return Generated(decision, nothing, reply.texts, stopped=False)

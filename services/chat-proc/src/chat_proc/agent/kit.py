@@ -167,5 +167,7 @@ def build_context(settings: WorkerSettings, traits: ModelTraits) -> ContextLimit
     )
     if limits.max_tokens < MIN_CONTEXT_TOKENS:
         # A setting this small is rejected; a model this small may be all the operator has, so it is only logged.
-        _log.warning("context_is_small", model=traits.name, tokens=limits.max_tokens, enough=MIN_CONTEXT_TOKENS)
+        _log.warning(
+            "The model has a small context", model=traits.name, tokens=limits.max_tokens, enough=MIN_CONTEXT_TOKENS
+        )
     return limits

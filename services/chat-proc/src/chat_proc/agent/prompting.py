@@ -52,7 +52,7 @@ class WorkspaceSection:
                     owner.principal, owner.conversation_id, limit=SHOWN_TURNS + 1
                 )
         except Unavailable as error:
-            _log.warning("workspace_history_unavailable", error=str(error))
+            _log.warning("Could not load the history of the workspace", error=str(error))
             return describe_workspace(folded, None)
         return describe_workspace(workspace, self._turns)
 

@@ -194,7 +194,7 @@ def fold_signals(
             drafts += _draft(signal, place, previews or {})
         except Invalid as error:
             # It was accepted by a version with features that this worker lacks; the turn must not fail because of it.
-            _log.error("signal_rejected", signal_id=signal.id, error=str(error))
+            _log.error("Rejected a signal", signal_id=signal.id, error=str(error))
             state = SignalState.REJECTED
         changes.append(SignalChange(signal.id, state, place.round))
         after.append((_receipt(signal, state, show_files, place.round), place.round))

@@ -143,7 +143,7 @@ class CallPolicy:
 def report_refusal(spec: ToolSpec, place: Place, why: str) -> None:
     """Log and count a call that was not made because of the policy."""
     CALLS_REVIEWED.labels(spec.tool_id, "refused").inc()
-    _log.info("call_refused", tool_id=spec.tool_id, conversation_id=place.conversation_id, why=why)
+    _log.info("Rejected a tool call", tool_id=spec.tool_id, conversation_id=place.conversation_id, why=why)
 
 
 def _is_cut(place: Place) -> bool:

@@ -421,7 +421,7 @@ class ChannelOutput:
         outcomes = await asyncio.gather(*(_call(fn, **delta) for fn in self._subscribers), return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:
-                _log.error("channel_subscriber_failed", channel=self.spec.name, index=index, exc_info=outcome)
+                _log.error("Channel subscriber failed", channel=self.spec.name, index=index, exc_info=outcome)
 
 
 class _Delta(TypedDict):

@@ -28,5 +28,5 @@ class Hotset:
             async with asyncio.timeout(self._timeout_s):
                 return await self._memories.load_hotset(principal, HOTSET_ROWS)
         except (Unavailable, TimeoutError) as error:
-            _log.warning("hotset_unavailable", error=str(error))
+            _log.warning("Could not load the user memories", error=str(error))
             return "memories can't be read now"

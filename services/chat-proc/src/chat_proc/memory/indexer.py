@@ -73,7 +73,7 @@ class Indexer:
                 with guarded("indexer_queue", passing=(Unavailable,)) as guard:
                     worked = await self._index_next()
             except Unavailable as error:
-                _log.warning("index_unavailable", error=str(error))
+                _log.warning("Could not reach the index", error=str(error))
                 await self._wait(RETRY_S)
                 continue
             if guard.error is not None:
@@ -105,10 +105,10 @@ class Indexer:
                 async with asyncio.timeout(JOB_TIMEOUT_S):
                     await self._give_up(job) if job.tries > MAX_TRIES else await self._work(job)
         except (Unavailable, TimeoutError) as error:
-            _log.warning("turn_not_indexed", turn_id=job.turn_id, tries=job.tries, error=str(error))
+            _log.warning("Could not index a turn", turn_id=job.turn_id, tries=job.tries, error=str(error))
 
     async def _give_up(self, job: IndexJob) -> None:
-        _log.error("turn_not_indexable", turn_id=job.turn_id, conversation_id=job.conversation_id, tries=job.tries)
+        _log.error("Gave up indexing a turn", turn_id=job.turn_id, conversation_id=job.conversation_id, tries=job.tries)
         TURNS_INDEXED.labels("given_up").inc()
         await self._index.save_snippets(job.principal, job, [], encoder=self._embedder.name)
 
@@ -130,7 +130,7 @@ class Indexer:
         try:
             data = b"".join([chunk async for chunk in self._objects.load_range(artifact.object_key, start=0, end=end)])
         except NotFound:
-            _log.warning("attachment_gone", ref=artifact.ref)
+            _log.warning("Attachment is missing", ref=artifact.ref)
             return ""
         return decode_text(data, artifact.mime, whole=end == artifact.size)
 
@@ -143,6 +143,6 @@ class Indexer:
         except EmbedderUnavailable as error:
             if not without:
                 raise
-            _log.warning("indexed_by_words_only", error=str(error))
+            _log.warning("Could not embed; indexed for lexical search only", error=str(error))
             vectors = [None] * len(texts)
         return [EmbeddedSnippet(*pair) for pair in zip(snippets, vectors, strict=True)]

@@ -126,7 +126,7 @@ class RetryingModel:
                 if likely_permanent >= self._limits.max_likely_permanent:
                     raise
                 _log.warning(
-                    "model_retry",
+                    "Retrying the model call",
                     model=self.traits.name,
                     attempt=attempt,
                     wait_s=wait_s,

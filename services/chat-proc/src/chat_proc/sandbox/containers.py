@@ -254,7 +254,7 @@ class ContainersLauncher:
             async with open_broker_line(self._address) as line:
                 ended = await line.ask(RemovePair(pair_id), PairEnded, timeout_s=REMOVE_TIMEOUT_S)
         except SupervisorFailed as failure:
-            _log.warning("hits_of_pair_unknown", error=str(failure))
+            _log.warning("Could not read which limits the run reached", error=str(failure))
             return ()
         return ended.hits
 

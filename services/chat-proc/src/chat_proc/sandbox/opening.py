@@ -74,10 +74,10 @@ async def open_sandbox(choice: ExecutionChoice) -> AsyncGenerator[OpenedSandbox 
     try:
         opened = await _try_profiles(await _open(choice), choice.offered)
     except SandboxUnavailable as unavailable:
-        _log.warning("no_sandbox", mode=choice.mode, reason=unavailable.reason, remedy=unavailable.remedy)
+        _log.warning("No sandbox is available", mode=choice.mode, reason=unavailable.reason, remedy=unavailable.remedy)
         yield unavailable
         return
-    _log.info("sandbox_chosen", launcher=opened.sandbox.posture.launcher, why=opened.why)
+    _log.info("Chose the sandbox", launcher=opened.sandbox.posture.launcher, why=opened.why)
     async with _keep_warm(opened, choice.profiles) as warm:
         yield warm
 
@@ -161,7 +161,7 @@ async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandb
                 async with opened.sandbox.launcher.take(name, TRIAL) as supervisor:
                     limits = supervisor.limits
             except (OSError, SupervisorFailed) as error:
-                _log.error("profile_does_not_boot", profile=name, error=str(error))
+                _log.error("Execution profile does not boot", profile=name, error=str(error))
                 if name == first:
                     reason = f"The execution profile {name!r}, first of CODE_PROFILES, does not boot: {error}."
                     raise SandboxUnavailable(reason) from error

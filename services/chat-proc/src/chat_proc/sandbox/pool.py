@@ -109,7 +109,7 @@ class WarmPool:
                     self._waiting[profile].append(await self._boot(profile))
                 except (OSError, SupervisorFailed) as error:
                     SANDBOX_BOOTS_FAILED.inc()
-                    _log.warning("warm_boot_failed", profile=profile, error=str(error))
+                    _log.warning("Could not boot a warm sandbox", profile=profile, error=str(error))
                     return False
         return True
 
@@ -134,7 +134,7 @@ class WarmPool:
 
     async def _discard(self, profile: str, waiting: _Waiting, reason: str) -> None:
         SANDBOXES_DISCARDED.labels(reason).inc()
-        _log.info("warm_sandbox_discarded", profile=profile, reason=reason)
+        _log.info("Discarded a warm sandbox", profile=profile, reason=reason)
         await waiting.owned.aclose()
 
     async def _wait_for_change(self, timeout_s: float) -> None:

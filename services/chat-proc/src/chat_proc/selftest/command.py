@@ -57,11 +57,11 @@ async def pass_gate(
     report = await load_or_run(opened.sandbox, cache, now=now)
     outcome = BatteryOutcome(report.held, report.total, report.at)
     if report.holds:
-        _log.info("escape_battery_held", launcher=report.launcher, held=report.held, took_s=report.took_s)
+        _log.info("Escape battery passed", launcher=report.launcher, held=report.held, took_s=report.took_s)
         why = f"{opened.why}; escape battery: {report.held} of {report.total} held"
         return replace(opened, why=why, battery=outcome)
     first = report.missed()[0]
-    _log.error("escape_battery_failed", launcher=report.launcher, held=report.held, total=report.total)
+    _log.error("Escape battery failed", launcher=report.launcher, held=report.held, total=report.total)
     return HolesFound(
         f"The escape battery gates execution, and on {report.launcher} {report.held} of {report.total} attempts held; "
         f"the first that did not: {first.attempt} ({first.detail}).",
@@ -146,7 +146,7 @@ def _save(cache: Path, key: str, report: BatteryReport) -> None:
         draft.write_text(f"{key}\n{dump_report(report)}", encoding="utf-8")
         os.replace(draft, cache)
     except OSError as error:
-        _log.warning("battery_report_not_kept", error=str(error))
+        _log.warning("Could not save the report of the escape battery", error=str(error))
 
 
 # `python -m chat_proc battery`: runs the escape battery on each configured launcher, and reports on stdout.

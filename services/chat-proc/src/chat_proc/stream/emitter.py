@@ -261,7 +261,9 @@ class Emitter:
 
     def _lose(self, why: str) -> None:
         # An unacknowledged entry may have arrived: the rewind first loads the end of the stream.
-        _log.warning("events_lost", conversation_id=self._conversation_id, why=why)
+        _log.warning(
+            "Lost events; the next publish starts with a rewind", conversation_id=self._conversation_id, why=why
+        )
         self._needs_rewind = True
         self._pending.clear()
 

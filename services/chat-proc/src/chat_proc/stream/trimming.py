@@ -32,7 +32,7 @@ class StreamTrimmer:
             STREAMS_TRIMMED.inc(await self._memory.trim_ended())
             use = await self._memory.load_use()
         except Unavailable as error:
-            _log.warning("streams_not_trimmed", error=str(error))
+            _log.warning("Could not trim the event streams", error=str(error))
             return
         WIRE_MEMORY.labels("used").set(use.used)
         WIRE_MEMORY.labels("limit").set(use.limit)

@@ -46,7 +46,7 @@ async def load_some_previews(
                 previews[artifact.ref] = await load_preview(objects, artifact)
     except (EverturnError, TimeoutError) as error:
         # The file itself stays readable by its ref, once the store answers again.
-        _log.warning("preview_missing", previews=len(previews), files=len(texts), error=str(error))
+        _log.warning("Could not load file previews", previews=len(previews), files=len(texts), error=str(error))
     return previews
 
 

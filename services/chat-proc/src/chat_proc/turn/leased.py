@@ -289,7 +289,7 @@ class LeasedTurn:
                 data = await self._objects.load(media.object_key, max_bytes=MAX_MEDIA_BYTES)
                 self._media[media.sha256] = await self._pictures.fit(data)
             except EverturnError as error:
-                _log.warning("media_unreadable", ref=media.ref, error=str(error))
+                _log.warning("Could not read media", ref=media.ref, error=str(error))
 
     async def load_previews(self, artifacts: Sequence[Artifact]) -> Mapping[str, AttachmentTextBody]:
         """The beginnings of the text files among these, by ref; one that can't be read is left out."""

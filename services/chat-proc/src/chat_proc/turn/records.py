@@ -87,7 +87,7 @@ class ManifestKeeper:
 
     def _count_lost(self, round_number: int, why: str) -> None:
         MANIFESTS_LOST.inc()
-        _log.warning("manifest_not_kept", turn_id=self._turn_id, round=round_number, why=why)
+        _log.warning("Could not save the manifest of the request", turn_id=self._turn_id, round=round_number, why=why)
 
 
 # Metrics of a turn: how long people waited for it, how it ended, what it used.

@@ -51,7 +51,7 @@ class TurnSources:
         try:
             self.claim(images)
         except PoolFull as full:
-            _log.warning("images_without_source_rows", images=len(images), why=str(full))
+            _log.warning("Could not add sources for images", images=len(images), why=str(full))
         cited = tuple(map(self._cite, drafts))
         self._mark_used(_cited_in(cited))
         return cited

@@ -94,7 +94,7 @@ class TitleCall:
                     if (usage := self.build_usage()) is not None:
                         span.note(describe_usage(usage))
         except (ModelFailed, TimeoutError) as failure:
-            _log.warning("no_title", model=self._model.traits.name, why=str(failure))
+            _log.warning("Could not get a title from the model", model=self._model.traits.name, why=str(failure))
 
     def try_title(self) -> str | None:
         """The title; None if the reply has not arrived, or is not a title."""

@@ -108,7 +108,7 @@ class Announcer:
         else:
             # No worker died of it: it is retried however often it fails.
             ANNOUNCEMENTS_FAILED.inc()
-            _log.warning("end_not_published", turn_id=turn_id)
+            _log.warning("Could not publish the end of a turn", turn_id=turn_id)
             await self._retries.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
         return cursor
 
@@ -129,7 +129,7 @@ class Announcer:
                 if await self._try_append(claim.lease, entry, last or ORIGIN):
                     return cursor, True
         except Unavailable as error:
-            _log.warning("stream_end_unknown", turn_id=turn_id, error=str(error))
+            _log.warning("Could not read the end of the stream", turn_id=turn_id, error=str(error))
         return cursor, False
 
     async def _begin(self, lease: Lease, turn_id: TurnId) -> int:
@@ -145,7 +145,7 @@ class Announcer:
         The end is marked as announced first, so that it is not retried even if this worker dies.
         """
         lease = claim.lease
-        _log.error("end_left_to_snapshots", turn_id=turn_id, deaths=MAX_DEATHS)
+        _log.error("Gave up announcing the end of a turn; clients load a snapshot", turn_id=turn_id, deaths=MAX_DEATHS)
         hole = EventCursor(lease.fence, cursor.n + 1 if cursor.fence == lease.fence else 1)
         if claim.turn_id is not None:
             await self.save_announced(lease, turn_id, hole)
@@ -161,7 +161,7 @@ class Announcer:
             await self._try_append(lease, entry, None)
         except Unavailable as error:
             # A snapshot contains the state too.
-            _log.warning("status_not_published", turn_id=turn_id, error=str(error))
+            _log.warning("Could not publish the status of the conversation", turn_id=turn_id, error=str(error))
         return cursor
 
     def _number(self, lease: Lease, turn_id: TurnId, prev: EventCursor, told: Sequence[AnyEvent]) -> Entry:
@@ -212,7 +212,9 @@ class Announcer:
             await self._memory.note_ended(lease.conversation_id, lease.principal, cursor)
         except Unavailable as error:
             # The stream expires an hour after its last entry.
-            _log.warning("end_not_noted", conversation_id=lease.conversation_id, error=str(error))
+            _log.warning(
+                "Could not record that the end was announced", conversation_id=lease.conversation_id, error=str(error)
+            )
 
     async def hand_back(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
         """Release the lease, and ring for the next waiting turns, here and in the tenant's other conversations.
@@ -227,7 +229,7 @@ class Announcer:
                 await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
         except Unavailable as error:
             # The row stays; the sweeper rings for it.
-            _log.warning("own_bell_not_rung", error=str(error))
+            _log.warning("Could not ring the doorbell", error=str(error))
         await self.ring_next(lease.conversation_id)
 
     async def ring_next(self, conversation_id: ConversationId) -> None:
@@ -239,7 +241,7 @@ class Announcer:
                     await self._doorbells.ring(ring.lane, ring.conversation_id)
         except EverturnError as error:
             # The row stays; the sweeper rings for it.
-            _log.warning("next_turn_not_rung", error=str(error))
+            _log.warning("Could not ring the doorbell of the next turn", error=str(error))
 
 
 def _build_told(claim: Claim, page: TurnPage, was_told: bool) -> list[AnyEvent]:

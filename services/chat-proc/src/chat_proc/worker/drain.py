@@ -77,7 +77,7 @@ class Worker:
             self._claims = not self._stopping.is_set()
             on_ready()
             await self._stopping.wait()
-            _log.info("draining", deadline_s=self._deadline_s)
+            _log.info("Worker is draining", deadline_s=self._deadline_s)
             sweeping.cancel()
             expiring.cancel()
             trimming.cancel()

@@ -96,7 +96,7 @@ class Heartbeat:
         try:
             renewed = await self._renew(fences, limit_s)
         except (Unavailable, TimeoutError) as error:
-            _log.warning("leases_not_renewed", error=str(error))
+            _log.warning("Could not renew the leases", error=str(error))
             if self._clock.monotonic() - asked_at <= limit_s + LATE_S:
                 self._failed_at_s = self._clock.monotonic()
             self._give_up_unconfirmed()
@@ -157,7 +157,7 @@ class Heartbeat:
         for conversation_id, turn in stalled.items():
             TURNS_STALLED.inc()
             _log.error(
-                "A turn made no progress and is given back.",
+                "Turn made no progress; released it",
                 conversation_id=conversation_id,
                 stalled_for_s=round(turn.stalled_for_s()),
                 tasks=tasks,
@@ -166,7 +166,7 @@ class Heartbeat:
 
     def _lose(self, conversation_id: ConversationId, why: str) -> None:
         LEASES_LOST.inc()
-        _log.warning("lease_lost", conversation_id=conversation_id, why=why)
+        _log.warning("Lost a lease", conversation_id=conversation_id, why=why)
         turn = self._held[conversation_id]
         self.drop(conversation_id, turn)
         if self._is_outage():

@@ -62,7 +62,7 @@ class Sweeper:
             # If the wire failed, the database was not reached either.
             self._linked_since = None
             SWEEPS.labels("failed").inc()
-            _log.warning("sweep_failed", error=str(error))
+            _log.warning("Could not sweep for waiting turns", error=str(error))
             return
         try:
             for ring in rings:
@@ -71,7 +71,7 @@ class Sweeper:
             SWEEPS.labels("ok").inc()
         except Unavailable as error:
             SWEEPS.labels("failed").inc()
-            _log.warning("sweep_rings_failed", error=str(error))
+            _log.warning("Could not ring the doorbells found by the sweep", error=str(error))
 
     def _settled(self) -> bool:
         return self._linked_since is not None and self._clock.monotonic() - self._linked_since >= self._settle_s
@@ -120,7 +120,7 @@ class OrphanSweep:
                     await self.look()
             except EverturnError as error:
                 RETENTION_FAILED.labels("orphans").inc()
-                _log.error("retention_failed", kind="orphans", error=str(error))
+                _log.error("Retention failed", kind="orphans", error=str(error))
             await asyncio.sleep(self._left_of_rest_s() or LOOK_EVERY_S)
 
     async def look(self) -> None:
@@ -150,7 +150,7 @@ class OrphanSweep:
         if known and await try_delete_orphan(self._parts, orphan):
             self._found.pop(orphan.key, None)
             ORPHANS_DELETED.inc()
-            _log.info("orphan_deleted", key=orphan.key, size=orphan.size)
+            _log.info("Deleted an orphaned object", key=orphan.key, size=orphan.size)
 
     def _left_of_rest_s(self) -> float:
         return max(0.0, self._rests_until - self._parts.clock.monotonic())
@@ -235,7 +235,9 @@ class RetentionJob:
             self._artifacts, self._objects, expired.owner, conversation_id, expired.object_keys
         )
         objects = await self._try("objects", deleting, conversation_id=conversation_id, keys=expired.object_keys)
-        _log.info("conversation_expired", conversation_id=conversation_id, rows=expired.rows, objects=objects)
+        _log.info(
+            "Deleted an expired conversation", conversation_id=conversation_id, rows=expired.rows, objects=objects
+        )
 
     async def _remove_rows(self) -> None:
         """In batches; in small ones if a large one times out."""
@@ -256,7 +258,7 @@ class RetentionJob:
             return await doing
         except EverturnError as error:
             RETENTION_FAILED.labels(kind).inc()
-            _log.error("retention_failed", kind=kind, error=str(error), **where)
+            _log.error("Retention failed", kind=kind, error=str(error), **where)
             return None
 
 
@@ -264,4 +266,4 @@ def _count_rows(removed: Mapping[str, int]) -> None:
     for table, count in removed.items():
         ROWS_EXPIRED.labels(table).inc(count)
     if any(removed.values()):
-        _log.info("rows_expired", **removed)
+        _log.info("Deleted expired rows", **removed)

@@ -245,7 +245,9 @@ class ClaimLoop:
             await self._doorbells.ring(lane, conversation_id)
         except Unavailable as error:
             # The row stays; the sweeper rings for it.
-            _log.warning("deferred_turn_not_rung", conversation_id=conversation_id, error=str(error))
+            _log.warning(
+                "Could not ring the doorbell of a deferred turn", conversation_id=conversation_id, error=str(error)
+            )
 
     async def _claim_extra(self, tasks: asyncio.TaskGroup) -> None:
         while not self._draining.is_set():
@@ -263,7 +265,7 @@ class ClaimLoop:
         try:
             conversation_id = await self._claims.find_extra_turn(bounds, slot)
         except EverturnError as error:
-            _log.warning("extra_turn_not_found", error=str(error))
+            _log.warning("Could not find a turn for the extra slot", error=str(error))
             return False
         if conversation_id is None or self._draining.is_set():
             return False
@@ -302,7 +304,7 @@ class ClaimLoop:
         try:
             return await self._doorbells.next_ring(lanes, timeout_s=WAIT_S)
         except Unavailable as error:
-            _log.warning("doorbells_unavailable", error=str(error))
+            _log.warning("Could not wait for doorbells", error=str(error))
             await asyncio.sleep(RETRY_S)
             return None
 
@@ -311,7 +313,7 @@ class ClaimLoop:
             return await claim
         except EverturnError as error:
             # The turn stays queued: the sweeper rings again.
-            _log.warning("claim_failed", conversation_id=conversation_id, error=str(error))
+            _log.warning("Could not claim a conversation", conversation_id=conversation_id, error=str(error))
             return None
 
     def _start(self, tasks: asyncio.TaskGroup, claim: Claim, asked_at_s: float) -> None:
@@ -339,10 +341,10 @@ class ClaimLoop:
             # After an unexpected error the lease expires and another attempt is made, at most three in all.
             with guarded("turn", passing=(StaleFence, Unavailable), conversation_id=conversation_id):
                 if isinstance(await run_until(turn.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
-                    _log.error("A turn that lost its lease did not end.", conversation_id=conversation_id)
+                    _log.error("Turn is still running after its lease was lost", conversation_id=conversation_id)
         except (StaleFence, Unavailable) as error:
             TURNS_LOST.inc()
-            _log.warning("turn_lost", conversation_id=conversation_id, fence=claim.lease.fence, error=repr(error))
+            _log.warning("Lost a turn", conversation_id=conversation_id, fence=claim.lease.fence, error=repr(error))
             if self._heartbeat.saw_outage(conversation_id, turn) and not turn.left_behind:
                 tasks.create_task(self._give_back(claim.lease), name=f"give back {conversation_id}")
         finally:
@@ -366,13 +368,13 @@ class ClaimLoop:
             try:
                 if await self._leases.release(lease, requeue=True):
                     TURNS_GIVEN_BACK.inc()
-                    _log.info("turn_given_back", conversation_id=lease.conversation_id)
+                    _log.info("Released a turn to other workers", conversation_id=lease.conversation_id)
                     await self._doorbells.ring(lane_of(lease.principal.roles), lease.conversation_id)
                 return
             except Unavailable as error:
                 # This also covers a failed ring: then the second release has nothing to do.
                 if self._draining.is_set() or asyncio.get_running_loop().time() > give_up_at:
-                    _log.warning("turn_not_given_back", conversation_id=lease.conversation_id, error=str(error))
+                    _log.warning("Could not release a turn", conversation_id=lease.conversation_id, error=str(error))
                     return
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S):
@@ -401,5 +403,5 @@ class ClaimLoop:
                 async for conversation_id in self._bells.listen():
                     self._heartbeat.ring_inbox(conversation_id)
             except Unavailable as error:
-                _log.warning("inbox_bells_unavailable", error=str(error))
+                _log.warning("Could not wait for inbox notifications", error=str(error))
             await asyncio.sleep(RETRY_S)

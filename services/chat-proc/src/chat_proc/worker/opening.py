@@ -122,7 +122,7 @@ async def call_title_beside(
     finally:
         await end_tasks(asking)
         if asking.done() and not asking.cancelled() and (error := asking.exception()) is not None:
-            _log.error("title_call_broke", exc_info=error)
+            _log.error("Title call failed", exc_info=error)
 
 
 async def _give_title(turn: LeasedTurn, call: TitleCall) -> None:
@@ -134,7 +134,7 @@ async def _give_title(turn: LeasedTurn, call: TitleCall) -> None:
         await turn.give_title(title)
     except EverturnError as error:
         # The turn meets the same error in its own commits and handles it there. Its last commit writes the title.
-        _log.warning("title_not_saved", error=str(error))
+        _log.warning("Could not save the title", error=str(error))
 
 
 def _try_build_title_call(turn: Turn, kit: TurnKit, tracing: Tracing) -> TitleCall | None:

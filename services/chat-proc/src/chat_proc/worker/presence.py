@@ -78,7 +78,7 @@ class PresenceTask:
                 await self._presences.save(own, ttl_s=RENEWALS_PER_TTL * self._every_s)
                 fleet = await self._presences.load_all()
         except (Unavailable, TimeoutError) as error:
-            _log.warning("presence_not_renewed", error=str(error))
+            _log.warning("Could not renew the presence of the worker", error=str(error))
             return
         self._slots = max(own.slots, sum(worker.slots for worker in fleet))
         self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in fleet))

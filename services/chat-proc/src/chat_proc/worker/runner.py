@@ -80,7 +80,7 @@ async def run_in_span(
     is_resumed = bool(turn.turn_blocks) or claim.attempt > 0
     with open_turn_span(tracing, claim, turn.turn, is_resumed=is_resumed) as span:
         end = await work
-        _log.info("turn_left", outcome=record_outcome(span, end), attempt=claim.attempt)
+        _log.info("Stopped running a turn", outcome=record_outcome(span, end), attempt=claim.attempt)
         return end
 
 
@@ -336,7 +336,7 @@ class ClaimedTurn:
             # deleted.
             if isinstance(error, StaleFence) or self._stop_reason is StopReason.LOST:
                 return _Result.LOST
-            _log.warning("turn_interrupted", error=str(error))
+            _log.warning("Turn was interrupted", error=str(error))
             return _Result.CUT_OFF
 
     async def _watch(self, emitter: Emitter) -> None:
@@ -356,7 +356,7 @@ class ClaimedTurn:
             last = await self._parts.writer.load_last(lease.conversation_id)
         except Unavailable as error:
             # Clients that saw more than the stored cursor find a gap and take a snapshot.
-            _log.warning("stream_end_unknown", error=str(error))
+            _log.warning("Could not read the end of the stream", error=str(error))
             return cursor
         if last is None and cursor != ORIGIN:
             # The stream was emptied, perhaps of events after the stored cursor: from here on every client finds a gap.
@@ -394,7 +394,7 @@ class ClaimedTurn:
             # Another attempt may succeed; if this was the last one, the person gets the true reason.
             if self._claim.attempt + 1 < MAX_ATTEMPTS:
                 raise
-            _log.exception("turn_crashed_for_good", conversation_id=self._claim.lease.conversation_id)
+            _log.exception("Turn crashed and was closed", conversation_id=self._claim.lease.conversation_id)
             return await self._loop(turn).close(turn, build_crash_end(turn, emitter.shown_answer()))
 
     def _kit(self, turn: LeasedTurn) -> TurnKit:
@@ -484,10 +484,12 @@ async def _clear_erased(parts: RunnerParts, lease: Lease) -> bool:
     except NotFound:
         await _clear_objects(parts, lease)
         LEASES_ERASED.inc()
-        _log.info("conversation_erased", conversation_id=lease.conversation_id)
+        _log.info("Conversation was erased while its turn ran", conversation_id=lease.conversation_id)
         return True
     except (EverturnError, TimeoutError) as error:
-        _log.warning("lost_lease_unexplained", conversation_id=lease.conversation_id, error=str(error))
+        _log.warning(
+            "Could not find out why the lease was lost", conversation_id=lease.conversation_id, error=str(error)
+        )
     return False
 
 
@@ -496,7 +498,11 @@ async def _clear_objects(parts: RunnerParts, lease: Lease) -> None:
         async with asyncio.timeout(CLEAR_S):
             await delete_erased_objects(parts.artifacts, parts.loop.objects, lease.principal, lease.conversation_id)
     except (EverturnError, TimeoutError) as error:
-        _log.error("objects_left_behind", conversation_id=lease.conversation_id, error=str(error))
+        _log.error(
+            "Could not delete objects of an erased conversation",
+            conversation_id=lease.conversation_id,
+            error=str(error),
+        )
 
 
 def _report_signal(emitter: Emitter, signal: Signal, *, tenant: str, project: str) -> None:

@@ -176,7 +176,12 @@ class EffectGuard:
             await self._ledger.settle(self._live.lease, key, state, encode_reply(reply))
         except (StaleFence, Unavailable) as error:
             # The row marks the call as begun: a repeated run reports its outcome as unknown.
-            _log.warning("effect_not_settled", tool_id=key.tool_id, run_call_id=key.run_call_id, error=str(error))
+            _log.warning(
+                "Could not record the outcome of a program call",
+                tool_id=key.tool_id,
+                run_call_id=key.run_call_id,
+                error=str(error),
+            )
 
 
 class _LeaseUnsure(Exception):
@@ -420,7 +425,7 @@ class RunAnswerer:
             case EverturnError():
                 return Answered(self._refuse(asked, "tool_error", str(error)))
             case _:
-                _log.error("program_tool_raised", tool_id=spec.tool_id, exc_info=error)
+                _log.error("Tool called by a program raised an exception", tool_id=spec.tool_id, exc_info=error)
                 why = f"{spec.tool_id} failed: {type(error).__name__}: {error}"
                 return Answered(self._refuse(asked, "tool_error", why), told=False)
 

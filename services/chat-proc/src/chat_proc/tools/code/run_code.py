@@ -121,7 +121,7 @@ class RunCodeTool:
         calls = ProgramCalls(tools, call)
         result = await self._sandbox.run(request, calls, stop=call.stop)
         if unmatched := calls.find_unmatched(result.receipt.calls):
-            _log.error("calls_differ_from_audit", call_id=call.call_id, numbers=unmatched)
+            _log.error("Calls differ from the sandbox's audit", call_id=call.call_id, numbers=unmatched)
         artifacts, refused = await self._store(call, promises, result, workspace)
         if (log := _build_log(result)) is not None:
             kept = await save_log(self._objects, call, self._tools.parts.redactor.redact(log))
