@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.sandbox.containers import BrokerAddress, open_broker_line, open_container_sandbox
+from chat_proc.sandbox.containers import BrokerAddress, open_broker_connection, open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable
@@ -238,8 +238,8 @@ async def wait_for_warm_pair(address: BrokerAddress) -> None:
     states: list[str] = []
     while states != ["warm"]:
         await asyncio.sleep(CHECK_EVERY_S)
-        async with open_broker_line(address) as line:
-            listed = await line.ask(ListPairs({}), PairList, timeout_s=ANSWER_TIMEOUT_S)
+        async with open_broker_connection(address) as line:
+            listed = await line.request(ListPairs({}), PairList, timeout_s=ANSWER_TIMEOUT_S)
             states = [pair.state for pair in listed.pairs]
 
 

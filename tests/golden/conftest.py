@@ -1,4 +1,4 @@
-"""The switch that records the golden files anew: `pytest tests/golden --update-golden`, then read the difference."""
+"""The option that records the golden files again: `pytest tests/golden --update-golden`, then read the difference."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ CheckGolden = Callable[[str, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="record tests/golden anew instead of comparing")
+    parser.addoption("--update-golden", action="store_true", help="record tests/golden again instead of comparing")
 
 
 @pytest.fixture

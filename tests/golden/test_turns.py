@@ -1,4 +1,4 @@
-"""Whole turns as text: what the model said, which blocks came of it, what it was sent, what clients were told."""
+"""Whole turns as text: what the model said, which blocks came of it, what it was sent, what clients received."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -63,7 +63,7 @@ async def plan() -> Bench:
     bench = Bench(
         call("react.plan", {"mode": "new", "steps": steps}),
         call("demo.echo", {"text": "data"}, notes="✓ [1] looked"),
-        answer("It says nothing.", notes="✓ [2] told"),
+        answer("It says nothing.", notes="✓ [2] reported"),
         tools=[DemoTool()],
     )
     await bench.say("Analyse it.")

@@ -19,7 +19,7 @@ import pytest
 import everturn
 import executor
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.sandbox.containers import BrokerAddress, BrokerSilent, open_container_sandbox
+from chat_proc.sandbox.containers import BrokerAddress, BrokerUnreachable, open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable, ToolCaller
 from everturn.execution.messages import Capability, GatewayCall, ToolReply
@@ -115,7 +115,7 @@ def containers_sandbox(broker: BrokerAddress) -> SupervisedSandbox:
     """Through the session's broker, which keeps pairs of the default profile warm."""
     try:
         return asyncio.run(open_container_sandbox(broker))
-    except (SandboxUnavailable, BrokerSilent) as unavailable:
+    except (SandboxUnavailable, BrokerUnreachable) as unavailable:
         leave_out(f"no containers: {unavailable}")
 
 

@@ -26,7 +26,7 @@ def load(program):
     assert libc.prctl(22, 2, ctypes.byref(instructions), 0, 0) == 0, os.strerror(ctypes.get_errno())
 
 
-def told(action):
+def attempt(action):
     try:
         action()
     except OSError as error:
@@ -49,8 +49,8 @@ def open_and_close(family, kind):
 def ask_sockets(answers):
     for family in range(0, 46):
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW):
-            answers[f"{int(family)}/{int(kind)}"] = told(partial(open_and_close, family, kind))
-    answers["pair"] = told(lambda: [end.close() for end in socket.socketpair()])
+            answers[f"{int(family)}/{int(kind)}"] = attempt(partial(open_and_close, family, kind))
+    answers["pair"] = attempt(lambda: [end.close() for end in socket.socketpair()])
 
 
 def ask_calls(answers):
@@ -91,22 +91,22 @@ def ask_calls(answers):
         "clone3": 435,
     }
     for name, number in numbers.items():
-        answers[name] = told(call(number, 0, 0, 0, 0, 0))
+        answers[name] = attempt(call(number, 0, 0, 0, 0, 0))
     for name, flag in {"user": 0x10000000, "net": 0x40000000, "mount": 0x20000, "pid": 0x20000000}.items():
-        answers[f"clone new {name}"] = told(call(56, flag | 17, 0, 0, 0, 0))
+        answers[f"clone new {name}"] = attempt(call(56, flag | 17, 0, 0, 0, 0))
     for name, kind in {"block": 0o60000, "char": 0o20000}.items():
-        answers[f"mknod {name}"] = told(call(133, b"/tmp/never", kind | 0o600, 0x103))
-        answers[f"mknodat {name}"] = told(call(259, -100, b"/tmp/never", kind | 0o600, 0x103))
+        answers[f"mknod {name}"] = attempt(call(133, b"/tmp/never", kind | 0o600, 0x103))
+        answers[f"mknodat {name}"] = attempt(call(259, -100, b"/tmp/never", kind | 0o600, 0x103))
     for name, request in {"TIOCSTI": 0x5412, "TIOCSTI with high bits": (1 << 32) | 0x5412, "TIOCLINUX": 0x541C}.items():
-        answers[name] = told(call(16, 0, ctypes.c_ulong(request), b"x"))
+        answers[name] = attempt(call(16, 0, ctypes.c_ulong(request), b"x"))
 
 
 def ask_ordinary(answers):
-    answers["thread"] = told(lambda: [t := threading.Thread(target=int), t.start(), t.join()])
+    answers["thread"] = attempt(lambda: [t := threading.Thread(target=int), t.start(), t.join()])
     answers["process"] = subprocess.check_output(["/bin/sh", "-c", "echo fine"], text=True)
     answers["fork"] = str(os.waitpid(os.fork() or os._exit(7), 0)[1] >> 8)
-    answers["pipe"] = told(lambda: [os.close(end) for end in os.pipe()])
-    answers["fifo"] = told(lambda: (os.mkfifo(path := f"/tmp/fifo-{os.getpid()}"), os.unlink(path)))
+    answers["pipe"] = attempt(lambda: [os.close(end) for end in os.pipe()])
+    answers["fifo"] = attempt(lambda: (os.mkfifo(path := f"/tmp/fifo-{os.getpid()}"), os.unlink(path)))
 
 
 def ask_32_bit(answers):

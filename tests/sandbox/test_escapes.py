@@ -22,9 +22,9 @@ async def test_outside_the_program_really_is_the_user_that_the_receipt_names(run
     result = await run("await web_tools.web_search(query='x')", capability=ONE_TOOL, call_tool=look)
 
     assert result.ok, result.report_text
-    told = result.receipt.posture.outer_uid
-    assert told in uids
-    assert told >= 20_000 if os.geteuid() == 0 else told == os.geteuid()
+    reported = result.receipt.posture.outer_uid
+    assert reported in uids
+    assert reported >= 20_000 if os.geteuid() == 0 else reported == os.geteuid()
 
 
 def load_uids() -> dict[int, int]:
@@ -119,7 +119,7 @@ for _ in range(990):
     assert "this folder was not searched" in result.report_text
 
 
-async def test_a_program_stays_the_first_to_be_ended_when_the_machine_has_no_memory(run, sandbox):
+async def test_a_program_stays_the_first_to_be_killed_without_memory(run, sandbox):
     program = """
 before = open("/proc/self/oom_score_adj").read()
 try: open("/proc/self/oom_score_adj", "w").write("0")
@@ -170,7 +170,7 @@ print(libc.syscall(206, 1000, ctypes.byref(context)), ctypes.get_errno())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives each run a user of its own")
-async def test_what_one_run_holds_of_a_users_counters_is_not_missed_by_another_run(run):
+async def test_runs_do_not_share_the_counters_of_a_user(run):
     held, release = asyncio.Event(), asyncio.Event()
 
     async def hold(call: GatewayCall) -> ToolReply:

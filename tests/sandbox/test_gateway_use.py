@@ -133,7 +133,7 @@ async def test_a_wrong_nonce_closes_the_connection(run):
     assert result.receipt.refusals == {"wrong_nonce": 1}
 
 
-async def test_abuse_costs_the_connection_and_the_valid_session_goes_on(run):
+async def test_abuse_closes_only_its_own_connection(run):
     program = (
         RAW
         + """
@@ -219,7 +219,7 @@ print(sent < 10000)
     assert result.receipt.refusals["quota_calls"] <= 101
 
 
-async def test_the_nonce_of_an_earlier_run_is_refused_and_the_valid_session_goes_on(run):
+async def test_the_nonce_of_an_earlier_run_is_refused(run):
     tell = "print(web_tools._call.__self__._nonce)"
     earlier = (await run(tell, capability=ONE_TOOL, call_tool=echo)).user_out_tail.strip()
     program = (

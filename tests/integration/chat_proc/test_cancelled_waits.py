@@ -40,7 +40,7 @@ async def far_database(database: DatabaseUrls, proxy: FaultProxy) -> AsyncIterat
 
 @pytest.mark.parametrize("statement", [b"set_config", b"FROM signal"])
 @pytest.mark.parametrize("cut_after_s", [None, 0.0, 0.01, 0.05, 0.09, 0.11, 0.3])
-async def test_the_wait_ends_although_its_connection_breaks_around_the_cancellation(
+async def test_a_cancelled_wait_ends_when_its_connection_breaks(
     far_database: Database, proxy: FaultProxy, statement: bytes, cut_after_s: float | None
 ) -> None:
     """`cut_after_s` after the cancellation, which may come while the statement, the rollback or the next try is on its

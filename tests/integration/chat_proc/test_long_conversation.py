@@ -32,7 +32,7 @@ SUMMARY = """## Active request
 
 
 @pytest.mark.timeout(900)
-async def test_every_fact_of_a_very_long_conversation_is_found_by_few_reads_and_every_request_fits(
+async def test_facts_of_a_very_long_conversation_are_found_by_few_reads(
     database: DatabaseUrls, redis_url: str, tmp_path: Path
 ) -> None:
     world = build_world(turns=TURNS, rounds=8, facts=FACTS)

@@ -57,12 +57,12 @@ print(numpy.random.random(), random.random())
 """
 
 
-async def test_threads_processes_and_loops_work_in_a_fork_and_random_numbers_are_its_own(bubblewrap_sandbox):
+async def test_threads_processes_loops_and_random_numbers_work_in_a_fork(bubblewrap_sandbox):
     first, second = [await run_ahead(PARALLEL) for _ in range(2)]
 
     assert first.report.error is None, first.report.error
-    *told, numbers = first.report.stdout_tail.splitlines()
-    assert told == ["400.0", "sent", "[8, 10]", "7", "3"]
+    *reported, numbers = first.report.stdout_tail.splitlines()
+    assert reported == ["400.0", "sent", "[8, 10]", "7", "3"]
     assert set(numbers.split()).isdisjoint(second.report.stdout_tail.split())
 
 
@@ -99,6 +99,6 @@ async def test_memory_that_a_program_takes_does_not_end_the_runner_it_came_from(
     assert "memory" in (*finished.limits, *finished.report.limits)
 
 
-async def test_a_module_that_can_not_be_imported_ahead_fails_the_boot_and_is_named(bubblewrap_sandbox):
+async def test_a_module_that_fails_to_preload_fails_the_boot(bubblewrap_sandbox):
     with pytest.raises(SupervisorFailed, match="nowhere_at_all can't be imported: ModuleNotFoundError"):
         await run_ahead("pass", preload=("colorsys", "nowhere_at_all"))

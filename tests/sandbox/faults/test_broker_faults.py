@@ -85,7 +85,7 @@ async def check_next_run_works(sandbox: SupervisedSandbox) -> None:
     assert (result.ok, result.user_out_tail) == (True, "42\n"), result.report_text
 
 
-async def test_a_killed_broker_ends_its_runs_and_the_next_broker_leaves_nothing_of_them(broker, sandbox):
+async def test_a_killed_broker_ends_its_runs_and_the_next_one_cleans_up(broker, sandbox):
     running = await start_run(sandbox)
     view = EngineView(broker.label)
 

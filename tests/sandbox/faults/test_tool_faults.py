@@ -32,7 +32,7 @@ def fail(call: ToolCall) -> ToolOutcome:
     raise RuntimeError(f"the key {SECRET} was refused")
 
 
-async def test_each_fault_is_a_typed_error_and_the_program_goes_on(run):
+async def test_each_fault_is_a_typed_error_and_the_program_continues(run):
     hanging = ScriptedTool("demo.hang", timeout_s=0.5)
     hanging.hangs = True
     others = (("fail", fail), ("flood", give(HUGE)), ("leak", give(f"key={SECRET}")), ("fine", give("fine")))

@@ -81,7 +81,7 @@ async def test_a_wall_that_vanishes_fails_the_run_and_comes_back_with_the_wall(s
     trace = tmp_path / "unconfined"
     tmp_path.chmod(0o777)
     program = f"open({str(trace)!r}, 'w').write('was here')"
-    told = {
+    reported = {
         WITHOUT_SECCOMP: "no seccomp filter is loaded",
         # Or it can not even read the interpreter, where that lies in a closed home.
         WITHOUT_ANY: "the sandbox is not closed|Permission denied",
@@ -89,7 +89,7 @@ async def test_a_wall_that_vanishes_fails_the_run_and_comes_back_with_the_wall(s
         None: "bwrap",
     }
 
-    for script, reason in told.items():
+    for script, reason in reported.items():
         command.replace(script)
         result = await run_on(mine, program)
         command.restore()

@@ -1,10 +1,10 @@
 """Addresses that try to lead the web tools to forbidden hosts, or are misleading."""
 
-CLOSED = "is not on the open internet"
-UNKNOWN = "can't be found"
+CLOSED = "is not on the public internet"
+UNKNOWN = "was not found"
 NO_WEB = "begins with http"
 LOGIN = "contains a user name or a password"
-PORT = "is not open to the web tools"
+PORT = "web tools can't use port"
 NO_ASCII = "can't be written in ASCII"
 
 NAMES: dict[str, list[str]] = {

@@ -36,7 +36,7 @@ class Search:
     searched: bool = False
     found: str | None = None
     steps: list[str] = field(default_factory=list[str])
-    """What was asked and what came of it, for the one who mends a miss."""
+    """The requests and their outcomes, to find the cause of a miss."""
 
 
 class LongTalkModel:

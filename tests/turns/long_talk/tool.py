@@ -15,7 +15,7 @@ class ReportParams(BaseModel):
 
 
 class ReportTool:
-    """A fact that is planted in a result stands in the third one of its turn."""
+    """A fact that is planted in a result is in the third one of its turn."""
 
     def __init__(self, world: World) -> None:
         self._world = world

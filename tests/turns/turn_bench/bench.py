@@ -61,7 +61,7 @@ LEASE_S = 15.0
 
 
 class Bench:
-    """One conversation and everything around it. Scripts are played in order, whoever asks."""
+    """One conversation and everything around it. Scripts are played in order, for any caller."""
 
     def __init__(
         self,
@@ -141,8 +141,10 @@ class Bench:
         if self.conversation_id not in self.platform.conversations:
             row = ConversationRow(self.conversation_id, ANN)
             self.platform.conversations[row.id] = row
-        told = IncomingSignal(self.ids.signal(), SignalKind.EVENT, text, uploads, event=event, turn_id=self.ids.turn())
-        receipt = await self.inbox.accept_signal(ANN, self.conversation_id, told, None)
+        reported = IncomingSignal(
+            self.ids.signal(), SignalKind.EVENT, text, uploads, event=event, turn_id=self.ids.turn()
+        )
+        receipt = await self.inbox.accept_signal(ANN, self.conversation_id, reported, None)
         if receipt.signal_id is None:
             self.keep_snapshot()
         self._ring()
@@ -154,11 +156,11 @@ class Bench:
         return [row.signal.id for row in rows if row.signal.state is SignalState.ACCEPTED]
 
     async def retract(self, signal_id: SignalId) -> None:
-        """Take a signal back; clients are told of it by a hint."""
+        """Withdraw a signal; a hint notifies clients."""
         signal = await self.inbox.retract_signal(ANN, self.conversation_id, signal_id)
-        told = build_signal_event(build_signal_view(signal, tenant=ANN.tenant, project=ANN.project))
+        reported = build_signal_event(build_signal_view(signal, tenant=ANN.tenant, project=ANN.project))
         where = {"conversation_id": self.conversation_id, "turn_id": signal.turn_id}
-        self.hints.append(Envelope(type=told.type, ts=iso(self.clock.now()), data=told, **where))
+        self.hints.append(Envelope(type=reported.type, ts=iso(self.clock.now()), data=reported, **where))
         self._ring()
 
     def upload(self, filename: str, data: bytes) -> Upload:
@@ -268,8 +270,8 @@ class BenchWorker:
         """Use these parts from the next claim on."""
         self.parts = replace(self.parts, **parts)
 
-    def claimed(self, claim: Claim, asked_at_s: float) -> ClaimedTurn:
-        return ClaimedTurn(self.parts, claim, asked_at_s)
+    def claimed(self, claim: Claim, requested_at_s: float) -> ClaimedTurn:
+        return ClaimedTurn(self.parts, claim, requested_at_s)
 
     def ring(self) -> None:
         if self.current is not None and not self.deaf:
@@ -282,11 +284,11 @@ class BenchWorker:
 
     async def run_one(self) -> bool:
         """One claim; False when there is nothing to claim, or the worker died or lost its lease."""
-        asked_at_s = self.bench.clock.monotonic()
+        requested_at_s = self.bench.clock.monotonic()
         claim = await self.leases.try_claim(self.bench.conversation_id)
         if claim is None:
             return False
-        self.current = self.claimed(claim, asked_at_s)
+        self.current = self.claimed(claim, requested_at_s)
         working = asyncio.create_task(self.current.run())
         dying = asyncio.create_task(self.gate.dead.wait())
         try:

@@ -61,10 +61,10 @@ def check_ledgers(bench: Bench) -> None:
             cost_usd=sum(event.cost_usd for event in events),
             cost_known=all(event.cost_known for event in events),
         )
-        for told in (exit_body.usage, turn.usage):
-            assert told is not None
-            assert told.model_copy(update={"cost_usd": 0}) == total.model_copy(update={"cost_usd": 0})
-            assert told.cost_usd == pytest.approx(total.cost_usd)
+        for reported in (exit_body.usage, turn.usage):
+            assert reported is not None
+            assert reported.model_copy(update={"cost_usd": 0}) == total.model_copy(update={"cost_usd": 0})
+            assert reported.cost_usd == pytest.approx(total.cost_usd)
         calls = [block.call_id for block in own if isinstance(block.body, ToolCallBody)]
         results = [block.call_id for block in own if isinstance(block.body, ToolResultBody)]
         assert len(set(calls)) == len(calls)
@@ -76,8 +76,8 @@ def check_ledgers(bench: Bench) -> None:
     for row in bench.platform.signals.values():
         # Only an event that waits for the next turn may be open still.
         assert row.signal.state is not SignalState.ACCEPTED or row.signal.turn_id is None, row
-    told = [block.body.signal_id for block in bench.blocks if isinstance(block.body, SignalBody | EventBody)]
-    assert len(told) == len(set(told))
+    reported = [block.body.signal_id for block in bench.blocks if isinstance(block.body, SignalBody | EventBody)]
+    assert len(reported) == len(set(reported))
 
 
 async def check_events(bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False) -> None:

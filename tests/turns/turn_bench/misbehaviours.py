@@ -22,7 +22,7 @@ BAD = "<channel:action>oops</channel:action>"
 class Misbehaviour:
     """`ends` is the turn's outcome, or the name of its problem; `text` the answer of a turn that has one.
 
-    `notices` are the codes of what the model is told, `calls` the tools that are called, both in order.
+    `notices` are the codes of the notices to the model, `calls` the tools that are called, both in order.
     """
 
     what: str
@@ -244,7 +244,7 @@ STREAKS = (
         "calls a tool in the closing call too",
         (echo(), echo(), echo()),
         "capped",
-        "I could not finish the answer (the limit of 2 rounds). This is what was done:\n\n- demo.echo: done",
+        "I could not finish the answer (the limit of 2 rounds). This was done:\n\n- demo.echo: done",
         ("last_round",),
         (ECHO,),
         limits=TurnLimits(rounds=2),
@@ -320,7 +320,7 @@ PROVIDERS = (
         "reaches the token limit in its thinking after a tool call, forever",
         (echo(), *(THINKS_TOO_LONG,) * 4),
         "capped",
-        "I could not finish the answer (the output limit of one reply 3 times in a row). This is what was done:\n\n"
+        "I could not finish the answer (the output limit of one reply 3 times in a row). This was done:\n\n"
         "- demo.echo: done",
         ("cut_by_length",) * 3,
         (ECHO,),

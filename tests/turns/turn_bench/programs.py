@@ -24,7 +24,7 @@ def build_parts(platform: MemoryPlatform | None = None) -> ProgramParts:
 
 
 def build_program_tools(tools: Sequence[Tool] = (), platform: MemoryPlatform | None = None) -> ProgramTools:
-    """These tools for programs; none unless told."""
+    """These tools for programs; none unless reported."""
     return ProgramTools(tools, build_parts(platform))
 
 
@@ -35,7 +35,7 @@ class Params(BaseModel):
 
 
 class ScriptedTool:
-    """Does what it is told; `hangs` until its task is cancelled, and `deaf` also after that."""
+    """Follows its parameters; `hangs` until its task is cancelled, and `deaf` also after that."""
 
     def __init__(self, name: str = "demo.echo", act: Act | None = None, **spec: object) -> None:
         given = ToolSpec(name, "Says it again.", "", Params, Effect.PURE, in_programs=True)

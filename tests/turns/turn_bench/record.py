@@ -25,10 +25,10 @@ async def render_conversation(bench: Bench) -> str:
 
 def _render_script(script: Script) -> str:
     steps = [Say(script)] if isinstance(script, str) else script
-    told = [
+    reported = [
         step.text if isinstance(step, Say) else "(waits)" if isinstance(step, Pause) else str(step) for step in steps
     ]
-    return "- " + " ".join(told).replace("\n", "\n  ")
+    return "- " + " ".join(reported).replace("\n", "\n  ")
 
 
 def _render_block(block: Block) -> str:
@@ -55,15 +55,15 @@ def _render_requests(requests: list[ModelRequest]) -> list[str]:
 def _render_events(events: list[Envelope]) -> list[str]:
     """Pieces of one text are joined, because where they are cut does not matter."""
     lines: list[str] = []
-    told: dict[tuple[int | None, str, int], int] = {}
+    published: dict[tuple[int | None, str, int], int] = {}
     for event in events:
         where = f" round {event.round}" if event.round is not None else ""
         if isinstance(event.data, ChatDelta):
             key = (event.round, event.data.channel, event.data.instance)
-            if key not in told:
-                told[key] = len(lines)
+            if key not in published:
+                published[key] = len(lines)
                 lines.append(f"chat.delta{where} {event.data.marker} {event.data.channel}.{event.data.instance}: ")
-            lines[told[key]] += event.data.text.replace("\n", "\\n")
+            lines[published[key]] += event.data.text.replace("\n", "\\n")
             continue
         data = event.data.model_dump_json(exclude={"type"}, exclude_defaults=True)
         lines.append(f"{event.type}{where} {data}")

@@ -50,12 +50,12 @@ def settings(tmp_path: Path) -> WorkerSettings:
 
 async def test_a_worker_is_put_together_and_says_what_it_chose(settings: WorkerSettings) -> None:
     async with open_worker(settings) as (_, readiness):
-        told = json.loads(readiness.line())
+        result = json.loads(readiness.line())
 
-    assert told["ready"] is True
-    assert told["model"]
-    assert told["why"] == "EVERTURN_MODEL=offline"
-    assert told["sandbox"] == "none"
+    assert result["ready"] is True
+    assert result["model"]
+    assert result["why"] == "EVERTURN_MODEL=offline"
+    assert result["sandbox"] == "none"
 
 
 async def test_a_worker_says_at_its_port_what_it_lacks(settings: WorkerSettings) -> None:
@@ -68,10 +68,10 @@ async def test_a_worker_says_at_its_port_what_it_lacks(settings: WorkerSettings)
     parts = ready.json()["parts"]
     assert (ready.status_code, ready.json()["status"], alive.status_code) == (503, "unready", 200)
     assert [name for name, part in parts.items() if part["ok"]] == ["postgres disk", "objects", "loops"]
-    assert "It starts." in parts["claims"]["detail"]
+    assert "Starting: not accepting turns yet." in parts["claims"]["detail"]
 
 
-async def test_a_model_that_can_not_be_had_stops_the_start(settings: WorkerSettings) -> None:
+async def test_an_unavailable_model_prevents_the_start(settings: WorkerSettings) -> None:
     with pytest.raises(BadModelSetting):
         async with open_worker(settings.model_copy(update={"model": "nobody:knows"})):
             pass
@@ -105,7 +105,7 @@ def test_a_brokers_address_that_can_not_be_used_stops_the_start(settings: Worker
         choose_execution(settings.model_copy(update={"broker_url": "tcp://1.2.3.4:5"}))
 
 
-def test_the_encoder_of_the_configuration_file_outweighs_that_of_the_environment(settings: WorkerSettings) -> None:
+def test_the_configured_encoder_overrides_the_environment(settings: WorkerSettings) -> None:
     config = OperatorConfig.model_validate({"models": {"roles": {"embedding": "hashed"}}})
 
     embedder, _ = build_embedder(settings.model_copy(update={"embedder": "auto"}), config)

@@ -59,7 +59,7 @@ def test_the_choice_of_the_model_sees_the_keys_of_the_providers(monkeypatch: pyt
     assert environment["SOME_KEY"] == "x"
 
 
-def test_orphans_are_waited_for_longer_than_an_upload_may_take_outside_development(
+def test_the_delay_for_orphans_is_longer_than_an_upload(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     load(monkeypatch, {"ORPHANS_AFTER_S": "2", "EVERTURN_MODE": "development"})
@@ -101,7 +101,7 @@ def write_config(folder: Path, text: str) -> OperatorConfig:
     return load_config(path)
 
 
-def test_the_rounds_of_a_turn_are_looked_up_in_the_bundle_then_the_assembly_then_the_environment(
+def test_rounds_are_read_from_bundle_assembly_and_environment(
     tmp_path: Path,
 ) -> None:
     config = write_config(tmp_path, WHOLE_FILE)
@@ -166,9 +166,7 @@ def test_secrets_are_those_of_settings_addresses_and_the_environment(monkeypatch
     ("given", "policy"),
     [("seen", "seen"), ("open", "open"), ("ask", "ask"), ("off", "ask"), ("1", "seen"), ("true", "seen"), ("0", "ask")],
 )
-def test_the_rules_for_addresses_follow_from_the_switch_also_in_its_older_spelling(
-    monkeypatch: pytest.MonkeyPatch, given: str, policy: str
-) -> None:
+def test_the_address_rules_follow_the_switch(monkeypatch: pytest.MonkeyPatch, given: str, policy: str) -> None:
     assert load(monkeypatch, {"WEB_FETCH": given}).address_rules.policy == policy
 
 
@@ -184,6 +182,6 @@ def test_hosts_are_listed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("hosts", ["https://a.example", "a.example/x", "*", "a b.example", "x" * 300])
-def test_what_is_no_name_of_a_host_is_refused(monkeypatch: pytest.MonkeyPatch, hosts: str) -> None:
+def test_an_invalid_host_name_is_refused(monkeypatch: pytest.MonkeyPatch, hosts: str) -> None:
     with pytest.raises(ValidationError, match="WEB_FETCH_DENIED_HOSTS"):
         load(monkeypatch, {"WEB_FETCH_DENIED_HOSTS": hosts})

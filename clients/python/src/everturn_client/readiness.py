@@ -87,7 +87,8 @@ def _find_sandboxes(workers: tuple[WorkerState, ...]) -> list[Finding]:
 def _find_sandbox(worker: WorkerState) -> Finding:
     name = f"worker {worker.id}"
     if not worker.sandbox:
-        return Finding(name, "runs no programs; unless EXECUTION_MODE=off is set, its log says why (`No sandbox is available`)")
+        why = "runs no programs; unless EXECUTION_MODE=off is set, its log gives the reason (`No sandbox is available`)"
+        return Finding(name, why)
     if isinstance(worker.battery, BatteryState) and worker.battery.held < worker.battery.total:
         fact = f"{worker.sandbox} denied only {worker.battery.held} of {worker.battery.total} escape attempts"
         return Finding(name, fact, "set EXECUTION_MODE to another launcher or to off, and report this")

@@ -1,4 +1,4 @@
-"""`python -m chat_proc` runs one worker until SIGTERM; with `battery` it tests the walls of its launchers."""
+"""`python -m chat_proc` runs one worker until SIGTERM; with `battery` it runs the escape battery on its launchers."""
 
 import argparse
 import asyncio
@@ -20,13 +20,13 @@ from everturn.core.settings import explain_errors, load_secrets
 async def run(settings: WorkerSettings) -> None:
     """Run one worker until drained."""
 
-    def tell_ready() -> None:
+    def report_ready() -> None:
         if settings.ready_fd is not None:
             os.write(settings.ready_fd, readiness.line().encode() + b"\n")
             os.close(settings.ready_fd)
 
     async with open_worker(settings) as (worker, readiness):
-        await worker.run(tell_ready)
+        await worker.run(report_ready)
 
 
 def parse_battery_arguments(arguments: list[str]) -> argparse.Namespace:

@@ -29,7 +29,7 @@ again."""
 
 
 class ExecutionSettings(BaseSettings):
-    """How generated programs run; also all that a trial of the walls needs."""
+    """How generated programs run; also all that the escape battery needs."""
 
     model_config = BY_ALIAS
 
@@ -359,7 +359,7 @@ def _read_hosts(listed: str) -> tuple[str, ...]:
 
 
 class _Section(BaseModel):
-    """A table of the configuration file. An unknown key is an error: it is a typing mistake more often than not."""
+    """A table of the configuration file. An unknown key is an error: most likely a typing mistake."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -384,13 +384,13 @@ class BundleProps(_Section):
 
 
 class ModelsConfig(_Section):
-    """`models`: which model plays which role, in the forms of EVERTURN_MODEL. Other roles than these are refused."""
+    """`models`: the model of each role, in the format of EVERTURN_MODEL. Other roles are rejected."""
 
     roles: Mapping[Literal["decision", "title", "summary", "embedding"], str] = {}
 
 
 class OperatorConfig(_Section):
-    """The whole file. Without a file everything is as the environment says."""
+    """The whole file. Without a file, the environment decides everything."""
 
     tools: tuple[ToolModule, ...] = ()
     """Functions of the operator's own modules, offered as tools."""

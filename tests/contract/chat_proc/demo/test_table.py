@@ -42,7 +42,7 @@ def run(folder: Path, *calls: tuple[str, str, str]) -> subprocess.CompletedProce
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="needs the sandbox environment .venv-sandbox (make setup)")
-def test_the_program_prints_the_answer_and_writes_a_chart_and_a_table_of_any_file(tmp_path: Path) -> None:
+def test_the_program_prints_the_answer_and_writes_a_chart_and_a_table(tmp_path: Path) -> None:
     odd = {
         "words": "only text\nx\ny\n",
         "twice": "a,a,,$b\n1,2,3,4\n5\n6,7,8,9,10\n",

@@ -241,7 +241,7 @@ async def test_error_answers_say_whether_to_try_again(
     assert len(provider.received) == 1
 
 
-async def test_a_rate_limit_tells_how_long_to_wait(provider: WireProvider, model: AnthropicModel) -> None:
+async def test_a_rate_limit_says_how_long_to_wait(provider: WireProvider, model: AnthropicModel) -> None:
     provider.answer_error(429, {"type": "error", "error": {"type": "rate_limit_error"}}, retry_after="12")
 
     with pytest.raises(ModelFailed) as raised:
@@ -264,7 +264,7 @@ async def test_a_refused_key_is_not_repeated_in_the_message(provider: WireProvid
     ("status", "message"),
     [(400, "prompt is too long: 208310 tokens > 200000 maximum"), (413, "Request exceeds the maximum size")],
 )
-async def test_a_prompt_that_is_too_long_is_told_apart(
+async def test_a_too_long_prompt_has_its_own_error(
     provider: WireProvider, model: AnthropicModel, status: int, message: str
 ) -> None:
     provider.answer_error(status, {"type": "error", "error": {"type": "invalid_request_error", "message": message}})
@@ -330,9 +330,7 @@ async def test_closing_the_reply_closes_the_http_stream(provider: WireProvider, 
         await provider.client_left.wait()
 
 
-async def test_a_stalled_stream_ends_at_the_idle_timeout_and_the_connection_is_dropped(
-    provider: WireProvider, model: AnthropicModel
-) -> None:
+async def test_a_stalled_stream_ends_at_the_idle_timeout(provider: WireProvider, model: AnthropicModel) -> None:
     provider.answer_events(started(), said("half"), hang=True)
     retrying = RetryingModel(model, limits=RetryLimits(idle_timeout_s=0.1))
 
@@ -359,8 +357,8 @@ def test_the_model_is_built_from_the_sdks_own_variables(monkeypatch: pytest.Monk
 
     model = build_model("claude-sonnet-5-5")
 
-    told = ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True, provider="anthropic")
-    assert replace(model.traits, server_address="") == told
+    reported = ModelTraits("claude-sonnet-5-5", 1_000_000, images=True, documents=True, provider="anthropic")
+    assert replace(model.traits, server_address="") == reported
 
 
 async def test_a_character_that_the_network_cuts_arrives_whole(provider: WireProvider, model: AnthropicModel) -> None:

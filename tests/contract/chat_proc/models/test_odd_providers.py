@@ -225,7 +225,7 @@ def test_a_compressed_bomb_is_given_up_and_never_holds_the_event_loop(build: Bui
 
 @pytest.mark.parametrize("build", [build_openai, build_anthropic])
 @pytest.mark.parametrize("line", [b"a\n", b":\r", b"data\r\n"])
-def test_an_event_of_many_lines_is_given_up_before_the_sdk_has_copied_it_for_each(build: Build, line: bytes) -> None:
+def test_an_event_with_too_many_lines_is_rejected_early(build: Build, line: bytes) -> None:
     body = Endless(line * (65_536 // len(line)))
 
     with pytest.raises(ModelFailed, match="too many lines without the end of an event"):

@@ -105,7 +105,7 @@ async def test_reasoning_of_compatible_servers_streams_apart(
     assert pieces[:2] == [ReasoningDelta("hm"), TextDelta("hi")]
 
 
-async def test_a_server_without_usage_gets_an_estimate_and_an_unknown_model_no_cost(provider: WireProvider) -> None:
+async def test_missing_usage_is_estimated_and_an_unknown_model_has_no_cost(provider: WireProvider) -> None:
     provider.answer_events(said("hello there"), STOPPED, DONE)
     model = build_adapter(provider, ModelTraits("my-local-model", 8_000, images=False, documents=False))
 
@@ -211,7 +211,7 @@ async def test_error_answers_say_whether_to_try_again(
     assert len(provider.received) == 1
 
 
-async def test_a_prompt_that_is_too_long_is_told_apart(provider: WireProvider, model: OpenAIModel) -> None:
+async def test_a_too_long_prompt_has_its_own_error(provider: WireProvider, model: OpenAIModel) -> None:
     provider.answer_error(400, {"error": {"message": "too many tokens", "code": "context_length_exceeded"}})
 
     with pytest.raises(ContextLimitExceeded):

@@ -19,10 +19,10 @@ from cryptography.x509.oid import NameOID
 from scripted_broker import POSTURE, REPORT, ScriptedBroker, follow
 
 from chat_proc.sandbox.containers import (
-    BrokerSilent,
+    BrokerUnreachable,
     ClientCertificate,
     build_unseen_sandbox,
-    open_broker_line,
+    open_broker_connection,
     parse_address,
 )
 from chat_proc.sandbox.port import RunRequest
@@ -274,8 +274,8 @@ async def test_a_worker_does_not_speak_to_a_broker_that_its_authority_does_not_v
     async with listening(tmp_path, certificates) as addresses:
         address = parse_address(f"tls://{addresses.tcp}", worker_files(certificates, certificates.client_ca))
 
-        with pytest.raises(BrokerSilent, match="can't be reached"):
-            async with open_broker_line(address):
+        with pytest.raises(BrokerUnreachable, match="can't be reached"):
+            async with open_broker_connection(address):
                 pass
 
 

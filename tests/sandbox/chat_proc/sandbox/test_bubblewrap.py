@@ -114,14 +114,14 @@ def only_ours(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if not name.startswith(("everturn", "executor"))]
 
 
-async def test_without_bubblewrap_the_reason_and_the_remedy_are_told(bubblewrap_sandbox, repository, monkeypatch):
+async def test_without_bubblewrap_there_is_a_reason_and_a_remedy(bubblewrap_sandbox, repository, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
 
     with pytest.raises(SandboxUnavailable, match=r"Bubblewrap is not installed\. Try: apt-get install -y bubblewrap"):
         await open_bubblewrap_sandbox(repository / ".venv-sandbox" / "bin" / "python", PROFILES)
 
 
-async def test_without_the_environment_the_reason_and_the_remedy_are_told(tmp_path, bubblewrap_sandbox):
+async def test_without_the_environment_there_is_a_reason_and_a_remedy(tmp_path, bubblewrap_sandbox):
     with pytest.raises(SandboxUnavailable, match=r"no sandbox environment at .*python\. Try: make setup"):
         await open_bubblewrap_sandbox(tmp_path / "bin" / "python", PROFILES)
 
@@ -134,10 +134,12 @@ async def test_a_supervisor_that_does_not_start_is_a_reason(bubblewrap_sandbox, 
 
 
 @pytest.mark.parametrize(
-    ("left_out", "told"),
+    ("left_out", "message"),
     [("--seccomp", "no seccomp filter is loaded"), ("--remount-ro", "its root is writable")],
 )
-async def test_a_sandbox_with_a_wall_missing_runs_nothing(bubblewrap_sandbox, repository, monkeypatch, left_out, told):
+async def test_a_sandbox_with_a_wall_missing_runs_nothing(
+    bubblewrap_sandbox, repository, monkeypatch, left_out, message
+):
     """A bubblewrap that forgets one of its arguments: the executor notices and refuses."""
     script = f"""#!/bin/sh
 for argument; do
@@ -155,5 +157,5 @@ exec {shutil.which("bwrap")} "$@"
         fake.chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
-        with pytest.raises(SandboxUnavailable, match=f"the sandbox is not closed: {told}"):
+        with pytest.raises(SandboxUnavailable, match=f"the sandbox is not closed: {message}"):
             await open_bubblewrap_sandbox(repository / ".venv-sandbox" / "bin" / "python", PROFILES)

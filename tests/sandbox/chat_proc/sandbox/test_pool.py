@@ -69,7 +69,7 @@ async def test_one_that_is_killed_while_it_waits_is_replaced(bubblewrap_sandbox)
         os.kill(waiting, signal.SIGKILL)
         async with asyncio.timeout(10):
             gone = False
-            while not gone:  # looks once more after it is gone: by then its pipe has told us so
+            while not gone:  # looks once more after it is gone: by then its pipe has reported us so
                 gone = waiting not in find_supervisors()
                 await asyncio.sleep(0.01)
         result = await warm.run(RunRequest("after-death", "turn_1", "print('fine')", ()), refuse)

@@ -53,12 +53,12 @@ def view(broker: OwnBroker) -> Iterator[EngineView]:
 @pytest.fixture
 async def call(broker: OwnBroker, view: EngineView) -> AsyncGenerator[Call]:
     """Opens connections to the broker; before and after each test there is nothing but the warm pair."""
-    await wait_until(lambda: is_at_rest(broker, view))
+    await wait_until(lambda: is_idle(broker, view))
     yield partial(calling, broker.socket)
-    await wait_until(lambda: is_at_rest(broker, view))
+    await wait_until(lambda: is_idle(broker, view))
 
 
-def is_at_rest(broker: OwnBroker, view: EngineView) -> bool:
+def is_idle(broker: OwnBroker, view: EngineView) -> bool:
     """One pair is warm, and the engine has nothing else: two containers and a volume."""
     states = [pair.state for pair in load_pairs(str(broker.socket)).pairs]
     return states == ["warm"] and len(view.load_containers()) == 2 and len(view.load_volumes()) == 1

@@ -148,7 +148,7 @@ async def test_a_program_runs_over_the_line_and_the_pair_is_gone_afterwards(call
     assert ended == PairEnded(())
 
 
-async def test_the_engine_tells_when_the_memory_ran_out(call: Call):
+async def test_the_engine_reports_exhausted_memory(call: Call):
     async with call() as caller, call() as other:
         started = await caller.start_and_attach()
         # The program itself may use all the address space it likes: it is the control group that has to step in.
@@ -158,7 +158,7 @@ async def test_the_engine_tells_when_the_memory_ran_out(call: Call):
     assert ended == PairEnded(("memory",))
 
 
-async def test_a_caller_that_closes_its_side_is_followed_by_the_pair_within_two_seconds(call: Call):
+async def test_a_pair_ends_within_two_seconds_after_its_caller(call: Call):
     async with call() as caller, call() as other:
         started = await caller.start_and_attach()
         cut = time.monotonic()
@@ -192,19 +192,19 @@ async def test_a_caller_that_leaves_while_its_pair_boots_leaves_nothing(call: Ca
 
 
 @pytest.mark.parametrize(
-    ("profile", "code", "told"),
+    ("profile", "code", "message"),
     [
         ("no-image", "image_missing", "No such image"),
         ("wrong-image", "start_failed", "the executor"),
         ("unknown", "unknown_profile", "unknown"),
     ],
 )
-async def test_what_cannot_be_started_is_refused_with_its_reason(call: Call, profile: str, code: str, told: str):
+async def test_what_cannot_be_started_is_refused_with_its_reason(call: Call, profile: str, code: str, message: str):
     async with call() as caller:
         refused = await caller.ask(StartPair(profile, "run_1"))
         again = await caller.ask(Attach("anything"))
 
     assert isinstance(refused, BrokerRefusal)
     assert refused.code == code
-    assert told in refused.message
+    assert message in refused.message
     assert again.code == "not_attachable"

@@ -48,7 +48,7 @@ async def test_a_warm_pair_that_dies_is_replaced(
         assert (await caller.start("warm")).warm
 
 
-async def test_of_a_killed_broker_containers_end_by_themselves_and_the_next_one_removes_the_rest(
+async def test_the_next_broker_cleans_up_after_a_killed_one(
     call: Call, broker: OwnBroker, view: EngineView, client: docker.APIClient, images: dict[str, str]
 ):
     async with call() as caller:
@@ -66,5 +66,5 @@ async def test_of_a_killed_broker_containers_end_by_themselves_and_the_next_one_
     broker.start()
     await wait_until(lambda: not left & set(view.load_volumes()))
 
-    # One was attached, one warm; the look after the test tells that the container is gone, too.
+    # One was attached, one warm; the check after the test finds that the container is gone, too.
     assert (before, rest, len(left)) == (4, b"", 2)

@@ -54,7 +54,7 @@ async def test_the_room_is_gone_after_the_run(bubblewrap_sandbox):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"run_dir": "/nowhere/run"}, "FileNotFoundError"),
         ({"run_dir": "/tmp"}, "FileExistsError"),
@@ -63,10 +63,10 @@ async def test_the_room_is_gone_after_the_run(bubblewrap_sandbox):
         ({"bwrap": "/bin/echo"}, "raw_not_allowed|too_large|not_json|the executor ended"),
     ],
 )
-async def test_a_room_that_can_not_be_made_says_why(bubblewrap_sandbox, changes, told):
+async def test_a_room_that_can_not_be_made_says_why(bubblewrap_sandbox, changes, message):
     boot = await boot_with(**changes)
 
-    with pytest.raises(SupervisorFailed, match=told):
+    with pytest.raises(SupervisorFailed, match=message):
         async with open_supervisor(COMMAND, boot):
             pass
 

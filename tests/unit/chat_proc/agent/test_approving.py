@@ -1,4 +1,4 @@
-"""A call that a person is asked about: the turn waits, and goes on by the answer, whoever dies on the way."""
+"""Calls that need approval: the turn waits and continues after the answer, also when workers die."""
 
 from dataclasses import replace
 
@@ -81,15 +81,15 @@ async def test_a_call_waits_for_a_person_and_is_then_made_once_as_it_was_asked()
     await check_conversation(bench)
 
 
-async def test_clients_are_told_of_the_question_and_that_the_turn_waits() -> None:
+async def test_clients_receive_the_question_and_the_waiting_state() -> None:
     bench, _ = build()
 
     await wait_for_a_person(bench)
 
-    told = [event.data for event in await bench.published()]
-    (asked,) = [data for data in told if isinstance(data, ChatApproval)]
+    events = [event.data for event in await bench.published()]
+    (asked,) = [data for data in events if isinstance(data, ChatApproval)]
     assert (asked.tool_id, asked.state) == ("demo.send", "pending")
-    assert told[-1] == ConvStatus(state="waiting", turn_id=bench.turn_rows[0].id)
+    assert events[-1] == ConvStatus(state="waiting", turn_id=bench.turn_rows[0].id)
 
 
 async def test_a_denied_call_is_not_made_and_the_model_hears_why() -> None:
@@ -164,7 +164,7 @@ async def test_a_steer_takes_the_question_back() -> None:
     await check_conversation(bench)
 
 
-async def test_a_followup_waits_with_the_turn_and_is_heard_in_the_round_after_the_answer() -> None:
+async def test_a_followup_waits_with_the_turn_for_the_approval() -> None:
     bench, send = build()
     approval_id = await wait_for_a_person(bench)
     await bench.say("And tell Bob.")
@@ -180,7 +180,7 @@ async def test_a_followup_waits_with_the_turn_and_is_heard_in_the_round_after_th
 
 
 @pytest.mark.parametrize("first", [0, 1])
-async def test_two_questions_of_a_round_are_asked_at_once_and_answered_in_any_order(first: int) -> None:
+async def test_two_questions_of_a_round_can_be_answered_in_any_order(first: int) -> None:
     tools = [DemoTool(f"demo.{name}", strategy="neutral", requires_approval=True) for name in ("send", "pay")]
     both = call("demo.send", {"text": "a"}) + call("demo.pay", {"text": "b"})
     bench = Bench(both, answer("Done."), tools=tools, fanout=True)
@@ -199,7 +199,7 @@ async def test_two_questions_of_a_round_are_asked_at_once_and_answered_in_any_or
     await check_conversation(bench)
 
 
-async def test_a_worker_that_dies_between_the_approval_and_the_call_leaves_it_ambiguous() -> None:
+async def test_a_worker_crash_after_the_approval_leaves_the_call_ambiguous() -> None:
     bench, send = build()
     approval_id = await wait_for_a_person(bench)
     await respond(bench, approval_id, SignalKind.APPROVE)
@@ -215,9 +215,7 @@ async def test_a_worker_that_dies_between_the_approval_and_the_call_leaves_it_am
 
 @pytest.mark.parametrize("before", ["", "turn.after_c1:1:raise"])
 @pytest.mark.parametrize("after", ["turn.approved", "turn.in_tool", "turn.before_c2", "turn.after_c2"])
-async def test_workers_may_die_before_and_after_the_answer_and_the_call_is_made_at_most_once(
-    before: str, after: str
-) -> None:
+async def test_an_approved_call_is_made_at_most_once_despite_crashes(before: str, after: str) -> None:
     bench, send = build()
     await bench.say("Send it.")
     await bench.hire(failpoint=before).work()
@@ -238,7 +236,7 @@ async def test_workers_may_die_before_and_after_the_answer_and_the_call_is_made_
 
 @pytest.mark.parametrize("effect", list(Effect))
 @pytest.mark.parametrize("died", ["turn.in_tool", "turn.before_c2"])
-async def test_a_call_begun_before_its_tool_asks_is_neither_repeated_nor_asked_about(effect: Effect, died: str) -> None:
+async def test_a_call_begun_before_approval_was_required_is_not_repeated(effect: Effect, died: str) -> None:
     send = DemoTool("demo.send", effect=effect)
     bench = Bench(call("demo.send", {"text": "x"}), answer("Done."), tools=[send])
     await bench.say("Send it.")

@@ -36,7 +36,7 @@ def only_item(verdict: Verdict) -> UseTool | GiveAnswer:
     return item
 
 
-def test_a_call_that_fits_is_used_with_its_arguments_as_written_and_as_read() -> None:
+def test_a_valid_call_keeps_its_raw_and_parsed_arguments() -> None:
     use = only_item(judge(call("demo.echo", {"text": "x"}, notes="why")))
 
     assert isinstance(use, UseTool)
@@ -66,13 +66,13 @@ def test_an_answer_is_taken_with_all_that_belongs_to_it() -> None:
         ("Only words.", "no_channel", ""),
         ("<channel:thinking>Hm.</channel:thinking>", "no_action", "action"),
         (call("demo.none", {}), "bad_tool_call", "no tool"),
-        (call("demo.echo", {"other": 1}), "bad_tool_call", "don't fit"),
+        (call("demo.echo", {"other": 1}), "bad_tool_call", "are invalid"),
         (call("demo.run", {}), "call_without_code", "code channel"),
         (call("demo.echo", {}) + call("demo.echo", {}), "two_actions", ""),
         (answer("\u200b\u2060 \n"), "missing_field", "not empty"),
     ],
 )
-def test_what_can_not_be_used_is_told_in_a_sentence(reply: str, code: str, says: str) -> None:
+def test_an_unusable_reply_is_explained_in_a_sentence(reply: str, code: str, says: str) -> None:
     verdict = judge(reply)
 
     assert isinstance(verdict, Repair)
@@ -81,7 +81,7 @@ def test_what_can_not_be_used_is_told_in_a_sentence(reply: str, code: str, says:
     assert verdict.sentences.endswith(".") or ":" in verdict.sentences
 
 
-def test_an_answer_the_person_has_seen_is_kept_although_the_reply_is_broken() -> None:
+def test_a_shown_answer_is_kept_although_the_reply_is_broken() -> None:
     kept = only_item(judge(cut_answer("As far as"), shown="As far as"))
 
     assert isinstance(kept, GiveAnswer)
@@ -106,7 +106,7 @@ def test_answer_text_on_a_tool_action_is_dropped_and_the_tool_runs() -> None:
     assert verdict.remarks.code == "answer_with_call"
 
 
-def test_of_several_actions_those_with_wrong_arguments_are_refused_and_the_others_used() -> None:
+def test_only_actions_with_invalid_arguments_are_refused() -> None:
     verdict = judge(call("demo.echo", {"other": 1}) + call("demo.echo", {"text": "x"}), fanout=True)
 
     assert isinstance(verdict, Work)
@@ -114,7 +114,7 @@ def test_of_several_actions_those_with_wrong_arguments_are_refused_and_the_other
     assert [repair.code for repair in verdict.refused] == ["bad_tool_call"]
 
 
-def test_when_no_action_survives_the_first_refusal_is_told() -> None:
+def test_the_first_refusal_is_reported_if_no_action_is_left() -> None:
     verdict = judge(call("demo.echo", {"other": 1}) + call("demo.none", {}), fanout=True)
 
     assert isinstance(verdict, Repair)
@@ -129,7 +129,7 @@ def test_an_answer_beside_calls_is_kept_with_them_in_order() -> None:
     assert verdict.answer is not None
 
 
-def test_a_shown_answer_whose_action_turned_out_broken_is_kept_beside_the_calls() -> None:
+def test_a_shown_answer_of_a_broken_action_is_kept_with_the_calls() -> None:
     verdict = judge(call("demo.plan", {}) + cut_answer("As far as"), shown="As far as", fanout=True)
 
     assert isinstance(verdict, Work)

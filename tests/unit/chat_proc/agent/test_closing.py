@@ -18,7 +18,7 @@ async def run(bench: Bench) -> None:
     await check_conversation(bench)
 
 
-async def test_the_model_is_told_what_was_reached() -> None:
+async def test_the_closing_prompt_names_the_reached_cap() -> None:
     bench = build(answer("All I have."))
 
     await run(bench)

@@ -15,7 +15,7 @@ from chat_proc.agent.limits import TurnLimits
 from chat_proc.models.estimate import estimate_request
 from chat_proc.timeline.compaction import conditions as shrinking
 from chat_proc.timeline.compaction.conditions import Shrunk
-from chat_proc.timeline.compaction.memory import Memory
+from chat_proc.timeline.compaction.summary import Summary
 from chat_proc.timeline.files import current_plan
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatCompaction
@@ -49,8 +49,8 @@ def build(
 
 
 async def compactions(bench: Bench) -> list[tuple[str, str]]:
-    told = [event.data for event in await bench.published()]
-    return [(event.status, event.reason) for event in told if isinstance(event, ChatCompaction)]
+    events = [event.data for event in await bench.published()]
+    return [(event.status, event.reason) for event in events if isinstance(event, ChatCompaction)]
 
 
 def summaries_of(bench: Bench) -> list[RangeSummaryBody]:
@@ -203,7 +203,7 @@ async def test_a_summary_model_that_fails_once_is_asked_again() -> None:
     assert summaries_of(bench)[0].by == "model"
 
 
-async def test_without_a_model_every_request_of_a_long_conversation_fits_all_the_same() -> None:
+async def test_requests_of_a_long_conversation_fit_without_a_model() -> None:
     scripts = [script for n in range(12) for script in (look(n), look(n), answer(f"Done {n}."))]
     bench = build(*scripts)
 
@@ -218,7 +218,7 @@ async def test_without_a_model_every_request_of_a_long_conversation_fits_all_the
     await check_conversation(bench)
 
 
-async def test_the_next_turn_sees_what_the_last_one_left_although_it_loads_only_what_came_after_the_summary() -> None:
+async def test_the_next_turn_loads_only_the_blocks_after_the_summary() -> None:
     scripts = [look(1), look(2), answer("One."), look(3), look(4), look(5, 9), answer("Two."), answer("Three.")]
     bench = build(*scripts)
     await run_turns(bench, "Read it all.", "And now?")
@@ -243,7 +243,7 @@ async def test_what_the_summary_cost_is_booked_with_its_role() -> None:
     assert not any(event.estimated for _, event in bench.platform.usage)
 
 
-async def test_a_turn_that_ends_first_cancels_the_summary_and_books_it_as_estimated() -> None:
+async def test_a_turn_that_ends_first_cancels_the_summary_and_books_it() -> None:
     bench = build(
         *(look(n) for n in range(1, 4)), answer("Done."), summaries=[[Pause(asyncio.Event())]], max_tokens=8_500
     )
@@ -277,7 +277,7 @@ async def test_a_summary_that_is_ready_when_the_turn_ends_is_kept() -> None:
     await check_conversation(bench)
 
 
-async def test_a_summary_that_is_ready_is_kept_when_the_cancel_is_taken_back_at_the_end() -> None:
+async def test_a_ready_summary_is_kept_when_the_cancel_is_withdrawn() -> None:
     never = [Pause(asyncio.Event()), Say(answer("Never."))]
     bench = build(*(look(n) for n in range(1, 4)), never, answer("Done."), summaries=[SUMMARY], max_tokens=8_500)
     await bench.say("Read it all.")
@@ -328,7 +328,7 @@ async def test_a_turn_that_has_reached_a_cap_asks_no_model_for_its_summary() -> 
     await check_conversation(bench)
 
 
-async def test_a_request_that_the_provider_finds_too_long_is_made_shorter_and_sent_once_more() -> None:
+async def test_a_request_rejected_as_too_long_is_shortened_and_resent() -> None:
     bench = build(look(1), look(2), [Fail(ContextLimitExceeded("too long"))], answer("Done."), max_tokens=80_000)
 
     await run_turns(bench, "Read it all.")
@@ -339,7 +339,7 @@ async def test_a_request_that_the_provider_finds_too_long_is_made_shorter_and_se
     await check_conversation(bench)
 
 
-async def test_a_closing_call_that_the_provider_finds_too_long_is_made_shorter_and_sent_once_more() -> None:
+async def test_a_closing_call_rejected_as_too_long_is_resent() -> None:
     scripts = (look(1), look(2), [Fail(ContextLimitExceeded("too long"))], answer("All I have."))
     bench = build(*scripts, summaries=[], max_tokens=80_000, limits=TurnLimits(rounds=2))
 
@@ -381,7 +381,7 @@ async def test_two_unusable_replies_in_a_row_force_no_compaction() -> None:
     assert await compactions(bench) == []
 
 
-async def test_the_current_plan_goes_on_when_its_turn_is_summarized() -> None:
+async def test_the_current_plan_survives_a_summary_of_its_turn() -> None:
     plan = call("react.plan", {"mode": "new", "steps": ["read", "write"]})
     scripts = [
         plan,
@@ -425,7 +425,7 @@ async def test_one_giant_result_in_the_first_round_fits() -> None:
     await check_conversation(bench)
 
 
-async def test_a_worker_that_dies_in_a_compaction_leaves_nothing_and_the_next_one_computes_it_again() -> None:
+async def test_a_compaction_is_repeated_after_a_worker_crash() -> None:
     endless = [Pause(asyncio.Event()), Say(SUMMARY)]
     bench = build(*(look(n, 9_000) for n in range(1, 4)), answer("Done."), summaries=[endless, SUMMARY, SUMMARY])
     await bench.say("Read it all.")
@@ -445,7 +445,7 @@ async def test_a_worker_that_dies_in_a_compaction_leaves_nothing_and_the_next_on
     await check_conversation(bench)
 
 
-async def test_a_compaction_that_breaks_beside_the_turn_is_told_as_skipped() -> None:
+async def test_a_failed_background_compaction_is_reported_as_skipped() -> None:
     bench = build(*(look(n) for n in range(1, 6)), answer("Done."), summaries=[], max_tokens=11_400)
     await bench.say("Read it all.")
 
@@ -490,9 +490,9 @@ async def test_a_worker_may_die_at_any_step_of_a_turn_that_is_summarized() -> No
 async def test_rules_fold_a_long_conversation_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     on_loop: list[bool] = []
 
-    def cover_and_note(shrunk: Shrunk, memory: Memory) -> tuple[Shrunk | None, tuple[str, ...]]:
+    def cover_and_note(shrunk: Shrunk, summary: Summary) -> tuple[Shrunk | None, tuple[str, ...]]:
         on_loop.append(threading.current_thread() is threading.main_thread())
-        return shrinking.cover(shrunk, memory)
+        return shrinking.cover(shrunk, summary)
 
     monkeypatch.setattr(compacting, "cover", cover_and_note)
     bench = build(*(look(n) for n in range(12)), answer("Done."))

@@ -67,5 +67,5 @@ def test_only_the_answer_deferred_last_is_repeated() -> None:
 
 
 def test_the_verdict_counts_what_came() -> None:
-    assert "A message came" in str(draft_deferral(PLACE, 1).body)
-    assert "2 messages came" in str(draft_deferral(PLACE, 2).body)
+    assert "A message arrived" in str(draft_deferral(PLACE, 1).body)
+    assert "2 messages arrived" in str(draft_deferral(PLACE, 2).body)

@@ -56,7 +56,7 @@ def test_a_round_begins_once() -> None:
     assert draft_missing_start(PLACE, chain_blocks([start], next_seq=1, last_hash="")) == []
 
 
-def test_each_thinking_channel_is_one_block_with_the_time_it_was_first_seen() -> None:
+def test_each_thinking_channel_is_one_block_with_its_first_time() -> None:
     drafts = draft_thinking(PLACE, texts(("thinking", 1, "b"), ("thinking", 0, "a")))
 
     assert [draft.body.model_dump() for draft in drafts] == [
@@ -73,8 +73,8 @@ def test_notes_and_program_come_before_their_call() -> None:
     assert {draft.call_id for draft in drafts} == {"call_1"}
 
 
-def test_a_reply_that_is_too_long_to_look_at_is_cut() -> None:
-    raw, notice = draft_repair(PLACE, Repair("not_json", "Mend it."), "x" * (MAX_RAW_CHARS + 1))
+def test_a_too_long_reply_is_cut() -> None:
+    raw, notice = draft_repair(PLACE, Repair("not_json", "Fix it."), "x" * (MAX_RAW_CHARS + 1))
 
     assert isinstance(raw.body, RawDecisionBody)
     assert len(raw.body.text) == MAX_RAW_CHARS
@@ -140,7 +140,7 @@ def test_what_a_reply_does_is_drafted_in_the_order_in_which_it_was_written() -> 
     ]
 
 
-def test_each_refused_action_has_a_notice_of_its_own_and_remarks_wait_for_a_turn_that_goes_on() -> None:
+def test_each_refused_action_has_its_own_notice() -> None:
     refused, remarks = (Repair("a", "A."), Repair("b", "B.")), Repair("c", "C.")
 
     going_on = draft_notices(PLACE, Work((use(),), refused, remarks))
@@ -161,7 +161,7 @@ def test_clients_that_saw_the_texts_of_several_actions_are_not_rewound() -> None
     assert not write_round(drafts, said, USAGE).rewind
 
 
-def test_an_answer_that_waited_becomes_the_completion_with_all_that_belongs_to_it() -> None:
+def test_a_pending_answer_becomes_the_completion() -> None:
     answer = GiveAnswer("A [[S:1]]", "A (1)", ("Why?",), (1,), "summary")
     drafts = draft_pending_answer(PLACE, texts(("answer", 0, "A (1)")), answer, 0)
     attempt = drafts[-1].body
@@ -184,5 +184,5 @@ def test_an_answer_that_waited_becomes_the_completion_with_all_that_belongs_to_i
         ("<channel:action>{", "<channel:action>{"),
     ],
 )
-def test_what_was_begun_is_what_stands_behind_the_thinking(raw: str, begun: str) -> None:
+def test_the_begun_action_is_the_text_after_the_thinking(raw: str, begun: str) -> None:
     assert find_begun_action(raw) == begun

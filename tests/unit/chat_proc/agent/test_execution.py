@@ -45,7 +45,7 @@ async def test_a_result_is_what_the_tool_returned() -> None:
     assert (result.status, result.text) == ("ok", "echo: x")
 
 
-async def test_a_tool_that_raises_is_told_to_the_model() -> None:
+async def test_an_exception_of_a_tool_is_reported_to_the_model() -> None:
     tool = DemoTool()
     tool.error = ValueError("bad " * MAX_ERROR_CHARS)
 
@@ -89,7 +89,7 @@ async def test_an_irreversible_call_without_an_outcome_is_ambiguous(why: str) ->
     assert "not repeated" in result.text
 
 
-async def test_a_step_begins_after_its_call_is_committed_and_ends_after_its_result() -> None:
+async def test_a_step_begins_after_its_call_and_ends_after_its_result() -> None:
     bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[DemoTool()])
     await bench.say("Hello.")
 
@@ -101,15 +101,15 @@ async def test_a_step_begins_after_its_call_is_committed_and_ends_after_its_resu
     assert steps[0].call_id == steps[1].call_id
 
 
-async def test_files_for_the_person_and_plans_are_told_after_their_call() -> None:
+async def test_files_and_plans_are_published_after_their_call() -> None:
     write = {"path": "outputs/a.md", "channel": "canvas", "kind": "file", "content": "x"}
     bench = Bench(call("react.write", write), call("react.plan", {"mode": "new", "steps": ["a"]}), answer("Done."))
     await bench.say("Hello.")
 
     await bench.work()
 
-    told = [type(event.data) for event in await bench.published() if isinstance(event.data, ChatFiles | ChatPlan)]
-    assert told == [ChatFiles, ChatPlan]
+    events = [type(event.data) for event in await bench.published() if isinstance(event.data, ChatFiles | ChatPlan)]
+    assert events == [ChatFiles, ChatPlan]
     assert [artifact.filename for artifact in bench.platform.conversations[bench.conversation_id].artifacts] == ["a.md"]
 
 
@@ -172,7 +172,7 @@ def test_the_arguments_hash_does_not_depend_on_their_order() -> None:
 
 
 @pytest.mark.parametrize("said", ["steer", "cancel", "nothing"])
-async def test_a_tool_that_ignores_its_cancellation_is_left_behind_and_the_turn_goes_on(said: str) -> None:
+async def test_a_turn_continues_without_a_tool_that_ignores_cancellation(said: str) -> None:
     deaf = DeafTool(timeout_s=0.05 if said == "nothing" else 60.0)
     deaf.go_on.clear()
     bench = Bench(call("demo.echo", {}), answer("Without it."), tools=[deaf])
@@ -196,7 +196,7 @@ async def test_a_tool_that_ignores_its_cancellation_is_left_behind_and_the_turn_
     await check_conversation(bench)
 
 
-async def test_a_worker_that_is_cut_short_does_not_wait_for_a_tool_that_ignores_it() -> None:
+async def test_an_interrupted_worker_does_not_wait_for_a_hanging_tool() -> None:
     deaf = DeafTool()
     deaf.go_on.clear()
     bench = Bench(call("demo.echo", {}), answer("Done."), tools=[deaf])
@@ -206,7 +206,7 @@ async def test_a_worker_that_is_cut_short_does_not_wait_for_a_tool_that_ignores_
     await deaf.started.wait()
     assert worker.current is not None
 
-    worker.current.cut_short()
+    worker.current.interrupt()
     await working
 
     assert bench.stragglers.count == 1
@@ -229,7 +229,7 @@ class Keeping(DemoTool):
         return ToolOutcome("error", "Half of it.", artifacts=(build_file(call.context.turn_id, "half.csv", b"x"),))
 
 
-async def test_a_tool_that_keeps_its_work_is_asked_to_end_by_a_steer_and_what_it_has_is_kept() -> None:
+async def test_a_steer_stops_a_tool_and_keeps_its_partial_work() -> None:
     tool = Keeping()
     bench = Bench(call("demo.echo", {"text": "x"}), answer("Done."), tools=[tool])
     await bench.say("Hello.")
@@ -241,7 +241,7 @@ async def test_a_tool_that_keeps_its_work_is_asked_to_end_by_a_steer_and_what_it
 
     (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
     assert (result.status, [artifact.filename for artifact in result.artifacts]) == ("cancelled", ["half.csv"])
-    assert "What it had done until then is kept.\nHalf of it." in result.text
+    assert "Its partial result follows.\nHalf of it." in result.text
     await check_conversation(bench)
 
 

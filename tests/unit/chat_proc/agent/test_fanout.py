@@ -111,7 +111,7 @@ async def test_when_nothing_survives_the_round_has_failed() -> None:
     assert "There is no tool" in bench.texts(NoticeBody)[0]
 
 
-async def test_several_files_are_shown_while_they_are_written_and_match_what_is_kept() -> None:
+async def test_several_files_stream_while_they_are_written() -> None:
     bench = await Fanout(
         plan(notes="Go.") + write("files/a.md", "aaa", "One.") + write("files/b.md", "bbb", "Two."), answer("Done.")
     ).run()
@@ -128,7 +128,7 @@ async def test_several_files_are_shown_while_they_are_written_and_match_what_is_
     assert not any(isinstance(event.data, ChatRewind) for event in await bench.published())
 
 
-async def test_a_final_answer_after_neutral_actions_is_applied_after_the_last_tool() -> None:
+async def test_a_final_answer_is_applied_after_the_last_neutral_action() -> None:
     bench = await Fanout(plan("p") + answer("Done.", followups=("Why?",), summary="s")).run()
 
     assert bench.exits[0].outcome is Outcome.COMPLETED
@@ -172,7 +172,7 @@ async def test_a_program_runs_beside_a_neutral_tool() -> None:
     assert fanout.run_code.programs == ["print(1)\n"]
 
 
-async def test_an_answer_beside_calls_needs_no_other_round_so_the_last_one_is_enough() -> None:
+async def test_an_answer_with_calls_needs_no_other_round() -> None:
     bench = await Fanout(plan() + answer("Done."), limits=TurnLimits(rounds=1)).run()
 
     assert bench.exits[0].outcome is Outcome.COMPLETED
@@ -200,7 +200,7 @@ async def test_a_steer_between_two_items_stops_the_rest_and_their_results_say_so
     await task
 
     assert [status for status, _ in results(bench)] == ["ok", "cancelled", "cancelled"]
-    assert "was not begun" in results(bench)[1][1]
+    assert "was not started" in results(bench)[1][1]
     assert fanout.look.calls.total() == 0
     assert bench.texts(CompletionBody) == ["Short."]
     await check_conversation(bench)
@@ -279,14 +279,14 @@ async def test_an_interrupted_reply_runs_none_of_its_actions() -> None:
     await check_conversation(bench)
 
 
-async def test_a_shown_answer_is_kept_beside_neutral_actions_whatever_becomes_of_its_action() -> None:
+async def test_a_shown_answer_is_kept_with_neutral_actions() -> None:
     bench = await Fanout(plan("p") + cut_answer("As far as")).run()
 
     assert bench.texts(CompletionBody) == ["As far as"]
     assert called(bench) == [PLAN]
 
 
-async def test_with_one_action_a_round_a_second_one_is_refused_with_the_notice_for_it() -> None:
+async def test_a_second_action_is_refused_in_single_action_mode() -> None:
     bench = Bench(look("one") + look("two"), answer("Done."), tools=[DemoTool(LOOK)])
     await bench.say("Hello.")
     await bench.work()
@@ -296,7 +296,7 @@ async def test_with_one_action_a_round_a_second_one_is_refused_with_the_notice_f
     await check_conversation(bench)
 
 
-async def test_the_older_version_refuses_a_reply_without_exactly_one_thinking_channel() -> None:
+async def test_v2_refuses_a_reply_without_exactly_one_thinking_channel() -> None:
     two = "<channel:thinking>a</channel:thinking><channel:thinking>b</channel:thinking>" + answer("No.")
     bench = Bench(look("one"), two, answer("Done.", thinking="One."), tools=[DemoTool(LOOK)], one_thinking=True)
     await bench.say("Hello.")

@@ -15,7 +15,7 @@ def test_only_offered_tools_are_named() -> None:
     assert finalize_tools([use("react.hide").spec, use("web_tools.web_search").spec]) == ("react.hide",)
 
 
-def test_writing_patching_planning_and_hiding_go_on_and_the_rest_is_told_so() -> None:
+def test_only_finishing_tools_are_allowed_after_a_steer() -> None:
     allowed = ("react.write", "react.patch", "react.plan", "react.hide")
 
     for tool_id in allowed:
@@ -25,7 +25,7 @@ def test_writing_patching_planning_and_hiding_go_on_and_the_rest_is_told_so() ->
     assert all(tool_id in refused.sentences for tool_id in allowed)
 
 
-def test_of_several_actions_those_that_begin_new_work_are_refused_and_the_others_go_on() -> None:
+def test_only_actions_that_begin_new_work_are_refused() -> None:
     verdict = check_finalizing(Work((use("react.plan"), use("web_tools.web_search"))), ("react.plan",))
 
     assert isinstance(verdict, Work)
@@ -41,4 +41,4 @@ def test_without_any_such_tool_the_notice_says_so() -> None:
     refused = check_finalizing(Work((use("web_tools.web_search"),)), ())
 
     assert isinstance(refused, Repair)
-    assert "no tool" in refused.sentences
+    assert "Allowed tools: none" in refused.sentences

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.signal_folding import ends_work, fold_signals, is_heard, settle_leftover, through_last_end
+from chat_proc.agent.signal_folding import ends_work, fold_signals, needs_response, settle_leftover, through_last_end
 from everturn.core.ids import SignalId, TurnId
 from everturn.events.model import ChatSignal
 from everturn.timeline.blocks import BlockType
@@ -44,7 +44,7 @@ RECORD = replace(say(SignalKind.EVENT, "noted", "sig_r"), event=ExternalEvent("a
 
 
 def test_only_what_waits_for_the_agent_is_heard() -> None:
-    heard = [signal.id for signal in (FOLLOWUP, STEER, STOP, CANCEL, FORM, RECORD) if is_heard(signal)]
+    heard = [signal.id for signal in (FOLLOWUP, STEER, STOP, CANCEL, FORM, RECORD) if needs_response(signal)]
 
     assert heard == [FOLLOWUP.id, STEER.id, FORM.id]
 
@@ -56,12 +56,12 @@ def test_an_event_becomes_a_block_of_its_own_kind() -> None:
     assert (form.type, form.ref) == (BlockType.EXTERNAL_EVENT, f"ar:{TURN}.external.form.{FORM.id}")
     assert form.body == EventBody(signal_id=FORM.id, kind="form", text="sent", payload={"total": 7}, credit=2)
     assert record.body == EventBody(signal_id=RECORD.id, kind="alert", text="noted", reactive=False)
-    (told, _), _ = folded.writing.after
-    assert isinstance(told, ChatSignal) and told.event is not None
-    assert (told.kind, told.event.kind, told.event.reactive) == ("event", "form", True)
+    (reported, _), _ = folded.writing.after
+    assert isinstance(reported, ChatSignal) and reported.event is not None
+    assert (reported.kind, reported.event.kind, reported.event.reactive) == ("event", "form", True)
 
 
-def test_the_beginning_of_a_text_file_stands_behind_its_signal() -> None:
+def test_the_beginning_of_a_text_file_follows_its_signal() -> None:
     artifact = make_artifact(TURN, "a.txt")
     preview = AttachmentTextBody(filename="a.txt", text="hello", total_chars=5)
 
@@ -72,14 +72,14 @@ def test_the_beginning_of_a_text_file_stands_behind_its_signal() -> None:
 
 
 @pytest.mark.parametrize("event", [None, ExternalEvent("Not A Kind")])
-def test_a_signal_that_no_block_can_be_made_of_is_rejected_and_the_others_are_not(event: ExternalEvent | None) -> None:
+def test_only_a_signal_without_a_valid_block_is_rejected(event: ExternalEvent | None) -> None:
     folded = fold_signals([replace(FORM, event=event), FOLLOWUP], PLACE, lambda _: ())
 
     assert [change.state for change in folded.writing.signals] == [SignalState.REJECTED, SignalState.APPLIED]
     assert [draft.type for draft in folded.writing.drafts] == [BlockType.USER_FOLLOWUP]
 
 
-def test_a_late_event_goes_into_the_next_turn_and_one_to_be_recorded_stays_in_this() -> None:
+def test_a_late_event_moves_to_the_next_turn_unless_only_recorded() -> None:
     leftover = settle_leftover([RECORD, FORM, FOLLOWUP], PLACE, lambda: NEXT, lambda _: ())
 
     assert leftover.promote == Promotion((FORM.id, FOLLOWUP.id), NEXT, "more")
@@ -87,7 +87,7 @@ def test_a_late_event_goes_into_the_next_turn_and_one_to_be_recorded_stays_in_th
     assert [draft.type for draft in leftover.writing.drafts] == [BlockType.EXTERNAL_EVENT]
 
 
-def test_words_become_blocks_and_everything_gets_a_receipt() -> None:
+def test_messages_become_blocks_and_all_signals_get_receipts() -> None:
     folded = fold_signals([FOLLOWUP, STEER, CANCEL], PLACE, lambda _: ())
 
     drafts = folded.writing.drafts
@@ -110,12 +110,12 @@ def test_what_signals_mean_for_the_turn() -> None:
     assert (stopped.stop, goes_on.stop) == (True, False)
 
 
-def test_what_was_said_after_the_last_end_is_left_for_the_next_turn() -> None:
+def test_messages_after_the_last_end_are_left_for_the_next_turn() -> None:
     assert through_last_end([FOLLOWUP, STEER]) == ()
     assert through_last_end([FOLLOWUP, CANCEL, STEER, STOP, FOLLOWUP]) == (FOLLOWUP, CANCEL, STEER, STOP)
 
 
-def test_late_words_become_one_next_turn_and_the_rest_expires() -> None:
+def test_late_messages_become_one_next_turn_and_the_rest_expires() -> None:
     leftover = settle_leftover([FOLLOWUP, CANCEL, STEER], PLACE, lambda: NEXT, lambda _: ())
 
     assert leftover.promote == Promotion((FOLLOWUP.id, STEER.id), NEXT, "more\n\nleft")
@@ -125,7 +125,7 @@ def test_late_words_become_one_next_turn_and_the_rest_expires() -> None:
     assert (receipts[CANCEL.id].state, receipts[CANCEL.id].promoted_to) == ("expired", None)
 
 
-def test_without_late_words_no_turn_is_made() -> None:
+def test_without_late_messages_there_is_no_next_turn() -> None:
     def never() -> TurnId:
         raise AssertionError("no id is needed")
 

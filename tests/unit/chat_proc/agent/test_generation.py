@@ -30,7 +30,7 @@ async def test_thinking_notes_and_answer_are_shown_while_they_are_written() -> N
     assert {delta.marker for delta in deltas} == {"thinking", "timeline_text", "answer"}
 
 
-async def test_what_a_program_writes_to_a_canvas_is_shown_in_the_format_of_its_path() -> None:
+async def test_canvas_content_is_shown_in_the_format_of_its_path() -> None:
     params = {"path": "files/page.html", "channel": "canvas", "content": "<b>x</b>"}
     bench = Bench(call("react.write", params), answer("Done."))
 
@@ -44,7 +44,7 @@ async def test_what_a_program_writes_to_a_canvas_is_shown_in_the_format_of_its_p
     "order",
     [("path", "channel", "content", "kind"), ("path", "channel", "kind", "content"), ("channel", "path", "content")],
 )
-async def test_a_file_is_streamed_when_its_content_comes_after_its_path_and_channel(order: tuple[str, ...]) -> None:
+async def test_a_file_streams_if_its_content_follows_path_and_channel(order: tuple[str, ...]) -> None:
     values = {"path": "files/a.md", "channel": "canvas", "kind": "file", "content": "0123456789" * 5}
     bench = Bench(call("react.write", {name: values[name] for name in order}), answer("Done."), chunk_chars=4)
 
@@ -57,7 +57,7 @@ async def test_a_file_is_streamed_when_its_content_comes_after_its_path_and_chan
 @pytest.mark.parametrize(
     "order", [("content", "path", "channel"), ("path", "content", "channel"), ("channel", "content", "path")]
 )
-async def test_a_file_whose_parameters_come_in_another_order_is_written_but_not_streamed(
+async def test_a_file_with_another_parameter_order_is_not_streamed(
     order: tuple[str, ...],
 ) -> None:
     values = {"path": "files/a.md", "channel": "canvas", "content": "0123456789" * 5}
@@ -77,7 +77,7 @@ async def test_what_is_written_for_internal_use_is_not_shown() -> None:
     assert {delta.channel for delta in await run(bench)} == {"answer"}
 
 
-async def test_reasoning_stands_after_all_thinking_of_the_reply() -> None:
+async def test_reasoning_follows_all_thinking_of_the_reply() -> None:
     bench = Bench([Think("Deep."), Say(answer("A.", thinking="Aloud."))])
 
     await run(bench)
@@ -118,7 +118,7 @@ def second(*scripts: Script) -> ScriptedModel:
     return ScriptedModel(scripts, traits=ModelTraits("second", 100_000, True, True))
 
 
-async def test_the_fallback_answers_when_the_model_has_given_up_and_is_booked_under_its_name() -> None:
+async def test_the_fallback_answers_and_is_booked_under_its_name() -> None:
     bench = Bench([Fail(ModelFailed("down"))], fallback=second(answer("From the second.")))
 
     await run(bench)
@@ -143,7 +143,7 @@ async def test_each_call_of_a_round_is_a_span_with_the_number_of_the_round() -> 
     assert good.attributes["gen_ai.usage.input_tokens"] == 100
 
 
-async def test_the_fallback_answers_after_what_was_shown_is_taken_back() -> None:
+async def test_the_fallback_answers_after_a_rewind() -> None:
     broken = [Say(cut_answer("Half of an answer")), Fail(ModelFailed("cut", retryable=True, partial=True))]
     bench = Bench(broken, broken, broken, fallback=second(answer("Whole.")))
 
@@ -155,7 +155,7 @@ async def test_the_fallback_answers_after_what_was_shown_is_taken_back() -> None
     await check_conversation(bench)
 
 
-async def test_when_the_fallback_fails_too_the_turn_ends_with_the_first_failure_and_the_work_so_far() -> None:
+async def test_a_turn_reports_the_first_failure_if_the_fallback_fails() -> None:
     bench = Bench(
         call("react.write", {"path": "files/a.md", "channel": "canvas", "content": "x"}),
         [Fail(ModelFailed("first is down"))],

@@ -9,7 +9,7 @@ from chat_proc.agent.limits import read_usable_text
 from chat_proc.channels.citations import cite_text
 from chat_proc.channels.decision_stream import DecisionStream
 from chat_proc.channels.json_text import read_json
-from chat_proc.timeline.compaction.turn_facts import tell_turns
+from chat_proc.timeline.compaction.turn_facts import summarize_turns
 from chat_proc.workspace.naming import find_names, find_similar
 from chat_proc.workspace.unified_diff import MAX_SEARCHED_LINES, Applied, Refused, apply_diff
 from everturn.core.ids import TurnId
@@ -28,7 +28,7 @@ def tell_summary(text: str) -> None:
     draft = BlockDraft(
         TurnId("turn_1"), 0, BlockType.WORKING_SUMMARY, "ar:turn_1.summary", SummaryBody(text=text), "now"
     )
-    tell_turns(chain_blocks([draft], next_seq=1, last_hash=""))
+    summarize_turns(chain_blocks([draft], next_seq=1, last_hash=""))
 
 
 def patch_file(lines: str) -> None:
@@ -64,7 +64,7 @@ def test_hostile_text_is_read_in_linear_time(work: Callable[[str], object], buil
 
 
 def test_an_outcome_of_many_lines_is_read_in_linear_time() -> None:
-    # Shorter texts are copied so fast that even a copy for each line can't be told from none.
+    # Shorter texts are copied so fast that even a copy for each line can't be measured.
     check_linear(tell_summary, repeat("a\n", before="outcome: "), chars=100_000)
 
 

@@ -2,7 +2,7 @@ from chat_proc.agent.limits import (
     TurnLimits,
     has_room_for,
     is_finalizing,
-    most_rounds,
+    max_rounds,
     reached_cap,
     round_limit,
 )
@@ -81,11 +81,11 @@ def test_a_steer_leaves_its_round_and_one_more_wherever_it_comes() -> None:
 
 
 def test_a_steer_earns_no_credit() -> None:
-    assert not has_room_for(LIMITS, said((STEER, 1)), [say(SignalKind.STEER)], after=most_rounds(LIMITS))
+    assert not has_room_for(LIMITS, said((STEER, 1)), [say(SignalKind.STEER)], after=max_rounds(LIMITS))
     assert round_limit(LIMITS, said((STEER, 1), (FOLLOWUP, 2))) == 4
 
 
-def test_a_followup_of_the_same_round_or_later_ends_the_phase_after_a_steer() -> None:
+def test_a_followup_ends_the_phase_after_a_steer() -> None:
     for blocks in (said((STEER, 2), (FOLLOWUP, 2)), said((FOLLOWUP, 2), (STEER, 2)), said((STEER, 2), (FOLLOWUP, 3))):
         assert not is_finalizing(blocks)
         assert round_limit(LIMITS, blocks) == 4
@@ -97,7 +97,7 @@ def test_a_followup_after_a_steer_beyond_the_base_has_its_round() -> None:
 
 
 def test_no_steers_make_a_turn_longer_than_any_may_be() -> None:
-    assert round_limit(LIMITS, said((STEER, 8))) == most_rounds(LIMITS) == 8
+    assert round_limit(LIMITS, said((STEER, 8))) == max_rounds(LIMITS) == 8
 
 
 def test_there_is_room_while_a_round_is_left_with_the_credit_of_what_came() -> None:

@@ -22,14 +22,14 @@ class TellTool:
 
     def __init__(self, text: str, *, result_chars: int = PREVIEW_CHARS) -> None:
         self.text = text
-        self.spec = ToolSpec("demo.tell", "Tells.", "", TextParams, Effect.PURE, result_chars=result_chars)
+        self.spec = ToolSpec("demo.report", "Reports.", "", TextParams, Effect.PURE, result_chars=result_chars)
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         return ToolOutcome("ok", self.text)
 
 
 async def play(tool: TellTool) -> tuple[Bench, ToolResultBody]:
-    bench = Bench(call("demo.tell", {}), answer("Done."), tools=[tool])
+    bench = Bench(call("demo.report", {}), answer("Done."), tools=[tool])
     await bench.say("Hello.")
     await bench.work()
     await check_conversation(bench)
@@ -77,7 +77,7 @@ async def test_a_tool_that_bounds_its_results_itself_is_not_cut_again() -> None:
 
 
 async def test_a_store_that_is_down_costs_the_rest_of_the_text_and_not_the_turn() -> None:
-    bench = Bench(call("demo.tell", {}), answer("Done."), tools=[TellTool("x" * 20_000)])
+    bench = Bench(call("demo.report", {}), answer("Done."), tools=[TellTool("x" * 20_000)])
     bench.objects.down = True
     await bench.say("Hello.")
     await bench.work()
@@ -120,15 +120,15 @@ async def test_the_model_reads_the_rest_by_the_ref_that_the_preview_gives() -> N
     ids = SequentialIds()
     ref = result_ref(ids.turn(), ids.call())
     items = [{"path": ref, "offset": 50_000}, {"path": ref, "line_start": 9_999, "line_count": 1}]
-    scripts = (call("demo.tell", {}), answer("Done."), call("react.read", {"items": items}), answer("Read."))
+    scripts = (call("demo.report", {}), answer("Done."), call("react.read", {"items": items}), answer("Read."))
     bench = Bench(*scripts, tools=[TellTool(text)])
 
     for prompt in ("Hello.", "Go on."):
         await bench.say(prompt)
         await bench.work()
 
-    told, read = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
-    assert f'"path": "{ref}"' in told.text
+    reported, read = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert f'"path": "{ref}"' in reported.text
     assert text[50_000:60_000] in read.text
     assert "9999: row 9998" in read.text
     assert read.whole is None

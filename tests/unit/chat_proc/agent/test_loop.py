@@ -46,7 +46,7 @@ async def test_an_answer_ends_the_turn_at_once() -> None:
     await check_conversation(bench)
 
 
-async def test_an_answer_that_streamed_as_it_stands_is_not_shown_twice() -> None:
+async def test_a_streamed_answer_is_not_shown_twice() -> None:
     bench = Bench(answer("Hello, Ann.", notes="greet", thinking="Be nice.", followups=("Why?",), summary="greeted"))
 
     await run(bench)
@@ -88,7 +88,7 @@ async def test_a_written_file_is_streamed_and_offered() -> None:
     await check_conversation(bench)
 
 
-async def test_two_unusable_replies_are_repaired_and_the_third_leads_to_the_closing_call() -> None:
+async def test_the_third_unusable_reply_leads_to_the_closing_call() -> None:
     bench = Bench(NONSENSE, NONSENSE, NONSENSE, answer("That is all."))
 
     await run(bench)
@@ -100,7 +100,7 @@ async def test_two_unusable_replies_are_repaired_and_the_third_leads_to_the_clos
     await check_conversation(bench)
 
 
-async def test_a_repair_costs_a_round_and_without_a_round_left_the_closing_call_answers() -> None:
+async def test_a_repair_costs_a_round() -> None:
     bench = Bench(NONSENSE, NONSENSE, answer("That is all."), limits=TurnLimits(rounds=2))
 
     await run(bench)
@@ -121,7 +121,7 @@ async def test_a_good_round_resets_the_repairs() -> None:
     await check_conversation(bench)
 
 
-async def test_notes_of_a_refused_action_are_taken_back() -> None:
+async def test_notes_of_a_refused_action_are_rewound() -> None:
     bench = Bench(call("no.such_tool", {}, notes="I will call it."), answer("Fine."))
 
     await run(bench)
@@ -252,7 +252,7 @@ async def test_a_block_is_dated_when_it_was_appended_and_a_round_when_it_began()
     assert first["react.tool.result"] == iso(bench.clock.now())
 
 
-async def test_a_reply_that_breaks_off_is_taken_back_and_asked_for_again() -> None:
+async def test_an_interrupted_reply_is_rewound_and_retried() -> None:
     bench = Bench([Think("Let me see"), Say(cut_answer("Half an ans")), BROKEN], answer("The whole answer."))
 
     await run(bench)
@@ -263,7 +263,7 @@ async def test_a_reply_that_breaks_off_is_taken_back_and_asked_for_again() -> No
     await check_conversation(bench)
 
 
-async def test_a_model_that_keeps_breaking_off_leaves_what_was_shown_of_its_last_answer() -> None:
+async def test_the_shown_part_of_a_broken_answer_is_kept() -> None:
     bench = Bench(*[[Say(cut_answer("Half")), BROKEN]] * 3)
 
     await run(bench)
@@ -307,7 +307,7 @@ async def test_an_answer_already_shown_is_kept_whatever_else_is_wrong() -> None:
 
 @pytest.mark.parametrize("fanout", [False, True])
 @pytest.mark.parametrize("rest", ["<channel:action>{}</channel:action>", "<channel:action></channel:action>", NONSENSE])
-async def test_an_empty_or_broken_action_behind_a_shown_answer_opens_no_other_round(rest: str, fanout: bool) -> None:
+async def test_a_broken_action_after_a_shown_answer_opens_no_round(rest: str, fanout: bool) -> None:
     bench = Bench(answer("Done.") + rest, fanout=fanout)
 
     await run(bench)
@@ -334,7 +334,7 @@ async def test_what_has_no_content_behind_a_streamed_answer_opens_no_other_round
     await check_conversation(bench)
 
 
-async def test_a_file_shown_beside_a_kept_answer_is_taken_back() -> None:
+async def test_a_file_shown_with_a_kept_answer_is_rewound() -> None:
     both = (
         '<channel:action>{"action": "complete", "final_answer": "Seen.", "tool_call": {"tool_id": "react.write", '
         '"params": {"path": "files/a.md", "channel": "canvas", "content": "never stored"}}}</channel:action>'
@@ -359,7 +359,7 @@ async def test_reasoning_apart_from_the_reply_is_thinking() -> None:
 async def test_marks_in_notes_move_the_plan_and_a_new_plan_ignores_them() -> None:
     plan = call("react.plan", {"mode": "new", "steps": ["look", "tell"]}, notes="✓ [1] not yet")
     bench = Bench(
-        plan, call("demo.echo", {}, notes="✓ [1] looked"), answer("Told.", notes="✓ [2] told"), tools=[DemoTool()]
+        plan, call("demo.echo", {}, notes="✓ [1] looked"), answer("Done.", notes="✓ [2] reported"), tools=[DemoTool()]
     )
 
     await run(bench)

@@ -27,7 +27,7 @@ async def say_before_each_close(bench: Bench, *signals: tuple[SignalKind, str]) 
     await worker.work()
 
 
-async def test_a_deferred_answer_is_followed_by_its_verdict_with_the_reason_and_what_to_do() -> None:
+async def test_a_deferred_answer_is_followed_by_its_outcome() -> None:
     bench = Bench(answer("One."), answer("Two."))
 
     await say_before_each_close(bench, (FOLLOWUP, "And two?"))
@@ -36,7 +36,7 @@ async def test_a_deferred_answer_is_followed_by_its_verdict_with_the_reason_and_
     assert bench.types[at + 1] == "assistant.completion.attempt.outcome"
     (verdict,) = [block.body for block in bench.blocks if isinstance(block.body, DeferralBody)]
     assert verdict.reason == "external_events_arrived"
-    assert "came before this answer ended the turn" in str(bench.model.requests[1])
+    assert "arrived before this answer ended the turn" in str(bench.model.requests[1])
     assert "And two?" in str(bench.model.requests[1])
     await check_conversation(bench)
 
@@ -49,7 +49,7 @@ async def test_an_answer_that_ends_its_turn_has_no_verdict() -> None:
     assert bench.texts(DeferralBody) == []
 
 
-async def test_an_earlier_visible_answer_keeps_its_text_and_the_latest_has_the_alias() -> None:
+async def test_the_latest_answer_has_the_alias() -> None:
     bench = Bench(answer("One."), answer("Two."))
 
     await say_before_each_close(bench, (FOLLOWUP, "And two?"))
@@ -61,7 +61,7 @@ async def test_an_earlier_visible_answer_keeps_its_text_and_the_latest_has_the_a
     assert bench.state().turns[0].answer == "Two."
 
 
-async def test_the_same_answer_again_is_accepted_and_what_came_meanwhile_is_the_next_turn() -> None:
+async def test_the_same_answer_again_ends_the_turn() -> None:
     bench = Bench(answer("It is 42."), answer("It  is 42. "), answer("New."))
 
     await say_before_each_close(bench, (FOLLOWUP, "Sure?"), (FOLLOWUP, "Really?"))
@@ -103,7 +103,7 @@ async def test_a_followup_when_the_last_round_is_answered_opens_one_more_round()
     await check_conversation(bench)
 
 
-async def test_followups_of_one_moment_defer_the_answer_once_and_stand_in_one_round_in_order() -> None:
+async def test_simultaneous_followups_defer_the_answer_once() -> None:
     bench = Bench(answer("One."), answer("All."))
     await bench.say("Hello.")
     worker = bench.hire()
@@ -115,7 +115,7 @@ async def test_followups_of_one_moment_defer_the_answer_once_and_stand_in_one_ro
     followups = [block for block in bench.blocks if block.type is BlockType.USER_FOLLOWUP]
     assert [getattr(block.body, "text", "") for block in followups] == ["a", "b", "c"]
     assert {block.round for block in followups} == {2}
-    assert "3 messages came" in bench.texts(DeferralBody)[0]
+    assert "3 messages arrived" in bench.texts(DeferralBody)[0]
     await check_conversation(bench)
 
 
@@ -157,9 +157,7 @@ async def stop_in_vain(bench: Bench, kind: SignalKind, edit: str | None) -> None
 
 
 @pytest.mark.parametrize(("kind", "edit"), [(STEER, "Be brief."), (STEER, None), (CANCEL, None)])
-async def test_an_answer_cut_by_a_stop_that_did_not_hold_has_a_verdict_and_is_given_whole(
-    kind: SignalKind, edit: str | None
-) -> None:
+async def test_an_answer_cut_by_a_withdrawn_stop_is_completed(kind: SignalKind, edit: str | None) -> None:
     bench = Bench(hanging(cut_answer("One two th")), answer("One two three."))
 
     await stop_in_vain(bench, kind, edit)
@@ -173,7 +171,7 @@ async def test_an_answer_cut_by_a_stop_that_did_not_hold_has_a_verdict_and_is_gi
     await check_conversation(bench)
 
 
-async def test_an_answer_that_was_whole_when_a_stop_was_taken_back_is_shown_once() -> None:
+async def test_a_complete_answer_is_shown_once_after_a_withdrawn_stop() -> None:
     bench = Bench(hanging(cut_answer("One two three.")), answer("One two three."))
 
     await stop_in_vain(bench, CANCEL, None)
@@ -182,7 +180,7 @@ async def test_an_answer_that_was_whole_when_a_stop_was_taken_back_is_shown_once
     await check_conversation(bench)
 
 
-async def test_another_worker_gives_the_verdict_when_the_first_died_behind_a_stop_that_was_taken_back() -> None:
+async def test_the_next_worker_completes_after_a_withdrawn_stop() -> None:
     bench = Bench(hanging(cut_answer("One two th")), answer("One two three."))
     await bench.say("Hello.")
     await interrupt(bench, (CANCEL, ""), worker=bench.hire(failpoint="turn.before_c3:1:raise"))

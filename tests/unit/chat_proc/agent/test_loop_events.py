@@ -45,7 +45,7 @@ async def before_close(bench: Bench, *events: ExternalEvent) -> None:
 
 
 @pytest.mark.parametrize("event", [FORM, RECORD])
-async def test_an_event_during_a_turn_is_in_the_next_round_and_the_model_sees_it_once(event: ExternalEvent) -> None:
+async def test_the_model_sees_an_event_once_in_the_next_round(event: ExternalEvent) -> None:
     echo = DemoTool()
     bench = Bench(call("demo.echo", {}), answer("Seen."), tools=[echo])
 
@@ -57,13 +57,13 @@ async def test_an_event_during_a_turn_is_in_the_next_round_and_the_model_sees_it
     assert str(bench.model.requests[1]).count("It happened.") >= 1
     assert str(next(iter(event.payload.values()))) in str(bench.model.requests[1])
     assert states(bench) == [SignalState.APPLIED]
-    (told,) = bench.state().turns[0].signals
-    assert told.event is not None
-    assert (told.kind, told.event.kind, told.round) == ("event", event.kind, 2)
+    (reported,) = bench.state().turns[0].signals
+    assert reported.event is not None
+    assert (reported.kind, reported.event.kind, reported.round) == ("event", event.kind, 2)
     await check_conversation(bench)
 
 
-async def test_events_of_one_moment_stand_together_in_order() -> None:
+async def test_simultaneous_events_are_in_order() -> None:
     echo = DemoTool()
     bench = Bench(call("demo.echo", {}), answer("Seen."), tools=[echo])
 
@@ -86,7 +86,7 @@ async def test_a_reactive_event_before_the_end_defers_the_answer() -> None:
     await check_conversation(bench)
 
 
-async def test_an_event_to_be_recorded_defers_nothing_and_stands_on_the_timeline() -> None:
+async def test_a_recorded_event_defers_nothing() -> None:
     bench = Bench(answer("One."), answer("Two."))
 
     await before_close(bench, RECORD)
@@ -111,7 +111,7 @@ async def test_an_event_adds_rounds_only_when_it_says_so() -> None:
         assert f"Iteration 2/{rounds}" in str(bench.model.requests[1])
 
 
-async def test_a_reactive_event_that_finds_no_round_left_begins_the_next_turn_with_its_payload() -> None:
+async def test_a_reactive_event_without_a_round_begins_the_next_turn() -> None:
     bench = Bench(answer("One."), answer("About the form."), limits=TurnLimits(rounds=1))
 
     await before_close(bench, FORM)
@@ -146,7 +146,7 @@ async def test_a_reactive_event_opens_the_turn_of_an_idle_conversation() -> None
     await check_conversation(bench)
 
 
-async def test_the_first_turn_of_a_conversation_may_be_an_events_and_takes_its_title_from_it() -> None:
+async def test_an_event_can_begin_and_title_a_conversation() -> None:
     bench = Bench(answer("About the form."))
 
     await bench.tell(FORM, "The form of Ann was sent.")
@@ -156,7 +156,7 @@ async def test_the_first_turn_of_a_conversation_may_be_an_events_and_takes_its_t
     await check_conversation(bench)
 
 
-async def test_an_event_to_be_recorded_wakes_nobody_and_begins_the_next_turn() -> None:
+async def test_a_recorded_event_waits_for_the_next_turn() -> None:
     bench = Bench(answer("One."), answer("Two."))
     await bench.say("Hello.")
     await bench.work()
@@ -193,7 +193,7 @@ async def test_an_event_does_not_end_the_phase_after_a_steer() -> None:
     await check_conversation(bench)
 
 
-async def test_what_was_said_before_a_cancel_is_recorded_with_it() -> None:
+async def test_messages_before_a_cancel_are_recorded_with_it() -> None:
     bench = Bench()
     await bench.say("Hello.")
     await bench.tell(FORM, "sent")
@@ -207,7 +207,7 @@ async def test_what_was_said_before_a_cancel_is_recorded_with_it() -> None:
     await check_conversation(bench)
 
 
-async def test_files_of_signals_are_shown_with_their_beginning_and_do_not_collide() -> None:
+async def test_files_of_signals_have_previews_and_do_not_collide() -> None:
     echo = DemoTool()
     echo.go_on.clear()
     bench = Bench(call("demo.echo", {}), answer("Both."), tools=[echo])
@@ -215,21 +215,21 @@ async def test_files_of_signals_are_shown_with_their_beginning_and_do_not_collid
     task = asyncio.create_task(bench.work())
     await echo.started.wait()
     said = await bench.signal(FOLLOWUP, "See.", uploads=(bench.upload("a.csv", b"north,1"),))
-    told = await bench.tell(FORM, "Sent.", uploads=(bench.upload("a.csv", b"south,2"),))
+    reported = await bench.tell(FORM, "Sent.", uploads=(bench.upload("a.csv", b"south,2"),))
     echo.go_on.set()
     await task
 
     request = str(bench.model.requests[1])
     turn_id = bench.turn_rows[0].id
     assert f"fi:{turn_id}.external.followup.attachments/{said}/a.csv" in request
-    assert f"fi:{turn_id}.external.form.attachments/{told.signal_id}/a.csv" in request
+    assert f"fi:{turn_id}.external.form.attachments/{reported.signal_id}/a.csv" in request
     assert bench.texts(AttachmentTextBody) == ["north,1", "south,2"]
     paths = [artifact.path for artifact in bench.platform.conversations[bench.conversation_id].artifacts]
     assert len(set(paths)) == 2
     await check_conversation(bench)
 
 
-async def test_a_file_that_can_not_be_read_leaves_the_words_of_its_signal() -> None:
+async def test_an_unreadable_file_keeps_the_text_of_its_signal() -> None:
     echo = DemoTool()
     echo.go_on.clear()
     bench = Bench(call("demo.echo", {}), answer("Fine."), tools=[echo])
@@ -266,7 +266,7 @@ async def test_the_files_of_a_late_signal_go_with_it_into_the_next_turn() -> Non
     await check_conversation(bench)
 
 
-async def test_a_worker_that_dies_after_folding_leaves_the_signal_for_the_next_to_show_once() -> None:
+async def test_a_folded_signal_is_shown_once_after_a_worker_crash() -> None:
     echo = DemoTool()
     echo.go_on.clear()
     bench = Bench(call("demo.echo", {}), answer("Seen."), tools=[echo])

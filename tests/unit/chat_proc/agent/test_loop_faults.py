@@ -98,7 +98,7 @@ async def test_an_irreversible_call_that_a_drain_cut_short_is_ambiguous_too() ->
     await echo.started.wait()
     assert worker.current is not None
 
-    worker.current.cut_short()
+    worker.current.interrupt()
     await task
     await bench.work()
 
@@ -162,7 +162,7 @@ async def test_a_turn_that_kills_its_workers_before_it_begins_is_given_up() -> N
     await check_conversation(bench)
 
 
-async def test_a_worker_that_leaves_hands_the_turn_on_at_a_round_boundary() -> None:
+async def test_a_draining_worker_hands_over_at_a_round_boundary() -> None:
     bench, echo = build()
     echo.go_on.clear()
     await bench.say("Hello.")
@@ -183,7 +183,7 @@ async def test_a_worker_that_leaves_hands_the_turn_on_at_a_round_boundary() -> N
     await check_conversation(bench)
 
 
-async def test_a_turn_cut_short_in_a_generation_is_handed_on() -> None:
+async def test_a_turn_interrupted_in_a_generation_is_handed_over() -> None:
     bench = Bench([Say(cut_answer("Half")), Pause(asyncio.Event())], answer("Whole."))
     await bench.say("Hello.")
     worker = bench.hire()
@@ -191,7 +191,7 @@ async def test_a_turn_cut_short_in_a_generation_is_handed_on() -> None:
     await until(lambda: bench.model.unfinished == 1)
     assert worker.current is not None
 
-    worker.current.cut_short()
+    worker.current.interrupt()
     await task
     await bench.work()
 
@@ -250,7 +250,7 @@ async def test_losing_all_events_in_the_middle_is_made_up_for() -> None:
     await check_conversation(bench)
 
 
-async def test_a_wire_that_is_down_does_not_stop_the_turn_and_the_end_is_announced_later() -> None:
+async def test_a_turn_runs_without_the_wire_and_is_announced_later() -> None:
     bench, _ = build()
     await bench.say("Hello.")
     bench.events.down = True
@@ -277,7 +277,7 @@ async def test_a_commit_that_the_database_could_not_take_is_tried_again() -> Non
     await check_conversation(bench)
 
 
-async def test_a_signal_that_came_while_nobody_worked_is_folded_by_the_next_worker() -> None:
+async def test_the_next_worker_folds_signals_that_arrived_meanwhile() -> None:
     bench, _ = build()
     await bench.say("Hello.")
     await bench.hire(failpoint="turn.after_c2:1:raise").work()

@@ -38,7 +38,7 @@ async def steer_in_a_tool(bench: Bench, echo: DemoTool, *signals: tuple[SignalKi
     await task
 
 
-async def test_after_a_steer_a_tool_that_begins_new_work_gets_a_notice_naming_those_that_may_be_used() -> None:
+async def test_the_notice_after_a_steer_names_the_allowed_tools() -> None:
     echo = DemoTool()
     bench = Bench(call("demo.echo", {}), call("demo.echo", {}), answer("Short."), tools=[echo])
 
@@ -85,7 +85,7 @@ async def test_a_steer_leaves_two_rounds_and_then_the_turn_is_closed_as_stopped(
 
 
 @pytest.mark.parametrize("said", [((STEER, "left"), (FOLLOWUP, "and more")), ((FOLLOWUP, "more"), (STEER, "left"))])
-async def test_a_followup_outweighs_a_steer_in_whatever_order_they_were_said(
+async def test_a_followup_overrides_a_steer_in_either_order(
     said: tuple[tuple[object, str], ...],
 ) -> None:
     echo = DemoTool()
@@ -120,7 +120,7 @@ async def test_a_followup_after_a_steer_restores_normal_rounds() -> None:
     await check_conversation(bench)
 
 
-async def test_the_newest_of_two_steers_begins_the_phase_anew() -> None:
+async def test_the_second_steer_restarts_the_final_phase() -> None:
     bench = Bench(hanging(), hanging(cut_answer("To the le")), WRITE, answer("Right."))
     await bench.say("Hello.")
     task = asyncio.create_task(bench.work())
@@ -199,7 +199,7 @@ async def test_steers_never_earn_rounds_beyond_what_any_turn_may_have() -> None:
     await check_conversation(bench)
 
 
-async def test_a_blank_steer_while_the_answer_is_written_down_has_nothing_left_to_stop() -> None:
+async def test_a_blank_steer_during_the_final_commit_stops_nothing() -> None:
     bench = Bench(answer("Done."))
     await bench.say("Hello.")
     worker = bench.hire()
@@ -226,7 +226,7 @@ async def test_what_the_model_was_about_to_do_is_kept_when_a_steer_cuts_it_off()
     await check_conversation(bench)
 
 
-async def test_thinking_and_a_shown_answer_are_kept_as_such_when_a_steer_cuts_them_off() -> None:
+async def test_thinking_and_a_shown_answer_are_kept_after_a_steer() -> None:
     bench = Bench(hanging("<channel:thinking>Hm.</channel:thinking>" + cut_answer("As far as")), answer("Right."))
     await bench.say("Hello.")
 
@@ -267,7 +267,7 @@ async def test_a_blank_steer_before_the_first_round_stops_without_a_model_call()
 
 
 @pytest.mark.parametrize("cancellable", [True, False])
-async def test_a_blank_steer_during_a_tool_stops_after_it_without_another_model_call(cancellable: bool) -> None:
+async def test_a_blank_steer_during_a_tool_ends_the_turn_after_it(cancellable: bool) -> None:
     echo = DemoTool(cancellable=cancellable)
     bench = Bench(call("demo.echo", {}), tools=[echo])
 
@@ -289,8 +289,8 @@ async def test_each_answer_of_a_turn_is_streamed_from_its_own_beginning() -> Non
 
     deltas = [event for event in await bench.published() if isinstance(event.data, ChatDelta)]
     for round_number in (1, 2):
-        told = [event.data for event in deltas if event.round == round_number and event.data.channel == "answer"]
-        assert [delta.index for delta in told] == list(range(len(told)))
-        assert "".join(delta.text for delta in told).startswith("One" if round_number == 1 else "Two")
+        events = [event.data for event in deltas if event.round == round_number and event.data.channel == "answer"]
+        assert [delta.index for delta in events] == list(range(len(events)))
+        assert "".join(delta.text for delta in events).startswith("One" if round_number == 1 else "Two")
     completions = [block for block in bench.blocks if isinstance(block.body, CompletionBody)]
     assert all(block.ts_first is not None and block.ts_first <= block.ts for block in completions)

@@ -38,31 +38,31 @@ def snapshots(bench: Bench) -> list[PlanSnapshot]:
 
 
 def announced(bench: Bench, request: int) -> str:
-    """The open plans as a request told them."""
+    """The open plans as a request shows them."""
     (message,) = bench.model.requests[request].messages[1:]
     text = "".join(getattr(part, "text", "") for part in message.parts)
     return text.rpartition("[OPEN PLANS]\n")[2].partition("\n\n")[0]
 
 
 async def test_marks_are_on_the_timeline_before_the_call_of_their_round() -> None:
-    bench = await play((new("look", "tell"), call("demo.echo", {}, notes="✓ 1. looked"), answer("Told.")))
+    bench = await play((new("look", "report"), call("demo.echo", {}, notes="✓ 1. looked"), answer("Done.")))
 
     types = [block.type for block in bench.blocks if block.round == 2]
     assert types.index(BlockType.PLAN_ACK) < types.index(BlockType.PLAN) < types.index(BlockType.TOOL_CALL)
     assert bench.texts(PlanAckBody) == ["✓ [1] look"]
 
 
-async def test_no_mark_counts_in_a_round_that_changes_a_plan_whatever_else_it_does() -> None:
+async def test_marks_do_not_count_in_a_round_that_changes_a_plan() -> None:
     both = new("other", notes="✓ [1]") + call("demo.echo", {}, notes="✓ [1]")
 
-    bench = await play((new("look", "tell"), both, answer("Told.")), fanout=True)
+    bench = await play((new("look", "report"), both, answer("Done.")), fanout=True)
 
     assert bench.texts(PlanAckBody) == []
     assert all(step.status is StepStatus.PENDING for plan in snapshots(bench) for step in plan.steps)
 
 
 async def test_a_mark_inside_a_sentence_marks_nothing() -> None:
-    bench = await play((new("look"), call("demo.echo", {}, notes="I have ✓ [1] looked"), answer("Told.")))
+    bench = await play((new("look"), call("demo.echo", {}, notes="I have ✓ [1] looked"), answer("Done.")))
 
     assert bench.texts(PlanAckBody) == []
 
@@ -70,7 +70,7 @@ async def test_a_mark_inside_a_sentence_marks_nothing() -> None:
 async def test_marks_are_for_the_current_plan_only() -> None:
     old, current = plan_ids(2)
 
-    bench = await play((new("a"), new("b"), call("demo.echo", {}, notes="✓ [1]"), answer("Told.")))
+    bench = await play((new("a"), new("b"), call("demo.echo", {}, notes="✓ [1]"), answer("Done.")))
 
     last = {plan.plan_id: plan for plan in snapshots(bench)}
     assert last[old].steps[0].status is StepStatus.PENDING
@@ -78,7 +78,7 @@ async def test_marks_are_for_the_current_plan_only() -> None:
 
 
 async def test_a_plan_that_is_complete_makes_no_other_current() -> None:
-    bench = await play((new("a"), new("b"), answer("Told.", notes="✓ [1]")))
+    bench = await play((new("a"), new("b"), answer("Done.", notes="✓ [1]")))
 
     assert not any(plan.current for plan in {plan.plan_id: plan for plan in snapshots(bench)}.values())
 
@@ -86,16 +86,16 @@ async def test_a_plan_that_is_complete_makes_no_other_current() -> None:
 async def test_a_wrong_id_costs_a_round_and_not_the_current_plan() -> None:
     wrong = call("react.plan", {"mode": "activate", "plan_id": "plan_x"})
 
-    bench = await play((new("a"), wrong, answer("Told.", notes="✓ [1]")))
+    bench = await play((new("a"), wrong, answer("Done.", notes="✓ [1]")))
 
     assert [body.status for block in bench.blocks if isinstance(body := block.body, ToolResultBody)] == ["ok", "error"]
     assert bench.texts(PlanAckBody) == ["✓ [1] a"]
 
 
-async def test_announce_shows_the_open_plans_of_the_turn_and_marks_the_current_one() -> None:
+async def test_announce_shows_open_plans_and_marks_the_current_one() -> None:
     first, second = plan_ids(2)
 
-    bench = await play((new("a"), new("b"), answer("Told.")))
+    bench = await play((new("a"), new("b"), answer("Done.")))
 
     assert announced(bench, 0) == "none"
     assert announced(bench, 2) == f"plan_id={first}\n  □ [1] a\nplan_id={second} (current)\n  □ [1] b"
@@ -104,7 +104,7 @@ async def test_announce_shows_the_open_plans_of_the_turn_and_marks_the_current_o
 async def test_a_new_turn_brings_back_the_current_plan_and_no_other() -> None:
     _, second = plan_ids(2)
 
-    bench = await play((new("a"), new("b"), answer("Later.")), (answer("Told.", notes="✓ [1]"),))
+    bench = await play((new("a"), new("b"), answer("Later.")), (answer("Done.", notes="✓ [1]"),))
 
     assert announced(bench, 3) == f"plan_id={second} (current)\n  □ [1] b"
     assert snapshots(bench)[-1].last_turn_id == bench.turn_rows[1].id
@@ -115,12 +115,12 @@ async def test_an_older_plan_is_read_by_its_alias_and_made_current_again() -> No
     read = call("react.read", {"items": [{"path": f"ar:plan.latest:{first}", "line_start": 1}]})
     again = call("react.plan", {"mode": "activate", "plan_id": first})
 
-    bench = await play((new("a"), new("b"), answer("Later.")), (read, again, answer("Told.", notes="✓ [1]")))
+    bench = await play((new("a"), new("b"), answer("Later.")), (read, again, answer("Done.", notes="✓ [1]")))
 
-    (told,) = [
+    (reported,) = [
         body.text for block in bench.blocks if isinstance(body := block.body, ToolResultBody) and "1: " in body.text
     ]
-    assert f"1: plan_id={first}\n2:   □ [1] a" in told
+    assert f"1: plan_id={first}\n2:   □ [1] a" in reported
     assert announced(bench, 5).startswith(f"plan_id={plan_ids(2)[1]}\n")
     assert snapshots(bench)[-1].plan_id == first
 
@@ -129,23 +129,23 @@ async def test_the_marks_of_a_turn_can_be_read() -> None:
     turn = SequentialIds().turn()
     read = call("react.read", {"paths": [f"ar:{turn}.react.plan.ack.1"]})
 
-    bench = await play((new("a", "b"), call("demo.echo", {}, notes="✓ [1]"), read, answer("Told.")))
+    bench = await play((new("a", "b"), call("demo.echo", {}, notes="✓ [1]"), read, answer("Done.")))
 
-    told = [body.text for block in bench.blocks if isinstance(body := block.body, ToolResultBody)][-1]
-    assert told.endswith("✓ [1] a")
+    reported = [body.text for block in bench.blocks if isinstance(body := block.body, ToolResultBody)][-1]
+    assert reported.endswith("✓ [1] a")
 
 
-async def test_every_snapshot_is_told_to_the_clients() -> None:
-    bench = await play((new("a"), new("b"), call("demo.echo", {}, notes="✓ [1]"), answer("Told.")))
+async def test_every_snapshot_is_published() -> None:
+    bench = await play((new("a"), new("b"), call("demo.echo", {}, notes="✓ [1]"), answer("Done.")))
 
-    told = [event.data.plan for event in await bench.published() if isinstance(event.data, ChatPlan)]
-    assert told == snapshots(bench)
+    events = [event.data.plan for event in await bench.published() if isinstance(event.data, ChatPlan)]
+    assert events == snapshots(bench)
 
 
 async def test_announce_shows_a_replaced_plan_no_more_and_the_new_one_as_current() -> None:
     first, second = plan_ids(2)
     replace = call("react.plan", {"mode": "replace", "plan_id": first, "steps": ["b"]})
 
-    bench = await play((new("a"), replace, answer("Told.")))
+    bench = await play((new("a"), replace, answer("Done.")))
 
     assert announced(bench, 2) == f"plan_id={second} (current)\n  □ [1] b"

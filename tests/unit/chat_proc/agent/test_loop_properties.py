@@ -120,7 +120,7 @@ def build_action(bench: Bench, worker: BenchWorker, what: str) -> Callable[[], A
             case "handover" if worker.current is not None:
                 worker.current.request_handover()
             case "cut" if worker.current is not None:
-                worker.current.cut_short()
+                worker.current.interrupt()
             case "beat" if worker.current is not None:
                 worker.current.notice_inbox(bench.platform.conversations[bench.conversation_id].inbox_seq)
             case _:

@@ -68,7 +68,7 @@ async def test_a_followup_while_the_turn_finishes_opens_one_more_round() -> None
     await check_conversation(bench)
 
 
-async def test_the_first_answer_stays_told_when_the_second_fails() -> None:
+async def test_the_first_answer_stays_visible_when_the_second_fails() -> None:
     bench = Bench(answer("One."), "<channel:action>no</channel:action>", "", limits=TurnLimits(max_repairs=0))
     await bench.say("Hello.")
     worker = bench.hire()
@@ -234,7 +234,7 @@ async def check_cancelled(bench: Bench) -> None:
     await check_conversation(bench)
 
 
-async def test_a_cancel_before_the_first_round_ends_the_turn_without_a_model_call() -> None:
+async def test_a_cancel_before_the_first_round_makes_no_model_call() -> None:
     bench = Bench()
     await bench.say("Hello.")
     await bench.signal(CANCEL)
@@ -314,7 +314,7 @@ async def test_a_second_cancel_while_the_first_is_written_is_answered_too() -> N
     await check_cancelled(bench)
 
 
-async def test_what_was_said_before_a_cancel_is_cancelled_with_it_and_what_comes_after_is_the_next_turn() -> None:
+async def test_messages_after_a_cancel_become_the_next_turn() -> None:
     bench = Bench(hanging(), answer("New work."))
     await bench.say("Hello.")
 
@@ -377,7 +377,7 @@ async def test_a_signal_that_changes_while_it_is_folded_is_read_again(change: st
     assert bench.exits[0].outcome is Outcome.COMPLETED
 
 
-async def test_a_cancel_that_is_taken_back_while_it_is_written_does_not_end_the_turn() -> None:
+async def test_a_cancel_withdrawn_during_the_commit_does_not_end_the_turn() -> None:
     bench = Bench(answer("Done after all."))
     await bench.say("Hello.")
     signal_id = await bench.signal(CANCEL)

@@ -26,7 +26,7 @@ always ends with exactly one event. An answer that reached the user is kept, wha
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.what.replace(" ", "_"))
-async def test_a_model_that_misbehaves_is_told_so_and_the_turn_ends(row: Misbehaviour) -> None:
+async def test_a_turn_with_a_misbehaving_model_ends(row: Misbehaviour) -> None:
     tools = [DemoTool(ECHO, strategy="exploration"), DemoTool(RUN, strategy="exploitation", takes_code=True)]
     bench = Bench(*row.replies, tools=tools, limits=row.limits, chunk_chars=row.chunk_chars, fanout=row.fanout)
     await bench.say("Hello.")
@@ -58,7 +58,7 @@ async def test_a_model_that_misbehaves_is_told_so_and_the_turn_ends(row: Misbeha
         ([Say(cut_answer("na " * 140_000))], "size_limit"),
     ],
 )
-async def test_a_cut_answer_says_why_and_lets_the_model_go_on(script: Script, reason: str) -> None:
+async def test_a_cut_answer_has_a_reason_and_can_be_continued(script: Script, reason: str) -> None:
     bench = Bench(script, answer("three."), chunk_chars=50_000)
     await bench.say("Count.")
     await bench.work()
@@ -69,7 +69,7 @@ async def test_a_cut_answer_says_why_and_lets_the_model_go_on(script: Script, re
     assert (first.outcome, first.cut_reason) == ("cut", reason)
     assert (second.outcome, second.cut_reason) == ("completed", None)
     prompt = "".join(part.text for message in bench.model.requests[-1].messages for part in message.parts)
-    assert f"Your answer above stops before its end ({reason})" in prompt
+    assert f"Your answer above is incomplete ({reason})" in prompt
 
 
 async def test_an_answer_that_ends_before_the_limit_cuts_its_summary_is_whole() -> None:

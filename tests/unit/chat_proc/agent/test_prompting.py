@@ -90,7 +90,7 @@ async def test_what_providers_count_teaches_the_estimate() -> None:
     assert bench.ratios.of(bench.model.traits.name).ratio < 3.4
 
 
-async def test_sources_stand_between_the_timeline_and_announce_and_are_never_cached() -> None:
+async def test_sources_precede_announce_and_are_never_cached() -> None:
     bench = Bench(call("demo.find", {"urls": ["https://example.com/a"]}), answer("Done."), tools=[FindTool()])
     await bench.say("Hello.")
 
@@ -139,7 +139,7 @@ class Hotset:
 
     async def load_hotset(self, principal: Principal) -> tuple[UserMemory, ...] | str:
         self.asked.append(principal)
-        return self.memories or "memories can't be read now"
+        return self.memories or "memories are not available now"
 
 
 async def test_a_turn_begins_with_the_memories_of_its_person_and_reads_them_once() -> None:
@@ -154,11 +154,11 @@ async def test_a_turn_begins_with_the_memories_of_its_person_and_reads_them_once
     assert len(hotset.asked) == 1
 
 
-async def test_without_durable_memory_there_is_no_hotset_and_a_failure_is_told() -> None:
+async def test_a_failure_of_durable_memory_is_reported() -> None:
     without, failing = Bench(answer("Done.")), Bench(answer("Done."), hotset=Hotset())
     for bench in (without, failing):
         await bench.say("Hello.")
         await bench.work()
 
     assert "HOTSET" not in texts(without.model.requests[0])[-1]
-    assert "[USER MEMORY HOTSET]\nunavailable: memories can't be read now" in texts(failing.model.requests[0])[-1]
+    assert "[USER MEMORY HOTSET]\nunavailable: memories are not available now" in texts(failing.model.requests[0])[-1]

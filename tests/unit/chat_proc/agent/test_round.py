@@ -23,7 +23,7 @@ async def commits_of(bench: Bench) -> list[Commit]:
     return made
 
 
-async def test_a_decision_is_committed_with_its_intended_effect_before_the_tool_runs() -> None:
+async def test_a_decision_is_committed_before_the_tool_runs() -> None:
     tool = DemoTool()
     bench = Bench(call("demo.echo", {}), answer("Done."), tools=[tool])
 
@@ -72,7 +72,7 @@ async def test_completions_of_a_turn_are_counted_in_their_refs() -> None:
     assert len(set(refs)) == 2
 
 
-async def test_the_pieces_of_an_answer_are_counted_anew_in_each_round() -> None:
+async def test_the_pieces_of_an_answer_are_counted_per_round() -> None:
     bench = Bench(answer("One, and two, and three."), answer("Four, and five."), chunk_chars=4)
     await bench.say("Hello.")
     worker = bench.hire()

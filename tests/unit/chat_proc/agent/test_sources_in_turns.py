@@ -1,4 +1,4 @@
-"""Sources through whole turns: found by a tool, cited while streamed, told to clients, there for the next turn."""
+"""Sources through whole turns: found by a tool, cited while streamed, published, and kept for the next turn."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def test_a_citation_is_a_link_on_the_wire_and_a_token_on_the_timeline(chun
     assert bench.state().turns[0].answer == f"It is so {LINK}."
 
 
-async def test_clients_are_told_what_an_answer_cites_and_rest_says_the_same() -> None:
+async def test_clients_and_rest_show_the_same_citations() -> None:
     bench = Bench(find(A, B), answer("So [[S:2]] [[S:9]].", followups=("And then?",)), tools=[FindTool()])
     await bench.say("Is it?")
 
@@ -52,11 +52,11 @@ async def test_clients_are_told_what_an_answer_cites_and_rest_says_the_same() ->
 
     await check_conversation(bench)
     events = [event.data for event in await bench.published()]
-    (told,) = [data for data in events if isinstance(data, ChatCitations)]
-    assert [(cited.sid, cited.url) for cited in told.sources] == [(2, B)]
+    (published,) = [data for data in events if isinstance(data, ChatCitations)]
+    assert [(cited.sid, cited.url) for cited in published.sources] == [(2, B)]
     assert [data.items for data in events if isinstance(data, ChatFollowups)] == [("And then?",)]
     (turn,) = bench.state().turns
-    assert (turn.citations, turn.sources_used, turn.followups) == (told.sources, (2,), ("And then?",))
+    assert (turn.citations, turn.sources_used, turn.followups) == (published.sources, (2,), ("And then?",))
 
 
 async def test_a_source_of_the_first_turn_has_its_number_in_the_twelfth() -> None:
@@ -118,9 +118,7 @@ async def test_sources_of_a_call_that_failed_are_kept_with_its_result() -> None:
         ("files/a.json", "[[S:1]]"),
     ],
 )  # fmt: skip
-async def test_a_written_file_is_shown_with_its_citations_and_stored_with_its_tokens(
-    path: str, link: str, chunk_chars: int
-) -> None:
+async def test_a_written_file_is_stored_with_its_citation_tokens(path: str, link: str, chunk_chars: int) -> None:
     write = call("react.write", {"path": path, "channel": "canvas", "kind": "file", "content": "See [[S:1]]"})
     bench = Bench(find(A), write, answer("Done."), tools=[FindTool()], chunk_chars=chunk_chars)
     await bench.say("Write it.")
@@ -201,7 +199,7 @@ def call_bodies(bench: Bench) -> list[ToolCallBody]:
 
 
 @pytest.mark.parametrize("chunk_chars", [13, 97, 100_000])
-async def test_three_files_written_in_one_reply_stream_with_their_citations_and_are_completed(chunk_chars: int) -> None:
+async def test_three_files_of_one_reply_stream_with_their_citations(chunk_chars: int) -> None:
     writes = [
         call("react.write", {"path": f"files/{n}.md", "channel": "canvas", "content": f"File {n}: `x` [[S:1]] end"})
         for n in range(3)
@@ -221,7 +219,7 @@ async def test_three_files_written_in_one_reply_stream_with_their_citations_and_
         assert own[-1].completed and {data.artifact for data in own} == {f"files/{n}.md"}
 
 
-async def test_what_is_written_for_later_use_is_shown_to_nobody() -> None:
+async def test_internal_content_is_not_shown() -> None:
     write = call("react.write", {"path": "files/a.md", "channel": "internal", "content": "Mine: [[S:1]]"})
     bench = Bench(find(A), write, answer("Done."), tools=[FindTool()])
     await bench.say("Think.")

@@ -9,7 +9,7 @@ from turn_bench.bench import until
 
 from chat_proc.agent.compaction import SummaryWriter, build_summary_request
 from chat_proc.timeline.compaction.cut import ContextLimits, Cut, Reach, Snapshot, choose_history, choose_rounds
-from chat_proc.timeline.compaction.memory import build_memory, draft_memory
+from chat_proc.timeline.compaction.summary import build_summary, draft_summary
 from everturn.core.failpoints import FailpointRaised, Failpoints
 from everturn.models.port import ModelFailed, ModelRequest, ModelUsage, TextPart
 from everturn.models.tokens import CharsPerToken
@@ -46,7 +46,7 @@ def texts(request: ModelRequest) -> tuple[str, str]:
     return system, user
 
 
-def test_the_model_reads_the_working_summaries_the_record_and_what_its_text_is_for() -> None:
+def test_a_summary_request_has_instructions_and_the_record() -> None:
     system, user = texts(build_summary_request(TALK, history(TALK), context_tokens=200_000))
 
     assert system.startswith("You write the memory of an assistant.")
@@ -60,24 +60,24 @@ def test_the_model_reads_the_working_summaries_the_record_and_what_its_text_is_f
 def test_a_memory_that_is_there_already_is_to_be_brought_up_to_date() -> None:
     first = look(play_talk(["turn", "call"]))
     timeline = TimelineBuilder()
-    timeline.blocks = list(first.plus(draft_memory(first, build_memory(first, history(first)))).blocks)
+    timeline.blocks = list(first.plus(draft_summary(first, build_summary(first, history(first)))).blocks)
     timeline.start_turn("turn_9", "More")
     later = look(timeline)
 
     system, user = texts(build_summary_request(later, history(later), context_tokens=200_000))
 
-    assert "There is a memory of what came before already" in system
+    assert "A memory of what came before already exists" in system
     assert user.partition("[PREVIOUS MEMORY]\n")[2].startswith("## Active request")
 
 
-def test_rounds_of_a_turn_are_told_to_be_the_middle_of_its_work() -> None:
+def test_the_request_says_that_the_turn_is_still_running() -> None:
     snapshot = look(play_talk(["big", "big", "big"]))
     cut = choose_rounds(snapshot.blocks, snapshot.shown, snapshot.turn_id, Reach.ROUNDS, excess_tokens=1_000_000)
     assert cut is not None
 
     system, _ = texts(build_summary_request(snapshot, cut, context_tokens=200_000))
 
-    assert "a turn that still goes on" in system
+    assert "a turn that is still running" in system
 
 
 def test_a_model_with_a_small_context_gets_a_shorter_record() -> None:
@@ -109,19 +109,19 @@ async def test_the_first_good_reply_is_taken() -> None:
     ],
     ids=["fails", "says nothing", "says no", "refuses", "breaks off", "hangs"],
 )
-async def test_a_reply_that_is_no_summary_is_asked_for_once_more_and_then_rules_write_it(bad: Script) -> None:
+async def test_rules_write_the_summary_after_two_invalid_replies(bad: Script) -> None:
     written, model = writer(bad, bad, call_s=0.02)
 
     memory = await written.write(TALK, history(TALK))
 
     assert (memory.by, len(model.requests)) == ("rules", 2)
-    assert memory == build_memory(TALK, history(TALK))
+    assert memory == build_summary(TALK, history(TALK))
 
 
 async def test_without_a_model_rules_write_it() -> None:
     written = SummaryWriter(None, Failpoints())
 
-    assert await written.write(TALK, history(TALK)) == build_memory(TALK, history(TALK))
+    assert await written.write(TALK, history(TALK)) == build_summary(TALK, history(TALK))
     assert written.usage == []
 
 
@@ -148,7 +148,7 @@ async def test_a_call_that_is_cancelled_is_paid_for_all_the_same() -> None:
     assert usage.estimated and usage.input_tokens > 1_000
 
 
-async def test_a_failure_without_a_word_costs_nothing() -> None:
+async def test_a_failure_without_output_costs_nothing() -> None:
     written, _ = writer([Fail(ModelFailed("down"))], [Fail(ModelFailed("down"))])
 
     await written.write(TALK, history(TALK))
@@ -173,7 +173,7 @@ async def test_calls_that_fail_or_last_too_long_are_counted_as_failed() -> None:
     assert REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) == before + 2
 
 
-async def test_each_call_is_a_span_with_what_it_asked_for_and_used_and_nothing_that_was_said() -> None:
+async def test_each_call_is_a_span_without_texts() -> None:
     tracing = KeptTracing()
     model = ScriptedModel([[Fail(ModelFailed("down"))], [Say(GOOD), Finish(usage=ModelUsage(700, 30))]])
     written = SummaryWriter(model, Failpoints(), tracing=tracing, turn={"everturn.turn.id": "turn_1"})
@@ -191,7 +191,7 @@ async def test_each_call_is_a_span_with_what_it_asked_for_and_used_and_nothing_t
     assert "half of it" not in str(good.attributes)
 
 
-async def test_a_call_that_is_cancelled_is_a_span_that_failed_and_says_what_it_cost() -> None:
+async def test_a_cancelled_call_is_a_failed_span_with_its_cost() -> None:
     tracing = KeptTracing()
     model = ScriptedModel([[Say("## Done"), Pause(asyncio.Event())]])
     written = SummaryWriter(model, Failpoints(), tracing=tracing)

@@ -49,7 +49,7 @@ class NoHistory(WorkspaceHistory):
         raise Unavailable("down")
 
 
-async def test_while_the_rows_can_not_be_read_the_turn_goes_on_and_it_is_said() -> None:
+async def test_a_turn_continues_if_the_history_is_unavailable() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_2", "Go")
     lease = SimpleNamespace(principal=OWNER, conversation_id="conv_1")

@@ -38,7 +38,7 @@ NOTE = (BlockType.NOTES, NotesBody(text=f"see {SEEN}/other"))
 
 
 @pytest.mark.parametrize("at_hand", [1, 2])
-async def test_an_address_counts_as_seen_also_where_a_summary_stands_for_it(at_hand: int) -> None:
+async def test_an_address_in_a_summarized_block_counts_as_seen(at_hand: int) -> None:
     policy, place = build_place(TYPED, NOTE, at_hand=at_hand)
 
     assert await policy.review(FETCH, {"url": SEEN}, place) is None
@@ -46,7 +46,7 @@ async def test_an_address_counts_as_seen_also_where_a_summary_stands_for_it(at_h
 
 
 @pytest.mark.parametrize("at_hand", [1, 2])
-async def test_words_of_strangers_count_also_where_a_summary_stands_for_them(at_hand: int) -> None:
+async def test_untrusted_text_in_a_summarized_block_counts(at_hand: int) -> None:
     policy, place = build_place(STRANGE, NOTE, at_hand=at_hand)
     clean, clean_place = build_place(TYPED, NOTE, at_hand=at_hand)
 
@@ -54,7 +54,7 @@ async def test_words_of_strangers_count_also_where_a_summary_stands_for_them(at_
     assert await clean.review(KEEP, {}, clean_place) is None
 
 
-async def test_nobody_is_asked_about_more_addresses_than_they_can_read() -> None:
+async def test_an_approval_lists_a_bounded_number_of_addresses() -> None:
     policy, place = build_place(TYPED, at_hand=1)
     urls = [f"https://b.example/{n}" for n in range(MAX_ASKED_ADDRESSES + 1)]
 

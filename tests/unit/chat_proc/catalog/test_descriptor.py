@@ -9,11 +9,11 @@ from chat_proc.catalog.described import ToolModule
 from everturn.turns.commits import Effect
 
 
-def test_what_is_not_said_is_the_careful_choice() -> None:
+def test_defaults_are_cautious() -> None:
     entry = ToolModule.model_validate({"alias": "city", "module": "city_tools", "tools": {"find": {}}})
 
-    told = entry.tools["find"]
-    assert (told.effect, told.in_programs, told.in_loop) == (Effect.IRREVERSIBLE, True, True)
+    reported = entry.tools["find"]
+    assert (reported.effect, reported.in_programs, reported.in_loop) == (Effect.IRREVERSIBLE, True, True)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a tool tells while it works stays within caps."""
+"""Events of a running tool stay within limits."""
 
 import pytest
 from pydantic import BaseModel
@@ -32,14 +32,14 @@ def test_three_kinds_of_events_name_the_call_and_its_tool(events: ToolEvents, li
     events.message("Look.")
     events.data({"done": 3})
 
-    assert live.events == [
+    assert live.sent == [
         ChatTool(call_id="call_1", tool_id="demo.work", kind="progress", text="Half."),
         ChatTool(call_id="call_1", tool_id="demo.work", kind="message", text="Look."),
         ChatTool(call_id="call_1", tool_id="demo.work", kind="data", data={"done": 3}),
     ]
 
 
-def test_a_long_text_is_cut_and_a_broken_one_is_mended(events: ToolEvents, live: RecordingTurn) -> None:
+def test_a_long_text_is_cut_and_invalid_characters_are_replaced(events: ToolEvents, live: RecordingTurn) -> None:
     events.progress("x" * (MAX_TEXT_CHARS + 1))
     events.progress("\ud800")
 
@@ -51,21 +51,21 @@ def test_data_that_is_too_large_or_no_json_is_refused(events: ToolEvents, live: 
     with pytest.raises(Invalid):
         events.data(data)  # pyright: ignore[reportArgumentType] that is what is tried
 
-    assert live.events == []
+    assert live.sent == []
 
 
-def test_a_call_tells_of_only_so_many_events(events: ToolEvents, live: RecordingTurn) -> None:
+def test_a_call_sends_a_bounded_number_of_events(events: ToolEvents, live: RecordingTurn) -> None:
     for _ in range(MAX_EVENTS):
         events.progress("x")
 
     with pytest.raises(Conflict):
         events.progress("x")
-    assert len(live.events) == MAX_EVENTS
+    assert len(live.sent) == MAX_EVENTS
 
 
-def test_after_the_call_nothing_is_told(events: ToolEvents, live: RecordingTurn) -> None:
+def test_no_event_is_sent_after_the_call(events: ToolEvents, live: RecordingTurn) -> None:
     events.close()
 
     with pytest.raises(Conflict):
         events.message("x")
-    assert live.events == []
+    assert live.sent == []

@@ -35,12 +35,12 @@ def test_the_docstring_and_the_signature_describe_it(city_file, threads) -> None
 
 def test_its_strategy_is_unknown_unless_the_operator_says(city_file, threads) -> None:
     module = {"alias": "city", "file": city_file, "tools": {"find": {"strategy": "exploration"}}}
-    (told,) = load_tools([ToolModule.model_validate(module)], threads)
+    (reported,) = load_tools([ToolModule.model_validate(module)], threads)
 
-    assert (load(city_file, threads, "find").spec.strategy, told.spec.strategy) == ("unknown", "exploration")
+    assert (load(city_file, threads, "find").spec.strategy, reported.spec.strategy) == ("unknown", "exploration")
 
 
-async def test_an_async_function_is_awaited_and_may_tell_of_its_work(city_file, threads) -> None:
+async def test_an_async_function_is_awaited_and_may_report_progress(city_file, threads) -> None:
     live = RecordingTurn()
 
     outcome = await call(load(city_file, threads, "find"), live, name="Ulm")
@@ -65,7 +65,7 @@ async def test_what_it_raises_is_raised(city_file, threads) -> None:
         await call(load(city_file, threads, "fail"))
 
 
-async def test_after_its_call_nothing_more_is_told(threads) -> None:
+async def test_no_event_is_sent_after_its_call(threads) -> None:
     kept: list[ToolEvents] = []
 
     def keep(events: ToolEvents) -> None:

@@ -10,7 +10,7 @@ class NoParams(BaseModel):
     pass
 
 
-def test_a_tool_takes_no_code_and_can_be_cancelled_unless_it_says_otherwise() -> None:
+def test_a_tool_is_cancellable_and_has_no_code_by_default() -> None:
     spec = ToolSpec("io.read", "Reads.", "Reads a file.", NoParams, Effect.PURE)
 
     assert (spec.takes_code, spec.cancellable) == (False, True)

@@ -30,7 +30,7 @@ def test_missing_params_are_none_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "told"),
+    ("text", "kind", "message"),
     [
         ("I will search", "not_json", "one JSON object"),
         ('{"action": "exit"} {"action": "exit"}', "two_objects", "new action channel"),
@@ -53,12 +53,12 @@ def test_missing_params_are_none_given() -> None:
         ('{"a": ' + "9" * 100_000 + "}", "number_too_large", "too large"),
     ],
 )
-def test_what_is_no_action_is_refused_with_a_sentence_for_the_model(text: str, kind: str, told: str) -> None:
+def test_an_invalid_action_is_refused_with_a_sentence(text: str, kind: str, message: str) -> None:
     refusal = read_action(text)
 
     assert isinstance(refusal, ActionRefusal)
     assert refusal.kind == kind
-    assert told in refusal.sentence
+    assert message in refusal.sentence
     assert len(refusal.sentence) < 500
 
 

@@ -67,7 +67,7 @@ def test_tokens_become_links_in_markdown(text: str, expected: str) -> None:
         "~~~ [[S:1]]\n[[S:1]]",
     ],
 )
-def test_what_is_no_known_citation_stays_as_it_is(text: str) -> None:
+def test_unknown_citations_stay_unchanged(text: str) -> None:
     assert replaced(text) == text
 
 
@@ -180,7 +180,7 @@ def test_the_evidence_in_a_written_text_is_found() -> None:
 @pytest.mark.parametrize(
     "text", ["\uff3b\uff3bS:1\uff3d\uff3d", "\u3010[S:1]\u3011", "[[S\uff1a1]]", "[[S:\u200b1]]", "[\u200b[S:1]]"]
 )
-def test_full_width_and_invisible_characters_make_no_token_and_nothing_is_lost(text: str) -> None:
+def test_full_width_and_invisible_characters_make_no_token(text: str) -> None:
     assert replaced(text, size=1) == text
 
 

@@ -58,7 +58,7 @@ def test_each_mistake_is_named(facts: ReplyFacts, expected: list[tuple[str, bool
     assert kinds(facts) == expected
 
 
-def test_a_refused_action_is_the_only_thing_said_about_it_and_its_program() -> None:
+def test_a_refused_action_is_the_only_report_about_its_program() -> None:
     facts = replace(GOOD, readings=[ActionRefusal("not_json", "Write it again.")], programs=[Program("p", None)])
 
     problems = find_problems(facts, DecisionLimits())
@@ -86,7 +86,7 @@ def test_an_answer_beside_a_call_is_dropped_and_the_call_kept() -> None:
     assert kinds(replace(GOOD, readings=[replace(CALL, dropped_answer=True)])) == [("answer_with_call", False)]
 
 
-def test_after_a_refused_first_action_nothing_is_said_of_the_others() -> None:
+def test_after_a_refused_first_action_the_others_are_not_reported() -> None:
     facts = replace(GOOD, readings=[ActionRefusal("not_json", "Write it again."), CALL])
 
     assert kinds(facts) == [("not_json", True)]

@@ -248,7 +248,7 @@ def test_work_grows_in_step_with_the_input(size: int, count_characters: Callable
     assert handled < 100 * len(reply)
 
 
-def test_each_of_several_actions_is_handed_out_when_it_ends_and_not_at_the_end_of_the_reply() -> None:
+def test_each_action_is_returned_when_it_ends() -> None:
     stream = DecisionStream(limits=DecisionLimits(fanout=RULES))
 
     for number in range(3):

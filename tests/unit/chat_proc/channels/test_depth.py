@@ -17,7 +17,7 @@ from chat_proc.channels.json_text import JsonDepth
         ('"}" []', 6),
     ],
 )
-def test_it_tells_where_the_first_value_is_complete(text: str, completed_at: int) -> None:
+def test_it_finds_the_end_of_the_first_value(text: str, completed_at: int) -> None:
     assert JsonDepth().advance(text) == completed_at
 
 

@@ -32,7 +32,7 @@ def ends(pieces: list[FieldPiece]) -> list[tuple[Path, bool]]:
     return [(piece.path, piece.complete) for piece in pieces if isinstance(piece, FieldEnd)]
 
 
-def test_a_string_is_handed_out_decoded_while_it_grows() -> None:
+def test_a_growing_string_is_returned_decoded() -> None:
     reader = JsonFieldReader(lambda path: path == ("a",))
 
     assert reader.feed('{"b": "no", "a": "x\\') == [FieldText(("a",), "x")]
@@ -45,7 +45,7 @@ def test_paths_name_keys_and_places_in_lists() -> None:
     assert values(pieces) == {("a", "b", 0): "x", ("a", "b", 1, "c"): "y"}
 
 
-def test_values_that_are_no_strings_are_handed_out_as_json() -> None:
+def test_values_other_than_strings_are_returned_as_json() -> None:
     text = '{"a": {"b": [1, "}"], "c": "\\n"}, "d": 1.5, "e": [ ], "f": null}'
 
     pieces = read(text)
@@ -55,7 +55,7 @@ def test_values_that_are_no_strings_are_handed_out_as_json() -> None:
     assert ends(pieces) == [(("a",), True), (("d",), True), (("e",), True), (("f",), True)]
 
 
-def test_a_field_that_occurs_twice_is_handed_out_once() -> None:
+def test_a_duplicate_field_is_returned_once() -> None:
     assert values(read('{"a": "x", "a": "y"}')) == {("a",): "x"}
 
 
@@ -68,15 +68,15 @@ def test_a_field_that_breaks_off_ends_incomplete() -> None:
     "text",
     ['{"a": "He said "hi", "b": "x"}', '{a: "x", "b": "x"}', 'well {"b": "x"}', '{"a" "b": "x"}', '{"a": ], "b": "x"}'],
 )
-def test_after_the_first_mistake_nothing_more_is_handed_out(text: str) -> None:
+def test_nothing_is_returned_after_the_first_error(text: str) -> None:
     assert ("b",) not in values(read(text))
 
 
-def test_a_code_fence_before_the_object_is_skipped_and_nothing_after_it_is_read() -> None:
+def test_a_code_fence_before_the_object_is_skipped() -> None:
     assert values(read('```json\n{"a": "x"}\n```\n{"b": "y"}', size=3)) == {("a",): "x"}
 
 
-def test_what_is_nested_too_deeply_is_not_handed_out() -> None:
+def test_too_deep_values_are_not_returned() -> None:
     assert values(read('{"a": ' + "[" * 1_000 + '], "b": "x"')).keys() == {("a",)}
 
 

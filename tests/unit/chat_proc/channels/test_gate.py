@@ -68,9 +68,7 @@ def shown(pieces: list[DecisionPiece]) -> list[str]:
         (call("look", "one") + call("write", path="b", content="z") + call("look", "three"), ["one", "three"], [1]),
     ],
 )
-def test_a_gate_buffers_until_the_action_is_judged_and_shows_nothing_of_what_is_refused(
-    reply: str, texts: list[str], refused: list[int], size: int
-) -> None:
+def test_a_gate_buffers_until_the_action_is_judged(reply: str, texts: list[str], refused: list[int], size: int) -> None:
     pieces, decision = read(reply, size)
 
     assert shown(pieces) == texts
@@ -105,7 +103,7 @@ def test_the_notes_of_a_later_action_wait_for_its_tool() -> None:
     assert shown(after) == ["More"]
 
 
-def test_content_written_before_its_path_is_not_streamed_and_the_call_stands() -> None:
+def test_content_written_before_its_path_is_not_streamed() -> None:
     pieces, decision = read(call("write", content="x", path="a", channel="canvas"), 5)
 
     assert shown(pieces) == []

@@ -94,7 +94,7 @@ def test_a_reply_becomes_opened_text_and_closed_pieces() -> None:
     ]
 
 
-def test_text_is_handed_out_at_once_unless_it_may_still_be_a_tag() -> None:
+def test_text_is_returned_at_once_unless_it_may_become_a_tag() -> None:
     parser = ChannelParser(SYNTAX)
     parser.feed("<channel:thinking>")
 
@@ -194,9 +194,7 @@ def test_stray_unknown_and_broken_tags_are_text_and_backticks_hide_nothing(
         ("<channel:code>x\n</channel:thinking>\ny\n</channel:code>", [("code", "x\n</channel:thinking>\ny\n")]),
     ],
 )
-def test_in_code_only_tags_at_the_start_of_a_line_count_or_else_the_last_closer(
-    reply: str, expected: list[tuple[str, str]]
-) -> None:
+def test_in_code_only_tags_at_the_start_of_a_line_count(reply: str, expected: list[tuple[str, str]]) -> None:
     assert texts(reply) == expected
 
 
@@ -247,7 +245,7 @@ def test_in_json_a_tag_counts_when_the_value_is_complete_or_never_will_be(
     assert texts(reply) == expected
 
 
-def test_a_value_that_is_not_complete_in_time_ends_at_its_first_closer_on_a_line_start() -> None:
+def test_an_incomplete_value_ends_at_a_closer_on_a_line_start() -> None:
     reply = '<channel:action>{"a": "x\n</channel:action>\n' + "b" * 100 + '"}</channel:action>'
 
     assert texts(reply, max_held_chars=200) == [("action", reply[16:-17])]
@@ -304,7 +302,7 @@ def test_the_pieces_written_out_again_are_the_reply(reply: str) -> None:
         st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
     )
 )
-def test_any_json_object_passes_through_an_action_whatever_tags_it_mentions(value: object) -> None:
+def test_any_json_object_passes_through_an_action(value: object) -> None:
     body = json.dumps({"v": value, "</channel:action>": "\n<channel:code>"}, indent=1)
 
     pieces = read(f"<channel:action>{body}</channel:action>")

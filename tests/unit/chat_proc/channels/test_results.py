@@ -37,7 +37,7 @@ def test_a_channel_that_did_not_occur_has_an_empty_result() -> None:
         (['{"sids": []}', '{"sids": []}'], "multiple_channel_instances:2"),
     ],
 )
-def test_what_is_no_value_has_an_error(raws: list[str], error: str) -> None:
+def test_an_invalid_value_has_an_error(raws: list[str], error: str) -> None:
     instances = [ChannelInstance(raw, complete=True) for raw in raws]
 
     result = build_result(ChannelSpec("usage", "json", model=Usage), instances, ())

@@ -209,7 +209,7 @@ async def test_in_an_html_channel_citations_become_sup_elements() -> None:
     assert emit.text("canvas").startswith('<p>So <sup class="cite" data-sids="1,3"><a href="https://one.example/r"')
 
 
-async def test_channels_that_nobody_declared_break_nothing() -> None:
+async def test_undeclared_channels_are_harmless() -> None:
     emit = Deltas()
     reply = "<channel:mystery>who?</channel:mystery><channel:Answer>Here.</channel:Answer></channel:thinking>"
 
@@ -226,7 +226,7 @@ async def test_channels_that_nobody_declared_break_nothing() -> None:
     assert "who?" in meta["outside_text"]
 
 
-async def test_a_client_finds_the_sources_of_an_answer_in_the_pool_of_the_timeline() -> None:
+async def test_a_client_finds_the_sources_of_an_answer_in_the_pool() -> None:
     answer_text = (
         "According to the analysis [[S:1]], the platform supports\nmulti-channel streaming [[S:2,3]]. "
         "Cache efficiency results\nin up to 60% cost reduction [[S:1]]."

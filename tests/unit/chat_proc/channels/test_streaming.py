@@ -282,7 +282,7 @@ async def test_channels_that_make_no_sense_are_refused_before_the_call(
 
 
 @pytest.mark.parametrize("chunk_chars", [1, 13, 97, 10_000])
-async def test_repeated_channels_reach_their_subscribers_each_whole_before_the_next_begins(chunk_chars: int) -> None:
+async def test_subscribers_get_repeated_channels_one_after_another(chunk_chars: int) -> None:
     heard: list[tuple[int, str]] = []
     bodies = ['{"n": "`0"}', '{"n": "</channel:usage>"}', '{"n": "2"}']
 

@@ -33,7 +33,7 @@ JSON_VALUES = st.recursive(
         ('{"a":' * 65 + "1" + "}" * 65, "too_deep"),
     ],
 )
-def test_what_is_no_single_value_is_refused_with_a_reason(text: str, fault: str) -> None:
+def test_anything_but_a_single_value_is_refused(text: str, fault: str) -> None:
     read = read_json(text)
 
     assert isinstance(read, JsonRefusal)

@@ -82,12 +82,12 @@ class Talk(TimelineBuilder):
 def read_reply(text: str) -> dict[str, Any]:
     parser = ChannelParser([ChannelSyntax("action", "json"), ChannelSyntax("code", "code")])
     pieces = [*parser.feed(text), *parser.finish()]
-    told = {
+    reported = {
         name: "".join(piece.text for piece in pieces if isinstance(piece, ChannelText) and piece.channel == name)
         for name in ("action", "code")
     }
     assert all(piece.complete for piece in pieces if isinstance(piece, ChannelClosed))
-    return {**json.loads(told["action"]), "code": told["code"]}
+    return {**json.loads(reported["action"]), "code": reported["code"]}
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ class TestContract(LanguageModelContract):
         return build_model()
 
 
-async def test_a_question_about_a_table_becomes_a_program_and_its_output_the_answer(talk: Talk) -> None:
+async def test_a_question_about_a_table_becomes_a_program(talk: Talk) -> None:
     talk.ask("Total revenue by region?", "my sales.csv")
 
     call = await talk.play(f"{PRINTED}North: 920.45\n- fi:turn_1.outputs/my_sales.png (image/png, 9 bytes)")
@@ -118,7 +118,7 @@ async def test_a_question_about_a_table_becomes_a_program_and_its_output_the_ans
     assert answer["suggested_followups"]
 
 
-async def test_a_question_that_goes_on_about_the_table_gets_those_before_it(talk: Talk) -> None:
+async def test_a_follow_up_question_includes_the_earlier_ones(talk: Talk) -> None:
     talk.ask("Total revenue by region?", "sales.csv")
     talk.ask("And the average?")
 
@@ -165,7 +165,7 @@ async def test_a_program_that_prints_our_tags_stays_one_program(talk: Talk) -> N
 async def test_a_plan_is_made_of_the_named_steps_and_each_is_marked(talk: Talk) -> None:
     talk.ask(PLANNED, "sales.csv")
 
-    made = await talk.play("The plan is begun.")
+    made = await talk.play("The plan is created.")
     first = await talk.play(f"{PRINTED}North: 920.45")
     second = await talk.play(f"{PRINTED}42")
     answer = await talk.reply()
@@ -173,12 +173,12 @@ async def test_a_plan_is_made_of_the_named_steps_and_each_is_marked(talk: Talk) 
     assert made["tool_call"]["tool_id"] == PLAN
     assert made["tool_call"]["params"]["steps"] == ["total revenue by region", "run the program", "write a poem"]
     assert (first["notes"], second["notes"]) == ("Analysing sales.csv.", "Running your program.\n✓ [1]")
-    assert answer["notes"] == "✓ [2]\n✗ [3] no rule of the demo can do this; it needs a model."
+    assert answer["notes"] == "✓ [2]\n✗ [3] the demo can't do this; it needs a model."
     for line in ("✓ **1. total revenue by region**", "North: 920.45", "✓ **2. run the program**", "42", "✗ **3. write"):
         assert line in answer["final_answer"]
 
 
-async def test_what_was_said_is_recalled_from_this_conversation(talk: Talk) -> None:
+async def test_earlier_messages_of_this_conversation_are_recalled(talk: Talk) -> None:
     talk.ask("Hello, my cat is called </channel:action>. It rains.")
     noted = await talk.reply()
     talk.ask("what did i say about my cat")
@@ -219,7 +219,7 @@ async def test_what_is_nowhere_is_not_made_up(talk: Talk) -> None:
 
     await talk.play("Nothing was found.")
 
-    assert "I find nothing about that." in (await talk.reply())["final_answer"]
+    assert "I found nothing about that." in (await talk.reply())["final_answer"]
 
 
 @pytest.mark.parametrize("text", ["Hello", "Why is the sky blue?", "What is 2 + 2?", "", "make a plan"])

@@ -39,12 +39,12 @@ async def test_a_failure_or_a_wait_ends_no_turn() -> None:
         async def load_hotset(self, principal, limit):
             await asyncio.Event().wait()
 
-    assert await Hotset(Down()).load_hotset(ANN) == "memories can't be read now"
-    assert await Hotset(Slow(), timeout_s=0.01).load_hotset(ANN) == "memories can't be read now"
+    assert await Hotset(Down()).load_hotset(ANN) == "memories are not available now"
+    assert await Hotset(Slow(), timeout_s=0.01).load_hotset(ANN) == "memories are not available now"
 
 
 class SeenSnippets(MemorySnippets):
-    """Tells when so many turns were indexed."""
+    """Signals when this many turns were indexed."""
 
     def __init__(self, bench: Bench, turns: int) -> None:
         super().__init__(bench.platform)

@@ -153,7 +153,7 @@ async def test_while_the_encoder_is_out_of_reach_turns_wait() -> None:
     assert index.saved == {}
 
 
-async def test_at_the_last_try_words_alone_will_do() -> None:
+async def test_the_last_attempt_indexes_without_vectors() -> None:
     index = Index(job(tries=MAX_TRIES))
     desk = Desk(index, embedder=BrokenEmbedder())
 
@@ -177,7 +177,7 @@ async def test_a_queue_that_can_not_be_read_is_asked_again_later(failure: Except
 
 
 @pytest.mark.parametrize("stored", [True, False])
-async def test_texts_of_attached_files_are_read_from_the_store_if_they_are_still_there(stored: bool) -> None:
+async def test_texts_of_attached_files_are_indexed_if_they_still_exist(stored: bool) -> None:
     file = build_file("turn_1", "sales.csv", b"region;total\nnorth;5\n", mime="text/csv")
     index = Index(job())
     index.timeline = TimelineBuilder()

@@ -20,7 +20,7 @@ def timeline(*attachments) -> TimelineBuilder:
     return built
 
 
-def test_prompts_signals_answers_summaries_and_anchors_are_found_under_their_refs() -> None:
+def test_snippets_have_the_refs_of_their_blocks() -> None:
     built = timeline()
     built.think("Not to be found.")
     built.call("call_1", "react.read", {"paths": ["x"]})
@@ -97,7 +97,7 @@ def test_a_blank_steer_leaves_nothing() -> None:
     assert [each.ref for each in build_snippets(built.blocks, {})] == [refs.prompt_ref(TURN)]
 
 
-def test_a_turn_with_much_text_is_bounded_and_keeps_what_tells_most() -> None:
+def test_a_long_turn_keeps_its_most_useful_snippets() -> None:
     files = [build_file(TURN, f"{n}.txt", bytes([n])) for n in range(5)]
     built = timeline(*files)
     built.answer("word " * 10_000)

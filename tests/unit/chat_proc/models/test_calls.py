@@ -1,4 +1,4 @@
-"""What a span tells of a model call and what it does not, and which calls are counted as failed."""
+"""The attributes of the span of a model call, and which calls count as failed."""
 
 import asyncio
 from dataclasses import replace
@@ -30,7 +30,7 @@ def count(kind: ModelRole) -> tuple[float, float]:
     return ended or 0.0, REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) or 0.0
 
 
-def test_a_call_is_named_after_its_model_and_tells_who_asks_for_what() -> None:
+def test_a_call_span_has_the_model_name_and_the_role() -> None:
     tracing = KeptTracing()
 
     with open_call(tracing, TRAITS, REQUEST, role="summary", turn=TURN):
@@ -49,7 +49,7 @@ def test_a_call_is_named_after_its_model_and_tells_who_asks_for_what() -> None:
     }
 
 
-def test_cost_is_told_where_it_is_known() -> None:
+def test_a_known_cost_is_an_attribute() -> None:
     used = build_usage_event("heron-1", "summary", ModelUsage(input_tokens=7, output_tokens=3))
 
     known, unknown = (describe_usage(replace(used, cost_usd=0.5, cost_known=each)) for each in (True, False))
@@ -80,7 +80,7 @@ def test_every_call_is_timed_once_by_its_kind() -> None:
     ],
 )
 @pytest.mark.parametrize("role", ["decision", "summary", "title"])
-def test_a_call_that_gives_no_whole_reply_has_failed_and_one_that_is_cancelled_has_not(
+def test_an_incomplete_reply_is_a_failure_and_a_cancellation_is_not(
     role: ModelRole, error: BaseException, is_counted: bool
 ) -> None:
     tracing, (ended, failed) = KeptTracing(), count(role)

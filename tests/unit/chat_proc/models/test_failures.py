@@ -56,7 +56,7 @@ def test_a_long_message_is_cut() -> None:
     assert len(str(failure)) < 600
 
 
-def test_a_prompt_that_is_too_long_is_known_by_its_words() -> None:
+def test_a_too_long_prompt_is_detected_by_its_message() -> None:
     message = "This model's maximum context length is 16385 tokens."
 
     assert isinstance(build_failure(status=400, kind=None, message=message, headers={}, now=NOW), ContextLimitExceeded)

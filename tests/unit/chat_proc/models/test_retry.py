@@ -1,4 +1,4 @@
-"""The retrying model waits, retries and gives up as told, and never repeats what was already shown."""
+"""The retrying model follows its limits, and never repeats text that was already shown."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -162,7 +162,7 @@ async def test_no_attempt_starts_after_the_budget(fake_time: FakeTime) -> None:
 
 
 @pytest.mark.parametrize("shown", [Say("half a sent"), Think("let me see")])
-async def test_nothing_is_retried_after_a_piece_was_handed_on(fake_time: FakeTime, shown: Say | Think) -> None:
+async def test_nothing_is_retried_after_the_first_piece(fake_time: FakeTime, shown: Say | Think) -> None:
     model = ScriptedModel([[shown, Fail(ModelFailed("cut", retryable=True))], "hello"])
     retrying = RetryingModel(model, timing=fake_time.timing())
 
@@ -295,7 +295,7 @@ class FullModel:
 
 
 @pytest.mark.parametrize("pieces", [[TextDelta("x")] * 20_000, [ReasoningDelta("x")] * 20_000])
-async def test_a_provider_that_is_faster_than_its_reader_lets_other_tasks_go_on(pieces: list[ModelPiece]) -> None:
+async def test_a_fast_provider_does_not_block_other_tasks(pieces: list[ModelPiece]) -> None:
     now_s = 0.0
 
     def clock() -> float:
@@ -321,7 +321,7 @@ async def test_a_provider_that_is_faster_than_its_reader_lets_other_tasks_go_on(
     assert longest <= 20
 
 
-async def test_a_long_piece_is_handed_on_in_parts() -> None:
+async def test_a_long_piece_is_split() -> None:
     text = "0123456789" * 1_000
     model = RetryingModel(FullModel(TextDelta(text), ReasoningDelta(text), ReplyFinished("stop", ModelUsage())))
 

@@ -34,7 +34,7 @@ def test_a_role_with_a_model_of_its_own_gets_it_and_the_others_the_default() -> 
     assert models.choice("title").why == "models.roles.title=anthropic:small"
 
 
-def test_a_model_is_built_when_it_is_first_asked_for_and_once_for_all_roles() -> None:
+def test_a_model_is_built_once_on_first_use() -> None:
     models, built = choose(KEYS, {"title": "anthropic:big"})
     assert built.choices == []
 
@@ -43,13 +43,13 @@ def test_a_model_is_built_when_it_is_first_asked_for_and_once_for_all_roles() ->
     assert len(built.choices) == 1
 
 
-def test_a_role_that_can_be_left_out_is_left_out_where_the_provider_is_offline() -> None:
+def test_the_offline_provider_has_no_optional_roles() -> None:
     assert choose({}, {})[0].try_model("summary") is None
     assert choose(KEYS, {"summary": "offline"})[0].try_model("summary") is None
     assert choose({"ANTHROPIC_API_KEY": "k"}, {})[0].try_model("summary") is not None
 
 
-def test_a_scripted_model_plays_a_role_that_can_be_left_out_only_when_it_is_named_for_it() -> None:
+def test_a_scripted_model_has_optional_roles_only_if_configured() -> None:
     scripted = {"EVERTURN_MODEL": "scripted:/a.toml", "EVERTURN_MODE": "development"}
 
     assert choose(scripted, {})[0].try_model("title") is None
@@ -63,7 +63,7 @@ def test_the_fallback_is_there_when_it_is_set() -> None:
     assert fallback.traits.name == "old"
 
 
-def test_a_role_that_can_not_be_had_is_named_in_the_error() -> None:
+def test_an_unavailable_role_is_named_in_the_error() -> None:
     with pytest.raises(BadModelSetting, match=r"models\.roles\.title: It is 'gpt'; expected"):
         choose(KEYS, {"title": "gpt"})
     with pytest.raises(BadModelSetting, match=r"EVERTURN_FALLBACK_MODEL: It names openai, but OPENAI_API_KEY"):

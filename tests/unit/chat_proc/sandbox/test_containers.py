@@ -20,7 +20,7 @@ from scripted_broker import (
 from chat_proc.sandbox import results
 from chat_proc.sandbox.containers import (
     BrokerAddress,
-    BrokerSilent,
+    BrokerUnreachable,
     ContainersLauncher,
     build_unseen_sandbox,
     explain_refusal,
@@ -46,7 +46,7 @@ def at(broker: ScriptedBroker) -> BrokerAddress:
     return BrokerAddress(broker.url, path=broker.url.removeprefix("unix://"))
 
 
-async def test_a_run_takes_a_pair_and_gives_it_up_without_a_word(tmp_path):
+async def test_a_run_ends_its_pair_by_closing_the_connection(tmp_path):
     async with open_broker(tmp_path, follow(), ENDED) as broker:
         sandbox = await open_container_sandbox(at(broker))
         result = await sandbox.run(REQUEST, refuse)
@@ -60,7 +60,7 @@ async def test_a_run_takes_a_pair_and_gives_it_up_without_a_word(tmp_path):
     assert named == ["trial", "turn_1/run-1"]
 
 
-async def test_a_run_that_looks_killed_asks_the_engine_why(tmp_path):
+async def test_a_run_that_may_have_been_killed_queries_the_engine(tmp_path):
     async with open_broker(tmp_path, follow(hits=("memory",)), KILLED) as broker:
         result = await build_unseen_sandbox(at(broker)).run(REQUEST, refuse)
 
@@ -68,7 +68,7 @@ async def test_a_run_that_looks_killed_asks_the_engine_why(tmp_path):
     assert broker.requests[-1] == RemovePair(PAIR.pair_id)
 
 
-async def test_a_broker_that_does_not_tell_leaves_the_run_as_it_was_found(tmp_path):
+async def test_a_failed_query_of_the_engine_leaves_the_result_unchanged(tmp_path):
     tell = follow()
 
     async with open_broker(tmp_path, lambda r: None if isinstance(r, RemovePair) else tell(r), KILLED) as broker:
@@ -107,7 +107,7 @@ async def test_a_busy_broker_is_asked_again_for_a_while(tmp_path):
 
 async def test_a_broker_that_stays_busy_is_a_failed_run_with_the_reason(tmp_path):
     async with open_broker(tmp_path, follow(busy=99), ENDED) as broker:
-        sandbox = build_unseen_sandbox(at(broker)).with_launcher(ContainersLauncher(at(broker), busy_patience_s=0.2))
+        sandbox = build_unseen_sandbox(at(broker)).with_launcher(ContainersLauncher(at(broker), busy_wait_s=0.2))
         result = await sandbox.run(REQUEST, refuse)
 
     assert result.error.code == "sandbox_failed"
@@ -125,7 +125,7 @@ async def test_a_profile_that_the_broker_does_not_have_is_a_failed_run(tmp_path)
     assert len(broker.requests) == 1
 
 
-async def test_a_broker_that_is_down_fails_the_run_and_one_that_is_back_runs_the_next(tmp_path):
+async def test_runs_fail_while_the_broker_is_down_and_recover(tmp_path):
     async with open_broker(tmp_path, follow(), ENDED) as broker:
         address = at(broker)
     sandbox = build_unseen_sandbox(address)
@@ -139,8 +139,8 @@ async def test_a_broker_that_is_down_fails_the_run_and_one_that_is_back_runs_the
     assert "can't be reached" in down.error.message
 
 
-async def test_opening_without_a_broker_tells_that_it_is_silent(tmp_path):
-    with pytest.raises(BrokerSilent):
+async def test_opening_without_a_broker_reports_it_as_unreachable(tmp_path):
+    with pytest.raises(BrokerUnreachable):
         await open_container_sandbox(BrokerAddress("unix:///none", path=str(tmp_path / "none")))
 
 
@@ -154,7 +154,7 @@ async def test_opening_without_images_names_the_command_that_makes_them(tmp_path
     assert raised.value.remedy == "make images"
 
 
-def test_another_refusal_is_told_as_it_is():
+def test_another_refusal_is_reported_unchanged():
     other = explain_refusal("start_failed", "the image's entry point ended at once")
 
     assert "ended at once" in str(other)
@@ -165,7 +165,7 @@ async def test_a_broker_whose_engine_is_down_counts_as_silent(tmp_path):
     script = follow(refusal=BrokerRefusal("engine_down", "The container engine does not answer."))
 
     async with open_broker(tmp_path, script) as broker:
-        with pytest.raises(BrokerSilent, match="engine_down"):
+        with pytest.raises(BrokerUnreachable, match="engine_down"):
             await open_container_sandbox(at(broker))
 
 

@@ -26,7 +26,7 @@ def make_environment(place: Path, python: Path) -> Path:
     return place / "bin" / "python"
 
 
-def test_a_program_sees_the_interpreter_and_not_what_is_installed_beside_it(tmp_path):
+def test_a_program_sees_only_the_interpreter_of_its_environment(tmp_path):
     base, venv = tmp_path / "base", tmp_path / "venv"
     python = make_environment(venv, make_python(base))
 
@@ -61,7 +61,7 @@ async def test_the_running_interpreter_is_understood():
     assert f"{sys.base_prefix}/lib" not in found.roots
 
 
-async def test_an_interpreter_that_is_not_there_or_lacks_the_executor_is_told(tmp_path):
+async def test_a_missing_interpreter_or_executor_is_reported(tmp_path):
     with pytest.raises(SandboxUnavailable, match="no sandbox environment"):
         await load_interpreter(tmp_path / "python")
 

@@ -41,7 +41,7 @@ async def test_a_broker_that_answers_is_taken(tmp_path, mode):
         assert opened.sandbox.posture == POSTURE
 
 
-async def test_every_offered_profile_is_booted_once_and_offered_with_the_limits_it_has(tmp_path):
+async def test_every_offered_profile_is_booted_once(tmp_path):
     choice = replace(choose("containers", tmp_path), offered=load_profiles('{"large": {"cpus": 2}, "small": {}}'))
 
     async with open_broker(tmp_path, follow()) as broker, open_sandbox(choice) as opened:
@@ -51,7 +51,7 @@ async def test_every_offered_profile_is_booted_once_and_offered_with_the_limits_
     assert {request.profile for request in broker.requests if isinstance(request, StartPair)} == set(choice.offered)
 
 
-async def test_a_profile_that_does_not_boot_is_not_offered_and_the_first_one_has_to_boot(tmp_path):
+async def test_a_profile_that_does_not_boot_is_not_offered(tmp_path):
     works = follow()
 
     def answer(request: MessageClass) -> MessageClass | None:
@@ -92,7 +92,7 @@ async def test_containers_asked_for_by_name_recover_when_their_broker_comes(tmp_
     assert (before.error.code, after.ok) == ("sandbox_failed", True)
 
 
-async def test_containers_asked_for_by_name_recover_when_the_engine_of_their_broker_comes(tmp_path):
+async def test_configured_containers_recover_when_the_engine_starts(tmp_path):
     down = follow(refusal=BrokerRefusal("engine_down", "The container engine does not answer."))
 
     async with open_broker(tmp_path, down), open_sandbox(choose("containers", tmp_path)) as opened:
@@ -100,14 +100,14 @@ async def test_containers_asked_for_by_name_recover_when_the_engine_of_their_bro
         assert "engine_down" in opened.why
 
 
-@pytest.mark.parametrize(("folder", "told"), [("none", "can't be reached"), (None, "set BROKER_URL to use one")])
-async def test_auto_without_containers_tries_bubblewrap_and_tells_why_neither_works(tmp_path, folder, told):
+@pytest.mark.parametrize(("folder", "message"), [("none", "can't be reached"), (None, "set BROKER_URL to use one")])
+async def test_auto_falls_back_to_bubblewrap_and_explains_both_failures(tmp_path, folder, message):
     choice = choose("auto", tmp_path / folder if folder else None)
 
     async with open_sandbox(choice) as opened:
         assert isinstance(opened, SandboxUnavailable)
         assert "no sandbox environment" in opened.reason
-        assert told in opened.reason
+        assert message in opened.reason
 
 
 async def test_bubblewrap_asked_for_by_name_is_not_replaced_by_containers(tmp_path):

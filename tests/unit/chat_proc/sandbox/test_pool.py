@@ -165,7 +165,7 @@ async def test_a_boot_that_fails_is_tried_again_and_a_run_starts_cold_meanwhile(
         assert launcher.alive == {2}
 
 
-async def test_a_launcher_that_fails_tells_so_to_the_run(launcher):
+async def test_a_failing_launcher_fails_the_run(launcher):
     launcher.failures_left = 1
 
     with pytest.raises(SupervisorFailed, match="no room"):

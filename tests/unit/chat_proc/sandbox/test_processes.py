@@ -13,7 +13,7 @@ BOOT = Boot(RunLimits(), Interpreter("/python", ()), "/bwrap", "/run/x", UidRang
 POSTURE = Posture("l", "r", 1, "u", "n", "m", "p", "d", "s")
 
 
-def test_the_first_frame_tells_the_walls():
+def test_the_first_frame_has_the_posture():
     assert read_ready(build_message(Ready(POSTURE))) == POSTURE
 
 
@@ -28,14 +28,14 @@ def test_anything_else_is_no_first_frame():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("import sys; sys.exit('the reason')", "the reason"),
         ("pass", "ended before it was ready"),
-        ("import os, sys; os.write(1, b'\\0\\0\\0\\1x'); sys.stdin.read()", "spoke nonsense"),
+        ("import os, sys; os.write(1, b'\\0\\0\\0\\1x'); sys.stdin.read()", "invalid frame"),
     ],
 )
-async def test_one_that_does_not_boot_is_a_failure_with_its_reason(text, told):
-    with pytest.raises(SupervisorFailed, match=told):
+async def test_one_that_does_not_boot_is_a_failure_with_its_reason(text, message):
+    with pytest.raises(SupervisorFailed, match=message):
         async with open_supervisor([sys.executable, "-c", text], BOOT):
             pass

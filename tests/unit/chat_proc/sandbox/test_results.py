@@ -72,7 +72,7 @@ def test_every_bad_end_has_a_code_and_keeps_what_came_out(end, code, where):
     ("end", "ended", "sentence"),
     [
         (finished(), ProgramExit("exit", 0), ""),
-        (failed(exit_code=3), ProgramExit("exit", 3), "The program exited by itself with code 3."),
+        (failed(exit_code=3), ProgramExit("exit", 3), "The program exited with code 3."),
         (failed(exit_code=None, signal=11), ProgramExit("signal", signal="SIGSEGV"), "ended the program: SIGSEGV."),
         (failed(exit_code=None, signal=123), ProgramExit("signal", signal="123"), "ended the program: 123."),
         (failed(exit_code=None, signal=24), ProgramExit("limit", signal="SIGXCPU"), "A limit of the run"),
@@ -84,25 +84,25 @@ def test_every_bad_end_has_a_code_and_keeps_what_came_out(end, code, where):
         (finished("cancelled"), ProgramExit("cancelled"), "The program was cancelled."),
         (finished("died", None), ProgramExit("sandbox"), "The sandbox failed, not the program."),
         (finished("ended", None), ProgramExit("sandbox"), "The sandbox failed, not the program."),
-        (finished("not_started", None), ProgramExit("not_run"), "The program did not begin."),
+        (finished("not_started", None), ProgramExit("not_run"), "The program did not start."),
     ],
 )
-def test_the_result_tells_what_ended_the_program(end: Finished, ended: ProgramExit, sentence: str):
+def test_the_result_names_what_ended_the_program(end: Finished, ended: ProgramExit, sentence: str):
     result = build_result(REQUEST, LIMITS, end, BOTH)
 
     assert result.exit == ended
     assert sentence in result.report_text
 
 
-def test_missing_files_fail_a_program_that_ended_well():
+def test_missing_files_fail_a_successful_program():
     report = Report(0, None, None, "", "", 0, 0, refused=(("b.txt", "missing"),), undeclared=("c.txt",))
 
     result = build_result(REQUEST, LIMITS, finished(report=report), UnpackedOutputs({"a.txt": b"a"}))
 
     assert (result.error.code, result.error.where) == ("missing_output_files", "outputs")
     assert [artifact.filepath for artifact in result.artifacts] == ["a.txt"]
-    assert "Did not deliver b.txt: missing." in result.report_text
-    assert "the contract does not name them: c.txt" in result.report_text
+    assert "Missing b.txt: missing." in result.report_text
+    assert "the contract does not declare them: c.txt" in result.report_text
 
 
 def test_files_that_may_not_leave_are_rejected():
@@ -156,7 +156,7 @@ def test_texts_are_cleaned():
     assert clean_text("plain ü 🙂") == "plain ü 🙂"
 
 
-def test_endless_words_of_a_forged_report_are_cut():
+def test_endless_texts_of_a_forged_report_are_cut():
     endless = "x" * 1_000_000
     report = Report(1, None, ProgramError(endless, endless, 1, endless), endless, endless, 0, 0)
 
@@ -173,9 +173,9 @@ def test_a_request_that_is_not_run_gets_an_envelope_too():
     assert result.report_text == "The program was not run (bad_request): why"
 
 
-def test_a_run_whose_sandbox_went_away_is_not_told_as_one_that_was_not_run():
+def test_a_lost_sandbox_is_not_reported_as_not_run():
     result = build_broken(REQUEST, LIMITS, RunError("sandbox_failed", "the supervisor ended", "sandbox"))
 
     assert (result.ok, result.artifacts, result.receipt.posture) == (False, (), None)
     assert result.report_text.startswith("The run failed (sandbox_failed, sandbox): the supervisor ended\n")
-    assert "not known" in result.report_text
+    assert "unknown" in result.report_text

@@ -14,7 +14,7 @@ from everturn.execution.messages import Capability, LimitName, RunLimits
 REQUEST = RunRequest("run-1", "turn_1", "print()", ())
 
 
-def test_a_request_grants_no_tools_and_brings_no_files_unless_told_otherwise() -> None:
+def test_a_request_has_no_tools_and_files_by_default() -> None:
     assert (REQUEST.capability, REQUEST.inputs, REQUEST.profile) == (Capability(), {}, "default")
     assert REQUEST.capability.grants == ()
 
@@ -23,7 +23,7 @@ def test_two_requests_do_not_share_their_inputs() -> None:
     assert REQUEST.inputs is not RunRequest("run-2", "turn_1", "print()", ()).inputs
 
 
-def test_a_promised_file_is_for_the_user_unless_told_otherwise() -> None:
+def test_a_declared_file_is_external_by_default() -> None:
     assert ContractItem("a.txt").visibility == "external"
 
 
@@ -57,5 +57,5 @@ def test_the_limits_of_a_result_are_the_ones_the_wire_names() -> None:
 
 
 @pytest.mark.parametrize("launcher", [SupervisedSandbox])
-def test_a_launcher_tells_its_posture_without_a_run(launcher: type) -> None:
+def test_a_launcher_has_a_posture_without_a_run(launcher: type) -> None:
     assert isinstance(inspect.getattr_static(launcher, "posture"), property)

@@ -1,4 +1,4 @@
-"""The worker's end of a supervisor: a small process that speaks the protocol, well or badly, stands in for it."""
+"""The worker's end of a supervisor: a small process that speaks the protocol, correctly or not, replaces it."""
 
 import asyncio
 import sys
@@ -113,17 +113,17 @@ async def test_a_stop_is_forwarded():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("sys.exit(3)", "without a result"),
         ("sys.exit('the reason')", "the reason"),
-        ("os.write(1, b'\\0\\0\\0\\1x'); time.sleep(9)", "nonsense"),
-        ("send(Hello('n')); time.sleep(9)", "nonsense"),
-        ("for _ in range(50): os.write(1, encode_raw(b'x' * 60000))\ntime.sleep(9)", "more output bytes"),
+        ("os.write(1, b'\\0\\0\\0\\1x'); time.sleep(9)", "invalid frame"),
+        ("send(Hello('n')); time.sleep(9)", "invalid frame"),
+        ("for _ in range(50): os.write(1, encode_raw(b'x' * 60000))\ntime.sleep(9)", "exceeds the limit of the run"),
     ],
 )
-async def test_a_supervisor_without_a_result_is_a_failure_with_its_reason(text, told):
-    with pytest.raises(SupervisorFailed, match=told):
+async def test_a_supervisor_without_a_result_is_a_failure_with_its_reason(text, message):
+    with pytest.raises(SupervisorFailed, match=message):
         await run(text)
 
 
@@ -134,7 +134,7 @@ async def test_a_command_that_does_not_exist_is_an_os_error():
 
 
 @pytest.mark.parametrize("delay_s", [0, 0.001, 0.01, 0.1, 0.4])
-async def test_cancelling_ends_the_process_within_two_seconds_also_one_that_does_not_listen(tmp_path, delay_s):
+async def test_cancelling_ends_any_process_within_two_seconds(tmp_path, delay_s):
     started = tmp_path / "pid"
     text = f"open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(50)"
     running = asyncio.create_task(run(text))

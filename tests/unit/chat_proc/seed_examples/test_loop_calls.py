@@ -66,7 +66,7 @@ async def test_sources_are_loaded_by_range_and_by_list(written: str, sids: list[
         ('react.read(["so:sources_pool[90-99]"])', "error"),
     ],
 )
-async def test_reversed_and_overlapping_selectors_are_read_and_others_told_of(written: str, status: str) -> None:
+async def test_reversed_and_overlapping_selectors_are_accepted(written: str, status: str) -> None:
     bench = await with_sources(3)
 
     result = await make_call(bench, written)
@@ -188,7 +188,7 @@ async def test_the_lifecycle_of_a_plan_is_a_call_too(mode: str) -> None:
     bench = await begin(answer("Hello."))
     await make_call(bench, PLAN)
     (plan,) = [block.body.plan for block in bench.blocks if isinstance(block.body, PlanBody)]
-    steps = ', steps=["begin anew"]' if mode == "replace" else ""
+    steps = ', steps=["start over"]' if mode == "replace" else ""
 
     result = await make_call(bench, f'react.plan(mode="{mode}", plan_id=plan_id{steps})', {"plan_id": plan.plan_id})
 
@@ -217,7 +217,7 @@ def test_a_written_call_is_read_with_its_positional_parameters() -> None:
     assert read_call(bench, "react.read([path])", {"path": "ar:x"}) == ("react.read", {"paths": ["ar:x"]})
 
 
-async def test_the_blocks_of_a_turn_stand_in_the_documented_order() -> None:
+async def test_the_blocks_of_a_turn_are_in_the_documented_order() -> None:
     bench = await begin(
         call("react.plan", {"mode": "new", "steps": ["gather sources", "draft report"]}),
         call("demo.find", {"urls": ["https://a.example/1"]}, notes="✓ [1] gathered"),

@@ -1,4 +1,4 @@
-"""The command: which launchers it tries, and what it says of one that is not to be had."""
+"""The command: which launchers it tries, and what it says of one that is not available."""
 
 import json
 
@@ -23,25 +23,15 @@ def test_all_launchers_that_can_be_meant_are_tried():
     assert list_modes(choose("off")) == ()
 
 
-async def test_one_that_is_not_to_be_had_is_told_of_and_no_failure(capsys):
+async def test_an_unavailable_launcher_is_reported_but_is_no_failure(capsys):
     code = await run_command(choose(), as_json=True)
 
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert code == 0
-    assert (told["launcher"], told["unavailable"]) == ("bubblewrap", "SANDBOX_PYTHON is not set.")
+    assert (result["launcher"], result["unavailable"]) == ("bubblewrap", "SANDBOX_PYTHON is not set.")
 
 
 async def test_people_read_a_sentence(capsys):
     await run_command(choose("containers"), as_json=False)
 
-    assert capsys.readouterr().out.splitlines()[-1].startswith("containers: not to be had.")
-
-
-@pytest.mark.parametrize("mode", ["auto", "containers"])
-async def test_containers_that_can_not_be_started_are_not_tried_and_no_failure(mode, capsys):
-    code = await run_command(choose(mode, BROKER), as_json=True)
-
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert code == 0
-    assert told["launcher"] == "containers"
-    assert "the broker at unix:///nowhere/broker.sock can't be reached" in told["unavailable"]
+    assert capsys.readouterr().out.splitlines()[-1].startswith("containers: not available.")

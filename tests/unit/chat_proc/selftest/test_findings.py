@@ -1,4 +1,4 @@
-"""Findings: what nobody told of has not held, and what was stored is read back."""
+"""Findings: an unreported attempt counts as not held, and a stored report can be read."""
 
 import json
 
@@ -17,11 +17,11 @@ from chat_proc.selftest.trials import (
     render_table,
 )
 
-HELD, MISSED = Finding("network", "connect", True, "EPERM"), Finding("limits", "fork", False, "it was let through")
+HELD, MISSED = Finding("network", "connect", True, "EPERM"), Finding("limits", "fork", False, "it succeeded")
 REPORT = BatteryReport("bubblewrap", (HELD, MISSED), 100.0, 2.5)
 
 
-def test_what_nobody_told_of_has_not_held():
+def test_an_unreported_attempt_counts_as_not_held():
     found = complete([("network", "connect"), ("network", "send")], [HELD], "killed")
 
     assert found == (HELD, Finding("network", "send", False, "no answer: killed"))
@@ -36,7 +36,7 @@ def test_a_battery_holds_only_when_all_of_it_did():
 
 def test_a_problem_makes_a_finding_that_has_not_held():
     assert find_for("a", "b", "", "proof") == Finding("a", "b", True, "proof")
-    assert find_for("a", "b", "it came out", "proof") == Finding("a", "b", False, "it came out")
+    assert find_for("a", "b", "it was delivered", "proof") == Finding("a", "b", False, "it was delivered")
 
 
 def test_programs_read_one_line_for_each_group():
@@ -52,7 +52,7 @@ def test_people_read_what_did_not_hold():
     text = render_report(REPORT)
 
     assert text.startswith("bubblewrap: 1 of 2 held")
-    assert "NOT HELD  limits: fork (it was let through)" in text
+    assert "NOT HELD  limits: fork (it succeeded)" in text
 
 
 def test_a_stored_report_is_read_back():
@@ -60,12 +60,12 @@ def test_a_stored_report_is_read_back():
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"findings": 1}', '{"findings": [{"x": 1}]}'])
-def test_what_is_no_report_is_refused(text):
+def test_an_invalid_report_is_refused(text):
     with pytest.raises(ValueError):
         parse_report(text)
 
 
-def test_the_page_of_the_documents_has_a_row_for_each_attempt_and_a_column_for_each_launcher():
+def test_the_table_has_a_row_for_each_attempt():
     other = BatteryReport("containers", (HELD,), 100.0, 2.5)
 
     page = render_table([REPORT, other])

@@ -83,7 +83,7 @@ async def test_containers_whose_image_was_not_seen_are_tried_every_time(launcher
 
 
 @pytest.mark.parametrize("text", ["", "x\ny", json.dumps([])])
-async def test_what_is_no_result_is_not_used(sandbox, cache, text):
+async def test_an_invalid_cached_result_is_not_used(sandbox, cache, text):
     cache.write_text(text)
 
     assert not (await load_or_run(sandbox, cache, now=lambda: 1001.0)).holds
@@ -106,5 +106,5 @@ async def test_without_a_launcher_there_is_nothing_to_try():
     assert build_presence("w", unavailable, 4) == WorkerPresence("w", "", None, 4)
 
 
-def test_without_the_gate_the_launcher_is_told_of_as_not_tried(sandbox):
+def test_without_the_gate_the_launcher_is_reported_as_not_tested(sandbox):
     assert build_presence("w", OpenedSandbox(sandbox, "it works"), 4) == WorkerPresence("w", "bubblewrap", None, 4)

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.chat_proc.selftest.results import AROUND, build_run
 
-from chat_proc.selftest.hunger import build_hungry_trials
+from chat_proc.selftest.hunger import build_resource_trials
 from everturn.execution.profiles import BATTERY_LIMITS
 
-TRIALS = {trial.attempts[0][1]: trial for trial in build_hungry_trials(AROUND)}
+TRIALS = {trial.attempts[0][1]: trial for trial in build_resource_trials(AROUND)}
 TIMEOUT = build_run(code="timeout", limits=("time",), files=("kept",))
 CASES = [
     ("take memory at once", build_run(code="memory_limit", limits=("memory",)), build_run()),
@@ -42,7 +42,7 @@ def test_the_envelope_decides(name, well, badly):
 
 def test_a_daemon_is_looked_for_among_the_processes_of_the_host():
     canary = secrets.token_hex(8)
-    trials = {trial.attempts[0][1]: trial for trial in build_hungry_trials(replace(AROUND, canary=canary))}
+    trials = {trial.attempts[0][1]: trial for trial in build_resource_trials(replace(AROUND, canary=canary))}
     # It speaks when it runs: a process that has just been started has no command line yet.
     command = [sys.executable, "-Sc", "print(flush=True); input()", f"{canary}-daemon"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
@@ -51,7 +51,7 @@ def test_a_daemon_is_looked_for_among_the_processes_of_the_host():
         [finding] = trials["leave a daemon behind"].judge(build_run())
 
         daemon.kill()
-    assert (finding.held, finding.detail) == (False, f"process {daemon.pid} of the host lives on")
+    assert (finding.held, finding.detail) == (False, f"process {daemon.pid} of the host is still running")
 
 
 def test_every_program_compiles():

@@ -1,4 +1,4 @@
-"""Output tricks: a file that came out, or of which nobody was told, has not held."""
+"""Output tricks: a file that was delivered or not reported counts as not held."""
 
 from tests.unit.chat_proc.selftest.results import AROUND, build_run
 
@@ -29,7 +29,7 @@ def test_one_that_came_out_has_not_held():
     assert [name for name, well in held.items() if not well] == ["bring out a file by a symbolic link"]
 
 
-def test_what_nobody_was_told_of_has_not_held():
+def test_an_omitted_attempt_counts_as_not_held():
     assert not any(judge(build_run(code="killed")).values())
 
 

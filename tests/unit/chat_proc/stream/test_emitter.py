@@ -54,7 +54,7 @@ class Wire(MemoryEvents):
         return [parse_envelope(event.payload) for entry in self.entries for event in entry.events]
 
     @property
-    def told(self) -> list[str]:
+    def texts_sent(self) -> list[str]:
         """Deltas and titles as text, rewinds as such."""
         texts: list[str] = []
         for event in self.events:
@@ -139,11 +139,11 @@ async def test_what_the_wire_did_not_take_is_sent_again_as_it_is(wire: Wire, emi
 
     assert await emitter.flush(5)
 
-    assert wire.told == ["Hel", "lo"]
+    assert wire.texts_sent == ["Hel", "lo"]
     assert wire.calls == 3
 
 
-async def test_an_entry_that_arrived_although_nobody_heard_so_is_told_once(wire: Wire, emitter: Emitter) -> None:
+async def test_an_entry_with_a_lost_reply_is_published_once(wire: Wire, emitter: Emitter) -> None:
     wire.fail_after = [Unavailable("the answer was lost")]
     say(emitter, "Hello")
     await until(lambda: wire.calls == 1)
@@ -151,11 +151,11 @@ async def test_an_entry_that_arrived_although_nobody_heard_so_is_told_once(wire:
 
     assert await emitter.flush(5)
 
-    assert wire.told == ["Hello", "again"]
+    assert wire.texts_sent == ["Hello", "again"]
     assert wire.entries[1].prev == wire.entries[0].events[-1].id
 
 
-async def test_an_entry_that_nobody_knows_of_is_void_when_the_turn_is_rewound(wire: Wire, emitter: Emitter) -> None:
+async def test_a_rewind_voids_an_unacknowledged_entry(wire: Wire, emitter: Emitter) -> None:
     wire.fail_before = [Unavailable("down")]
     say(emitter, "void")
     await until(lambda: wire.calls == 1)
@@ -164,10 +164,10 @@ async def test_an_entry_that_nobody_knows_of_is_void_when_the_turn_is_rewound(wi
 
     assert await emitter.flush(5)
 
-    assert wire.told == ["rewind", "after"]
+    assert wire.texts_sent == ["rewind", "after"]
 
 
-async def test_events_gone_from_the_stream_are_said_again(wire: Wire, emitter: Emitter) -> None:
+async def test_lost_events_are_published_again(wire: Wire, emitter: Emitter) -> None:
     say(emitter, "a")
     await emitter.flush(5)
     wire.lose_all()
@@ -175,7 +175,7 @@ async def test_events_gone_from_the_stream_are_said_again(wire: Wire, emitter: E
 
     assert await emitter.flush(5)
 
-    assert wire.told == ["a", "rewind", "ab"]
+    assert wire.texts_sent == ["a", "rewind", "ab"]
 
 
 async def test_too_many_unsent_events_become_a_rewind(wire: Wire, emitter: Emitter) -> None:
@@ -188,30 +188,30 @@ async def test_too_many_unsent_events_become_a_rewind(wire: Wire, emitter: Emitt
     wire.open.set()
     assert await emitter.flush(5)
 
-    assert wire.told == ["a", "rewind", "a" + "b" * (MAX_PENDING_EVENTS + 1)]
+    assert wire.texts_sent == ["a", "rewind", "a" + "b" * (MAX_PENDING_EVENTS + 1)]
 
 
-async def test_a_rewind_voids_what_was_said_since_the_commit(wire: Wire, emitter: Emitter) -> None:
+async def test_a_rewind_voids_events_since_the_commit(wire: Wire, emitter: Emitter) -> None:
     say(emitter, "committed")
-    emitter.seal()
+    emitter.mark_committed()
     say(emitter, "void")
     emitter.rewind()
     say(emitter, "after")
 
     assert await emitter.flush(5)
 
-    assert wire.told == ["rewind", "after"]
+    assert wire.texts_sent == ["rewind", "after"]
 
 
-async def test_what_was_said_while_a_rewind_is_prepared_comes_after_it(wire: Wire, emitter: Emitter) -> None:
+async def test_events_during_the_preparation_of_a_rewind_follow_it(wire: Wire, emitter: Emitter) -> None:
     emitter.rewind()
     await asyncio.sleep(0)
     say(emitter, "a")
 
     assert await emitter.flush(5)
 
-    assert wire.told[0] == "rewind"
-    assert wire.told.count("a") == 1
+    assert wire.texts_sent[0] == "rewind"
+    assert wire.texts_sent.count("a") == 1
 
 
 async def test_a_newer_fence_makes_it_stale_and_ends_it(wire: Wire) -> None:
@@ -227,7 +227,7 @@ async def test_a_newer_fence_makes_it_stale_and_ends_it(wire: Wire) -> None:
     assert mine.stale.is_set()
     say(mine, "more")
     assert not await mine.flush(5)
-    assert wire.told == ["other"]
+    assert wire.texts_sent == ["other"]
     other.close()
     await asyncio.wait_for(asyncio.gather(*tasks), 5)
 
@@ -241,7 +241,7 @@ async def test_an_abandoned_emitter_publishes_nothing_more(wire: Wire) -> None:
     emitter.close()
     await asyncio.wait_for(task, 5)
 
-    assert wire.told == []
+    assert wire.texts_sent == []
 
 
 async def test_a_flush_gives_up_when_the_time_is_up(wire: Wire, emitter: Emitter) -> None:
@@ -259,10 +259,10 @@ async def test_a_closed_emitter_does_not_wait_for_a_wire_that_is_down(wire: Wire
 
     await asyncio.wait_for(emitter.run(), 5)
 
-    assert wire.told == []
+    assert wire.texts_sent == []
 
 
-async def test_an_emitter_goes_on_behind_one_of_the_same_fence(wire: Wire) -> None:
+async def test_an_emitter_continues_after_one_of_the_same_fence(wire: Wire) -> None:
     emitter = build(wire, fence=3, cursor=EventCursor(3, 7))
 
     say(emitter, "a")

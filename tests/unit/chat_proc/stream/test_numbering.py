@@ -11,7 +11,7 @@ def number(after: EventCursor) -> EventNumbering:
     return EventNumbering(FixedClock(), conversation_id=CONVERSATION, turn_id=TURN, fence=2, after=after)
 
 
-def test_a_new_fence_counts_from_one_and_the_same_fence_goes_on() -> None:
+def test_a_new_fence_counts_from_one() -> None:
     new, same = number(EventCursor(1, 9)), number(EventCursor(2, 9))
 
     assert [new.encode(ConvTitle(title=text)).id for text in "ab"] == [EventCursor(2, 1), EventCursor(2, 2)]

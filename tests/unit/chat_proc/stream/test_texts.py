@@ -51,7 +51,7 @@ def test_completing_ends_each_text_once() -> None:
     assert [(delta.index, delta.completed) for delta in said.deltas] == [(0, False), (1, True)]
 
 
-def test_what_was_said_and_when_it_began_can_be_read_back() -> None:
+def test_texts_and_their_first_times_can_be_read() -> None:
     times = iter(["t1", "t2", "t3"])
     texts = RoundTexts(Said().emit, 1, lambda: next(times))
 
@@ -65,7 +65,7 @@ def test_what_was_said_and_when_it_began_can_be_read_back() -> None:
     assert texts.text("answer") == ""
 
 
-def test_everything_said_can_be_compared_as_it_was_written() -> None:
+def test_raw_texts_can_be_read() -> None:
     texts = RoundTexts(Said().emit, 1, lambda: "t0")
 
     texts.say("thinking", 0, "  \n", marker="thinking", trim_start=True)

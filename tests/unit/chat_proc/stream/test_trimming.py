@@ -31,7 +31,7 @@ class Memory:
         return WireUse(used=30, limit=100)
 
 
-async def test_ended_turns_are_trimmed_and_the_memory_is_measured_again_after_an_outage() -> None:
+async def test_trimming_continues_after_an_outage() -> None:
     memory = Memory()
     trimmer = StreamTrimmer(memory)
     memory.down = True

@@ -1,4 +1,4 @@
-from chat_proc.stream.emitter import SaidEvent, UncommittedEvents
+from chat_proc.stream.emitter import UncommittedEvent, UncommittedEvents
 from everturn.events.model import ChatDelta, ConvTitle
 
 
@@ -12,10 +12,10 @@ def test_pieces_of_one_text_become_one_piece() -> None:
     said.add(delta("Hel", 0), 1)
     said.add(delta("lo", 1, completed=True), 1)
 
-    assert said.merged() == (SaidEvent(delta("Hello", 0, completed=True), 1),)
+    assert said.merged() == (UncommittedEvent(delta("Hello", 0, completed=True), 1),)
 
 
-def test_texts_of_two_channels_and_other_events_keep_the_order_in_which_they_began() -> None:
+def test_texts_and_events_keep_the_order_in_which_they_began() -> None:
     said = UncommittedEvents()
 
     said.add(delta("a", 0, channel="thinking"), 1)

@@ -78,18 +78,18 @@ def test_the_whole_text_in_its_fixed_order() -> None:
     )
     assert text == (
         "[ANNOUNCE]\nIteration 2/16\n\n"
-        "[BUDGET]\nrounds: this one and 14 more of 16 (1 of them for messages that came meanwhile)\n"
+        "[BUDGET]\nrounds: this one and 14 more of 16 (1 of them for messages that arrived meanwhile)\n"
         "time: 12s of 30m00s\ntokens: 1234 of 2000000\nmoney: 0.0123 of 10.00 USD\n\n"
-        "[CONTEXT CAPS]\ncontext: about 15 % of 80000 tokens are filled\n"
+        "[CONTEXT CAPS]\ncontext: about 15 % of 80000 tokens used\n"
         "shown of one text: 12000 characters of a result, 40000 of a message; "
-        "a longer one names the call that reads on\n\n"
-        "[RUNTIME LIMITS]\ncode: programs run in bubblewrap\na program: 1024 MB of memory, 240 s of processor time, "
-        "files of at most 64 MB; it leaves at most 64 files, 64 MB together\n"
+        "a longer one names the call that reads the rest\n\n"
+        "[RUNTIME LIMITS]\ncode: programs run in bubblewrap\nlimits of a program: 1024 MB of memory, 240 s of processor time, "
+        "files of at most 64 MB, at most 64 output files, 64 MB in total\n"
         "workspace: one file 64 MB\n\n"
         "[TEMPORAL CONTEXT]\nuser timezone: unknown\nnow (UTC): 2026-03-01T12:00:00.000Z\n\n"
         "[OPEN PLANS]\nplan_id=plan_a (current)\n  ✓ [1] collect\n  □ [2] draft\n\n"
         "[LIVE TURN EVENTS]\n- user.followup ar:turn_1.external.followup.sig_1: also the median\n\n"
-        "[USER MEMORY HOTSET]\n(what the person wants remembered; what they say now outweighs it)\n"
+        "[USER MEMORY HOTSET]\n(durable memories of the user; current messages take precedence)\n"
         "- mem_1 pinned #style: likes short answers\n\n"
         "[WORKSPACE]\nthis turn writes to turn_1/files/ and turn_1/outputs/\n"
         "\n"
@@ -123,10 +123,10 @@ def test_events_are_bounded() -> None:
     assert len(text) < 5000
 
 
-def test_the_last_round_is_told_to_answer() -> None:
+def test_the_last_round_is_announced() -> None:
     state = AnnounceState(turn_id=TurnId("turn_1"), budget=budget(16), code="no", now=NOW)
 
-    assert "this is the last one: answer now" in build_announce(state)
+    assert "this is the last one; answer now" in build_announce(state)
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0s"), (135, "2m15s"), (3780, "1h03m")])
@@ -136,7 +136,7 @@ def test_time_is_written_as_people_write_it(seconds: float, shown: str) -> None:
     assert f"time: {shown} of 30m00s" in build_announce(state)
 
 
-def test_a_blank_steer_is_told_as_what_it_means() -> None:
+def test_a_blank_steer_is_explained() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     timeline.say("steer", "sig_1", "  ")
@@ -144,11 +144,11 @@ def test_a_blank_steer_is_told_as_what_it_means() -> None:
 
     text = announce(timeline)
 
-    assert "user.steer ar:turn_1.external.steer.sig_1: (no text: stop now with what there is)" in text
+    assert "user.steer ar:turn_1.external.steer.sig_1: (no text: stop now with what you have)" in text
     assert "user.followup ar:turn_1.external.followup.sig_2: (no text)" in text
 
 
-def test_an_outside_event_tells_its_kind_and_whether_anything_is_asked() -> None:
+def test_an_external_event_shows_its_kind_and_reactivity() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     for kind, reactive in (("alert", True), ("form", False)):
@@ -183,7 +183,7 @@ def test_at_most_eight_memories_are_shown_and_cut() -> None:
     assert len(section) < 8 * 260
 
 
-def test_memory_that_is_off_is_not_named_and_one_that_fails_is_told() -> None:
+def test_only_a_failing_memory_is_mentioned() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
 
@@ -209,7 +209,7 @@ def test_memory_that_is_off_is_not_named_and_one_that_fails_is_told() -> None:
         ),
     ],
 )
-def test_the_local_date_and_time_of_the_person_are_there_where_the_zone_is_known(zone: str | None, lines: str) -> None:
+def test_the_local_time_is_shown_if_the_zone_is_known(zone: str | None, lines: str) -> None:
     text = announce(TimelineBuilder(), timezone=zone)
 
     assert f"[TEMPORAL CONTEXT]\n{lines}\n" in text

@@ -56,7 +56,7 @@ def test_there_are_never_more_than_three() -> None:
     assert max(len(refs_of(play(rounds))) for rounds in range(12)) == 3
 
 
-def test_the_tail_lies_on_the_last_completed_round_when_the_next_one_has_begun() -> None:
+def test_the_tail_is_on_the_last_completed_round() -> None:
     timeline = play(3)
     timeline.start_round()
     timeline.say("followup", "sig_1", "and the mean")

@@ -1,4 +1,4 @@
-"""A manifest tells where each part of a request comes from and how much it is, without its text."""
+"""A manifest has the origin and size of each part of a request, without its text."""
 
 import hashlib
 import json

@@ -69,7 +69,7 @@ def test_a_new_turn_brings_back_only_the_current_plan() -> None:
     assert [plan.plan_id for plan in open_plans(latest_plans(timeline.blocks), TurnId("turn_2"))] == ["plan_b"]
 
 
-def test_plans_are_the_same_whether_the_blocks_of_a_summarized_range_are_loaded_or_not() -> None:
+def test_plans_are_the_same_without_the_summarized_blocks() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     begin(timeline, "plan_a")

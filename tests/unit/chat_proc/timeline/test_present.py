@@ -65,7 +65,7 @@ def test_open_plans_are_the_current_one_and_those_of_the_newest_turn() -> None:
     assert [plan.plan_id for plan in fold(timeline).open_plans] == ["plan_a"]
 
 
-def test_an_image_that_was_read_again_is_wanted_although_the_turn_that_made_it_is_not_loaded() -> None:
+def test_a_reread_image_is_wanted_without_its_turn() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_9", "Look again")
     timeline.result("call_9", "react.read", "", data={"attached": [describe_media(CHART).model_dump(mode="json")]})

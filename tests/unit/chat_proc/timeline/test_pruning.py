@@ -73,7 +73,7 @@ def test_the_notice_says_what_is_short_and_how_to_see_it_again() -> None:
     assert "react.read" in notice.body.text
 
 
-def test_nothing_is_written_when_nothing_would_look_otherwise() -> None:
+def test_nothing_is_written_if_the_view_would_not_change() -> None:
     assert try_draft_prune(POLICY, play(3, answer="Done.").blocks, open_turn(400)) is None
     assert try_draft_prune(POLICY, [], open_turn(400)) is None
     assert try_draft_prune(POLICY, play(3).blocks, ()) is None

@@ -145,7 +145,7 @@ def test_a_round_renders_only_its_own_blocks_however_long_the_turn_is() -> None:
     assert set(built[1:]) == {3}
 
 
-def test_the_system_text_and_the_tail_are_cache_points_and_announce_never_is() -> None:
+def test_announce_is_never_a_cache_point() -> None:
     system, user = render(play(["round ", "turn", "round ", "round "]), tail=["[SOURCES POOL]", "[ANNOUNCE]"])
 
     marked = [part for part in (*system.parts, *user.parts) if isinstance(part, TextPart) and part.cache_point]
@@ -176,7 +176,7 @@ def test_media_of_earlier_turns_is_named_only() -> None:
     assert not any(isinstance(part, MediaPart) for part in parts)
 
 
-def test_a_model_that_sees_nothing_is_told_so() -> None:
+def test_a_model_without_vision_gets_a_note() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Look", PHOTO)
 
@@ -187,7 +187,7 @@ def test_a_model_that_sees_nothing_is_told_so() -> None:
     assert "can't look at the file" in parts[-2].text
 
 
-def test_media_beyond_the_caps_is_named_only_and_never_displaces_what_came_first() -> None:
+def test_media_beyond_the_caps_is_only_named() -> None:
     photos = [build_file("turn_1", f"{n}.png", bytes([n]), mime="image/png") for n in range(MAX_MEDIA_PARTS + 5)]
     big = build_file("turn_1", "big.png", b"big", mime="image/png")
     timeline = TimelineBuilder()
@@ -233,7 +233,7 @@ def test_media_is_no_longer_attached_when_its_turn_is_over() -> None:
     assert [each.reason for each in breaks] == [BreakReason.MEDIA]
 
 
-def test_a_produced_pdf_is_attached_only_when_it_was_read_and_another_binary_never() -> None:
+def test_a_produced_pdf_is_attached_only_if_it_was_read() -> None:
     report = build_file("turn_1", "report.pdf", b"pdf", mime="application/pdf", kind=ArtifactKind.OUTPUT)
     archive = build_file("turn_1", "data.zip", b"zip", mime="application/zip", kind=ArtifactKind.OUTPUT)
     media = {report.sha256: b"pdf", archive.sha256: b"zip"}
@@ -266,7 +266,7 @@ def test_what_is_long_is_bounded_with_its_size_whatever_it_is() -> None:
     assert any(part.startswith("[react.tool.result tc:turn_1.call_1.result] error\nword") for part in parts)
 
 
-def test_a_round_shows_its_thinking_its_calls_and_what_was_said_meanwhile_in_their_order() -> None:
+def test_a_round_shows_thinking_calls_and_signals_in_order() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     timeline.start_round()
@@ -285,7 +285,7 @@ def test_a_round_shows_its_thinking_its_calls_and_what_was_said_meanwhile_in_the
     ]  # fmt: skip
 
 
-def test_a_picture_that_could_not_be_loaded_at_first_is_attached_when_it_can() -> None:
+def test_a_picture_is_attached_once_it_can_be_loaded() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "What is in this picture?", PHOTO)
     kept = renderer()

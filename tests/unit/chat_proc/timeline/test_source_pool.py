@@ -13,7 +13,7 @@ def test_an_empty_pool_is_not_shown() -> None:
     assert build_source_pool(()) == ""
 
 
-def test_a_row_tells_its_number_title_type_domain_tokens_and_beginning() -> None:
+def test_a_row_has_number_title_type_domain_tokens_and_beginning() -> None:
     assert build_source_pool([row(1, used=True)]) == (
         "[SOURCES POOL] 1 sources\n"
         '(whole text: react.read paths=["so:sources_pool[1]"], several: "so:sources_pool[1-3,7]")\n'

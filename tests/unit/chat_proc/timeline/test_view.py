@@ -185,7 +185,7 @@ def test_a_break_renders_only_what_changes_its_form() -> None:
     assert [each.reason for each in view.breaks] == [BreakReason.HIDE]
 
 
-def test_a_history_summary_stands_first_and_its_blocks_are_gone() -> None:
+def test_a_history_summary_replaces_its_blocks_and_comes_first() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Tell me about beavers")
     end_turn(timeline)
@@ -220,7 +220,7 @@ def test_only_the_newest_history_summary_is_shown() -> None:
     assert "second" in view.items[0].text
 
 
-def test_a_summary_that_claims_the_turn_it_stands_in_leaves_that_turn_visible() -> None:
+def test_a_summary_never_covers_its_own_turn() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Go")
     play_round(timeline)
@@ -232,7 +232,7 @@ def test_a_summary_that_claims_the_turn_it_stands_in_leaves_that_turn_visible() 
     assert ("react.tool.result", "full") in shown(view)
 
 
-def test_a_checkpoint_stands_where_the_rounds_were_that_it_covers() -> None:
+def test_a_checkpoint_replaces_the_rounds_that_it_covers() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Go")
     first = len(timeline.blocks) + 1
@@ -265,7 +265,7 @@ def test_only_the_newest_checkpoint_of_a_turn_is_shown() -> None:
     assert "\ntwo\n" in text
 
 
-def test_an_old_turn_with_working_summaries_shows_all_of_them_and_how_it_ended() -> None:
+def test_an_old_turn_shows_all_its_working_summaries() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Old question")
     play_round(timeline)
@@ -343,7 +343,7 @@ def test_earlier_prune_notices_collapse() -> None:
     assert "second notice" in text
 
 
-def test_what_was_hidden_is_shown_once_as_its_replacement_even_in_a_pruned_turn() -> None:
+def test_a_hidden_block_of_a_pruned_turn_shows_its_replacement_once() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Old question")
     timeline.result("call_same", "demo.echo", "a table")
@@ -459,7 +459,7 @@ def test_an_old_turn_loses_its_scaffolding_and_shows_each_answer_once() -> None:
     timeline.start_round()
     timeline.think("what now")
     timeline.add(BlockType.NOTES, "ar:turn_0.react.notes.call_1", bodies.NotesBody(text="I look"))
-    timeline.add(BlockType.NOTICE, "ar:turn_0.round.1.notice", bodies.NoticeBody(code="x", text="mend it"))
+    timeline.add(BlockType.NOTICE, "ar:turn_0.round.1.notice", bodies.NoticeBody(code="x", text="fix it"))
     timeline.answer("first version " * 30)
     timeline.answer("last version " * 30)
     timeline.start_turn("turn_1", "New question")
@@ -473,7 +473,7 @@ def test_an_old_turn_loses_its_scaffolding_and_shows_each_answer_once() -> None:
     assert "first version" not in text_of(view)
 
 
-def test_thinking_is_absent_where_a_checkpoint_or_a_memory_stands() -> None:
+def test_thinking_is_absent_from_summarized_ranges() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Go")
     first = len(timeline.blocks) + 1
@@ -483,7 +483,7 @@ def test_thinking_is_absent_where_a_checkpoint_or_a_memory_stands() -> None:
     assert "react.thinking" not in [kind for kind, _ in shown(TimelineView(timeline.blocks))]
 
 
-def test_the_replacement_of_what_was_hidden_is_shown_as_it_was_written_however_long() -> None:
+def test_a_replacement_is_shown_in_full() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Old question")
     timeline.result("call_1", "demo.echo", "a table")

@@ -28,7 +28,7 @@ class IdleSandbox:
         raise NotImplementedError
 
 
-def test_with_a_sandbox_programs_are_offered_and_its_walls_are_told(tool_ports) -> None:
+def test_with_a_sandbox_the_code_tool_is_offered(tool_ports) -> None:
     offered = offer_tools(tool_ports, IdleSandbox(), build_parts())
 
     assert offered.registry.specs[-1].tool_id == "exec_tools.execute_code_python"
@@ -36,7 +36,7 @@ def test_with_a_sandbox_programs_are_offered_and_its_walls_are_told(tool_ports) 
     assert "no network" in offered.posture
 
 
-def test_without_one_the_code_tool_is_not_offered_and_the_reason_is_told(tool_ports) -> None:
+def test_without_a_sandbox_the_code_tool_is_not_offered(tool_ports) -> None:
     offered = offer_tools(
         tool_ports, SandboxUnavailable("bubblewrap is not installed.", "apt-get install bubblewrap"), build_parts()
     )

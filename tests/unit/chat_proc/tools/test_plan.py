@@ -29,7 +29,7 @@ def keep(timeline: TimelineBuilder, outcome: ToolOutcome) -> None:
 async def test_a_new_plan_becomes_a_record_and_is_shown(call_tool, timeline) -> None:
     outcome = await call_tool(PlanTool(), timeline, {"mode": "new", "steps": ["collect", "draft"]}, call_id="call_a")
 
-    assert outcome.text == "The plan is begun.\nplan_id=plan_a (current)\n  □ [1] collect\n  □ [2] draft"
+    assert outcome.text == "The plan is created.\nplan_id=plan_a (current)\n  □ [1] collect\n  □ [2] draft"
     assert [(record.type, record.ref) for record in outcome.records] == [
         (BlockType.PLAN, "ar:turn_1.react.plan.plan_a"),
     ]
@@ -71,7 +71,7 @@ async def test_a_wrong_id_changes_nothing_and_names_what_is_open(call_tool, time
     assert outcome.text.endswith("No plan is open.")
 
 
-async def test_empty_steps_are_refused_in_words(call_tool, timeline) -> None:
+async def test_empty_steps_are_refused(call_tool, timeline) -> None:
     outcome = await call_tool(PlanTool(), timeline, {"steps": [" "]})
 
     assert outcome.status == "error"

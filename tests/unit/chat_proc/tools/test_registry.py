@@ -1,4 +1,4 @@
-"""The registry finds tools, checks arguments, and tells a model in words what is wrong."""
+"""The registry finds tools, checks arguments, and explains errors to the model."""
 
 import pytest
 

@@ -93,7 +93,7 @@ def test_an_artifact_id_is_a_real_id_and_differs_by_call_and_path() -> None:
     assert all(is_id(artifact_id, "art") for artifact_id in ids)
 
 
-async def test_a_store_that_is_down_is_said_so(objects) -> None:
+async def test_an_unavailable_store_is_reported(objects) -> None:
     objects.down = True
 
     with pytest.raises(Unavailable):

@@ -132,7 +132,7 @@ async def test_a_stale_fence_writes_nothing() -> None:
     assert bench.blocks == blocks
 
 
-async def test_an_end_that_has_not_seen_the_inbox_is_refused_and_then_looks() -> None:
+async def test_an_end_without_a_current_inbox_read_is_refused() -> None:
     bench, _, turn, _ = await begin()
     await turn.inbox.load_unseen()
     await bench.signal(SignalKind.FOLLOWUP, "more")

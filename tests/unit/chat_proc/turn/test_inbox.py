@@ -58,7 +58,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_first_wait_looks_for_what_came_before_it(rows: Rows, inbox: TurnInbox) -> None:
+async def test_the_first_wait_finds_earlier_signals(rows: Rows, inbox: TurnInbox) -> None:
     rows.signals = [say(SignalKind.CANCEL)]
 
     await asyncio.wait_for(inbox.wait_for_control(), 5)
@@ -146,15 +146,15 @@ async def test_a_database_that_is_away_for_a_moment_is_asked_again(rows: Rows, i
     await asyncio.wait_for(inbox.wait_for_control(), 5)
 
 
-async def test_receipts_tell_what_became_of_each_signal(rows: Rows, inbox: TurnInbox) -> None:
+async def test_receipts_show_the_state_of_each_signal(rows: Rows, inbox: TurnInbox) -> None:
     rows.signals = [say(SignalKind.FOLLOWUP, f"sig_{n}") for n in range(3)]
     await inbox.load_unseen()
 
     inbox.settle([SignalChange(SignalId("sig_0"), SignalState.APPLIED, 4)])
     inbox.promote(Promotion((SignalId("sig_1"),), TurnId("turn_2"), "text"))
 
-    told = {signal.id: (signal.state, signal.round, signal.promoted_to) for signal in inbox.receipts}
-    assert told == {
+    reported = {signal.id: (signal.state, signal.round, signal.promoted_to) for signal in inbox.receipts}
+    assert reported == {
         "sig_0": (SignalState.APPLIED, 4, None),
         "sig_1": (SignalState.PROMOTED, None, "turn_2"),
         "sig_2": (SignalState.ACCEPTED, None, None),
@@ -174,9 +174,7 @@ async def test_every_change_of_a_signal_is_reported_once(rows: Rows, inbox: Turn
     assert await inbox.load_unseen() == ()
 
 
-async def test_a_read_that_began_before_a_commit_does_not_report_what_the_commit_settled(
-    rows: Rows, inbox: TurnInbox
-) -> None:
+async def test_a_read_before_a_commit_does_not_report_settled_signals(rows: Rows, inbox: TurnInbox) -> None:
     rows.signals = [say(SignalKind.FOLLOWUP)]
     await inbox.load_unseen()
     rows.during_read.clear()

@@ -59,7 +59,7 @@ async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:
     assert count_lost() == before + 1
 
 
-async def test_a_manifest_that_can_not_be_built_costs_a_count_and_the_next_one_is_kept() -> None:
+async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
     def fail() -> bytes:
         return "\ud800".encode()
 

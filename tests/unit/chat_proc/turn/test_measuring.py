@@ -1,4 +1,4 @@
-"""How long people wait is told once, by the database's times, and cost only where it is known."""
+"""Waits are reported once, by the database's times, and cost only if it is known."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -72,12 +72,12 @@ def test_waits_count_from_the_commit_that_accepted_the_turn_and_once(waits: Figu
     clock = FixedClock()
     meter = TurnMeter(CLAIM, TURN, clock, is_new=True)
 
-    meter.note_said(ConvStatus(state="running", turn_id=TURN.id))
+    meter.note_event(ConvStatus(state="running", turn_id=TURN.id))
     clock.advance(2)
-    meter.note_said(say("thinking"))
+    meter.note_event(say("thinking"))
     clock.advance(3)
-    meter.note_said(say("answer"))
-    meter.note_said(say("answer"))
+    meter.note_event(say("answer"))
+    meter.note_event(say("answer"))
 
     assert waits.gained() == [4, 7, 1, 10, 1]
 
@@ -85,21 +85,21 @@ def test_waits_count_from_the_commit_that_accepted_the_turn_and_once(waits: Figu
 def test_an_answer_without_thinking_is_the_first_token_too(waits: Figures) -> None:
     meter = TurnMeter(CLAIM, TURN, FixedClock(), is_new=True)
 
-    meter.note_said(say("answer"))
+    meter.note_event(say("answer"))
 
     assert waits.gained() == [4, 5, 1, 5, 1]
 
 
-def test_who_takes_a_turn_over_tells_no_waits_again(waits: Figures) -> None:
+def test_a_successor_does_not_report_waits_again(waits: Figures) -> None:
     meter = TurnMeter(replace(CLAIM, attempt=1), TURN, FixedClock(), is_new=False)
 
-    meter.note_said(say("thinking"))
-    meter.note_said(say("answer"))
+    meter.note_event(say("thinking"))
+    meter.note_event(say("answer"))
 
     assert waits.gained() == [0, 0, 0, 0, 0]
 
 
-def test_an_end_is_counted_by_its_outcome_and_without_the_wait_for_a_person() -> None:
+def test_an_end_is_counted_without_the_wait_for_a_person() -> None:
     ended = Figures(
         ("everturn_turns_ended_total", {"outcome": "capped"}),
         ("everturn_turns_ended_total", {"outcome": "failed"}),
@@ -116,7 +116,7 @@ def test_an_end_is_counted_by_its_outcome_and_without_the_wait_for_a_person() ->
     assert ended.gained() == [1, 1, 12, 15]
 
 
-def test_cost_is_told_where_a_price_is_known_and_else_the_call_is_counted() -> None:
+def test_calls_without_a_known_price_are_counted() -> None:
     used = Figures(
         ("everturn_tokens_total", {"model": "priced", "kind": "input"}),
         ("everturn_cached_tokens_total", {"model": "priced", "kind": "read"}),

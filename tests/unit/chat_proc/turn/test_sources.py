@@ -72,7 +72,7 @@ async def test_a_text_can_be_read_before_it_is_stored() -> None:
     assert (before, await pool.load_text(1)) == ("whole text", "stored 1")
 
 
-def test_another_worker_goes_on_with_the_rows() -> None:
+def test_another_worker_continues_with_the_rows() -> None:
     first = TurnSources((), no_text)
     first.claim([PAGE])
 
@@ -99,7 +99,7 @@ def test_what_an_answer_or_a_file_cites_is_marked_as_used(said: BlockDraft) -> N
     pool.claim([PAGE, SourceDraft("B", "https://b.example")])
     pool.settle(pool.pending())
 
-    pool.take_in([said])
+    pool.accept_drafts([said])
 
     assert [(row.sid, row.used) for row in pool.rows] == [(1, True), (2, False)]
     assert [(change.row.sid, change.text) for change in pool.pending()] == [(1, None)]
@@ -110,7 +110,7 @@ def test_images_of_files_get_rows_and_other_files_do_not() -> None:
     table = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")
     shown = build_file("turn_1", "more.png", b"more", mime="image/png")
 
-    pool.take_in(
+    pool.accept_drafts(
         [
             draft(BlockType.ATTACHMENT_META, AttachmentBody(artifact=IMAGE)),
             draft(BlockType.USER_FOLLOWUP, SignalBody(signal_id=SignalId("s"), text="", attachments=(table, shown))),
@@ -128,7 +128,7 @@ def test_a_full_pool_keeps_no_images_and_harms_no_turn() -> None:
     pool = TurnSources((), no_text)
     pool.claim([SourceDraft("p", f"https://a.example/{n}") for n in range(MAX_ROWS)])
 
-    pool.take_in([draft(BlockType.ATTACHMENT_META, AttachmentBody(artifact=IMAGE))])
+    pool.accept_drafts([draft(BlockType.ATTACHMENT_META, AttachmentBody(artifact=IMAGE))])
 
     assert len(pool.rows) == MAX_ROWS
     assert build_image_draft(IMAGE).url == IMAGE.ref

@@ -57,7 +57,7 @@ def costs(bench: Bench) -> list[tuple[str, bool]]:
     return [(usage.model, usage.estimated) for _, usage in bench.platform.usage if usage.role == "title"]
 
 
-async def test_a_new_conversation_gets_its_title_from_a_small_call_beside_the_loop() -> None:
+async def test_a_new_conversation_gets_its_title_from_a_concurrent_call() -> None:
     titled = Titled([Say('"Sales in March"\n'), Finish("stop", ModelUsage(30, 5))])
 
     bench = await titled.run()
@@ -107,7 +107,7 @@ async def test_the_block_of_the_gate_has_the_announced_title(title: str) -> None
     assert gates(bench) == announced == [titled.title]
 
 
-async def test_a_title_that_does_not_come_in_time_delays_nothing_and_is_paid_as_estimated() -> None:
+async def test_a_late_title_delays_nothing_and_its_cost_is_estimated() -> None:
     titled = Titled([Say("Sales"), Pause(asyncio.Event())])
 
     bench = await titled.run()
@@ -166,7 +166,7 @@ async def trace_call(script: Script) -> KeptSpan:
     return span
 
 
-async def test_a_title_call_is_a_span_with_what_it_used_and_nothing_that_was_said() -> None:
+async def test_a_title_call_is_a_span_without_texts() -> None:
     failed = count_failed()
 
     span = await trace_call([Say("Sales in March"), Finish("stop", ModelUsage(30, 5))])
@@ -187,9 +187,7 @@ async def test_a_title_call_is_a_span_with_what_it_used_and_nothing_that_was_sai
     ],
     ids=["it fails", "the turn ends before it"],
 )
-async def test_a_title_call_that_fails_is_counted_and_one_that_nobody_waited_for_is_not(
-    script: Script, why: str, is_counted: bool
-) -> None:
+async def test_only_a_failed_title_call_is_counted(script: Script, why: str, is_counted: bool) -> None:
     failed = count_failed()
 
     span = await trace_call(script)

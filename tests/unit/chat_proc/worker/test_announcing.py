@@ -9,7 +9,7 @@ from turn_bench.drivers import NoSweeps
 from turn_bench.replies import answer, call
 from turn_bench.tools import DemoTool
 
-from chat_proc.worker.announcing import LOOK_BACK_ENTRIES, MAX_DEATHS, Announcer
+from chat_proc.worker.announcing import MAX_DEATHS, SCAN_PAGE_ENTRIES, Announcer
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -32,15 +32,15 @@ async def end_unannounced(bench: Bench) -> None:
     bench.expire_lease()
 
 
-async def test_an_end_that_nobody_published_is_told_from_the_rows() -> None:
+async def test_an_unpublished_end_is_published_from_the_rows() -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
     bench.events.lose_all()
 
     await bench.work()
 
-    told = [event.data for event in await bench.published()]
-    assert [type(data) for data in told] == [ChatRewind, ConvTitle, ChatComplete, ConvStatus]
+    events = [event.data for event in await bench.published()]
+    assert [type(data) for data in events] == [ChatRewind, ConvTitle, ChatComplete, ConvStatus]
     assert bench.platform.turns[bench.turn_rows[0].id].announced
 
 
@@ -57,25 +57,25 @@ async def test_a_failed_turn_leaves_its_conversation_in_error() -> None:
     await check_conversation(bench, ends_may_repeat=True)
 
 
-async def test_an_end_that_was_published_before_its_worker_died_is_not_told_again() -> None:
+async def test_an_end_published_by_a_dead_worker_is_not_repeated() -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
 
     await bench.work()
 
-    told = [event.data for event in await bench.published()]
-    assert [isinstance(data, ChatComplete) for data in told].count(True) == 1
-    assert isinstance(told[-1], ConvStatus)
+    events = [event.data for event in await bench.published()]
+    assert [isinstance(data, ChatComplete) for data in events].count(True) == 1
+    assert isinstance(events[-1], ConvStatus)
     assert bench.platform.turns[bench.turn_rows[0].id].announced
     await check_conversation(bench)
 
 
-async def test_an_end_that_was_told_before_a_long_turn_after_it_is_not_told_again() -> None:
+async def test_an_end_deep_in_the_stream_is_not_published_again() -> None:
     bench = Bench(answer("One."), answer("Two."))
     await end_unannounced(bench)
     last = (await bench.published())[-1].id
     assert last is not None
-    for n in range(2 * LOOK_BACK_ENTRIES):
+    for n in range(2 * SCAN_PAGE_ENTRIES):
         said = EventCursor(1, 100 + n)
         await bench.events.publish(bench.conversation_id, Entry(said, (EncodedEvent(said, "x", b"{}"),)), after=None)
 
@@ -87,7 +87,7 @@ async def test_an_end_that_was_told_before_a_long_turn_after_it_is_not_told_agai
     assert types.count("chat.complete") == 1
 
 
-async def test_an_end_that_kills_who_tells_it_is_left_to_snapshots() -> None:
+async def test_an_end_that_kills_its_announcers_is_skipped() -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
     bench.events.lose_all()
@@ -104,7 +104,7 @@ async def test_an_end_that_kills_who_tells_it_is_left_to_snapshots() -> None:
     assert bench.platform.conversations[bench.conversation_id].cursor == entry.events[-1].id
 
 
-async def test_an_end_that_is_left_to_snapshots_does_not_say_that_a_waiting_conversation_is_idle() -> None:
+async def test_a_skipped_end_keeps_a_waiting_conversation_waiting() -> None:
     mail = DemoTool("demo.send", requires_approval=True)
     bench = Bench(answer("One."), call("demo.send", {"text": "x"}), answer("Two."), tools=[mail])
     await end_unannounced(bench)
@@ -137,10 +137,10 @@ def failed() -> float:
     return REGISTRY.get_sample_value("everturn_announcements_failed_total") or 0
 
 
-async def test_while_nobody_can_read_what_was_told_an_end_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_end_is_not_published_while_the_stream_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
-    told = await bench.published()
+    reported = await bench.published()
 
     async def refuse(*_: object, **__: object) -> tuple[()]:
         raise Unavailable("no answer")
@@ -150,13 +150,13 @@ async def test_while_nobody_can_read_what_was_told_an_end_is_not_told_again(monk
         await bench.hire().run_one()
     row = bench.platform.turns[bench.turn_rows[0].id]
     assert (row.turn.attempt, row.announced) == (0, False)
-    assert await bench.published() == told
+    assert await bench.published() == reported
 
     await bench.work()
     await check_conversation(bench)
 
 
-async def test_an_end_that_arrives_while_it_is_looked_for_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_end_that_arrives_during_the_search_is_published_once(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
     late = await bench.events.load_newest(bench.conversation_id, max_entries=1_000)
@@ -182,7 +182,7 @@ async def test_an_end_that_arrives_while_it_is_looked_for_is_told_once(monkeypat
     await check_conversation(bench)
 
 
-async def test_a_stream_that_goes_on_at_every_look_leaves_the_end_to_the_sweeper(
+async def test_a_growing_stream_leaves_the_end_to_the_sweeper(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench(answer("Done."))
@@ -253,7 +253,7 @@ class LosingTimelines(MemoryTimelines):
             raise Unavailable("the answer was lost")
 
 
-async def test_a_try_that_is_noted_twice_because_the_answer_was_lost_is_one_death_at_most() -> None:
+async def test_a_retried_save_of_an_attempt_counts_once() -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
     bench.events.lose_all()
@@ -270,7 +270,7 @@ async def test_a_try_that_is_noted_twice_because_the_answer_was_lost_is_one_deat
     assert [type(event.data) for event in await bench.published()] == [ChatRewind, ConvTitle, ChatComplete, ConvStatus]
 
 
-async def test_a_new_turn_behind_an_end_that_is_left_to_snapshots_begins_behind_a_hole() -> None:
+async def test_a_new_turn_begins_after_the_gap_of_a_skipped_end() -> None:
     bench = Bench(answer("One."), answer("Two."))
     await end_unannounced(bench)
     before = (await bench.published())[-1].id
@@ -325,7 +325,7 @@ async def test_an_end_stays_unannounced_while_the_wire_is_down() -> None:
     await check_conversation(bench, ends_may_repeat=True)
 
 
-async def test_handing_back_rings_for_whoever_came_too_early() -> None:
+async def test_a_release_rings_for_messages_that_arrived_before_it() -> None:
     bench = Bench(answer("One."))
     await bench.say("Hello.")
 
@@ -356,7 +356,7 @@ class LeasesBehindABrokenLink(MemoryLeases):
         return await super().release(lease, requeue=requeue)
 
 
-async def test_a_lease_is_handed_back_although_the_database_was_away_for_a_moment() -> None:
+async def test_a_lease_is_released_after_a_short_database_outage() -> None:
     bench = Bench()
     await bench.say("Hello.")
     leases = LeasesBehindABrokenLink(bench.platform, owner="worker-1", ttl_s=15.0)
@@ -373,7 +373,7 @@ async def test_a_lease_is_handed_back_although_the_database_was_away_for_a_momen
         retries=RetryPolicy((0.0,)),
     )
 
-    await announcer.hand_back(claim.lease, requeue=True)
+    await announcer.release(claim.lease, requeue=True)
 
     assert bench.platform.conversations[bench.conversation_id].lease_owner is None
 
@@ -413,7 +413,7 @@ async def test_when_a_turn_is_taken_the_next_one_of_its_tenant_is_rung() -> None
     assert await bench.doorbells.next_ring([Lane.PAID], timeout_s=0.01) == "conv_next"
 
 
-async def test_a_turn_goes_on_although_the_next_one_can_not_be_rung() -> None:
+async def test_a_turn_continues_if_the_next_doorbell_fails() -> None:
     bench = Bench()
 
     await build_announcer(bench, WaitingElsewhere(away=True)).ring_next(bench.conversation_id)

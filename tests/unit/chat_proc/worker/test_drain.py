@@ -9,29 +9,29 @@ from everturn.core.errors import Unavailable
 
 
 class Part:
-    """A part of the worker that runs until it is cancelled, or until it is told that all has ended."""
+    """A part of the worker that runs until it is cancelled, or until it is drained."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.ended = asyncio.Event()
         self.hands_over = True
         self.obeys = True
 
     async def run(self) -> None:
-        self.told.append("run")
+        self.calls.append("run")
         try:
             await self.ended.wait()
         except asyncio.CancelledError:
-            self.told.append("cancelled")
+            self.calls.append("cancelled")
             raise
 
     def drain(self) -> None:
-        self.told.append("drain")
+        self.calls.append("drain")
         if self.hands_over:
             self.ended.set()
 
-    def cut_short(self) -> None:
-        self.told.append("cut")
+    def interrupt(self) -> None:
+        self.calls.append("cut")
         if self.obeys:
             self.ended.set()
 
@@ -58,12 +58,12 @@ async def test_a_drain_lets_turns_hand_over_and_ends() -> None:
 
     await desk.run(desk.worker.stop)
 
-    assert desk.claiming.told == ["run", "drain", "cut"]
-    assert desk.heartbeat.told == ["run", "cancelled"]
-    assert desk.sweeper.told == ["run", "cancelled"]
-    assert desk.indexer.told == ["run", "drain"]
-    assert desk.presence.told == ["run", "cancelled"]
-    assert desk.retention.told == ["run", "cancelled"]
+    assert desk.claiming.calls == ["run", "drain", "cut"]
+    assert desk.heartbeat.calls == ["run", "cancelled"]
+    assert desk.sweeper.calls == ["run", "cancelled"]
+    assert desk.indexer.calls == ["run", "drain"]
+    assert desk.presence.calls == ["run", "cancelled"]
+    assert desk.retention.calls == ["run", "cancelled"]
 
 
 async def test_what_does_not_hand_over_in_time_is_cut_short() -> None:
@@ -72,16 +72,16 @@ async def test_what_does_not_hand_over_in_time_is_cut_short() -> None:
 
     await desk.run(desk.worker.stop)
 
-    assert desk.claiming.told == ["run", "drain", "cut"]
+    assert desk.claiming.calls == ["run", "drain", "cut"]
 
 
-async def test_an_index_job_that_takes_longer_than_the_drain_is_left_to_another_worker() -> None:
+async def test_a_long_index_job_is_left_to_another_worker() -> None:
     desk = Desk()
     desk.indexer.hands_over = False
 
     await desk.run(desk.worker.stop)
 
-    assert desk.indexer.told == ["run", "drain", "cancelled"]
+    assert desk.indexer.calls == ["run", "drain", "cancelled"]
 
 
 async def test_what_does_not_even_obey_is_cancelled() -> None:
@@ -91,7 +91,7 @@ async def test_what_does_not_even_obey_is_cancelled() -> None:
 
     await desk.run(desk.worker.stop)
 
-    assert desk.claiming.told == ["run", "drain", "cut", "cancelled"]
+    assert desk.claiming.calls == ["run", "drain", "cut", "cancelled"]
 
 
 async def test_a_sigterm_begins_the_drain() -> None:
@@ -99,19 +99,19 @@ async def test_a_sigterm_begins_the_drain() -> None:
 
     await desk.run(lambda: os.kill(os.getpid(), signal.SIGTERM))
 
-    assert "drain" in desk.claiming.told
+    assert "drain" in desk.claiming.calls
 
 
 async def test_turns_are_claimed_from_the_start_until_the_drain() -> None:
     desk = Desk()
 
-    with pytest.raises(Unavailable, match="starts"):
+    with pytest.raises(Unavailable, match="Starting"):
         await desk.worker.check_claims()
     running = asyncio.create_task(desk.worker.run(desk.ready.set))
     await desk.ready.wait()
     await desk.worker.check_claims()
     desk.worker.stop()
-    with pytest.raises(Unavailable, match="drains"):
+    with pytest.raises(Unavailable, match="Draining"):
         await desk.worker.check_claims()
 
     await running

@@ -17,7 +17,7 @@ class Turn:
     def __init__(self, fence: int = 1) -> None:
         self.fence = fence
         self.lost = False
-        self.handing_back = False
+        self.is_releasing = False
         self.left_behind = False
         self.rung = 0
         self.stalled_s = 0.0
@@ -93,7 +93,7 @@ async def test_all_leases_are_renewed_in_one_call_and_hear_of_their_inboxes(
     assert (one.seen, two.seen) == ([7], [8])
 
 
-async def test_without_turns_nobody_is_asked(heartbeat: Heartbeat, leases: Leases) -> None:
+async def test_without_turns_the_database_is_not_queried(heartbeat: Heartbeat, leases: Leases) -> None:
     await heartbeat.beat()
 
     assert leases.asked == []
@@ -112,12 +112,10 @@ async def test_a_lease_that_was_not_renewed_is_lost(heartbeat: Heartbeat, leases
     assert list(leases.asked[-1]) == [TWO]
 
 
-async def test_a_lease_that_its_turn_hands_back_during_the_renewal_is_not_lost(
-    heartbeat: Heartbeat, leases: Leases
-) -> None:
+async def test_a_lease_released_during_the_renewal_is_not_lost(heartbeat: Heartbeat, leases: Leases) -> None:
     turn = Turn()
     heartbeat.hold(ONE, turn, 0.0)
-    turn.handing_back = True
+    turn.is_releasing = True
     leases.held = {}
 
     await heartbeat.beat()
@@ -167,15 +165,15 @@ async def test_a_late_answer_to_a_claim_makes_no_lease_younger(
     heartbeat: Heartbeat, leases: Leases, clock: FixedClock
 ) -> None:
     turn = Turn()
-    asked_at_s = clock.monotonic()
+    requested_at_s = clock.monotonic()
     clock.advance(10)
-    heartbeat.hold(ONE, turn, asked_at_s)
+    heartbeat.hold(ONE, turn, requested_at_s)
     leases.away = True
 
     clock.advance(3.5)
     await heartbeat.beat()
 
-    assert turn.confirmed == [asked_at_s]
+    assert turn.confirmed == [requested_at_s]
     assert turn.lost
 
 
@@ -227,9 +225,7 @@ async def test_a_turn_that_ended_during_the_renewal_is_left_alone(heartbeat: Hea
     assert not new.lost
 
 
-async def test_a_turn_that_winds_up_late_does_not_end_the_renewals_of_its_successor(
-    heartbeat: Heartbeat, leases: Leases
-) -> None:
+async def test_a_slow_turn_does_not_end_the_renewals_of_its_successor(heartbeat: Heartbeat, leases: Leases) -> None:
     old, new = Turn(1), Turn(2)
     heartbeat.hold(ONE, old, 0.0)
     heartbeat.hold(ONE, new, 0.0)
@@ -265,7 +261,7 @@ async def test_it_beats_until_it_is_cancelled(leases: Leases) -> None:
         await task
 
 
-async def test_a_stalled_turn_is_given_back_with_its_tasks_in_the_log(heartbeat: Heartbeat, leases: Leases) -> None:
+async def test_a_stalled_turn_is_released_and_its_tasks_are_logged(heartbeat: Heartbeat, leases: Leases) -> None:
     stuck, busy = Turn(3), Turn(4)
     heartbeat.hold(ONE, stuck, 0.0)
     heartbeat.hold(TWO, busy, 0.0)
@@ -316,7 +312,7 @@ async def test_a_turn_that_an_outage_took_may_wind_up_for_longer_than_a_lease(
     assert not heartbeat.saw_outage(ONE, turn)
 
 
-async def test_a_renewal_that_cleans_up_behind_a_hanging_server_is_an_outage_and_not_waited_for(
+async def test_a_renewal_on_a_hanging_server_counts_as_an_outage(
     clock: FixedClock,
 ) -> None:
     may_end, cleans_up = asyncio.Event(), asyncio.Event()

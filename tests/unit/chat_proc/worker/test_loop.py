@@ -81,7 +81,7 @@ class Turn:
         self.claim = claim
         self.ends = asyncio.Event()
         self.error: Exception | None = None
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.running = False
         self.comes_to_its_end = True
         self.overdue = asyncio.Event()
@@ -96,30 +96,30 @@ class Turn:
         return self.comes_to_its_end
 
     def request_handover(self) -> None:
-        self.told.append("handover")
+        self.calls.append("handover")
         self.ends.set()
 
-    def cut_short(self) -> None:
-        self.told.append("cut")
+    def interrupt(self) -> None:
+        self.calls.append("cut")
         self.ends.set()
 
     def notice_inbox(self, inbox_seq: int) -> None:
-        self.told.append("seq")
+        self.calls.append("seq")
 
     def confirm_lease(self, at_s: float) -> None:
         self.confirmed_at = at_s
 
     def ring_inbox(self) -> None:
-        self.told.append("ring")
+        self.calls.append("ring")
 
-    handing_back = False
+    is_releasing = False
     left_behind = False
 
     def stalled_for_s(self) -> float:
         return 0.0
 
     def lose_lease(self) -> None:
-        self.told.append("lost")
+        self.calls.append("lost")
 
     async def wait_overdue(self) -> None:
         await self.overdue.wait()
@@ -129,7 +129,7 @@ class Runner:
     def __init__(self) -> None:
         self.turns: list[Turn] = []
 
-    def hold(self, claim: Claim, asked_at_s: float) -> Turn:
+    def hold(self, claim: Claim, requested_at_s: float) -> Turn:
         self.turns.append(Turn(claim))
         return self.turns[-1]
 
@@ -171,7 +171,7 @@ class QuickDoorbells(MemoryDoorbells):
 
 
 class WatchedSlots(Slots):
-    """Tells whether somebody waits for a slot."""
+    """Reports whether somebody waits for a slot."""
 
     waiting = 0
 
@@ -236,7 +236,7 @@ async def working(desk: Desk) -> AsyncIterator[Desk]:
     for turn in desk.runner.turns:
         turn.ends.set()
     desk.loop.drain()
-    desk.loop.cut_short()
+    desk.loop.interrupt()
     await asyncio.wait_for(task, 5)
 
 
@@ -299,7 +299,7 @@ async def test_a_database_that_is_away_does_not_end_the_claiming(desk: Desk) -> 
 
 
 @pytest.mark.parametrize("error", [StaleFence(), RuntimeError("a bug")])
-async def test_a_turn_that_fails_gives_its_slot_back_and_takes_nobody_down(desk: Desk, error: Exception) -> None:
+async def test_a_failed_turn_frees_its_slot(desk: Desk, error: Exception) -> None:
     await desk.ring(1)
     await desk.ring(2)
     await desk.until_running(2)
@@ -312,9 +312,7 @@ async def test_a_turn_that_fails_gives_its_slot_back_and_takes_nobody_down(desk:
 
 
 @pytest.mark.parametrize("error", [StaleFence(), Unavailable()])
-async def test_a_turn_that_an_outage_interrupts_is_given_back_when_the_database_answers(
-    desk: Desk, error: Exception
-) -> None:
+async def test_a_turn_interrupted_by_an_outage_is_requeued(desk: Desk, error: Exception) -> None:
     await desk.ring(1)
     await desk.until_running(1)
     desk.leases.away = True
@@ -332,9 +330,7 @@ async def test_a_turn_that_an_outage_interrupts_is_given_back_when_the_database_
 
 
 @pytest.mark.parametrize("left_behind", [True, False])
-async def test_a_lost_turn_is_not_given_back_while_the_database_answers_or_its_work_goes_on(
-    desk: Desk, left_behind: bool
-) -> None:
+async def test_a_lost_turn_is_requeued_only_after_an_outage(desk: Desk, left_behind: bool) -> None:
     await desk.ring(1)
     await desk.until_running(1)
     turn = desk.runner.turns[0]
@@ -352,7 +348,7 @@ async def test_a_lost_turn_is_not_given_back_while_the_database_answers_or_its_w
     assert desk.leases.released == []
 
 
-async def test_turns_that_did_not_end_here_tell_nothing_of_how_long_turns_take(desk: Desk) -> None:
+async def test_interrupted_turns_do_not_count_for_the_pace(desk: Desk) -> None:
     desk.leases.attempts[conversation(2)] = 1
     await desk.ring(1)
     await desk.ring(2)
@@ -383,7 +379,7 @@ async def test_a_bell_reaches_its_turn_also_after_the_wire_broke(desk: Desk) -> 
     desk.bells.rung.put_nowait(Unavailable())
     await desk.bells.ring(conversation(1))
 
-    await desk.until(lambda: desk.runner.turns[0].told == ["ring"])
+    await desk.until(lambda: desk.runner.turns[0].calls == ["ring"])
 
 
 async def test_a_suspect_turn_runs_alone(desk: Desk) -> None:
@@ -414,7 +410,7 @@ async def test_a_drain_claims_no_more_and_asks_turns_to_hand_over() -> None:
     await desk.ring(2)
     await asyncio.wait_for(task, 5)
 
-    assert desk.runner.turns[0].told == ["handover"]
+    assert desk.runner.turns[0].calls == ["handover"]
     assert desk.leases.claimed == [conversation(1)]
 
 
@@ -428,14 +424,14 @@ async def test_a_drain_waits_for_its_turns_and_cuts_them_short_in_the_end() -> N
 
     desk.loop.drain()
     await desk.until(lambda: desk.doorbells.waiting == desk.slots.waiting == 0)
-    assert (task.done(), turn.running, turn.events) == (False, True, [])
-    desk.loop.cut_short()
+    assert (task.done(), turn.running, turn.calls) == (False, True, [])
+    desk.loop.interrupt()
 
     await asyncio.wait_for(task, 5)
-    assert turn.events == ["cut"]
+    assert turn.calls == ["cut"]
 
 
-async def test_a_drain_hands_back_a_suspect_turn_that_still_waits_to_run_alone() -> None:
+async def test_a_drain_releases_a_suspect_turn_that_still_waits() -> None:
     desk = Desk()
     desk.leases.attempts[conversation(2)] = 2
     task = asyncio.create_task(desk.loop.run())
@@ -448,8 +444,8 @@ async def test_a_drain_hands_back_a_suspect_turn_that_still_waits_to_run_alone()
     desk.loop.drain()
 
     await desk.until(lambda: desk.slots.running == 1)
-    assert desk.runner.turns[1].told == ["handover", "cut"]
-    desk.loop.cut_short()
+    assert desk.runner.turns[1].calls == ["handover", "cut"]
+    desk.loop.interrupt()
     await asyncio.wait_for(task, 5)
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.signal_folding import fold_signals, is_heard, settle_leftover
+from chat_proc.agent.signal_folding import fold_signals, needs_response, settle_leftover
 from chat_proc.timeline.view import TimelineView
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.housekeeping import Sweeper
@@ -38,7 +38,7 @@ def test_a_signal_of_an_unknown_kind_is_rejected_so_that_its_sender_knows() -> N
 
     assert folded.writing.signals == (SignalChange(PAUSE.id, SignalState.REJECTED, 3),)
     assert folded.writing.drafts == ()
-    assert not (folded.cancel or folded.stop or is_heard(PAUSE))
+    assert not (folded.cancel or folded.stop or needs_response(PAUSE))
     assert leftover.promote is None
     assert [change.state for change in leftover.writing.signals] == [SignalState.REJECTED]
 
@@ -114,7 +114,7 @@ class Sweeps:
         return ()
 
 
-async def test_the_sweeper_goes_on_and_rings_for_an_unknown_lane() -> None:
+async def test_the_sweeper_rings_for_an_unknown_lane() -> None:
     doorbells = MemoryDoorbells()
     sweeper = Sweeper(Sweeps(failures=1), doorbells, FixedClock(), lease_s=15.0)
 
@@ -132,7 +132,7 @@ class Leases:
 
 class Turn:
     fence = 1
-    handing_back = False
+    is_releasing = False
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()
@@ -144,7 +144,7 @@ class Turn:
         self.lost.set()
 
 
-async def test_a_lease_that_cannot_be_renewed_is_given_up_in_time_whatever_the_error() -> None:
+async def test_a_lease_is_given_up_in_time_after_any_renewal_error() -> None:
     clock = FixedClock()
     heartbeat, turn = Heartbeat(Leases(), clock, lease_s=0.06), Turn()
     heartbeat.hold(ConversationId("conv_1"), turn, clock.monotonic())

@@ -73,7 +73,7 @@ async def test_a_character_that_the_limit_cuts_is_left_out() -> None:
     assert preview.total_chars is None
 
 
-async def test_bytes_that_are_no_text_at_the_end_of_a_whole_file_are_shown_as_such() -> None:
+async def test_invalid_bytes_at_the_end_of_a_file_are_shown() -> None:
     objects = MemoryObjects()
 
     preview = await load_preview(objects, store(objects, "a.txt", b"ab\xff"))
@@ -81,7 +81,7 @@ async def test_bytes_that_are_no_text_at_the_end_of_a_whole_file_are_shown_as_su
     assert (preview.text, preview.total_chars) == ("ab\ufffd", 3)
 
 
-async def test_a_longer_file_is_cut_but_its_length_is_told() -> None:
+async def test_a_long_file_is_cut_and_its_length_is_given() -> None:
     objects = MemoryObjects()
 
     preview = await load_preview(objects, store(objects, "a.txt", b"x" * 10_000))
@@ -118,7 +118,7 @@ async def test_the_opening_is_header_prompt_and_attachments() -> None:
     assert {draft.round for draft in drafts} == {0}
 
 
-def test_feedback_is_told_before_the_prompt() -> None:
+def test_feedback_precedes_the_prompt() -> None:
     given = Feedback(TurnId("turn_0"), "user", Reaction.OK, "nice", BEGINNING)
 
     drafts = draft_opening(build_turn(ordinal=2), (given,), {}, "now", show).drafts
@@ -127,7 +127,7 @@ def test_feedback_is_told_before_the_prompt() -> None:
     assert drafts[1].body.model_dump()["reaction"] == "ok"
 
 
-def test_a_prune_notice_stands_behind_the_header_of_the_turn() -> None:
+def test_a_prune_notice_follows_the_header_of_the_turn() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_0", "Go")
     timeline.start_round()
@@ -142,7 +142,7 @@ def test_a_prune_notice_stands_behind_the_header_of_the_turn() -> None:
     assert [draft.type.value for draft in cold.drafts[:3]] == ["turn.header", "system.message", "user.prompt"]
 
 
-def test_events_stand_behind_the_prompt_with_the_beginnings_of_their_files() -> None:
+def test_events_follow_the_prompt_with_their_file_previews() -> None:
     file = make_artifact(TurnId("turn_1"), "a.csv")
     events = (
         RequestEvent(SignalId("sig_1"), "noted", ExternalEvent("alert", reactive=False)),

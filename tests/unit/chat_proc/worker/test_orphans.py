@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.housekeeping import PAGES, RESTS, OrphanSweep
+from chat_proc.worker.housekeeping import PAGES, PAUSE_FACTOR, OrphanSweep
 from everturn.core.clock import Clock, SystemClock
 from everturn.core.errors import Unavailable
 from everturn.files.objects import ObjectPage
@@ -76,12 +76,12 @@ def make(objects: MemoryObjects, rows: Rows, clock: Clock, *, page_keys: int = 1
 async def test_an_orphan_goes_when_it_is_found_again_by_a_later_pass(objects: MemoryObjects, clock: FixedClock) -> None:
     sweep, before = make(objects, Rows(KNOWN), clock), deleted()
 
-    await sweep.look()
+    await sweep.scan()
     clock.advance(AFTER_S - 1)
-    await sweep.look()
+    await sweep.scan()
     resting = set(objects.stored)
     clock.advance(1)
-    await sweep.look()
+    await sweep.scan()
 
     assert resting == {OLD, KNOWN}
     assert set(objects.stored) == {KNOWN}
@@ -91,28 +91,28 @@ async def test_an_orphan_goes_when_it_is_found_again_by_a_later_pass(objects: Me
 async def test_an_upload_stays_where_a_wrong_wall_clock_calls_it_old(objects: MemoryObjects, clock: FixedClock) -> None:
     objects.modified_at = clock.now()
     sweep = make(objects, Rows(KNOWN), AheadClock(clock))
-    await sweep.look()
+    await sweep.scan()
     clock.advance(AFTER_S)
-    # Between the two passes its client stored it anew, and its row is about to be committed.
+    # Between the two passes its client stored it again, and its row is about to be committed.
     objects.modified_at = clock.now()
 
-    await sweep.look()
+    await sweep.scan()
 
     assert OLD in objects.stored
 
 
-async def test_the_age_that_a_wrong_wall_clock_tells_keeps_no_orphan(objects: MemoryObjects, clock: FixedClock) -> None:
+async def test_a_wrong_wall_clock_does_not_protect_orphans(objects: MemoryObjects, clock: FixedClock) -> None:
     objects.modified_at = clock.now() + timedelta(hours=9)
     sweep = make(objects, Rows(KNOWN), clock)
 
-    await sweep.look()
+    await sweep.scan()
     clock.advance(AFTER_S)
-    await sweep.look()
+    await sweep.scan()
 
     assert set(objects.stored) == {KNOWN}
 
 
-async def test_the_rest_grows_with_the_listing_before_it_and_not_with_what_failed(clock: FixedClock) -> None:
+async def test_the_pause_grows_with_the_last_successful_listing(clock: FixedClock) -> None:
     class Slow(MemoryObjects):
         """Its lists take a while."""
 
@@ -125,23 +125,23 @@ async def test_the_rest_grows_with_the_listing_before_it_and_not_with_what_faile
     sweep = make(objects, rows, clock)
     objects.down = True
     with pytest.raises(Unavailable):
-        await sweep.look()
+        await sweep.scan()
     objects.down = False
-    await sweep.look()
+    await sweep.scan()
 
-    clock.advance(RESTS * AFTER_S - 1)
-    await sweep.look()
+    clock.advance(PAUSE_FACTOR * AFTER_S - 1)
+    await sweep.scan()
     resting = len(rows.asked)
     clock.advance(1)
-    await sweep.look()
+    await sweep.scan()
 
     assert resting == 1
     assert set(objects.stored) == {KNOWN}
 
 
-async def test_a_look_that_fails_is_counted_and_the_next_goes_on() -> None:
+async def test_a_failed_scan_is_counted_and_the_next_continues() -> None:
     class Deleting(MemoryObjects):
-        """Tells when something was deleted."""
+        """Signals when something was deleted."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -174,14 +174,14 @@ async def test_a_look_that_fails_is_counted_and_the_next_goes_on() -> None:
     assert set(objects.stored) == {KNOWN}
 
 
-async def test_one_look_goes_through_some_pages_and_the_next_goes_on(objects: MemoryObjects, clock: FixedClock) -> None:
+async def test_a_scan_reads_some_pages_and_the_next_continues(objects: MemoryObjects, clock: FixedClock) -> None:
     objects.stored.update({key_of(str(n).encode()): b"" for n in range(PAGES + 1)})
     keys, rows = len(objects.stored), Rows()
     sweep = make(objects, rows, clock, page_keys=1)
 
-    await sweep.look()
+    await sweep.scan()
     first = len(rows.asked)
-    await sweep.look()
+    await sweep.scan()
 
     assert first == PAGES
     assert rows.asked == [1] * keys
@@ -193,12 +193,12 @@ async def test_a_store_that_is_away_is_looked_at_from_there_the_next_time(
     sweep = make(objects, Rows(KNOWN), clock, page_keys=1)
     objects.down = True
     with pytest.raises(Unavailable):
-        await sweep.look()
+        await sweep.scan()
     objects.down = False
 
-    await sweep.look()
+    await sweep.scan()
     clock.advance(AFTER_S)
-    await sweep.look()
+    await sweep.scan()
 
     assert set(objects.stored) == {KNOWN}
 
@@ -206,16 +206,16 @@ async def test_a_store_that_is_away_is_looked_at_from_there_the_next_time(
 async def test_a_page_that_fails_is_passed_and_taken_by_a_later_pass(objects: MemoryObjects, clock: FixedClock) -> None:
     rows = Rows(KNOWN)
     sweep = make(objects, rows, clock)
-    await sweep.look()
+    await sweep.scan()
     clock.advance(AFTER_S)
     rows.away = True
     with pytest.raises(Unavailable):
-        await sweep.look()
+        await sweep.scan()
     rows.away = False
 
     for _ in range(2):
         clock.advance(AFTER_S)
-        await sweep.look()
+        await sweep.scan()
 
     assert set(objects.stored) == {KNOWN}
 
@@ -238,7 +238,7 @@ async def test_two_workers_that_meet_delete_it_once(objects: MemoryObjects, cloc
     for _ in range(2):
         async with asyncio.timeout(30), asyncio.TaskGroup() as workers:
             for sweep in sweeps:
-                workers.create_task(sweep.look())
+                workers.create_task(sweep.scan())
         clock.advance(AFTER_S)
 
     assert set(objects.stored) == {KNOWN}
@@ -250,7 +250,7 @@ async def test_no_more_orphans_are_remembered_than_fit(objects: MemoryObjects, c
 
     left: list[int] = []
     for _ in range(3):
-        await sweep.look()
+        await sweep.scan()
         left.append(len(objects.stored))
         clock.advance(AFTER_S)
 

@@ -1,4 +1,4 @@
-"""A worker tells of itself again and again, and a wire that is away or hangs ends nothing."""
+"""A worker renews its presence regularly, also after the wire was unavailable or hung."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ class Wire(MemoryPresences):
             await self.asked.wait_for(lambda: len(self.ttls_s) >= times)
 
 
-async def test_a_worker_is_told_of_for_three_renewals() -> None:
+async def test_a_presence_lasts_for_three_renewals() -> None:
     wire = Wire()
 
     await PresenceTask(wire, OWN, Pace(), every_s=5.0).renew()
@@ -41,16 +41,16 @@ async def test_a_worker_is_told_of_for_three_renewals() -> None:
     assert wire.ttls_s == [15.0]
 
 
-async def test_it_tells_how_long_its_turns_take() -> None:
+async def test_a_presence_contains_the_pace() -> None:
     wire, pace = Wire(), Pace()
     pace.note(12.5)
 
     await PresenceTask(wire, OWN, pace, every_s=5.0).renew()
 
-    assert [told.turn_s for told in await wire.load_all()] == [12.5]
+    assert [reported.turn_s for reported in await wire.load_all()] == [12.5]
 
 
-async def test_it_goes_on_through_a_wire_that_is_down_and_one_that_hangs() -> None:
+async def test_renewals_continue_after_an_outage_or_a_hanging_wire() -> None:
     wire = Wire()
     wire.down = True
     telling = asyncio.create_task(PresenceTask(wire, OWN, Pace(), every_s=0.01).run())

@@ -1,4 +1,4 @@
-"""What a worker tells of itself is one line that a supervisor of processes can read."""
+"""A worker reports its choices as one line that a process supervisor can read."""
 
 import json
 
@@ -11,7 +11,7 @@ def test_the_line_says_what_was_chosen_and_why() -> None:
     line = ready.line()
 
     assert "\n" not in line
-    told = json.loads(line)
-    assert told["ready"] is True
-    assert (told["model"], told["why"]) == ("offline", "no key is set")
-    assert (told["sandbox"], told["embedder"], told["lexical_only"]) == ("none", "hashed", True)
+    result = json.loads(line)
+    assert result["ready"] is True
+    assert (result["model"], result["why"]) == ("offline", "no key is set")
+    assert (result["sandbox"], result["embedder"], result["lexical_only"]) == ("none", "hashed", True)

@@ -25,7 +25,7 @@ async def read(page: ReadyPage) -> tuple[int, dict[str, Any]]:
     return found.status, json.loads(found.body)
 
 
-async def test_all_parts_are_told_and_a_required_one_decides() -> None:
+async def test_all_parts_are_listed_and_a_required_one_decides() -> None:
     needed, other, clock = Server(), Server(), FixedClock()
     page = ReadyPage({"postgres": Part(needed.check), "sandbox": Part(other.check, required=False)}, clock.monotonic)
 
@@ -43,7 +43,7 @@ async def test_all_parts_are_told_and_a_required_one_decides() -> None:
     assert "It is away." in unready[1]["parts"]["postgres"]["detail"]
 
 
-async def test_many_who_ask_are_one_look() -> None:
+async def test_concurrent_requests_share_one_check() -> None:
     server = Server()
     page = ReadyPage({"postgres": Part(server.check)}, FixedClock().monotonic)
 

@@ -127,7 +127,7 @@ async def test_a_database_that_is_away_is_asked_again_the_next_time() -> None:
     assert len(streams.erased) == 1
 
 
-async def test_one_that_takes_too_long_or_was_touched_meanwhile_holds_up_no_other() -> None:
+async def test_a_slow_or_active_conversation_does_not_delay_the_others() -> None:
     stuck, touched, *others = [IDS.conversation() for _ in range(BATCH + 2)]
     due = Due([stuck, touched, *others], rows=1)
     due.stuck, due.touched = {stuck}, {touched}

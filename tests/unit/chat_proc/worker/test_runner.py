@@ -63,7 +63,7 @@ async def test_the_preview_of_an_attachment_reaches_the_model() -> None:
     await check_conversation(bench)
 
 
-async def test_an_attachment_that_can_not_be_read_fails_the_turn_and_keeps_what_was_asked() -> None:
+async def test_an_unreadable_attachment_fails_the_turn() -> None:
     bench = Bench()
     await say_with_file(bench, "conv/gone")
 
@@ -136,7 +136,7 @@ async def test_a_turn_whose_blocks_can_not_be_read_ends_all_the_same() -> None:
     assert row.error.type.endswith("turn-given-up")
 
 
-async def test_a_lost_lease_is_told_as_such() -> None:
+async def test_a_lost_lease_raises_stale_fence() -> None:
     bench = Bench()
     await bench.say("Hello.")
     worker = bench.hire()
@@ -165,15 +165,15 @@ async def test_what_a_turn_saved_after_its_conversation_was_erased_is_removed() 
     del bench.platform.conversations[bench.conversation_id]
     go_on.set()
 
-    with capture_logs() as told:
+    with capture_logs() as logs:
         assert not await running
     assert list(bench.objects.stored) == ["conv_other/kept"]
-    assert [(line["event"], line["log_level"]) for line in told] == [
+    assert [(line["event"], line["log_level"]) for line in logs] == [
         ("Conversation was erased while its turn ran", "info")
     ]
 
 
-async def test_a_conversation_that_is_erased_between_claim_and_load_is_a_normal_end_that_leaves_nothing() -> None:
+async def test_an_erasure_between_claim_and_load_is_a_normal_end() -> None:
     bench = Bench()
     await bench.say("Hello.")
     worker = bench.hire()
@@ -182,12 +182,12 @@ async def test_a_conversation_that_is_erased_between_claim_and_load_is_a_normal_
     bench.objects.stored |= {f"{bench.conversation_id}/late": b"late", "conv_other/kept": b"kept"}
 
     del bench.platform.conversations[bench.conversation_id]
-    with capture_logs() as told:
+    with capture_logs() as logs:
         ended = await worker.claimed(claim, bench.clock.monotonic()).run()
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
-    assert [(line["event"], line["log_level"]) for line in told] == [
+    assert [(line["event"], line["log_level"]) for line in logs] == [
         ("Conversation was erased while its turn ran", "info")
     ]
 
@@ -218,7 +218,7 @@ async def test_a_turn_whose_database_is_away_is_cut_off_and_writes_nothing() -> 
         await turn.run()
 
     assert not turn.left_behind
-    assert not turn.handing_back
+    assert not turn.is_releasing
     assert bench.blocks == []
 
 
@@ -248,7 +248,7 @@ async def test_a_drain_after_the_loss_of_the_lease_writes_nothing_either() -> No
     turn = worker.claimed(claim, bench.clock.monotonic())
 
     turn.lose_lease()
-    turn.cut_short()
+    turn.interrupt()
 
     with pytest.raises(StaleFence):
         await turn.run()
@@ -273,10 +273,10 @@ async def test_a_handover_asked_for_before_the_turn_is_loaded_is_kept_in_mind() 
     await check_conversation(bench)
 
 
-async def test_an_ended_turn_that_can_not_be_announced_does_not_hold_up_the_next_one() -> None:
+async def test_an_unannounced_end_does_not_block_the_next_turn() -> None:
     bench = Bench(answer("One."), answer("Two."))
     await bench.say("First.")
-    # The first turn ends, and its worker dies before it has told anybody.
+    # The first turn ends, and its worker dies before it has reported anybody.
     await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
     bench.expire_lease()
     first = bench.turn_rows[0].id
@@ -295,7 +295,7 @@ async def test_an_ended_turn_that_can_not_be_announced_does_not_hold_up_the_next
     assert bench.platform.turns[first].announced
 
 
-async def test_an_erasure_while_an_end_is_told_is_a_normal_end_that_leaves_nothing() -> None:
+async def test_an_erasure_while_an_end_is_published_is_a_normal_end() -> None:
     bench = Bench(answer("One."))
     await bench.say("First.")
     await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
@@ -308,18 +308,18 @@ async def test_an_erasure_while_an_end_is_told_is_a_normal_end_that_leaves_nothi
     failed_before, erased_before = value_of(ANNOUNCEMENTS_FAILED), value_of(LEASES_ERASED)
 
     del bench.platform.conversations[bench.conversation_id], bench.platform.turns[bench.turn_rows[0].id]
-    with capture_logs() as told:
+    with capture_logs() as logs:
         ended = await worker.claimed(claim, bench.clock.monotonic()).run()
 
     assert not ended
     assert list(bench.objects.stored) == ["conv_other/kept"]
-    assert [(line["event"], line["log_level"]) for line in told] == [
+    assert [(line["event"], line["log_level"]) for line in logs] == [
         ("Conversation was erased while its turn ran", "info")
     ]
     assert (value_of(ANNOUNCEMENTS_FAILED), value_of(LEASES_ERASED)) == (failed_before, erased_before + 1)
 
 
-async def test_where_a_worker_died_the_open_turn_runs_before_old_ends_are_told() -> None:
+async def test_after_a_crash_the_open_turn_runs_before_old_ends() -> None:
     bench = Bench(answer("One."), answer("Two."))
     await bench.say("First.")
     await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
@@ -338,7 +338,7 @@ async def test_where_a_worker_died_the_open_turn_runs_before_old_ends_are_told()
     assert value_of(ANNOUNCEMENTS_FAILED) == failed_before
 
 
-async def test_an_end_that_can_not_be_told_rings_no_bell_of_its_own() -> None:
+async def test_an_unannounced_end_does_not_ring_its_own_doorbell() -> None:
     bench = Bench(answer("One."))
     await bench.say("First.")
     await bench.hire(failpoint="turn.after_c3:1:raise").run_one()
@@ -423,12 +423,12 @@ async def test_after_the_stream_was_emptied_everybody_finds_a_gap() -> None:
     bench = Bench(answer("One."), answer("Two."))
     await bench.say("First.")
     await bench.work()
-    told = bench.platform.conversations[bench.conversation_id].cursor
+    cursor = bench.platform.conversations[bench.conversation_id].cursor
     bench.events.lose_all()
     await bench.say("Second.")
 
     await bench.work()
 
     (first, *_) = await bench.events.load_after(bench.conversation_id, ORIGIN, max_entries=100)
-    assert first.prev > told
+    assert first.prev > cursor
     await check_conversation(bench, events_may_be_lost=True)

@@ -13,25 +13,25 @@ async def settles(waiting: "asyncio.Task[None]") -> bool:
 
 async def test_a_full_worker_waits_for_a_slot() -> None:
     slots = Slots(1)
-    slots.take()
+    slots.acquire()
     waiting = asyncio.create_task(slots.wait_free())
 
     assert not await settles(waiting)
-    slots.give_back()
+    slots.release()
 
     assert await settles(waiting)
 
 
 async def test_a_suspect_turn_waits_for_the_others_and_keeps_new_ones_out() -> None:
     slots = Slots(3)
-    slots.take()
-    slots.take()
+    slots.acquire()
+    slots.acquire()
     alone = asyncio.create_task(slots.wait_alone())
     await asyncio.sleep(0)
     newcomer = asyncio.create_task(slots.wait_free())
 
     assert not await settles(alone)
-    slots.give_back()
+    slots.release()
     assert await settles(alone)
     assert not await settles(newcomer)
     slots.end_alone()
@@ -42,37 +42,37 @@ async def test_a_suspect_turn_waits_for_the_others_and_keeps_new_ones_out() -> N
 async def test_a_control_claim_may_go_over_the_count() -> None:
     slots = Slots(1)
 
-    slots.take()
-    slots.take()
+    slots.acquire()
+    slots.acquire()
 
     assert slots.running == 2
 
 
 async def test_two_suspect_turns_run_one_after_the_other() -> None:
     slots = Slots(4)
-    slots.take()
-    slots.take()
+    slots.acquire()
+    slots.acquire()
     suspects = [asyncio.create_task(slots.wait_alone()) for _ in range(2)]
 
     assert [await settles(suspect) for suspect in suspects].count(True) == 1
     slots.end_alone()
-    slots.give_back()
+    slots.release()
 
     assert [await settles(suspect) for suspect in suspects] == [True, True]
 
 
 async def test_a_suspect_turn_does_not_wait_for_ever() -> None:
     slots = Slots(2, alone_wait_s=0.01)
-    slots.take()
-    slots.take()
+    slots.acquire()
+    slots.acquire()
 
     await asyncio.wait_for(slots.wait_alone(), 5)
 
 
-async def test_a_wait_that_is_cancelled_keeps_nobody_out() -> None:
+async def test_a_cancelled_wait_unblocks_the_slots() -> None:
     slots = Slots(3)
-    slots.take()
-    slots.take()
+    slots.acquire()
+    slots.acquire()
     suspect = asyncio.create_task(slots.wait_alone())
     await asyncio.sleep(0)
 
@@ -82,11 +82,11 @@ async def test_a_wait_that_is_cancelled_keeps_nobody_out() -> None:
     await asyncio.wait_for(slots.wait_free(), 5)
 
 
-async def test_the_slots_and_those_taken_are_told() -> None:
+async def test_the_slots_and_the_occupied_ones_are_measured() -> None:
     slots = Slots(3)
-    slots.take()
-    slots.take()
-    slots.give_back()
+    slots.acquire()
+    slots.acquire()
+    slots.release()
 
     assert REGISTRY.get_sample_value("everturn_worker_slots") == 3
     assert REGISTRY.get_sample_value("everturn_worker_turns") == 1

@@ -1,4 +1,4 @@
-"""A turn's span stands in the trace of its request, and work that goes on names the claim before it."""
+"""A turn's span is part of the trace of its request, and resumed work links the previous claim."""
 
 from dataclasses import replace
 
@@ -38,8 +38,38 @@ TURN = Turn(
 )
 
 
-def test_a_new_turn_is_a_child_of_its_request_and_its_log_lines_name_the_trace() -> None:
-    tracing = KeptTracing()
+class Kept:
+    """A span that records its attributes."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, object] = {}
+        self.failed = ""
+
+    def note(self, attributes: Attributes) -> None:
+        self.attributes.update(attributes)
+
+    def rename(self, name: str) -> None: ...
+
+    def fail(self, why: str) -> None:
+        self.failed = why
+
+
+class Tracing(NoTracing):
+    """Keeps the spans that were begun."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, Attributes, SpanPlace]] = []
+
+    @contextmanager
+    def span(
+        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
+    ) -> Iterator[Span]:
+        self.begun.append((name, attributes, place or SpanPlace()))
+        yield Kept()
+
+
+def test_a_new_turn_is_a_child_span_of_its_request() -> None:
+    tracing = Tracing()
 
     with open_turn_span(tracing, CLAIM, TURN, is_resumed=False):
         bound = get_contextvars()
@@ -53,8 +83,8 @@ def test_a_new_turn_is_a_child_of_its_request_and_its_log_lines_name_the_trace()
     assert "trace_id" not in get_contextvars()
 
 
-def test_work_that_goes_on_is_linked_to_the_claim_before() -> None:
-    tracing = KeptTracing()
+def test_resumed_work_is_linked_to_the_previous_claim() -> None:
+    tracing = Tracing()
 
     with open_turn_span(tracing, replace(CLAIM, attempt=1), TURN, is_resumed=True):
         pass

@@ -67,7 +67,7 @@ async def test_nothing_is_taken_over_before_the_link_has_held_for_a_lease(
     assert sweeps.asked == [False, False, True]
 
 
-async def test_a_broken_link_begins_the_wait_anew(sweeper: Sweeper, sweeps: Sweeps, clock: FixedClock) -> None:
+async def test_a_broken_connection_restarts_the_wait(sweeper: Sweeper, sweeps: Sweeps, clock: FixedClock) -> None:
     await sweeper.sweep()
     clock.advance(20)
     sweeps.away = True

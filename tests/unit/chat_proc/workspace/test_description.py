@@ -21,7 +21,7 @@ def describe(timeline: TimelineBuilder, *turns: str) -> list[str]:
     return list(describe_workspace(fold_workspace(timeline.blocks, timeline.turn_id), rows))
 
 
-def test_local_files_pulled_roots_and_turns_to_go_on_with_are_told() -> None:
+def test_local_files_pulled_roots_and_earlier_turns_are_listed() -> None:
     timeline = begin(build_file("turn_2", "sales.csv", b"a,b"))
     names = ("app.py", "lib.py")
     copies = tuple(build_file("turn_2", name, b"1", kind=ArtifactKind.FILE) for name in names)
@@ -84,7 +84,7 @@ def test_names_can_not_break_a_line() -> None:
     assert any("a\\u200bb" in line for line in describe(timeline))
 
 
-def test_without_rows_it_says_that_history_can_not_be_told() -> None:
+def test_without_rows_the_history_is_reported_as_unavailable() -> None:
     lines = describe_workspace(fold_workspace(begin().blocks, TurnId("turn_2")), None)
 
     assert lines[-1] == "earlier turns: their files can't be listed now"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_wish, load_workspace
-from chat_proc.workspace.local import read_wish
+from chat_proc.workspace.loading import ArtifactHistory, Owner, load_target, load_workspace
+from chat_proc.workspace.local import parse_target
 from everturn.files.model import ArtifactKind
 from everturn_testing.files.stored_files import OWNER, StoredFiles
 from everturn_testing.timeline import TimelineBuilder
@@ -21,7 +21,7 @@ def history(stored: StoredFiles) -> WorkspaceHistory:
     return WorkspaceHistory(stored.artifacts)
 
 
-async def test_the_files_below_pulled_roots_are_local_and_nobodys_own(stored, history) -> None:
+async def test_files_below_pulled_roots_are_local_and_read_only(stored, history) -> None:
     stored.put("turn_1", "src/a.py", b"a")
     stored.put("turn_1", "src/b.py", b"b")
     stored.put("turn_1", "other.py", b"c")
@@ -60,10 +60,10 @@ async def test_a_turn_whose_first_blocks_were_summarized_has_its_files_from_rows
     }
 
 
-async def test_a_file_comes_before_a_folder_of_its_name_and_what_is_not_there_is_none(stored, history) -> None:
+async def test_a_file_takes_precedence_over_a_folder_of_its_name(stored, history) -> None:
     exact = stored.put("turn_1", "a", b"a")
     inside = stored.put("turn_1", "b/c", b"c")
 
     for text, found in (("a", (exact,)), ("b", (inside,)), ("none", None)):
-        wish = read_wish(f"fi:turn_1.files/{text}", "conv_1")
-        assert await load_wish(history, HERE, wish, max_files=9) == found
+        wish = parse_target(f"fi:turn_1.files/{text}", "conv_1")
+        assert await load_target(history, HERE, wish, The limit max_files=9) == found

@@ -73,7 +73,7 @@ def test_the_last_content_wins_and_every_version_counts_as_written() -> None:
     assert workspace.written_bytes == 3
 
 
-def test_a_replacing_checkout_really_replaces_files_and_leaves_outputs_and_attachments() -> None:
+def test_a_replacing_checkout_replaces_only_workspace_files() -> None:
     timeline = begin("turn_2", build_file("turn_2", "sales.csv", b"a"))
     write(timeline, "old.py", b"1")
     write(timeline, "chart.png", b"png", ArtifactKind.OUTPUT)

@@ -56,7 +56,7 @@ def test_files_are_named_by_their_path_or_by_a_folder(program: str, paths: list[
         ('glob("turn_1/none/*.py")', ()),
     ],
 )
-def test_a_whole_path_in_quotes_that_is_not_there_is_told(program: str, unknown: tuple[str, ...]) -> None:
+def test_a_missing_quoted_path_is_reported(program: str, unknown: tuple[str, ...]) -> None:
     assert match_names(find_names([program]), FILES).unknown == unknown
 
 

@@ -37,7 +37,7 @@ def test_a_catastrophic_expression_takes_no_longer_than_another(pattern: str) ->
         "x" * (MAX_PATTERN_CHARS + 1),
     ],
 )
-def test_what_is_no_expression_is_refused_in_words(pattern: str) -> None:
+def test_an_invalid_expression_is_refused(pattern: str) -> None:
     with pytest.raises(Invalid) as refused:
         Pattern(pattern)
 

@@ -5,7 +5,7 @@ import json
 from chat_proc.workspace.naming import render_result
 
 
-def test_the_items_of_a_list_stand_on_their_own_lines_and_what_is_empty_is_left_out() -> None:
+def test_list_items_have_their_own_lines() -> None:
     result = {"ok": True, "hits": [{"path": "a", "text": "é\n"}, {"path": "b"}], "missing": [], "error": None}
 
     text = render_result(result)

@@ -72,7 +72,7 @@ def test_a_root_names_a_file_or_what_is_below_a_folder(root: str, paths: list[st
 @pytest.mark.parametrize(
     ("root", "notice"),
     [
-        ("files/none/", "Nothing is local under files/none/."),
+        ("files/none/", "There are no local files under files/none/."),
         ("turn_0/files/", 'react.pull {"paths": ["fi:turn_0.files/"]}'),
         ("fi:turn_0.files/a.py", 'react.pull {"paths": ["fi:turn_0.files/"]}'),
         ("fi:conv_8.turn_0.files/", 'react.pull {"paths": ["fi:conv_8.turn_0.files/"]}'),
@@ -94,10 +94,10 @@ def test_what_can_be_no_root_is_refused(root: str) -> None:
         select_files(WORKSPACE, root, HERE)
 
 
-def test_more_than_two_thousand_files_are_cut_and_told() -> None:
+def test_a_selection_of_more_than_2000_files_is_cut() -> None:
     files = [local(f"turn_2/files/{n:05d}", f"fi:turn_2.files/{n:05d}") for n in range(MAX_WALKED + 3)]
 
     selection = select_files(Workspace(TurnId("turn_2"), {file.path: file for file in files}), "files/", HERE)
 
     assert len(selection.files) == MAX_WALKED
-    assert selection.notices == ("2003 files are there; the first 2000 by path were looked at.",)
+    assert selection.notices == ("2003 files match; only the first 2000 by path were searched.",)

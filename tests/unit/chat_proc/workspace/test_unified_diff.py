@@ -1,4 +1,4 @@
-"""Unified diffs: exact, counts repaired, places found, failures told with hunk and line."""
+"""Unified diffs: exact matches, repaired counts, found places, failures with hunk and line."""
 
 import difflib
 import re
@@ -90,22 +90,28 @@ def test_a_hunk_never_goes_before_the_one_before_it() -> None:
 def test_a_mismatch_says_which_hunk_and_which_line() -> None:
     patch = "@@ -1 +1 @@\n-one\n+1\n@@ -4,3 +4,3 @@\n four\n-FIVE\n+5\n six\n"
 
-    told = refused(OLD, patch)
+    reported = refused(OLD, patch)
 
-    assert (told.code, told.hunk, told.line, told.expected, told.actual) == ("hunk_mismatch", 2, 5, "FIVE", "five")
+    assert (reported.code, reported.hunk, reported.line, reported.expected, reported.actual) == (
+        "hunk_mismatch",
+        2,
+        5,
+        "FIVE",
+        "five",
+    )
 
 
 def test_context_must_be_exact_to_the_last_character() -> None:
-    told = refused("a\u00a0b\nc\n", "@@ -1,2 +1,2 @@\n a b\n-c\n+d\n")
+    reported = refused("a\u00a0b\nc\n", "@@ -1,2 +1,2 @@\n a b\n-c\n+d\n")
 
-    assert (told.code, told.expected, told.actual) == ("hunk_mismatch", "a b", "a\u00a0b")
-    assert "look alike" in told.message
+    assert (reported.code, reported.expected, reported.actual) == ("hunk_mismatch", "a b", "a\u00a0b")
+    assert "look alike" in reported.message
 
 
-def test_context_past_the_end_of_the_file_is_told() -> None:
-    told = refused("a\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n")
+def test_context_past_the_end_of_the_file_is_reported() -> None:
+    reported = refused("a\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n")
 
-    assert (told.line, told.expected, told.actual) == (2, "b", None)
+    assert (reported.line, reported.expected, reported.actual) == (2, "b", None)
 
 
 def test_line_endings_stay_as_they_are() -> None:
@@ -117,7 +123,7 @@ def test_line_endings_stay_as_they_are() -> None:
     assert applied(OLD, whole) == OLD.replace("three", "3")
 
 
-def test_a_file_without_a_newline_at_its_end_stays_so_unless_the_diff_says_otherwise() -> None:
+def test_a_missing_final_newline_is_preserved() -> None:
     assert applied("a\nb", "@@ -1,2 +1,3 @@\n a\n b\n+c\n") == "a\nb\nc"
     assert applied("a\nb", "@@ -2 +2 @@\n-b\n\\ No newline at end of file\n+c\n") == "a\nc\n"
     assert applied("a\nb\n", "@@ -2 +2 @@\n-b\n+c\n\\ No newline at end of file\n") == "a\nc"
@@ -133,7 +139,7 @@ def test_a_hunk_without_numbers_needs_a_single_place() -> None:
     assert refused("a\nb\na\n", "@@ @@\n-a\n+c\n").code == "ambiguous_hunk"
 
 
-def test_lines_can_be_added_to_an_empty_text_and_after_a_line_without_context() -> None:
+def test_lines_can_be_added_without_context() -> None:
     assert applied("", "@@ -0,0 +1,2 @@\n+a\n+b\n") == "a\nb\n"
     assert applied("a\nb\n", "@@ -1,0 +2 @@\n+x\n") == "a\nx\nb\n"
     assert refused("a\n", "@@ -9,0 +10 @@\n+x\n").code == "hunk_mismatch"
@@ -148,7 +154,7 @@ def test_lines_can_be_added_to_an_empty_text_and_after_a_line_without_context() 
         ("@@ -1 +1 @@\n-one\n+1\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-x\n+y\n", "several_files"),
     ],
 )
-def test_what_is_no_diff_of_one_file_is_refused(patch: str, code: str) -> None:
+def test_anything_but_a_diff_of_one_file_is_refused(patch: str, code: str) -> None:
     assert refused(OLD, patch).code == code
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.workspace.local import all_files_of, read_wish, root_wish, whole_tree
+from chat_proc.workspace.local import all_files_of, parse_target, root_target, whole_tree
 from everturn.core.errors import Invalid
 from everturn.core.ids import ConversationId
 
@@ -22,13 +22,13 @@ HERE = ConversationId("conv_1")
     ],
 )
 def test_a_ref_names_a_file_or_a_folder_of_files(text: str, exact: str | None, folder: str | None) -> None:
-    wish = read_wish(text, HERE)
+    wish = parse_target(text, HERE)
 
     assert (wish.exact, wish.folder, wish.conversation_id) == (exact, folder, None)
 
 
 def test_a_ref_of_another_conversation_keeps_its_owner_in_refs_and_paths() -> None:
-    wish = read_wish("fi:conv_2.turn_1.files/src/", HERE)
+    wish = parse_target("fi:conv_2.turn_1.files/src/", HERE)
 
     assert (wish.conversation_id, wish.folder) == ("conv_2", "fi:turn_1.files/src/")
     assert wish.spell("fi:turn_1.files/src/a.py") == "fi:conv_2.turn_1.files/src/a.py"
@@ -50,14 +50,14 @@ def test_a_ref_of_another_conversation_keeps_its_owner_in_refs_and_paths() -> No
 )
 def test_what_can_not_be_taken_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(Invalid) as refused:
-        read_wish(text, HERE)
+        parse_target(text, HERE)
 
     assert reason in refused.value.detail
 
 
 def test_a_pulled_root_is_wished_again_as_what_it_was() -> None:
-    assert root_wish("fi:turn_1.files/a", HERE, is_folder=False).folder is None
-    assert root_wish("fi:turn_1.files/a/", HERE, is_folder=True).exact is None
+    assert root_target("fi:turn_1.files/a", HERE, is_folder=False).folder is None
+    assert root_target("fi:turn_1.files/a/", HERE, is_folder=True).exact is None
 
 
 def test_trees_of_a_turn() -> None:

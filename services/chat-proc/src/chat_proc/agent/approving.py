@@ -151,8 +151,8 @@ class ApprovalGate:
                 return MayNot(Writing(), _STOPPED)
 
     async def _receipt(self, turn: LeasedTurn, row: Approval, place: RoundPlace) -> Writing:
-        said = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
-        return fold_signals(said, place, turn.show_files).writing
+        signals = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
+        return fold_signals(signals, place, turn.show_files).writing
 
     async def _review(self, turn: LeasedTurn, call: ToolCallBody) -> Ask | None:
         """The question, if a person has to approve the call. A call that the policy refuses is refused when it runs."""
@@ -195,8 +195,8 @@ _OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdra
     ApprovalState.EXPIRED: "expired",
     ApprovalState.WITHDRAWN: "withdrawn",
 }
-_STOPPED = "The call was not begun because the person said something that may change the work."
-_DENIED = "A person denied this call, so it was not made. Do not make it again unless you are told to."
+_STOPPED = "The call was not started because a new message from the user may change the work."
+_DENIED = "A person denied this call, so it was not made. Do not repeat it unless the user asks for it."
 _EXPIRED = "A person was asked to approve this call and did not answer in time, so it was not made."
 
 

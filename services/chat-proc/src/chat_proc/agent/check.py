@@ -86,7 +86,7 @@ def check_decision(decision: Decision, shown_answer: str, catalog: ToolRegistry)
     # Whitespace does not count as seen.
     shown_answer = "" if is_blank(shown_answer) else shown_answer
     if problems := decision.fatal_problems:
-        return Work((keep_shown(decision, shown_answer),)) if shown_answer else _sum_up(problems)
+        return Work((keep_shown(decision, shown_answer),)) if shown_answer else _combine(problems)
     checked = [_check_action(decision, index, shown_answer, catalog) for index in range(len(decision.actions))]
     items = [item for item in checked if not isinstance(item, Repair)]
     refused = [item for item in checked if isinstance(item, Repair)]
@@ -97,7 +97,7 @@ def check_decision(decision: Decision, shown_answer: str, catalog: ToolRegistry)
     siblings = [Repair(problem.kind, problem.sentence) for problem in _remarks(decision, of="actions")]
     siblings += [Repair(repair.code, f"An action was not run. {repair.sentences}") for repair in refused]
     remarks = _remarks(decision, of="reply")
-    return Work(tuple(items), tuple(siblings), _sum_up(remarks) if remarks else None)
+    return Work(tuple(items), tuple(siblings), _combine(remarks) if remarks else None)
 
 
 def _check_action(decision: Decision, index: int, shown: str, catalog: ToolRegistry) -> UseTool | GiveAnswer | Repair:
@@ -108,7 +108,7 @@ def _check_action(decision: Decision, index: int, shown: str, catalog: ToolRegis
     return _check_call(action.notes, action.tool_call, code, catalog)
 
 
-def _sum_up(problems: tuple[Problem, ...]) -> Repair:
+def _combine(problems: tuple[Problem, ...]) -> Repair:
     return Repair(problems[0].kind, " ".join(problem.sentence for problem in problems[:MAX_SENTENCES]))
 
 

@@ -45,7 +45,7 @@ class ClosingCall:
             return await self._generator.generate(turn, request, place.round, closing=True)
 
         try:
-            generated = await compaction.run_fitting(place, generate, may_ask=False)
+            generated = await compaction.run_fitting(place, generate, allow_model=False)
         except ModelFailed as failure:
             return _end_without_call(turn, place.at(turn.now()), cap, failure.detail)
         place = place.at(turn.now())
@@ -103,7 +103,7 @@ def _explain_no_answer(stopped_by: CutReason | None, reached: str) -> Problem:
             advice = "Its closing reply ended at the output limit of one reply. Ask for less in one message."
             return problem("output-limit", title, 503, f"{reached} {advice}")
         case _:
-            title = "The model gave no usable answer"
+            title = "The model returned no usable answer"
             return problem("no-closing-answer", title, 503, reached)
 
 

@@ -31,7 +31,7 @@ from chat_proc.timeline.compaction.cut import (
     find_step,
     is_worth,
 )
-from chat_proc.timeline.compaction.memory import Memory, build_memory, restamp, try_read_memory
+from chat_proc.timeline.compaction.summary import Summary, build_summary, restamp, try_read_summary
 from chat_proc.timeline.compaction.turn_facts import render_transcript, render_working_summaries
 from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.cancellation import Stopped, end_tasks, run_until
@@ -66,7 +66,7 @@ MAX_REPLY_CHARS = 60_000
 
 
 @dataclass(slots=True)
-class _Summary:
+class _SummaryReply:
     """One reply being received. It counts once it has ended successfully or is long enough."""
 
     text: str = ""
@@ -100,34 +100,34 @@ class SummaryWriter:
         self._call_s = call_s
         self.usage: list[UsageEvent] = []
 
-    async def write(self, snapshot: Snapshot, cut: Cut) -> Memory:
+    async def write(self, snapshot: Snapshot, cut: Cut) -> Summary:
         """Return the model's first reply that is a summary; a summary by rules if there is none."""
         if self._model is not None:
             request = build_summary_request(snapshot, cut, context_tokens=self._model.traits.context_tokens)
             for _ in range(MAX_TRIES):
-                reply = await self._try_ask(self._model, request, snapshot)
-                if reply is not None and (memory := try_read_memory(snapshot, cut, reply)) is not None:
+                reply = await self._try_write(self._model, request, snapshot)
+                if reply is not None and (memory := try_read_summary(snapshot, cut, reply)) is not None:
                     return memory
-        return build_memory(snapshot, cut)
+        return build_summary(snapshot, cut)
 
-    async def _try_ask(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
+    async def _try_write(self, model: LanguageModel, request: ModelRequest, snapshot: Snapshot) -> str | None:
         """Return the reply, or None. Its cost is recorded in any case, also if it fails or is cancelled."""
-        reply = _Summary()
+        reply = _SummaryReply()
         try:
             with open_call(self._tracing, model.traits, request, role=SUMMARY, turn=self._turn) as span:
                 try:
-                    await self._ask(model, request, reply)
+                    await self._call_model(model, request, reply)
                 finally:
                     if not reply.is_free:
                         output = snapshot.tokens_of(reply.text)
-                        told = ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
-                        self.usage.append(build_usage_event(model.traits.name, SUMMARY, reply.usage or told))
+                        estimated = ModelUsage(estimate_request(request, snapshot.ratio), output, estimated=True)
+                        self.usage.append(build_usage_event(model.traits.name, SUMMARY, reply.usage or estimated))
                         span.note(describe_usage(self.usage[-1]))
         except (ModelFailed, TimeoutError) as failure:
             _log.warning("Could not get a summary from the model", model=model.traits.name, why=str(failure))
         return reply.text if reply.counts else None
 
-    async def _ask(self, model: LanguageModel, request: ModelRequest, reply: _Summary) -> None:
+    async def _call_model(self, model: LanguageModel, request: ModelRequest, reply: _SummaryReply) -> None:
         """Raises ModelFailed, TimeoutError."""
         self._failpoints.hit("turn.in_compaction")
         try:
@@ -138,7 +138,7 @@ class SummaryWriter:
             raise
 
 
-async def _read(model: LanguageModel, request: ModelRequest, reply: _Summary) -> None:
+async def _read(model: LanguageModel, request: ModelRequest, reply: _SummaryReply) -> None:
     """Read a reply until it ends, breaks off or is long enough. Raises ModelFailed."""
     async with aclosing(model.generate(request)) as pieces:
         async for piece in pieces:
@@ -204,10 +204,10 @@ class TurnCompaction:
         self._futile_below = 0
         """Shorter requests are not compacted: the last compaction had no effect."""
 
-    async def make_room(self, place: RoundPlace, *, may_ask: bool = True) -> None:
+    async def make_room(self, place: RoundPlace, *, allow_model: bool = True) -> None:
         """At a round boundary: append a finished summary, and ensure that the next request fits.
 
-        A turn that has reached a cap must not call a model for summaries (`may_ask` is False), nor start one in the
+        A turn that has reached a cap must not call a model for summaries (`allow_model` is False), nor start one in the
         background.
         """
         if self._work is not None and self._work.task.done():
@@ -217,44 +217,50 @@ class TurnCompaction:
             await self._wait(self._work)
             tokens = await self._measure(place)
         is_hard = tokens >= self._limits.hard
-        if tokens < max(self._limits.soft, self._futile_below) or self._work is not None or not (is_hard or may_ask):
+        if (
+            tokens < max(self._limits.soft, self._futile_below)
+            or self._work is not None
+            or not (is_hard or allow_model)
+        ):
             return
-        snapshot = self._look()
+        snapshot = self._take_snapshot()
         if find_step(snapshot, HARD_STEPS if is_hard else SOFT_STEPS, last_resort=is_hard) is None:
-            self._note_futile(tokens)
+            self._note_without_effect(tokens)
             return
-        work = self._begin(snapshot, "hard" if is_hard else "soft", self._model if may_ask else None)
+        work = self._begin(snapshot, "hard" if is_hard else "soft", self._model if allow_model else None)
         if is_hard:
             await self._wait(work)
 
     async def run_fitting(
-        self, place: RoundPlace, generate: Callable[[], Awaitable[_Reply]], *, may_ask: bool = True
+        self, place: RoundPlace, generate: Callable[[], Awaitable[_Reply]], *, allow_model: bool = True
     ) -> _Reply:
         """Make one model call. If the provider rejects the request as too long, shorten it and send it once more.
 
-        `may_ask` as in `make_room`. Raises ContextLimitExceeded if it can't be shortened, or is still too long.
+        `allow_model` as in `make_room`. Raises ContextLimitExceeded if it can't be shortened, or is still too long.
         """
         try:
             return await generate()
         except ContextLimitExceeded:
-            if not await self.force(place, may_ask=may_ask):
+            if not await self.force(place, allow_model=allow_model):
                 raise
             return await generate()
 
-    async def force(self, place: RoundPlace, *, may_ask: bool = True) -> bool:
+    async def force(self, place: RoundPlace, *, allow_model: bool = True) -> bool:
         """Shorten the request after the provider rejected it as too long; returns whether it is shorter now. Its length
-        counts as the limit for the rest of the turn. `may_ask` as in `make_room`."""
+        counts as the limit for the rest of the turn. `allow_model` as in `make_room`."""
         await self.abandon()
         tokens = await self._measure(place)
         self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
-        await self._wait(self._begin(self._look(), "context_limit", self._model if may_ask else None))
+        await self._wait(self._begin(self._take_snapshot(), "context_limit", self._model if allow_model else None))
         return await self._measure(place) < tokens
 
     async def finish(self) -> Writing:
         """Return a finished summary, to be written with the end of the turn: a separate commit would separate the texts
         of the last round from their blocks. An unfinished summary is cancelled."""
         work = self._work
-        writing = self._take(work, await _result_of(work)) if work is not None and work.task.done() else Writing()
+        writing = (
+            self._build_writing(work, await _result_of(work)) if work is not None and work.task.done() else Writing()
+        )
         await self.abandon()
         return writing
 
@@ -274,7 +280,7 @@ class TurnCompaction:
         self._fixed_tokens = max(0, tokens - self._prompts.ratio.tokens_for(self._prompts.view.chars))
         return tokens
 
-    def _look(self) -> Snapshot:
+    def _take_snapshot(self) -> Snapshot:
         """A snapshot of the conversation now."""
         turn = self._turn
         return Snapshot(
@@ -297,8 +303,12 @@ class TurnCompaction:
     async def _shrink(self, reason: str, snapshot: Snapshot, writer: SummaryWriter, about: Attributes) -> Shrunk:
         """Shrink within a span, which ends as failed if the work is cancelled."""
         shrink = _shrink_softly if reason == "soft" else _shrink_to_fit
-        asked = {**about, "everturn.compaction.reason": reason, "everturn.compaction.before_tokens": snapshot.tokens}
-        with self._parts.tracing.span("compaction", asked) as span:
+        attributes = {
+            **about,
+            "everturn.compaction.reason": reason,
+            "everturn.compaction.before_tokens": snapshot.tokens,
+        }
+        with self._parts.tracing.span("compaction", attributes) as span:
             shrunk = await shrink(snapshot, writer)
             span.note({"everturn.compaction.after_tokens": shrunk.snapshot.tokens})
             return shrunk
@@ -313,23 +323,23 @@ class TurnCompaction:
             return await _result_of(work)
 
     async def _append(self, work: _Work, shrunk: Shrunk) -> None:
-        writing = self._take(work, shrunk)
+        writing = self._build_writing(work, shrunk)
         if writing.drafts:
             await self._turn.commit(writing)
 
-    def _take(self, work: _Work, shrunk: Shrunk) -> Writing:
+    def _build_writing(self, work: _Work, shrunk: Shrunk) -> Writing:
         """Build what is to be written of finished work; nothing if it saved nothing."""
-        now = self._look()
+        now = self._take_snapshot()
         drafts = restamp(now, shrunk.drafts)
         after = now.plus(drafts).tokens if drafts else now.tokens
         if after >= now.tokens:
-            self._note_futile(now.tokens)
+            self._note_without_effect(now.tokens)
             self._skip(work, "nothing_to_save")
             return Writing()
         self._work = None
         COMPACTIONS.labels(work.reason).inc()
-        told = ChatCompaction(status="completed", reason=work.reason, before_tokens=now.tokens, after_tokens=after)
-        return Writing(drafts=drafts, usage=tuple(work.writer.usage), after=((told, None),))
+        completed = ChatCompaction(status="completed", reason=work.reason, before_tokens=now.tokens, after_tokens=after)
+        return Writing(drafts=drafts, usage=tuple(work.writer.usage), after=((completed, None),))
 
     def _skip(self, work: _Work, reason: str) -> None:
         self._work = None
@@ -337,7 +347,7 @@ class TurnCompaction:
             self._turn.book(usage)
         self._turn.emit(ChatCompaction(status="skipped", reason=reason, before_tokens=work.snapshot.tokens))
 
-    def _note_futile(self, tokens: int) -> None:
+    def _note_without_effect(self, tokens: int) -> None:
         self._futile_below = tokens + self._limits.max_tokens * GROWTH_PERCENT // 100
 
 
@@ -357,7 +367,7 @@ async def _shrink_by_rules(snapshot: Snapshot) -> Shrunk:
 
 async def _cover_by_rules(shrunk: Shrunk, cut: Cut) -> Shrunk:
     """Cover the cut with a summary by rules; unchanged if that summary is not allowed."""
-    made, _ = await asyncio.to_thread(lambda: cover(shrunk, build_memory(shrunk.snapshot, cut)))
+    made, _ = await asyncio.to_thread(lambda: cover(shrunk, build_summary(shrunk.snapshot, cut)))
     return made or shrunk
 
 

@@ -125,8 +125,8 @@ def draft_call(
 def draft_notices(place: RoundPlace, work: Work) -> list[BlockDraft]:
     """One notice for each action that is not run; remarks about the reply only if the turn continues and can correct
     them."""
-    told = [*work.refused, *([work.remarks] if work.remarks and work.answer is None else [])]
-    return [draft_notice(place, repair.code, repair.sentences, n) for n, repair in enumerate(told, start=1)]
+    repairs = [*work.refused, *([work.remarks] if work.remarks and work.answer is None else [])]
+    return [draft_notice(place, repair.code, repair.sentences, n) for n, repair in enumerate(repairs, start=1)]
 
 
 def draft_repair(place: RoundPlace, repair: Repair, raw: str) -> list[BlockDraft]:
@@ -182,8 +182,8 @@ def draft_cut_notice(place: RoundPlace, reason: CutReason | None) -> list[BlockD
     if reason is None:
         return []
     text = (
-        f"Your answer above stops before its end ({reason}). When the user asks you to continue, go on exactly where it"
-        " stops and repeat nothing."
+        f"Your answer above is incomplete ({reason}). If the user asks you to continue, continue exactly where it"
+        " stops, without repeating anything."
     )
     notice = NoticeBody(code="answer_cut", text=text)
     return [place.draft(BlockType.NOTICE, round_ref(place.turn_id, place.round, "notice.cut"), notice)]

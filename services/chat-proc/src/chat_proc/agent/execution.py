@@ -43,18 +43,18 @@ _log = structlog.get_logger(__name__)
 MAX_STORED_BYTES = 10 * 1024 * 1024
 """Size limit of one result; the rest is lost, and the preview says so."""
 SAVE_TIMEOUT_S = 30.0
-_UNKEPT = "\n(The rest could not be stored and is lost: call the tool again for a smaller part.)"
+_NOT_STORED = "\n(The rest could not be stored and is lost: call the tool again for a smaller part.)"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptResult:
+class StoredResult:
     """The body for the timeline, and the row that its object needs, if it has one."""
 
     body: ToolResultBody
     rows: tuple[Artifact, ...] = ()
 
 
-class ResultKeeper:
+class ResultStore:
     """Stores results that are longer than a tool's limit.
 
     The object's key is the hash of its content, and its row is written by the commit that writes the block. If that
@@ -65,14 +65,14 @@ class ResultKeeper:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    async def keep(self, turn: LeasedTurn, call_id: CallId, body: ToolResultBody, cap: int) -> KeptResult:
+    async def keep(self, turn: LeasedTurn, call_id: CallId, body: ToolResultBody, cap: int) -> StoredResult:
         """The same result with a text of about `cap` characters at most."""
         if len(body.text) <= cap:
-            return KeptResult(body)
+            return StoredResult(body)
         ref = result_ref(turn.turn_id, call_id)
         data = _encode(body.text)
         kept = data.decode()
-        preview = build_preview(kept, ref, cap) + _tell_loss(body.text, kept)
+        preview = build_preview(kept, ref, cap) + _describe_loss(body.text, kept)
         row = _build_row(turn, call_id, data)
         try:
             async with asyncio.timeout(SAVE_TIMEOUT_S):
@@ -80,9 +80,9 @@ class ResultKeeper:
         except (EverturnError, TimeoutError) as error:
             # The tool has done its work: a partial result is better than none.
             _log.warning("Could not store the full result", call_id=call_id, error=str(error))
-            return KeptResult(body.model_copy(update={"text": body.text[:cap] + _UNKEPT}))
+            return StoredResult(body.model_copy(update={"text": body.text[:cap] + _NOT_STORED}))
         whole = StoredText(object_key=row.object_key, sha256=row.sha256, chars=len(kept), bytes=len(data))
-        return KeptResult(body.model_copy(update={"text": preview, "whole": whole}), (row,))
+        return StoredResult(body.model_copy(update={"text": preview, "whole": whole}), (row,))
 
 
 def _encode(text: str) -> bytes:
@@ -93,7 +93,7 @@ def _encode(text: str) -> bytes:
     return data[:MAX_STORED_BYTES].decode("utf-8", errors="ignore").encode()
 
 
-def _tell_loss(text: str, kept: str) -> str:
+def _describe_loss(text: str, kept: str) -> str:
     if len(kept) == len(text):
         return ""
     return f"\n(The result had {len(text)} characters. Only the first {len(kept)} are stored; the others are lost.)"
@@ -139,13 +139,13 @@ _EFFECT_STATES = {
 }
 MAX_ERROR_CHARS = 2_000
 """Limit of an exception's text; a tool with a longer message returns an outcome."""
-KEEP_WORK_S = 4.0
-"""How long a tool has to hand over its work after it was asked to end: 2 s for its sandbox, the rest for storing."""
-_NOBODY_WAS_ASKED = (
+STOP_GRACE_S = 4.0
+"""How long a stopped tool has to return its partial work: 2 s for its sandbox, the rest for storing."""
+_APPROVAL_MISSING = (
     "The call was not made: it now needs a person's approval, because of what earlier calls in this reply have "
-    "read. Make it again in a separate reply, and the person is asked."
+    "read. Make it again in a separate reply to request the approval."
 )
-_STOPPED = "The call was cancelled because the person said something that may change the work."
+_STOPPED = "The call was cancelled because a new message from the user may change the work."
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class ToolRunner:
     def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
         self._catalog = kit.catalog
         self._policy = kit.policy
-        self._keeper = ResultKeeper(parts.objects)
+        self._keeper = ResultStore(parts.objects)
         self._failpoints = parts.failpoints
         self._stragglers = parts.stragglers
         self._redactor = parts.redactor
@@ -224,7 +224,7 @@ class ToolRunner:
     def skip(self, turn: LeasedTurn, pending: PendingCall, place: RoundPlace, why: str = "") -> Writing:
         """Settle a pending call without running it, because of `why`, or because a signal arrived while another one
         ran."""
-        why = why or "The call was not begun because the person said something that may change the work."
+        why = why or "The call was not started because a new message from the user may change the work."
         result = ToolResultBody(tool_id=pending.body.tool_id, status="cancelled", text=why)
         TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
         return self._build_writing(turn, pending, place, result, Stopped())
@@ -237,7 +237,7 @@ class ToolRunner:
             if resumed and (unasked or spec.effect is Effect.IRREVERSIBLE):
                 return _NoOutcome("The worker stopped during this call.")
             if isinstance(verdict, Refuse) or unasked:
-                why = verdict.why if isinstance(verdict, Refuse) else _NOBODY_WAS_ASKED
+                why = verdict.why if isinstance(verdict, Refuse) else _APPROVAL_MISSING
                 report_refusal(spec, turn.place, why)
                 return ToolOutcome("error", why)
             return await self._call(turn, spec, pending)
@@ -333,7 +333,7 @@ class ToolRunner:
 async def _wait_for_stop(turn: LeasedTurn, spec: ToolSpec, stop: asyncio.Event) -> _NoOutcome | None:
     """Return when the call has to end: with a reason if it timed out, with None if a person stopped it.
 
-    A tool that keeps its work is asked to end first, through `stop`, and gets KEEP_WORK_S to return what it has.
+    A tool that returns partial work is first signalled to stop, through `stop`, and gets STOP_GRACE_S to return it.
     """
     limit = asyncio.timeout(spec.timeout_s)
     try:
@@ -342,7 +342,7 @@ async def _wait_for_stop(turn: LeasedTurn, spec: ToolSpec, stop: asyncio.Event) 
                 await turn.inbox.wait_for_control()
                 if spec.keeps_work:
                     stop.set()
-                    await asyncio.sleep(KEEP_WORK_S)
+                    await asyncio.sleep(STOP_GRACE_S)
                 return None
             await asyncio.Event().wait()
     except TimeoutError:
@@ -395,7 +395,7 @@ def _build_result(call: ToolCallBody, outcome: _Outcome, effect: Effect, duratio
         case ToolOutcome(status=status):
             return _keep_outcome(call, outcome, status, duration_ms)
         case _CutShort(outcome=given):
-            kept = replace(given, text=f"{_STOPPED} What it had done until then is kept.\n{given.text}")
+            kept = replace(given, text=f"{_STOPPED} Its partial result follows.\n{given.text}")
             return _keep_outcome(call, kept, "cancelled", duration_ms)
         case Stopped():
             status, why = "cancelled", _STOPPED

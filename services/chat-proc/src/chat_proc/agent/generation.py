@@ -64,7 +64,7 @@ class WaitingNotice:
         self._is_shown = False
 
     def __enter__(self) -> "WaitingNotice":
-        self._timer = self._loop.call_later(self._first_after_s, self._look)
+        self._timer = self._loop.call_later(self._first_after_s, self._check_silence)
         return self
 
     def __exit__(
@@ -92,7 +92,7 @@ class WaitingNotice:
             self._is_shown = False
             self._turn.emit(ChatPhase(phase="model_replying"), self._round)
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         silent_s = self._loop.time() - self._heard_at
         if silent_s >= self._first_after_s:
             self._is_shown = True
@@ -100,7 +100,7 @@ class WaitingNotice:
             delay_s = self._every_s
         else:
             delay_s = self._first_after_s - silent_s
-        self._timer = self._loop.call_later(max(delay_s, 0.01), self._look)
+        self._timer = self._loop.call_later(max(delay_s, 0.01), self._check_silence)
 
 
 _log = structlog.get_logger(__name__)
@@ -151,7 +151,7 @@ class Generator:
             if failures:
                 turn.emit(ChatPhase(phase="model_fallback", reason=failures[-1].kind), round_number)
             try:
-                return await self._generate_patiently(call)
+                return await self._generate_with_retries(call)
             except ContextLimitExceeded:
                 raise
             except ModelFailed as failure:
@@ -166,7 +166,7 @@ class Generator:
                 failures.append(failure)
         raise failures[0]
 
-    async def _generate_patiently(self, call: "_Call") -> Generated:
+    async def _generate_with_retries(self, call: "_Call") -> Generated:
         timeouts = 0
         for tries_left in reversed(range(MAX_BROKEN_REPLIES + 1)):
             reply = _Reply(call.turn, call.round, DecisionStream(sources=call.turn.pool.rows, limits=call.limits))
@@ -177,7 +177,7 @@ class Generator:
                 again = tries_left and failure.partial and failure.retryable and timeouts < MAX_SILENT_REPLIES
                 if not again and call.is_last and reply.texts.text("answer").strip():
                     # The person has already read it: a partial answer is better than none.
-                    return self._keep_broken(call, reply, failure)
+                    return self._build_partial(call, reply, failure)
                 if failure.partial:
                     call.turn.rewind()
                 if not again:
@@ -191,7 +191,7 @@ class Generator:
                 )
         raise AssertionError("the last try returns or raises")
 
-    def _keep_broken(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
+    def _build_partial(self, call: "_Call", reply: "_Reply", failure: ModelFailed) -> Generated:
         """The partial reply. Its usage was booked when it failed."""
         _log.warning("Used the partial reply", turn_id=call.turn.turn_id, reason=failure.kind, error=str(failure))
         decision = replace(reply.finish(interrupted=True), stopped_by="provider_error")
@@ -315,7 +315,7 @@ class _Reply:
             case ContentText():
                 self._show_content(piece)
             case FieldClosed(field="content") if piece.instance in self._written:
-                self._say_written(piece.instance, self._written[piece.instance].cite.finish(), "")
+                self._show_written(piece.instance, self._written[piece.instance].cite.finish(), "")
             case _:
                 """Programs and marks are shown as steps once the decision is committed."""
 
@@ -327,9 +327,9 @@ class _Reply:
             return
         if piece.instance not in self._written:
             self._written[piece.instance] = _Written(channel, path, build_citer(self._sources, format_of_path(path)))
-        self._say_written(piece.instance, self._written[piece.instance].cite.feed(piece.text), piece.text)
+        self._show_written(piece.instance, self._written[piece.instance].cite.feed(piece.text), piece.text)
 
-    def _say_written(self, instance: int, shown: str, raw: str) -> None:
+    def _show_written(self, instance: int, shown: str, raw: str) -> None:
         written = self._written[instance]
         self.texts.say(
             written.channel,

@@ -37,7 +37,7 @@ class TurnLimits:
 def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
     """The rounds this turn may have: the base plus the credit of its signals, or what the last steer left."""
     steered, followed_up = _last_round_of(turn_blocks, STEER), _last_round_of(turn_blocks, FOLLOWUP)
-    most = most_rounds(limits)
+    most = max_rounds(limits)
     if steered > followed_up:
         return min(steered + limits.finalize_rounds - 1, most)
     base = limits.rounds
@@ -46,7 +46,7 @@ def round_limit(limits: TurnLimits, turn_blocks: Sequence[Block]) -> int:
     return min(max(earned, followed_up), most) if steered else earned
 
 
-def most_rounds(limits: TurnLimits) -> int:
+def max_rounds(limits: TurnLimits) -> int:
     """The upper bound of rounds, whatever signals arrive."""
     return 2 * limits.rounds + limits.finalize_rounds
 
@@ -59,16 +59,18 @@ def is_finalizing(turn_blocks: Sequence[Block]) -> bool:
     return _last_round_of(turn_blocks, STEER) > _last_round_of(turn_blocks, FOLLOWUP)
 
 
-def has_room_for(limits: TurnLimits, turn_blocks: Sequence[Block], news: Sequence[Signal], *, after: int) -> bool:
+def has_room_for(
+    limits: TurnLimits, turn_blocks: Sequence[Block], new_signals: Sequence[Signal], *, after: int
+) -> bool:
     """Whether signals that arrive after round `after` are handled in this turn: with their credit a round is left.
 
     A steer brings rounds of its own, so it has room until the upper bound of rounds.
     """
-    if any(signal.kind is SignalKind.STEER for signal in news):
-        return after < most_rounds(limits)
+    if any(signal.kind is SignalKind.STEER for signal in new_signals):
+        return after < max_rounds(limits)
     base = limits.rounds
-    credit = earned_credit(turn_blocks) + sum(_credit_of(signal) for signal in news)
-    return bool(news) and after < base + min(credit, base)
+    credit = earned_credit(turn_blocks) + sum(_credit_of(signal) for signal in new_signals)
+    return bool(new_signals) and after < base + min(credit, base)
 
 
 def earned_credit(turn_blocks: Sequence[Block]) -> int:
@@ -152,7 +154,7 @@ def build_account(turn_blocks: Sequence[Block], cap: str) -> str:
     files = [file.filename for result in results for file in result.artifacts if file.visibility == "external"]
     if files:
         lines.append(f"\nFiles: {', '.join(dict.fromkeys(files))}")
-    return f"I could not finish the answer ({cap}). This is what was done:\n\n" + "\n".join(lines)
+    return f"I could not finish the answer ({cap}). This was done:\n\n" + "\n".join(lines)
 
 
 def _read_json(text: str, *, otherwise: str) -> str:

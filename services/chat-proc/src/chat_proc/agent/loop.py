@@ -23,7 +23,7 @@ from chat_proc.agent.signal_folding import (
     Folded,
     draft_deferral,
     fold_signals,
-    is_heard,
+    needs_response,
     repeats_deferred,
     settle_leftover,
     shows_deferred_again,
@@ -118,7 +118,7 @@ class AgentLoop:
         """End the turn; signals that arrive meanwhile become the next turn."""
         for _ in range(MAX_TRIES):
             try:
-                return await self._close_once(turn, end, await _load_news(turn, end))
+                return await self._close_once(turn, end, await _load_new_signals(turn, end))
             except InboxMoved:
                 continue
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
@@ -135,7 +135,7 @@ class AgentLoop:
             return end
         place = self._place(turn, number)
         cap = self._cap(turn, place)
-        await compaction.make_room(place, may_ask=cap is None)
+        await compaction.make_room(place, allow_model=cap is None)
         if cap is None:
             return await self._rounds.run(turn, prompts, compaction, place)
         closed = await self._closing.run(turn, prompts, compaction, place, cap)
@@ -144,9 +144,7 @@ class AgentLoop:
 
     def _cap(self, turn: LeasedTurn, place: RoundPlace) -> str | None:
         if place.round > place.limit:
-            return (
-                "the end of the rounds left after a steer" if place.finalize else f"the limit of {place.limit} rounds"
-            )
+            return "the limit of rounds after a steer" if place.finalize else f"the limit of {place.limit} rounds"
         if len(codes := failure_streak(turn.turn_blocks)) > self._limits.max_repairs:
             if TOO_LONG_CODES.issuperset(codes):
                 return f"the output limit of one reply {len(codes)} times in a row"
@@ -189,7 +187,7 @@ class AgentLoop:
         for n, pending in enumerate(step.calls):
             begun = resumed and n == 0
             if self._gate.is_asked(turn, pending):
-                if not await self._run_asked(turn, step.calls[n:], step.round, resumed=begun):
+                if not await self._run_with_approval(turn, step.calls[n:], step.round, resumed=begun):
                     return False
                 continue
             place = self._place(turn, step.round)
@@ -201,7 +199,9 @@ class AgentLoop:
             await self._commit_results(turn, writing)
         return True
 
-    async def _run_asked(self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool) -> bool:
+    async def _run_with_approval(
+        self, turn: LeasedTurn, calls: Sequence[PendingCall], number: int, *, resumed: bool
+    ) -> bool:
         """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
         pending, fresh = calls[0], False
         for _ in range(MAX_TRIES):
@@ -225,7 +225,7 @@ class AgentLoop:
                     with suppress(InboxMoved):
                         await self._commit_results(turn, writing)
                         return True
-        raise Conflict(f"An approval changed {MAX_TRIES} times while it was looked at.")
+        raise Conflict(f"An approval changed {MAX_TRIES} times while it was being read.")
 
     async def _commit_results(self, turn: LeasedTurn, writing: Writing) -> None:
         self._failpoints.hit("turn.before_c2")
@@ -238,15 +238,15 @@ class AgentLoop:
         `ready`, a summary that is part of the end's writing, is kept even if the turn continues.
         """
         for _ in range(MAX_TRIES):
-            news = await _load_news(turn, end)
-            final, leftover = end, news
-            if end.error is None and (cancelling := _through_last_cancel(news)):
+            new_signals = await _load_new_signals(turn, end)
+            final, leftover = end, new_signals
+            if end.error is None and (cancelling := _through_last_cancel(new_signals)):
                 place = self._place(turn, _last_round(turn, end))
                 folded = fold_signals(cancelling, place, turn.show_files)
                 final = TurnEnd(Outcome.CANCELLED, writing=end.writing.plus(folded.writing))
-                leftover = news[len(cancelling) :]
-            elif self._goes_on(turn, end, news):
-                await turn.commit(self._defer(turn, end, sum(map(is_heard, news))))
+                leftover = new_signals[len(cancelling) :]
+            elif self._continues(turn, end, new_signals):
+                await turn.commit(self._defer(turn, end, sum(map(needs_response, new_signals))))
                 return None
             try:
                 self._failpoints.hit("turn.before_c3")
@@ -267,13 +267,13 @@ class AgentLoop:
         await turn.close(final, promote=settled.promote)
         return final
 
-    def _goes_on(self, turn: LeasedTurn, end: TurnEnd, news: tuple[Signal, ...]) -> bool:
+    def _continues(self, turn: LeasedTurn, end: TurnEnd, new_signals: tuple[Signal, ...]) -> bool:
         """Whether new signals are handled in another round of this turn rather than in the next turn."""
         # A turn ended by a person stays ended, and a model that only repeats itself is not called again.
         if end.error is not None or end.writing.signals or repeats_deferred(turn.turn_blocks, end):
             return False
         wanted = set(SignalKind) if end.outcome is not Outcome.CAPPED else {SignalKind.STEER}
-        heard = [signal for signal in news if signal.kind in wanted and is_heard(signal)]
+        heard = [signal for signal in new_signals if signal.kind in wanted and needs_response(signal)]
         return has_room_for(self._limits, turn.turn_blocks, heard, after=_last_round(turn, end))
 
     def _defer(self, turn: LeasedTurn, end: TurnEnd, count: int) -> Writing:
@@ -304,7 +304,7 @@ def _through_last_cancel(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
     return signals[: ends[-1]] if ends else ()
 
 
-async def _load_news(turn: LeasedTurn, end: TurnEnd) -> tuple[Signal, ...]:
+async def _load_new_signals(turn: LeasedTurn, end: TurnEnd) -> tuple[Signal, ...]:
     """Unseen signals that the end does not answer already."""
     answered = {change.signal_id for change in end.writing.signals}
     return tuple(signal for signal in await turn.inbox.load_unseen() if signal.id not in answered)

@@ -70,18 +70,18 @@ class TurnPrompts:
         self._preamble_kept = False
         self._hotset: tuple[HotMemory, ...] | str | None = None
         # Start from the state before this turn, so that this turn's changes to it count as prompt breaks.
-        self._take_up_to(len(turn.blocks) - len(turn.turn_blocks))
+        self._render_up_to(len(turn.blocks) - len(turn.turn_blocks))
 
     @property
     def view(self) -> TimelineView:
         """What the model sees, with all blocks written so far."""
-        self._take_up_to(len(self._turn.blocks))
+        self._render_up_to(len(self._turn.blocks))
         return self._renderer.view
 
     @property
     def tokens(self) -> int:
         """Estimated tokens of a request made now, without SOURCES POOL and ANNOUNCE."""
-        self._take_up_to(len(self._turn.blocks))
+        self._render_up_to(len(self._turn.blocks))
         return self._renderer.tokens(self.ratio)
 
     @property
@@ -111,11 +111,11 @@ class TurnPrompts:
         tail = await self._prepare(place, order)
         request = ModelRequest(self._renderer.render(tail, self._turn.media), max_tokens)
         if place.round > 0:
-            self._keep_preamble()
+            self._save_preamble()
             self._turn.manifests.keep(place.round, partial(build_manifest, self._record(request, place)))
         return request
 
-    def _keep_preamble(self) -> None:
+    def _save_preamble(self) -> None:
         """Once for each worker that runs the turn: the sent system text was this worker's."""
         if not self._preamble_kept:
             self._preamble_kept = True
@@ -124,7 +124,7 @@ class TurnPrompts:
     async def _prepare(self, place: RoundPlace, order: str = "") -> tuple[str, str]:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
         turn = self._turn
-        self._take_up_to(len(turn.blocks))
+        self._render_up_to(len(turn.blocks))
         await turn.load_media(self._present.wanted_media)
         if self._kit.hotset is not None and self._hotset is None:
             self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
@@ -144,7 +144,7 @@ class TurnPrompts:
             ratio=self._kit.ratios.of(model),
         )
 
-    def _take_up_to(self, end: int) -> None:
+    def _render_up_to(self, end: int) -> None:
         news = self._turn.blocks[self._taken : end]
         self._taken = end
         self._present.extend(news)

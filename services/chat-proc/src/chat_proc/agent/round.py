@@ -74,7 +74,7 @@ class RoundRunner:
         place = place.at(turn.now())
         generated.texts.complete()
         if generated.stopped:
-            return await self._keep_interrupted(turn, place, generated)
+            return await self._save_interrupted(turn, place, generated)
         answer_shown = generated.texts.text("answer")
         verdict = check_decision(generated.decision, answer_shown, self._catalog)
         if place.finalize:
@@ -130,8 +130,8 @@ class RoundRunner:
         self, turn: LeasedTurn, place: RoundPlace, generated: Generated, reason: Literal["refusal", "content_filter"]
     ) -> TurnEnd:
         """The end of a turn whose model declined: with the model's own text, or with a problem."""
-        if said := read_usable_text(generated.decision.outside):
-            return self._build_end(turn, place, generated, GiveAnswer(said, said, cut_reason=reason), ())
+        if text := read_usable_text(generated.decision.outside):
+            return self._build_end(turn, place, generated, GiveAnswer(text, text, cut_reason=reason), ())
         writing = write_round(_draft_begin(turn, place, generated), generated.texts, generated.usage)
         return TurnEnd(None, build_refusal_problem(reason), writing)
 
@@ -179,7 +179,7 @@ class RoundRunner:
         drafts = [*_draft_begin(turn, place, generated), *draft_repair(place, repair, generated.decision.raw)]
         await turn.commit(write_round(drafts, generated.texts, generated.usage))
 
-    async def _keep_interrupted(self, turn: LeasedTurn, place: RoundPlace, generated: Generated) -> None:
+    async def _save_interrupted(self, turn: LeasedTurn, place: RoundPlace, generated: Generated) -> None:
         """Keep what was shown of a reply that a steer or a cancel cut off; the next round folds the signal."""
         shown = generated.texts.text("answer")
         drafts = _draft_begin(turn, place, generated)

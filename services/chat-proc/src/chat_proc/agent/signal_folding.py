@@ -39,12 +39,12 @@ STOP_WITHDRAWN = "stop_withdrawn"
 
 def draft_deferral(place: RoundPlace, count: int) -> BlockDraft:
     """Explains to the model why its answer does not end the turn: `count` messages arrived first."""
-    came = "A message" if count == 1 else f"{count} messages"
+    arrived = "A message" if count == 1 else f"{count} messages"
     body = DeferralBody(
         reason=REASON,
-        text=f"{came} came before this answer ended the turn. The person has seen the answer, and the turn goes on: "
-        "the next round shows what came. Do what it asks for, then complete with an answer that takes it in. "
-        "If it changes nothing, complete with the same answer again.",
+        text=f"{arrived} arrived before this answer ended the turn. The user has seen the answer, and the turn "
+        "continues: the next round shows the new messages. Handle them, then complete with an answer that covers them. "
+        "If they change nothing, complete with the same answer again.",
     )
     return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)
 
@@ -54,13 +54,13 @@ def try_draft_withdrawn_stop(place: RoundPlace, turn_blocks: Sequence[Block]) ->
 
     It is derived from the blocks, so any worker that resumes the turn finds it, whichever saw the stop change.
     """
-    said = [block for block in turn_blocks if block.round == place.round]
-    if not said or not isinstance(said[-1].body, CompletionBody):
+    round_blocks = [block for block in turn_blocks if block.round == place.round]
+    if not round_blocks or not isinstance(round_blocks[-1].body, CompletionBody):
         return None
     body = DeferralBody(
         reason=STOP_WITHDRAWN,
-        text="This answer was cut off by a stop that was then withdrawn. The person has seen it as far as it "
-        "goes, and the turn goes on: complete with the whole answer.",
+        text="The user stopped this answer, then withdrew the stop. The user has seen this part of it, and the turn "
+        "continues: complete with the whole answer.",
     )
     return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)
 
@@ -139,8 +139,8 @@ def check_finalizing(verdict: Verdict, allowed: tuple[str, ...]) -> Verdict:
 def _refuse(use: UseTool, allowed: tuple[str, ...]) -> Repair:
     return Repair(
         "not_while_finalizing",
-        f"{use.spec.tool_id} was not called: the person has steered the turn, and it is only to be finished. "
-        f"Allowed now: {', '.join(allowed) or 'no tool'}. Complete along the lines of the steer.",
+        f"{use.spec.tool_id} was not called: the user has steered the turn, and only finishing work is allowed now. "
+        f"Allowed tools: {', '.join(allowed) or 'none'}. Complete as the steer asks.",
     )
 
 
@@ -152,7 +152,7 @@ ShowFiles = Callable[[Sequence[Artifact]], tuple[FileView, ...]]
 Previews = Mapping[str, AttachmentTextBody]
 """The beginnings of text attachments by ref."""
 
-_UNHEARD = ANSWER_KINDS | {SignalKind.UNKNOWN}
+_NEED_NO_RESPONSE = ANSWER_KINDS | {SignalKind.UNKNOWN}
 _BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: BlockType.USER_STEER}
 
 
@@ -170,9 +170,9 @@ def ends_work(signal: Signal) -> bool:
     return signal.kind is SignalKind.CANCEL or (signal.kind is SignalKind.STEER and _is_blank(signal))
 
 
-def is_heard(signal: Signal) -> bool:
+def needs_response(signal: Signal) -> bool:
     """Whether the agent has to respond to it, so that an answer without it does not end the turn."""
-    return not ends_work(signal) and not signal.is_record and signal.kind not in _UNHEARD
+    return not ends_work(signal) and not signal.is_record and signal.kind not in _NEED_NO_RESPONSE
 
 
 def through_last_end(signals: Sequence[Signal]) -> tuple[Signal, ...]:
@@ -224,7 +224,7 @@ def settle_leftover(
     # An unknown signal is rejected, as within the turn, so its sender learns that it had no effect.
     to_fold = [signal for signal in signals if signal.is_record or signal.kind is SignalKind.UNKNOWN]
     recorded = fold_signals(to_fold, place, show_files).writing
-    late = [signal for signal in signals if is_heard(signal)]
+    late = [signal for signal in signals if needs_response(signal)]
     # An answer to a question that is no longer open expires.
     expired = [signal for signal in signals if ends_work(signal) or signal.kind in ANSWER_KINDS]
     promote = None
@@ -268,9 +268,9 @@ def _draft(signal: Signal, place: RoundPlace, previews: Previews) -> Iterable[Bl
         spoken = SignalBody(signal_id=signal.id, text=signal.text, attachments=signal.attachments)
         yield place.draft(_BLOCK_OF[signal.kind], ref, spoken)
     elif signal.kind is SignalKind.EVENT:
-        raise Invalid("An event of no kind.")
+        raise Invalid("The event has no kind.")
     elif signal.kind is SignalKind.UNKNOWN:
-        raise Invalid("A signal that only a newer version understands.")
+        raise Invalid("This signal is from a newer version and is not supported.")
     for artifact in signal.attachments:
         if (preview := previews.get(artifact.ref)) is not None:
             yield place.draft(BlockType.ATTACHMENT_TEXT, artifact.ref, preview)

@@ -90,7 +90,9 @@ class CallPolicy:
                 return read
             addresses = await self._find_unseen(read, place)
             if len(addresses) > MAX_ASKED_ADDRESSES:
-                return Refuse(f"A call names at most {MAX_ASKED_ADDRESSES} addresses that are new to the conversation.")
+                return Refuse(
+                    f"A call may name at most {MAX_ASKED_ADDRESSES} addresses that are new to the conversation."
+                )
             explanations += [_explain_addresses(addresses)] if addresses else []
         if spec.asks_after_untrusted and await self._has_strangers(place):
             explanations.append(_AFTER_UNTRUSTED)
@@ -102,7 +104,7 @@ class CallPolicy:
         """The canonical addresses of a call that need a check: those of allowed hosts don't."""
         texts = [text for name in spec.addresses for text in _texts_of(params.get(name))]
         if len(texts) > MAX_ADDRESSES:
-            return Refuse(f"A call names at most {MAX_ADDRESSES} addresses.")
+            return Refuse(f"A call may name at most {MAX_ADDRESSES} addresses.")
         found: dict[str, None] = {}
         for text in texts:
             try:

@@ -26,12 +26,12 @@ MAX_TIMEOUT_S = 300.0
 
 
 class DescribedTool(BaseModel):
-    """One function. What is not said is the careful choice: it can't be undone, and its words are trusted no more than
-    the web's only where `untrusted` says so. `in_loop` offers it to the model beside programs. With
-    `requires_approval` a person is asked before each call, and programs can't make one. `addresses` names the
-    parameters that hold web addresses which the function requests: the rules of WEB_FETCH apply to them. A tool that
-    `asks_after_untrusted` asks a person once the conversation has read words of strangers. `strategy` says beside which
-    other tools a call may be in one reply; beside none where it is not said."""
+    """One function. Defaults are cautious: a call counts as irreversible. Set `untrusted` if the output contains text
+    of third parties. `in_loop` offers the tool to the model, not only to programs. With `requires_approval` a person
+    has to approve each call, and programs can't make one. `addresses` names the parameters with web addresses that the
+    function requests: the rules of WEB_FETCH apply to them. With `asks_after_untrusted` a call needs approval once the
+    conversation has read untrusted text. `strategy` decides which other tools may be called in the same reply; by
+    default none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,9 +48,11 @@ class DescribedTool(BaseModel):
     @model_validator(mode="after")
     def check_callers(self) -> "DescribedTool":
         if self.requires_approval and ("in_programs" in self.model_fields_set and self.in_programs):
-            raise ValueError("a program can't wait for a person: a tool with requires_approval has in_programs = false")
+            raise ValueError(
+                "a program can't wait for a person: set in_programs = false for a tool with requires_approval"
+            )
         if self.requires_approval and not self.in_loop:
-            raise ValueError("a tool with requires_approval is called by the loop only, so it needs in_loop = true")
+            raise ValueError("only the loop can call a tool with requires_approval: set in_loop = true")
         return self
 
 
@@ -75,8 +77,8 @@ class ToolModule(BaseModel):
 
 # A Python function as a tool: its signature gives the parameters, its docstring the guide for the model.
 
-ASKS_FIRST = (
-    "A person is asked before each call of this tool, which may take long; the call may be denied."
+APPROVAL_NOTICE = (
+    "A person has to approve each call of this tool, which may take long; the call may be denied."
     " It can only be called as an action, not from a program."
 )
 _JSON: TypeAdapter[object] = TypeAdapter(object)
@@ -89,7 +91,7 @@ class FunctionTool:
     that is not async runs in a thread, which keeps running if the call is given up.
     """
 
-    def __init__(self, tool_id: str, function: Callable[..., Any], told: DescribedTool, threads: Executor) -> None:
+    def __init__(self, tool_id: str, function: Callable[..., Any], described: DescribedTool, threads: Executor) -> None:
         """Raises Invalid if the signature is unsuitable for a tool."""
         self._function = function
         self._threads = threads
@@ -99,21 +101,21 @@ class FunctionTool:
         self.spec = ToolSpec(
             tool_id=tool_id,
             summary=doc.partition("\n\n")[0].replace("\n", " "),
-            guide=f"{doc}\n\n{ASKS_FIRST}" if told.requires_approval else doc,
+            guide=f"{doc}\n\n{APPROVAL_NOTICE}" if described.requires_approval else doc,
             params=_build_params(tool_id, function, hints),
-            effect=told.effect,
-            strategy=told.strategy,
-            timeout_s=told.timeout_s,
-            in_loop=told.in_loop,
-            in_programs=told.in_programs and not told.requires_approval,
-            requires_approval=told.requires_approval,
-            returns=_tell_type(hints.get("return", Any)),
-            untrusted=told.untrusted,
-            addresses=told.addresses,
-            asks_after_untrusted=told.asks_after_untrusted,
+            effect=described.effect,
+            strategy=described.strategy,
+            timeout_s=described.timeout_s,
+            in_loop=described.in_loop,
+            in_programs=described.in_programs and not described.requires_approval,
+            requires_approval=described.requires_approval,
+            returns=_describe_type(hints.get("return", Any)),
+            untrusted=described.untrusted,
+            addresses=described.addresses,
+            asks_after_untrusted=described.asks_after_untrusted,
         )
-        if unknown := set(told.addresses) - set(self.spec.params.model_fields):
-            raise Invalid(f"{tool_id}: `addresses` names {min(unknown)!r}, which is none of its parameters.")
+        if unknown := set(described.addresses) - set(self.spec.params.model_fields):
+            raise Invalid(f"{tool_id}: `addresses` names {min(unknown)!r}, which is not one of its parameters.")
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         arguments = {name: getattr(call.params, name) for name in type(call.params).model_fields}
@@ -138,7 +140,7 @@ def _read_hints(tool_id: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
-        raise Invalid(f"{tool_id}: its annotations can't be read: {error}") from error
+        raise Invalid(f"{tool_id}: can't read its annotations: {error}") from error
 
 
 def _build_params(tool_id: str, function: Callable[..., Any], hints: dict[str, Any]) -> type[BaseModel]:
@@ -149,7 +151,7 @@ def _build_params(tool_id: str, function: Callable[..., Any], hints: dict[str, A
         if name not in hints:
             raise Invalid(f"{tool_id}: the parameter {name!r} has no type.")
         if parameter.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
-            raise Invalid(f"{tool_id}: the parameter {name!r} can't be given by name.")
+            raise Invalid(f"{tool_id}: the parameter {name!r} must accept a keyword argument.")
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[name] = (hints[name], default)
     try:
@@ -157,11 +159,11 @@ def _build_params(tool_id: str, function: Callable[..., Any], hints: dict[str, A
         model = create_model(f"{tool_id.replace('.', '_')}_params", __config__=config, **fields)
         model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, NameError, TypeError) as error:
-        raise Invalid(f"{tool_id}: its parameters can't be described: {error}") from error
+        raise Invalid(f"{tool_id}: can't describe its parameters: {error}") from error
     return model
 
 
-def _tell_type(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
     return "any value" if hint is Any else str(getattr(hint, "__name__", hint)) if hint is not type(None) else "None"
 
 
@@ -197,12 +199,12 @@ def load_tools(described: Iterable[ToolModule], threads: Executor) -> tuple[Tool
 def _load_entry(entry: ToolModule, threads: Executor) -> list[FunctionTool]:
     module = _load_module(entry)
     tools: list[FunctionTool] = []
-    for name, told in entry.tools.items():
+    for name, described in entry.tools.items():
         function = getattr(module, name, None)
         if not inspect.isfunction(function):
             raise BadToolModule(f"{entry.alias}: {module.__name__} has no function {name!r}.")
         try:
-            tools.append(FunctionTool(f"{entry.alias}.{name}", function, told, threads))
+            tools.append(FunctionTool(f"{entry.alias}.{name}", function, described, threads))
         except Invalid as invalid:
             raise BadToolModule(invalid.detail) from invalid
     return tools
@@ -220,7 +222,7 @@ def _load_module(entry: ToolModule) -> ModuleType:
 def _load_file(entry: ToolModule) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"everturn_tools_{entry.alias}", str(entry.file))
     if spec is None or spec.loader is None:
-        raise ImportError("it is no Python file")
+        raise ImportError("it is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

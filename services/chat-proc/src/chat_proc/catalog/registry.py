@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
 from everturn.core.errors import Invalid
 
-MAX_COMPLAINTS = 5
+MAX_SHOWN_ERRORS = 5
 MAX_NAME_CHARS = 80
 
 
@@ -38,7 +38,7 @@ class ToolRegistry:
         try:
             return validate_strictly(spec.params, params) if strict else spec.params.model_validate(dict(params))
         except ValidationError as error:
-            raise Invalid(_complaint(spec, error)) from error
+            raise Invalid(_describe_errors(spec, error)) from error
 
     async def run(self, tool_id: str, call: ToolCall) -> ToolOutcome:
         """Call a tool with parameters returned by `check_params`."""
@@ -72,13 +72,13 @@ def validate_strictly(model: type[BaseModel], params: Mapping[str, object]) -> B
     return model.model_validate_json(sent, strict=True)
 
 
-def _complaint(spec: ToolSpec, error: ValidationError) -> str:
+def _describe_errors(spec: ToolSpec, error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    named = "; ".join(f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems[:MAX_COMPLAINTS])
-    more = f"; and {len(problems) - MAX_COMPLAINTS} more" if len(problems) > MAX_COMPLAINTS else ""
+    named = "; ".join(f"{_place(problem['loc'])}: {problem['msg']}" for problem in problems[:MAX_SHOWN_ERRORS])
+    more = f"; and {len(problems) - MAX_SHOWN_ERRORS} more" if len(problems) > MAX_SHOWN_ERRORS else ""
     fields = ", ".join(field.alias or name for name, field in spec.params.model_fields.items()) or "none"
-    return f"The parameters of {spec.tool_id} don't fit: {named}{more}. Its parameters are, in this order: {fields}."
+    return f"The parameters of {spec.tool_id} are invalid: {named}{more}. Its parameters are, in this order: {fields}."
 
 
 def _place(loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part)[:MAX_NAME_CHARS] for part in loc) or "all of them together"
+    return ".".join(str(part)[:MAX_NAME_CHARS] for part in loc) or "the parameters as a whole"

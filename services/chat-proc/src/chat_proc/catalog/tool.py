@@ -32,9 +32,9 @@ class ToolSpec:
     """`tool_id` is `alias.name`. `params` validates the arguments, in the order in which a model should write them.
 
     `summary` is one line for the prompt's list; `guide` the Markdown that teaches its use. `takes_code` tools get the
-    code channel. `cancellable` tools are ended by a steer; those that `keep_work` are asked to end and still return
-    what they have. `timeout_s` bounds one call. A result text of more than `result_chars` characters is stored whole,
-    and the timeline shows a preview of it.
+    code channel. `cancellable` tools are ended by a steer; one with
+    `returns_partial_work` gets a signal to stop and returns what it has. `timeout_s` bounds one call. A result text of
+    more than `result_chars` characters is stored whole, and the timeline shows a preview of it.
 
     Programs in the sandbox may call a tool only if `in_programs` is set, the loop only if `in_loop` is. `returns`
     describes the value for programs. The output of an `untrusted` tool was written by third parties. A person approves
@@ -92,7 +92,7 @@ class NoSourcePool:
     rows: Sequence[Source] = ()
 
     def claim(self, drafts: Sequence[SourceDraft]) -> tuple[Source, ...]:
-        raise PoolFull(f"There is none here for {len(drafts)} sources.")
+        raise PoolFull(f"This call has no source pool for {len(drafts)} sources.")
 
     async def load_text(self, sid: int) -> str:
         raise NotFound(f"source {sid}")
@@ -125,16 +125,16 @@ class NoLiveTurn:
 
     @property
     def lease(self) -> Lease:
-        raise Unavailable("No turn runs here.")
+        raise Unavailable("No turn is running.")
 
     def lease_age_s(self) -> float:
-        raise Unavailable("No turn runs here.")
+        raise Unavailable("No turn is running.")
 
     def emit(self, data: AnyEvent) -> None:
-        raise Unavailable(f"No turn runs here that could tell of {data.type}.")
+        raise Unavailable(f"No turn is running that could send {data.type}.")
 
     def book(self, usage: UsageEvent) -> None:
-        raise Unavailable(f"No turn runs here that could book {usage.model}.")
+        raise Unavailable(f"No turn is running that could book {usage.model}.")
 
 
 NO_LIVE_TURN: LiveTurn = NoLiveTurn()
@@ -268,9 +268,9 @@ class ToolEvents:
         self, kind: Literal["progress", "message", "data"], text: str, data: dict[str, Any] | None = None
     ) -> None:
         if self._closed:
-            raise Conflict("The call is over.")
+            raise Conflict("The call has ended.")
         if self._left <= 0:
-            raise Conflict(f"A call tells of at most {MAX_EVENTS} events.")
+            raise Conflict(f"A call can send at most {MAX_EVENTS} events.")
         self._left -= 1
         clean = text.encode("utf-8", "replace").decode()
         self._live.emit(ChatTool(call_id=self._call_id, tool_id=self._tool_id, kind=kind, text=clean, data=data))

@@ -1,5 +1,5 @@
-"""The possible problems of a whole reply, which of its actions run, and the sentences that tell the model how to fix
-it."""
+"""The possible problems of a whole reply, which of its actions run, and the sentences that explain the fix to the
+model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -102,7 +102,7 @@ class StreamedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a reply. `sentence` tells the model how to fix it; `action_instance` says where.
+    """A problem of a reply. `sentence` explains to the model how to fix it; `action_instance` says where.
 
     A problem that is not `fatal` leaves the rest of the decision usable.
     """

@@ -27,7 +27,7 @@ _STATED = re.compile(r"^\W*(?:please )?(?:remember|note)\b|\bmy \w+ (?:is|are|wa
 _HIT = re.compile(r'^\{"turn_id": .*\}$', re.MULTILINE)
 _STOP_WORDS = {
     "about", "and", "are", "did", "earlier", "have", "please", "recall", "remember", "remind", "said", "say", "tell",
-    "that", "the", "this", "told", "was", "were", "what", "when", "where", "which", "who", "you", "your",
+    "that", "the", "this", "was", "were", "what", "when", "where", "which", "who", "you", "your",
 }  # fmt: skip
 _MAX_STEPS, _MAX_QUOTES, _MAX_QUOTE_CHARS, _MAX_OUTPUT_CHARS = 10, 3, 300, 4_000
 _MAX_NOTICES = 2  # after two refusals in a turn no further call is made
@@ -128,7 +128,7 @@ def _work_on(task: Task, conversation: Conversation) -> ToolRequest | Finding:
     if is_stated:
         return Finding("Noted. Ask me about it later.")
     if task.step:
-        return Finding("no rule of the demo can do this; it needs a model.", ok=False)
+        return Finding("the demo can't do this; it needs a model.", ok=False)
     return Finding(_load("introduction.md"))
 
 
@@ -188,7 +188,7 @@ def _find_call(name: str, conversation: Conversation) -> Call | None:
 def _read_printed(call: Call) -> str:
     """What a program printed; the whole report if it failed. That of an analysis ends with a list of its files."""
     if call.report is None:
-        return "It was started, but its end is not known."
+        return "It was started, but its outcome is unknown."
     if not call.ok:
         return call.report
     printed = call.report.partition("--- printed ---\n")[2].partition("\n--- errors and warnings ---")[0]
@@ -225,7 +225,7 @@ def _read_words(text: str) -> set[str]:
 
 def _quote(texts: Sequence[str]) -> str:
     if not texts:
-        return "I find nothing about that."
+        return "I found nothing about that."
     return "\n".join(["Earlier you said:", *(f"- “{' '.join(text.split())[:_MAX_QUOTE_CHARS]}”" for text in texts)])
 
 

@@ -253,9 +253,9 @@ def describe_groups(table: Table, groups: list[Group], question: Question) -> li
         lines += ["", *draw_rows([question.group, *figures], rows), ""]
         lines += [f"Shown are {len(shown):,} of {len(groups):,}."] if len(shown) < len(groups) else []
     whole = Group("", table.rows, [number for group in groups for number in group.values])
-    told = [f"{name} {measure} {show(whole.figure(name))}" for name in FIGURES] if measure else ["no numbers"]
-    told += [f"{table.rows - len(whole.values):,} missing"] if measure else []
-    return [*lines, f"All {table.rows:,} rows of **{escape(table.name)}**: {', '.join(told)}."]
+    figures = [f"{name} {measure} {show(whole.figure(name))}" for name in FIGURES] if measure else ["no numbers"]
+    figures += [f"{table.rows - len(whole.values):,} missing"] if measure else []
+    return [*lines, f"All {table.rows:,} rows of **{escape(table.name)}**: {', '.join(figures)}."]
 
 
 def write_groups(path: str, groups: list[Group], question: Question) -> None:

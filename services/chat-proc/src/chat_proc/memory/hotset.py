@@ -1,4 +1,4 @@
-"""The few memories of a person that every turn begins with."""
+"""The most important memories of a person, which every turn begins with."""
 
 import asyncio
 
@@ -29,4 +29,4 @@ class Hotset:
                 return await self._memories.load_hotset(principal, HOTSET_ROWS)
         except (Unavailable, TimeoutError) as error:
             _log.warning("Could not load the user memories", error=str(error))
-            return "memories can't be read now"
+            return "memories are not available now"

@@ -42,24 +42,24 @@ def describe_turn(conversation_id: str, turn_id: str) -> Attributes:
 
 def describe_reply(reason: FinishReason, model: str | None, response_id: str | None) -> Attributes:
     """How a reply ended, and the provider's names of the model and the reply."""
-    told: dict[str, str | Sequence[str]] = {"gen_ai.response.finish_reasons": [reason]}
+    attributes: dict[str, str | Sequence[str]] = {"gen_ai.response.finish_reasons": [reason]}
     if model is not None:
-        told["gen_ai.response.model"] = model
+        attributes["gen_ai.response.model"] = model
     if response_id is not None:
-        told["gen_ai.response.id"] = response_id
-    return told
+        attributes["gen_ai.response.id"] = response_id
+    return attributes
 
 
 def describe_usage(usage: UsageEvent) -> Attributes:
     """The usage of a call as attributes."""
-    told: dict[str, str | int | float | bool] = {
+    attributes: dict[str, str | int | float | bool] = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens,
         "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
         "everturn.usage.estimated": usage.estimated,
     }
-    return {**told, "everturn.usage.cost_usd": usage.cost_usd} if usage.cost_known else told
+    return {**attributes, "everturn.usage.cost_usd": usage.cost_usd} if usage.cost_known else attributes
 
 
 def _describe(traits: ModelTraits, request: ModelRequest, role: ModelRole, turn: Attributes) -> Attributes:

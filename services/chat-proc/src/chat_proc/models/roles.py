@@ -74,7 +74,7 @@ def _read_setting(setting: str, why: str, environment: Mapping[str, str]) -> Mod
 def _check_key(provider: str, environment: Mapping[str, str]) -> None:
     if not _has_key(provider, environment):
         names = " or ".join(_KEYS[provider])
-        raise BadModelSetting(f"It names {provider}, but {names} is not set (a server without keys takes any value).")
+        raise BadModelSetting(f"It names {provider}, but {names} is not set (a server without keys accepts any value).")
 
 
 def _check_development(environment: Mapping[str, str]) -> None:

@@ -41,18 +41,18 @@ class PictureFitter:
                 env={"LC_ALL": "C.UTF-8"},
             )
         except OSError as error:
-            raise Unavailable("The program that makes pictures smaller can't be started.") from error
+            raise Unavailable("Could not start the program that shrinks pictures.") from error
         try:
             async with asyncio.timeout(self._timeout_s):
                 shrunk, _ = await child.communicate(data)
         except TimeoutError as error:
-            raise Unavailable(f"Making the picture smaller takes more than {self._timeout_s:g} s.") from error
+            raise Unavailable(f"Shrinking the picture takes more than {self._timeout_s:g} s.") from error
         finally:
             if child.returncode is None:
                 child.kill()
                 await child.wait()
         if child.returncode != 0 or not 0 < len(shrunk) <= MAX_SHRUNK_BYTES:
-            raise Unavailable("The picture can't be decoded, or takes too much memory or time.")
+            raise Unavailable("The picture can't be decoded, or needs too much memory or time.")
         return shrunk
 
 

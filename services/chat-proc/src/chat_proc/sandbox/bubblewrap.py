@@ -52,7 +52,7 @@ async def load_interpreter(python: Path) -> Interpreter:
     """Ask the interpreter where its own files are. Raises SandboxUnavailable if it does not run or has no executor."""
     place = Path.cwd() / python  # not resolved: a virtual environment is identified by the path of its link
     try:
-        prefix, base_prefix, name, has_executor = await _ask(place)
+        prefix, base_prefix, name, has_executor = await _query(place)
     except OSError as error:
         raise SandboxUnavailable(f"There is no sandbox environment at {place}.", "make setup") from error
     if not has_executor:
@@ -85,7 +85,7 @@ def find_parts(python: Path, prefix: str, base_prefix: str, name: str) -> Interp
     return Interpreter(str(python), (prefix, *sorted(parts)), tuple(sorted(hidden)))
 
 
-async def _ask(python: Path) -> tuple[str, str, str, bool]:
+async def _query(python: Path) -> tuple[str, str, str, bool]:
     process = await asyncio.create_subprocess_exec(
         str(python), "-I", "-c", _QUESTION, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -123,7 +123,7 @@ async def open_supervisor(command: Sequence[str], boot: Boot) -> AsyncGenerator[
             posture,
             boot.limits,
             read_errors=lambda: read_tail(errors),
-            load_hits=_see_no_hits,
+            load_hits=_no_hits,
             is_waiting=lambda: process.returncode is None and not output.at_eof(),
         )
 
@@ -141,7 +141,7 @@ async def boot_over(stream: FrameStream, boot: Boot, errors: asyncio.StreamReade
     except TimeoutError as error:
         raise SupervisorFailed("the supervisor did not boot in time") from error
     except (FrameError, BadMessage) as error:
-        raise SupervisorFailed(f"the supervisor spoke nonsense: {error}") from error
+        raise SupervisorFailed(f"invalid frame from the supervisor: {error}") from error
 
 
 def read_ready(frame: dict[str, object]) -> Posture:
@@ -161,7 +161,7 @@ async def read_tail(errors: asyncio.StreamReader) -> str:
     return kept.decode("utf-8", "replace").strip()
 
 
-async def _see_no_hits(finished: Finished) -> tuple[LimitName, ...]:
+async def _no_hits(finished: Finished) -> tuple[LimitName, ...]:
     """No hits: a local supervisor creates the control group itself and reports its hits in `Finished`."""
     return ()
 

@@ -52,12 +52,12 @@ class BadBrokerAddress(Invalid):
     """BROKER_URL, or a file that goes with it, can't be used."""
 
 
-class BrokerSilent(SupervisorFailed):
-    """The broker can't be reached, or its line broke."""
+class BrokerUnreachable(SupervisorFailed):
+    """The broker can't be reached, or the connection broke."""
 
 
 class BrokerRefused(SupervisorFailed):
-    """The broker did not do what it was asked."""
+    """The broker refused a request."""
 
     def __init__(self, refusal: BrokerRefusal) -> None:
         super().__init__(f"the broker refused ({refusal.code}): {refusal.message}")
@@ -89,7 +89,7 @@ def parse_address(url: str, certificate: ClientCertificate) -> BrokerAddress:
     if found := _UNIX.fullmatch(url):
         return BrokerAddress(url, path=found["path"])
     if not (found := _TLS.fullmatch(url)):
-        raise BadBrokerAddress(f"BROKER_URL is {url[:100]!r}, and must be unix:///path or tls://host:port.")
+        raise BadBrokerAddress(f"BROKER_URL is {url[:100]!r}; it must be unix:///path or tls://host:port.")
     if certificate.authority is None or certificate.certificate is None or certificate.key is None:
         raise BadBrokerAddress("A broker behind TLS needs BROKER_CA, BROKER_CLIENT_CERT and BROKER_CLIENT_KEY.")
     try:
@@ -101,30 +101,30 @@ def parse_address(url: str, certificate: ClientCertificate) -> BrokerAddress:
     return BrokerAddress(url, host=found["host"].strip("[]"), port=int(found["port"]), tls=context)
 
 
-class BrokerLine:
+class BrokerConnection:
     """One connection, for use by one task only."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
-    async def ask(self, request: MessageClass, expected: type[AnswerT], *, timeout_s: float) -> AnswerT:
-        """Send a request and return the reply. Raises BrokerRefused, BrokerSilent."""
+    async def request(self, request: MessageClass, expected: type[AnswerT], *, timeout_s: float) -> AnswerT:
+        """Send a request and return the reply. Raises BrokerRefused, BrokerUnreachable."""
         try:
             async with asyncio.timeout(timeout_s):
                 self._writer.write(encode_frame(build_message(request), BROKER_FRAME_BYTES))
                 await self._writer.drain()
                 answer = parse_message(decode_message(await self._read_body()), expected, BrokerRefusal)
         except TimeoutError as error:
-            raise BrokerSilent(f"the broker did not answer to {request.kind} within {timeout_s:g} s") from error
+            raise BrokerUnreachable(f"the broker did not answer {request.kind} within {timeout_s:g} s") from error
         except (OSError, EOFError, FrameError, BadMessage) as error:
-            raise BrokerSilent(f"the broker's line broke: {type(error).__name__}: {error}") from error
+            raise BrokerUnreachable(f"the connection to the broker broke: {type(error).__name__}: {error}") from error
         if isinstance(answer, BrokerRefusal):
             raise BrokerRefused(answer)
         return answer
 
-    def become_stream(self) -> FrameStream:
-        """The supervisor's stream, once the broker has attached it. Nothing is lost: `ask` reads no extra bytes."""
+    def into_stream(self) -> FrameStream:
+        """The supervisor's stream, once the broker has attached it. Nothing is lost: `request` reads no extra bytes."""
         return FrameStream(self._reader, self._writer, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
 
     def is_quiet(self) -> bool:
@@ -140,17 +140,17 @@ class BrokerLine:
 
 
 @contextlib.asynccontextmanager
-async def open_broker_line(address: BrokerAddress) -> AsyncGenerator[BrokerLine]:
-    """Connect; the line is cut when the block exits, even with unsent data. Raises BrokerSilent."""
+async def open_broker_connection(address: BrokerAddress) -> AsyncGenerator[BrokerConnection]:
+    """Connect; the connection is cut when the block exits, even with unsent data. Raises BrokerUnreachable."""
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             reader, writer = await _connect(address)
     except TimeoutError as error:
-        raise BrokerSilent(f"the broker at {address.url} does not answer") from error
+        raise BrokerUnreachable(f"the broker at {address.url} does not answer") from error
     except OSError as error:
-        raise BrokerSilent(f"the broker at {address.url} can't be reached: {error.strerror or error}") from error
+        raise BrokerUnreachable(f"the broker at {address.url} can't be reached: {error.strerror or error}") from error
     try:
-        yield BrokerLine(reader, writer)
+        yield BrokerConnection(reader, writer)
     finally:
         # Aborted rather than closed: data that a run no longer reads must not keep its pair alive.
         writer.transport.abort()
@@ -167,7 +167,7 @@ START_TIMEOUT_S: Final = 60.0
 
 ATTACH_TIMEOUT_S: Final = 10.0
 REMOVE_TIMEOUT_S: Final = 10.0
-BUSY_PATIENCE_S: Final = 120.0
+BUSY_WAIT_S: Final = 120.0
 """How long a run waits for a broker that has no room for another pair."""
 
 _FIRST_PAUSE_S: Final = 0.1
@@ -178,19 +178,19 @@ _log = structlog.get_logger(__name__)
 
 
 async def open_container_sandbox(address: BrokerAddress) -> SupervisedSandbox:
-    """Open a launcher, verified with a trial pair of the default profile. Raises BrokerSilent, SandboxUnavailable.
+    """Open a launcher, verified with a trial pair of the default profile. Raises BrokerUnreachable, SandboxUnavailable.
 
-    A broker whose engine is down counts as silent: both may become available later.
+    A broker whose engine is down counts as unreachable: both may become available later.
     """
     launcher = ContainersLauncher(address)
     try:
         async with launcher.take(DEFAULT_PROFILE, TRIAL) as supervisor:
             return SupervisedSandbox(launcher, supervisor.posture, supervisor.limits, supervisor.image)
-    except BrokerSilent:
+    except BrokerUnreachable:
         raise
     except BrokerRefused as refused:
         if refused.code == "engine_down":
-            raise BrokerSilent(str(refused)) from refused
+            raise BrokerUnreachable(str(refused)) from refused
         raise explain_refusal(refused.code, str(refused)) from refused
     except SupervisorFailed as failure:
         raise explain_refusal("start_failed", str(failure)) from failure
@@ -212,31 +212,31 @@ def explain_refusal(code: RefusalCode, detail: str) -> SandboxUnavailable:
 class ContainersLauncher:
     """Requests a pair from the broker for each run. It keeps no state between runs, so the broker can restart."""
 
-    def __init__(self, address: BrokerAddress, *, busy_patience_s: float = BUSY_PATIENCE_S) -> None:
+    def __init__(self, address: BrokerAddress, *, busy_wait_s: float = BUSY_WAIT_S) -> None:
         self._address = address
-        self._busy_patience_s = busy_patience_s
+        self._busy_patience_s = busy_wait_s
 
     @contextlib.asynccontextmanager
     async def take(self, profile: str, run_name: str) -> AsyncGenerator[BootedSupervisor]:
-        async with open_broker_line(self._address) as line:
+        async with open_broker_connection(self._address) as line:
             pair = await self._start(line, StartPair(profile, run_name))
-            await line.ask(Attach(pair.pair_id), Attached, timeout_s=ATTACH_TIMEOUT_S)
+            await line.request(Attach(pair.pair_id), Attached, timeout_s=ATTACH_TIMEOUT_S)
             yield BootedSupervisor(
-                line.become_stream(),
+                line.into_stream(),
                 pair.posture,
                 pair.limits,
-                read_errors=_hear_nothing,
+                read_errors=_no_error_output,
                 load_hits=functools.partial(self._load_hits, pair.pair_id),
                 is_waiting=line.is_quiet,
                 image=pair.executor_image,
             )
 
-    async def _start(self, line: BrokerLine, request: StartPair) -> PairStarted:
+    async def _start(self, line: BrokerConnection, request: StartPair) -> PairStarted:
         """Start a booted pair; waits while the broker is busy. Raises SupervisorFailed."""
         deadline, pause_s = time.monotonic() + self._busy_patience_s, _FIRST_PAUSE_S
         while True:
             try:
-                return await line.ask(request, PairStarted, timeout_s=START_TIMEOUT_S)
+                return await line.request(request, PairStarted, timeout_s=START_TIMEOUT_S)
             except BrokerRefused as refused:
                 if refused.code == "unknown_profile":
                     raise UnknownProfile(str(refused)) from refused
@@ -251,8 +251,8 @@ class ContainersLauncher:
         if not suggests_kill(finished):
             return ()
         try:
-            async with open_broker_line(self._address) as line:
-                ended = await line.ask(RemovePair(pair_id), PairEnded, timeout_s=REMOVE_TIMEOUT_S)
+            async with open_broker_connection(self._address) as line:
+                ended = await line.request(RemovePair(pair_id), PairEnded, timeout_s=REMOVE_TIMEOUT_S)
         except SupervisorFailed as failure:
             _log.warning("Could not read which limits the run reached", error=str(failure))
             return ()
@@ -267,7 +267,7 @@ def suggests_kill(finished: Finished) -> bool:
     return report.signal == signal.SIGKILL and "memory" not in report.limits
 
 
-async def _hear_nothing() -> str:
+async def _no_error_output() -> str:
     """No error output: the broker logs the stderr of containers."""
     return ""
 

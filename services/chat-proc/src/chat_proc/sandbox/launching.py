@@ -39,14 +39,14 @@ _EXECUTION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 def find_problem(request: RunRequest) -> RunError | None:
     """Why a request can't run under any profile, or None."""
     if not _EXECUTION_ID.fullmatch(request.execution_id):
-        return _bad("the execution id has other characters than letters, digits, '-' and '_'")
+        return _bad("the execution id may contain only letters, digits, '-' and '_'")
     if len(request.program.encode("utf-8", "surrogatepass")) > MAX_PROGRAM_BYTES:
         return _bad(f"the program is longer than {MAX_PROGRAM_BYTES} bytes")
     if not 0 < request.timeout_s < math.inf:
         return _bad("the time limit must be a finite number of seconds above 0")
     paths = [item.filepath for item in request.contract]
     if len(set(paths)) < len(paths):
-        return _bad("the contract names a file twice")
+        return _bad("the contract lists a file twice")
     for path in (*paths, *request.inputs):
         try:
             check_relative_path(path)

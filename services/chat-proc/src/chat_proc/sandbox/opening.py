@@ -13,7 +13,7 @@ from typing import Final, Literal
 import structlog
 
 from chat_proc.sandbox.bubblewrap import SANDBOX_UIDS, open_bubblewrap_sandbox
-from chat_proc.sandbox.containers import BrokerAddress, BrokerSilent, build_unseen_sandbox, open_container_sandbox
+from chat_proc.sandbox.containers import BrokerAddress, BrokerUnreachable, build_unseen_sandbox, open_container_sandbox
 from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import SandboxUnavailable
@@ -70,7 +70,7 @@ class OpenedSandbox:
 
 @contextlib.asynccontextmanager
 async def open_sandbox(choice: ExecutionChoice) -> AsyncGenerator[OpenedSandbox | SandboxUnavailable]:
-    """The launcher that works on this machine, or why there is none. Warm supervisors end with the block."""
+    """The launcher that works on this machine, or why there is none. Warm supervisors end when the block exits."""
     try:
         opened = await _try_profiles(await _open(choice), choice.offered)
     except SandboxUnavailable as unavailable:
@@ -100,7 +100,7 @@ async def _open_best(choice: ExecutionChoice) -> OpenedSandbox:
         try:
             sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
             return OpenedSandbox(sandbox, f"the broker at {choice.broker.url} answers")
-        except BrokerSilent as silent:
+        except BrokerUnreachable as silent:
             why = f"no containers: {silent}"
         except SandboxUnavailable as unavailable:
             why = f"no containers: {unavailable}"
@@ -120,20 +120,20 @@ async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
         )
     try:
         sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
-    except BrokerSilent as silent:
+    except BrokerUnreachable as silent:
         why = f"EXECUTION_MODE=containers, although {silent}"
         return OpenedSandbox(build_unseen_sandbox(choice.broker), why, silence=str(silent))
     return OpenedSandbox(sandbox, "EXECUTION_MODE=containers")
 
 
-async def _wait_for_broker(broker: BrokerAddress, patience_s: float) -> SupervisedSandbox:
-    """Start a trial pair as soon as the broker is reachable. Raises BrokerSilent, SandboxUnavailable."""
+async def _wait_for_broker(broker: BrokerAddress, wait_s: float) -> SupervisedSandbox:
+    """Start a trial pair as soon as the broker is reachable. Raises BrokerUnreachable, SandboxUnavailable."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience_s
+    deadline = loop.time() + wait_s
     while True:
         try:
             return await open_container_sandbox(broker)
-        except BrokerSilent:
+        except BrokerUnreachable:
             if loop.time() > deadline:
                 raise
         await asyncio.sleep(_PAUSE_S)

@@ -82,7 +82,7 @@ class WarmPool:
                 await self._discard_unfit()
                 if await self._try_fill():
                     pause_s = _FIRST_PAUSE_S
-                    self._tell_if_full()
+                    self._notify_if_full()
                     await self._wait_for_change(LOOK_EVERY_S)
                 else:
                     await asyncio.sleep(pause_s)
@@ -142,7 +142,7 @@ class WarmPool:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
 
-    def _tell_if_full(self) -> None:
+    def _notify_if_full(self) -> None:
         if not self._changed.is_set():
             self._filled.set()
 

@@ -84,7 +84,7 @@ class FileHash:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The program, its inputs, its walls and its requests. `posture` is None if nothing was started.
+    """The program, its inputs, its protections and its requests. `posture` is None if nothing was started.
 
     `image` is the digest of the executor's image, empty if it is not a container.
     """
@@ -153,7 +153,7 @@ class Sandbox(Protocol):
 
     @property
     def posture(self) -> Posture:
-        """Which walls hold and by what means, as found by a trial."""
+        """Which protections are active and how they are enforced, as found by a trial."""
         ...
 
     @property

@@ -79,9 +79,9 @@ def unpack_outputs(data: bytes | bytearray, outputs: tuple[str, ...]) -> Unpacke
             number, size = _parse_header(header.ljust(_BLOCK, b"\0"))
             start = place + _BLOCK
             if number >= len(outputs) or outputs[number] in files:
-                raise ValueError(f"member {number} is not one of the contract, or is there twice")
+                raise ValueError(f"member {number} is not in the contract, or appears twice")
             if start + size > len(data):
-                raise ValueError(f"{outputs[number]} is cut off")
+                raise ValueError(f"{outputs[number]} is truncated")
             files[outputs[number]] = bytes(view[start : start + size])
             place = start + -(-size // _BLOCK) * _BLOCK
     except ValueError as error:
@@ -102,12 +102,12 @@ def _parse_header(header: bytes) -> tuple[int, int]:
 def _parse_number(field: bytes, base: int) -> int:
     digits = field.strip(b"\0 ")
     if not digits.isdigit():
-        raise ValueError("a header holds no number where one belongs")
+        raise ValueError("a header has an invalid number")
     return int(digits, base)
 
 
 _LISTED: Final = 50
-_HOW_FAR: Final = "How far the program came is not known."
+_HOW_FAR: Final = "It is unknown how far the program got."
 _NO_OUTPUTS: Final = UnpackedOutputs({})
 _LIMIT_TEXT: Final[dict[LimitName, str]] = {
     "time": "the time limit",
@@ -117,7 +117,7 @@ _LIMIT_TEXT: Final[dict[LimitName, str]] = {
     "disk": "the space or the number of files of a workspace folder",
     "file_size": "the size limit of a single file",
     "open_files": "the limit of open files",
-    "stdout": "the limit of printed bytes (the rest was thrown away)",
+    "stdout": "the limit of printed bytes (the rest was discarded)",
     "output": "the limit of bytes that may leave the sandbox",
 }
 
@@ -259,7 +259,7 @@ def find_program_error(run_limits: RunLimits, report: Report, limits: tuple[Limi
             return _memory_error(run_limits)
         if report.signal == signal.SIGXCPU:
             return RunError(
-                "cpu_limit", f"The program used up its {run_limits.cpu_s} s of processor time.", PROGRAM_NAME
+                "cpu_limit", f"The program reached its limit of {run_limits.cpu_s} s of processor time.", PROGRAM_NAME
             )
         return RunError("killed", f"The program was ended by signal {_signal_name(report.signal)}.", PROGRAM_NAME)
     if report.exit_code:
@@ -287,7 +287,7 @@ def hash_bytes(data: bytes) -> str:
 
 def _memory_error(run_limits: RunLimits, line: int | None = None) -> RunError:
     allowed_mib = run_limits.memory_bytes >> 20
-    return RunError("memory_limit", f"The program needed more than its {allowed_mib} MiB of memory.", _where(line))
+    return RunError("memory_limit", f"The program exceeded its limit of {allowed_mib} MiB of memory.", _where(line))
 
 
 def _died(finished: Finished) -> RunError:
@@ -325,13 +325,13 @@ def _find_output_error(missing: tuple[tuple[str, str], ...]) -> RunError | None:
     named = ", ".join(f"{path} ({reason})" for path, reason in missing)
     only_absent = all(reason in ("missing", "empty") for _, reason in missing)
     code = "missing_output_files" if only_absent else "output_rejected"
-    return RunError(code, clean_text(f"The program ended, but not with all files of its contract: {named}."), "outputs")
+    return RunError(code, clean_text(f"The program ended without all files of its contract: {named}."), "outputs")
 
 
 def _describe_exit(ended: ProgramExit) -> str:
     match ended.by:
         case "exit":
-            return f"The program exited by itself with code {ended.code}."
+            return f"The program exited with code {ended.code}."
         case "signal":
             return f"A signal ended the program: {ended.signal}."
         case "limit":
@@ -341,7 +341,7 @@ def _describe_exit(ended: ProgramExit) -> str:
         case "sandbox":
             return "The sandbox failed, not the program."
         case "not_run":
-            return "The program did not begin."
+            return "The program did not start."
 
 
 def _build_report_text(
@@ -353,17 +353,19 @@ def _build_report_text(
     limits: tuple[LimitName, ...],
 ) -> str:
     report = finished.report
-    lines = [f"The program ended well after {finished.duration_ms} ms." if error is None else _error_line(error)]
+    lines = [
+        f"The program finished successfully in {finished.duration_ms} ms." if error is None else _error_line(error)
+    ]
     if error is not None:
         lines.append(_describe_exit(ended))
     if report and report.error:
         lines.append(report.error.traceback.rstrip())
-    lines.extend(f"Ran into {_LIMIT_TEXT[limit]}." for limit in limits if limit != "time")
+    lines.extend(f"Reached {_LIMIT_TEXT[limit]}." for limit in limits if limit != "time")
     lines.extend(f"Wrote {artifact.filepath} ({artifact.size} bytes)." for artifact in artifacts)
-    lines.extend(f"Did not deliver {path}: {reason}." for path, reason in missing)
+    lines.extend(f"Missing {path}: {reason}." for path, reason in missing)
     if report and report.undeclared:
         names = ", ".join(report.undeclared[:_LISTED])
-        lines.append(f"Not kept, because the contract does not name them: {names}.")
+        lines.append(f"Not saved, because the contract does not declare them: {names}.")
     lines.extend(f"Tool calls refused ({code}): {count}." for code, count in sorted(finished.refusals.items()))
     if finished.detail and error and finished.detail not in error.message:
         lines.append(finished.detail)

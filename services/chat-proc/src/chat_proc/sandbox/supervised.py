@@ -33,7 +33,7 @@ _TAR_ALLOWANCE_BYTES: Final = MIB
 
 
 class SupervisorFailed(Exception):
-    """The supervisor did not bring the run to its end."""
+    """The supervisor could not complete the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class _Line:
                     case Finished() as finished:
                         return finished, ""
         except (FrameError, BadMessage, SupervisorFailed) as error:
-            return None, f"the supervisor spoke nonsense: {error}"
+            return None, f"invalid frame from the supervisor: {error}"
         except OSError as error:
-            return None, f"the supervisor's line broke: {type(error).__name__}"
+            return None, f"the connection to the supervisor broke: {type(error).__name__}"
         finally:
             for task in calls:
                 task.cancel()
@@ -146,7 +146,7 @@ class _Line:
 
     def _take_tar(self, piece: bytes) -> None:
         if len(self._tar) + len(piece) > self._max_tar_bytes:
-            raise SupervisorFailed("more output bytes than the run may have")
+            raise SupervisorFailed("the output exceeds the limit of the run")
         self._tar += piece
 
     async def _answer(self, call: GatewayCall, call_tool: ToolCaller) -> None:

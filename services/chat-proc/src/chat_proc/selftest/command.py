@@ -163,7 +163,7 @@ async def run_command(choice: ExecutionChoice, *, as_json: bool, table: Path | N
     for mode in list_modes(choice):
         async with open_sandbox(replace(choice, mode=mode)) as opened:
             if isinstance(opened, SandboxUnavailable):
-                _tell(_render_absent(mode, opened, as_json=as_json))
+                _print(_render_absent(mode, opened, as_json=as_json))
                 continue
             if opened.silence:
                 # Nothing can be started, so nothing was tried: attempts that fail for this reason say nothing.
@@ -174,7 +174,7 @@ async def run_command(choice: ExecutionChoice, *, as_json: bool, table: Path | N
                 )
                 continue
             report = await run_battery(opened.sandbox)
-        _tell(render_lines(report) if as_json else [render_report(report)])
+        _print(render_lines(report) if as_json else [render_report(report)])
         reports.append(report)
     if table is not None:
         await asyncio.to_thread(table.write_text, render_table(reports), encoding="utf-8")
@@ -194,9 +194,9 @@ def list_modes(choice: ExecutionChoice) -> tuple[ExecutionMode, ...]:
 
 def _render_absent(mode: str, unavailable: SandboxUnavailable, *, as_json: bool) -> list[str]:
     fact = {"launcher": mode, "unavailable": unavailable.reason, "remedy": unavailable.remedy}
-    return [json.dumps(fact) if as_json else f"{mode}: not to be had. {unavailable}"]
+    return [json.dumps(fact) if as_json else f"{mode}: not available. {unavailable}"]
 
 
-def _tell(lines: Sequence[str]) -> None:
+def _print(lines: Sequence[str]) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()

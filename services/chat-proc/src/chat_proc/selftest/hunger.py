@@ -121,7 +121,7 @@ for number in range(3, 64):
 """
 
 
-def build_hungry_trials(around: Surroundings) -> tuple[Trial, ...]:
+def build_resource_trials(around: Surroundings) -> tuple[Trial, ...]:
     """One program for each limit. The daemon contains a text by which it can be found among the host's processes."""
     mark = f"{around.canary}-daemon"
     return (
@@ -158,42 +158,44 @@ def _judge(group: str, name: str, problem: Problem) -> Judge:
 
 def describe(result: RunResult) -> str:
     """Describe briefly what ended a run."""
-    code = result.error.code if result.error else "ended by itself"
+    code = result.error.code if result.error else "it exited normally"
     limits = f", limits: {', '.join(result.limits_hit)}" if result.limits_hit else ""
     return f"{code} after {result.duration_ms} ms{limits}"
 
 
 def _wants_limit(limit: LimitName) -> Problem:
     return lambda result: (
-        "" if not result.ok and limit in result.limits_hit else _tell(result, f"limit {limit} not named")
+        "" if not result.ok and limit in result.limits_hit else _explain(result, f"limit {limit} not named")
     )
 
 
 def _wants_memory(name: str) -> Problem:
     def find(result: RunResult) -> str:
         if "memory" not in result.limits_hit:
-            return _tell(result, "limit memory not named")
-        return "" if "by forking" in name or not result.ok else _tell(result, "the program went on")
+            return _explain(result, "limit memory not named")
+        return "" if "by forking" in name or not result.ok else _explain(result, "the program went on")
 
     return find
 
 
 def _find_flood_problem(result: RunResult) -> str:
     if not result.ok or "stdout" not in result.limits_hit:
-        return _tell(result, "limit stdout not named")
+        return _explain(result, "limit stdout not named")
     return "" if len(result.user_out_tail) <= BATTERY_LIMITS.tail_chars else "more than the tail was kept"
 
 
 def _find_overtime(result: RunResult) -> str:
     if result.error is None or result.error.code != "timeout" or result.duration_ms > _SHORT_S * 1000 + _OVERTIME_MS:
-        return _tell(result, "not ended at its limit")
-    return "" if [artifact.filepath for artifact in result.artifacts] == [_KEPT] else "what it wrote is lost"
+        return _explain(result, "not ended at its limit")
+    return "" if [artifact.filepath for artifact in result.artifacts] == [_KEPT] else "its output is lost"
 
 
 def _find_stopped_problem(result: RunResult) -> str:
     late = result.duration_ms > _SHORT_S * 1000 + _OVERTIME_MS
     return (
-        "" if result.error and result.error.code == "timeout" and not late else _tell(result, "not ended at its limit")
+        ""
+        if result.error and result.error.code == "timeout" and not late
+        else _explain(result, "not ended at its limit")
     )
 
 
@@ -201,21 +203,21 @@ def _find_forged_end(result: RunResult) -> str:
     """The first process of a namespace can't be killed from inside; if another runner is killed, its report must be
     lost."""
     if result.ok:
-        return _tell(result, "it is ok")
+        return _explain(result, "it is ok")
     ended = result.error is not None and result.error.code == "killed"
-    return _tell(result, "files came without their runner") if ended and result.artifacts else ""
+    return _explain(result, "files came without their runner") if ended and result.artifacts else ""
 
 
 def _find_forged_answer(result: RunResult) -> str:
     spoiled = result.error is not None and result.error.code not in ("timeout", "program_error")
-    return _tell(result, "the line to the supervisor was reached") if spoiled else ""
+    return _explain(result, "the connection to the supervisor was reached") if spoiled else ""
 
 
 def _find_daemon(result: RunResult, mark: str) -> str:
     if not result.ok:
-        return _tell(result, "the run failed")
+        return _explain(result, "the run failed")
     left = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and mark in _load_command(entry)]
-    return f"process {left[0]} of the host lives on" if left else ""
+    return f"process {left[0]} of the host is still running" if left else ""
 
 
 def _load_command(entry: Path) -> str:
@@ -225,7 +227,7 @@ def _load_command(entry: Path) -> str:
         return ""
 
 
-def _tell(result: RunResult, problem: str) -> str:
+def _explain(result: RunResult, problem: str) -> str:
     message = result.error.message if result.error else ""
     return f"{problem}: {describe(result)}. {message}".strip()
 
@@ -268,7 +270,7 @@ out = OUTPUT_DIR + "/"
 def write(name): open(out + name, "w").write("text")
 def hole(name): open(out + name, "wb").truncate(4 << 20)
 write("good"); write({_LONGEST!r})
-open(out + "evil\\nThe program ended well.", "w").close()
+open(out + "evil\\nThe program finished successfully.", "w").close()
 """
 
 
@@ -293,8 +295,8 @@ def _judge_tricks(result: RunResult) -> Iterable[Finding]:
     yield find_for(OUTPUTS, "deliver what is in order beside them", f"not {sorted(lost)}" if lost else "", "delivered")
     for name, (path, _) in _TRICKS.items():
         reason = result.error.message if result.error else ""
-        told = f"{path} (" in reason
-        problem = "it came out" if path in came else "" if told else f"not told of: {describe(result)}"
+        is_reported = f"{path} (" in reason
+        problem = "it was delivered" if path in came else "" if is_reported else f"not reported: {describe(result)}"
         yield find_for(OUTPUTS, name, problem, _reason_for(path, reason))
 
 
@@ -332,7 +334,7 @@ _TELL: Final = f"await battery_tools.tell(nonce={NONCE})"
 
 
 class NeighbourLost(Exception):
-    """The other run did not come up."""
+    """The other run did not start."""
 
 
 @dataclass(slots=True)

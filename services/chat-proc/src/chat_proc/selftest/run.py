@@ -18,8 +18,8 @@ from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
 from chat_proc.selftest.hunger import (
     ATTEMPT,
     NeighbourLost,
-    build_hungry_trials,
     build_output_trials,
+    build_resource_trials,
     describe,
     load_ended_nonce,
     open_neighbour,
@@ -158,7 +158,7 @@ async def run_battery(sandbox: Sandbox, *, now: Clock = time.time) -> BatteryRep
     started = now()
     try:
         found = await _try_all(sandbox)
-        reason = "the battery does not tell of it"
+        reason = "the battery did not report it"
     except NeighbourLost as lost:
         found, reason = (), str(lost)
     findings = complete(list_attempts(), found, reason)
@@ -186,7 +186,7 @@ def _build_trials(around: Surroundings, site: Site) -> tuple[Trial, ...]:
     return (
         *build_door_trials(around),
         *build_output_trials(around),
-        *build_hungry_trials(around),
+        *build_resource_trials(around),
         build_web_trial(site),
     )
 

@@ -65,7 +65,7 @@ class EventNumbering:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidEvent:
+class UncommittedEvent:
     """An event and its round."""
 
     data: AnyEvent
@@ -77,7 +77,7 @@ class UncommittedEvents:
     first."""
 
     def __init__(self) -> None:
-        self._said: list[SaidEvent] = []
+        self._events: list[UncommittedEvent] = []
         self._texts: dict[tuple[int | None, str, int], list[ChatDelta]] = {}
 
     def add(self, data: AnyEvent, round_number: int | None) -> None:
@@ -85,29 +85,30 @@ class UncommittedEvents:
             # Progress is transient; a step, or the next phase, is sent again.
             return
         if not isinstance(data, ChatDelta):
-            self._said.append(SaidEvent(data, round_number))
+            self._events.append(UncommittedEvent(data, round_number))
             return
         key = (round_number, data.channel, data.instance)
         if key not in self._texts:
             self._texts[key] = []
-            self._said.append(SaidEvent(data, round_number))
+            self._events.append(UncommittedEvent(data, round_number))
         self._texts[key].append(data)
 
     def clear(self) -> None:
         """Forget all events so far, because a commit covers them."""
-        self._said.clear()
+        self._events.clear()
         self._texts.clear()
 
-    def merged(self) -> tuple[SaidEvent, ...]:
+    def merged(self) -> tuple[UncommittedEvent, ...]:
         """The events to send again, in the order in which each began."""
-        return tuple(self._merge(said) for said in self._said)
+        return tuple(self._merge(event) for event in self._events)
 
-    def _merge(self, said: SaidEvent) -> SaidEvent:
-        if not isinstance(said.data, ChatDelta):
-            return said
-        pieces = self._texts[said.round, said.data.channel, said.data.instance]
+    def _merge(self, event: UncommittedEvent) -> UncommittedEvent:
+        if not isinstance(event.data, ChatDelta):
+            return event
+        pieces = self._texts[event.round, event.data.channel, event.data.instance]
         text = "".join(piece.text for piece in pieces)
-        return SaidEvent(said.data.model_copy(update={"text": text, "completed": pieces[-1].completed}), said.round)
+        merged = event.data.model_copy(update={"text": text, "completed": pieces[-1].completed})
+        return UncommittedEvent(merged, event.round)
 
 
 _log = structlog.get_logger(__name__)
@@ -157,10 +158,10 @@ class Emitter:
 
     def shown_answer(self) -> str:
         """The answer text that clients have seen since the last commit."""
-        said = (each.data for each in self._uncommitted.merged())
-        return "".join(data.text for data in said if isinstance(data, ChatDelta) and data.channel == "answer")
+        events = (each.data for each in self._uncommitted.merged())
+        return "".join(data.text for data in events if isinstance(data, ChatDelta) and data.channel == "answer")
 
-    def seal(self) -> None:
+    def mark_committed(self) -> None:
         """Mark all events so far as covered by a commit."""
         self._uncommitted.clear()
 
@@ -211,7 +212,7 @@ class Emitter:
                 self.stale.set()
             except (EventsLost, Unavailable) as error:
                 if isinstance(error, EventsLost):
-                    self._lose(str(error))
+                    self._request_rewind(str(error))
                 elif self._closed:
                     return
                 await asyncio.sleep(backoff_s)
@@ -227,7 +228,7 @@ class Emitter:
         if self._sending is None:
             if not self._pending:
                 return
-            self._sending = Entry(self._published, self._take())
+            self._sending = Entry(self._published, self._next_batch())
         entry = self._sending
         after = None if self._unchecked else entry.prev
         await self._writer.publish(self._conversation_id, entry, after=after, owner=self._owner)
@@ -245,21 +246,21 @@ class Emitter:
         if self._view is not None:
             REWINDS.inc()
             self._enqueue(ChatRewind(turn=self._view()), None)
-        for said in self._uncommitted.merged():
-            self._enqueue(said.data, said.round)
+        for event in self._uncommitted.merged():
+            self._enqueue(event.data, event.round)
 
-    def _take(self) -> tuple[EncodedEvent, ...]:
+    def _next_batch(self) -> tuple[EncodedEvent, ...]:
         size = count = 0
         for event in self._pending:
             size += len(event.payload)
             if count and size > MAX_ENTRY_BYTES:
                 break
             count += 1
-        taken = tuple(self._pending[:count])
+        batch = tuple(self._pending[:count])
         del self._pending[:count]
-        return taken
+        return batch
 
-    def _lose(self, why: str) -> None:
+    def _request_rewind(self, why: str) -> None:
         # An unacknowledged entry may have arrived: the rewind first loads the end of the stream.
         _log.warning(
             "Lost events; the next publish starts with a rewind", conversation_id=self._conversation_id, why=why
@@ -270,7 +271,7 @@ class Emitter:
     def _enqueue(self, data: AnyEvent, round_number: int | None) -> None:
         self._pending.append(self._numbering.encode(data, round_number))
         if len(self._pending) > MAX_PENDING_EVENTS:
-            self._lose("too many unsent")
+            self._request_rewind("too many unsent")
         self._notify()
 
     def _notify(self) -> None:

@@ -125,13 +125,13 @@ def _time_lines(now: str, zone: str | None) -> list[str]:
 
 def _budget_section(budget: Budget) -> str:
     left = max(0, budget.round_limit - budget.round)
-    bonus = f" ({budget.bonus_rounds} of them for messages that came meanwhile)" if budget.bonus_rounds else ""
-    steered = "finalize: the person has steered; only react.write, react.patch, react.plan and react.hide may be called"
+    bonus = f" ({budget.bonus_rounds} of them for messages that arrived meanwhile)" if budget.bonus_rounds else ""
+    steered = "finalize: the user has steered; only react.write, react.patch, react.plan and react.hide may be called"
     lines = [steered] if budget.finalize else []
     lines += [
         f"rounds: this one and {left} more of {budget.round_limit}{bonus}"
         if left
-        else "rounds: this is the last one: answer now",
+        else "rounds: this is the last one; answer now",
         f"time: {_duration(budget.elapsed_s)} of {_duration(budget.wall_time_s)}",
         f"tokens: {budget.tokens} of {budget.token_limit}",
         _money_line(budget),
@@ -149,9 +149,9 @@ def _caps_lines(caps: ContextCaps | None) -> list[str]:
     if caps is None:
         return []
     return [
-        f"context: about {100 * caps.tokens // caps.token_limit} % of {caps.token_limit} tokens are filled",
+        f"context: about {100 * caps.tokens // caps.token_limit} % of {caps.token_limit} tokens used",
         f"shown of one text: {caps.result_chars} characters of a result, {caps.prompt_chars} of a message; a longer one"
-        " names the call that reads on",
+        " names the call that reads the rest",
     ]
 
 
@@ -159,9 +159,9 @@ def _run_lines(run: RunLimits | None) -> list[str]:
     if run is None:
         return []
     return [
-        f"a program: {_megabytes(run.memory_bytes)} of memory, {run.cpu_s} s of processor time, "
-        f"files of at most {_megabytes(run.file_bytes)}; it leaves at most {run.output_files} files, "
-        f"{_megabytes(run.output_bytes)} together"
+        f"limits of a program: {_megabytes(run.memory_bytes)} of memory, {run.cpu_s} s of processor time, "
+        f"files of at most {_megabytes(run.file_bytes)}, at most {run.output_files} output files, "
+        f"{_megabytes(run.output_bytes)} in total"
     ]
 
 
@@ -175,7 +175,7 @@ def _memory_lines(hotset: tuple[HotMemory, ...] | str | None) -> list[str]:
             return ["none yet"]
         case _:
             return [
-                "(what the person wants remembered; what they say now outweighs it)",
+                "(durable memories of the user; current messages take precedence)",
                 *map(_memory_line, hotset[:SHOWN_MEMORIES]),
             ]
 
@@ -193,7 +193,7 @@ def _limit_lines(limits: str) -> list[str]:
 def _event_lines(block: Block) -> list[str]:
     match block.body:
         case SignalBody() as body:
-            silent = "(no text: stop now with what there is)" if block.type is BlockType.USER_STEER else "(no text)"
+            silent = "(no text: stop now with what you have)" if block.type is BlockType.USER_STEER else "(no text)"
             what = block.type.value
         case EventBody() as body:
             silent = "(no text)"

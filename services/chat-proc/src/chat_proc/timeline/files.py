@@ -129,7 +129,7 @@ class PlanFold:
             case PlanHistoryBody(plans=plans):
                 self._history = plans
             case _:
-                """Says nothing of plans."""
+                """Not about plans."""
 
     def latest(self) -> tuple[PlanSnapshot, ...]:
         """The newest snapshot of every plan; the one that changed last is last."""
@@ -159,7 +159,7 @@ def open_plans(latest: Iterable[PlanSnapshot], turn_id: TurnId) -> tuple[PlanSna
     return tuple(plan for plan in plans if plan.current or plan.last_turn_id == turn_id)[-SHOWN_PLANS:]
 
 
-# The present state of a conversation, folded block by block: plans, signals, feedback, media.
+# The current state of a conversation, folded block by block: plans, signals, feedback, media.
 
 
 class Present:
@@ -176,7 +176,7 @@ class Present:
 
     def extend(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
-            self._take(block)
+            self._add(block)
 
     @property
     def open_plans(self) -> tuple[PlanSnapshot, ...]:
@@ -188,7 +188,7 @@ class Present:
         """The files whose bytes a request needs: the images and PDFs of the newest turn, each content once."""
         return tuple(self._wanted.values())
 
-    def _take(self, block: Block) -> None:
+    def _add(self, block: Block) -> None:
         if block.turn_id != self.turn_id:
             self.turn_id = block.turn_id
             self.events, self.feedback, self._wanted = [], [], {}
@@ -200,4 +200,4 @@ class Present:
             case FeedbackBody():
                 self.feedback.append(block.body)
             case _:
-                """Says nothing of the present."""
+                """Does not change the current state."""

@@ -52,7 +52,7 @@ def _draft_notice(policy: PrunePolicy, blocks: Sequence[Block], header: BlockDra
     light = sum(recent_from <= first < intact_from for first in starts.values())
     body = SystemMessageBody(
         kind="cache_ttl_pruned",
-        text=_tell(short, light),
+        text=_build_text(short, light),
         recent_from_seq=recent_from,
         intact_from_seq=intact_from,
     )
@@ -60,11 +60,11 @@ def _draft_notice(policy: PrunePolicy, blocks: Sequence[Block], header: BlockDra
     return BlockDraft(header.turn_id, 0, BlockType.SYSTEM_MESSAGE, ref, body, header.ts)
 
 
-def _tell(short: int, light: int) -> str:
+def _build_text(short: int, light: int) -> str:
     shown = [f"{short} of the turns above as their working summary, or as one row for each ref"] if short else []
     shown += [f"{light} after them without their bulky results"] if light else []
     return (
-        f"The conversation paused, so earlier turns are shown short: {', and '.join(shown)}. Nothing is lost: "
+        f"The conversation paused, so earlier turns are shown shortened: {', and '.join(shown)}. Nothing is lost: "
         'react.read with a ref shows its text again, and "ar:<turn>.react.turn.index" lists all refs of a turn.'
     )
 

@@ -175,7 +175,7 @@ class PromptRenderer:
 
 
 class _MediaBudget:
-    """What one request can still attach. First come, first served: a later file never displaces an earlier one."""
+    """What one request can still attach. In order of the timeline: a later file never displaces an earlier one."""
 
     def __init__(self, traits: ModelTraits, attached: Sequence[MediaPart] = ()) -> None:
         self._traits = traits

@@ -132,7 +132,7 @@ class Visibility:
             case bodies.SummaryBody():
                 turn.summarized = True
             case _:
-                """The others say nothing of earlier blocks."""
+                """The others don't change earlier blocks."""
         return None
 
     def choose_form(self, block: Block) -> Form:
@@ -167,7 +167,7 @@ class Visibility:
         """What is shown shortened, and by which block; one line each."""
         turn = self._turns.get(turn_id)
         lines = [f"older turns are summarized in {self.memory.ref}"] if self.memory else []
-        lines += [f"older turns are shown short, as {self._notice.ref} says"] if self._notice else []
+        lines += [f"older turns are shown shortened, see {self._notice.ref}"] if self._notice else []
         if turn is not None and turn.checkpoint is not None:
             lines.append(f"earlier rounds of this turn are summarized in {turn.checkpoint.ref}")
         lines += [f"hidden refs: {len(self._hidden)}; react.read shows them again"] if self._hidden else []
@@ -260,18 +260,18 @@ class TimelineView:
 
     def extend(self, blocks: Iterable[Block]) -> None:
         """Add the next blocks. The cost is linear in these, unless one of them changes what was visible."""
-        taken = tuple(blocks)
+        added = tuple(blocks)
         turn_id, media_at = self.turn_id, self._media_at
-        self._blocks.extend(taken)
-        reasons = [(reason, block.seq) for block in taken if (reason := self._visibility.learn(block)) is not None]
+        self._blocks.extend(added)
+        reasons = [(reason, block.seq) for block in added if (reason := self._visibility.learn(block)) is not None]
         if reasons:
             self._fold_again(reasons)
         else:
-            for block in taken:
+            for block in added:
                 if not is_never_shown(block):
                     self._add(block, Form.FULL, {})
         if media_at is not None and self.turn_id != turn_id:
-            seq = next(block.seq for block in taken if block.turn_id != turn_id)
+            seq = next(block.seq for block in added if block.turn_id != turn_id)
             self.breaks.append(Break(BreakReason.MEDIA, seq, min(media_at, self.turn_at)))
 
     def tokens(self, ratio: CharsPerToken) -> int:
@@ -345,7 +345,7 @@ class TimelineView:
                 replacement = self._visibility.replacement_of(block) or ""
                 return VisibleBlock(block, form, render_replaced(block, replacement))
             case Form.GONE:
-                raise ValueError("A block that is gone has no text.")
+                raise ValueError("A removed block has no text.")
             case _:
                 assert_never(form)
 

@@ -78,7 +78,7 @@ class ReadFileTool:
         self._ports = ports
         self.spec = ToolSpec(
             tool_id="io_tools.read_file",
-            summary="The bytes of a stored file, for files that do not lie in WORKDIR.",
+            summary="The bytes of a stored file that is not in WORKDIR.",
             guide="",
             params=ReadFileParams,
             effect=Effect.PURE,
@@ -129,7 +129,7 @@ class ShowProgressTool:
 
     spec = ToolSpec(
         tool_id="io_tools.show_progress",
-        summary="Shows the person a line about what the program is doing now.",
+        summary="Shows the user a line about what the program is doing now.",
         guide="",
         params=ShowProgressParams,
         effect=Effect.PURE,

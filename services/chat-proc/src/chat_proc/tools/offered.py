@@ -1,4 +1,4 @@
-"""Chooses the tools that this worker offers, and describes how programs run; a tool that can't work is not offered."""
+"""Chooses the tools that this worker offers, and describes how programs run; unusable tools are not offered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ def offer_tools(
     own = (FetchCtxTool(ports.objects, reading), *_io_tools(history, ports.objects, reading))
     called = ProgramTools([*more, *own], programs)
     registry = ToolRegistry([*tools, RunCodeTool(sandbox, ports.objects, history, called, profiles)])
-    posture = _tell_posture(sandbox.posture)
+    posture = _describe_posture(sandbox.posture)
     return OfferedTools(registry, posture, sandbox.posture.launcher, sandbox.posture.user, history)
 
 
@@ -93,6 +93,6 @@ def _io_tools(history: WorkspaceHistory, objects: Objects, reading: ReadPorts) -
     return [ListFilesTool(history), ReadFileTool(objects, reading), ShowProgressTool()]
 
 
-def _tell_posture(posture: Posture) -> str:
+def _describe_posture(posture: Posture) -> str:
     walls = (posture.network, posture.memory, posture.processes, posture.disk)
     return f"programs run in a sandbox ({posture.launcher}): {'; '.join(walls)}"

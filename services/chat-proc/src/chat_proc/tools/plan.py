@@ -1,4 +1,4 @@
-"""`react.plan`: begins, replaces, activates or closes a plan. Progress is reported by marks in notes, not here."""
+"""`react.plan`: creates, replaces, activates or closes a plan. Progress is reported by marks in notes, not here."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -49,7 +49,7 @@ class PlanTool:
     def __init__(self) -> None:
         self.spec = ToolSpec(
             tool_id="react.plan",
-            summary="Make, replace, activate or close a plan of steps that the user can follow.",
+            summary="Create, replace, activate or close a plan of steps that the user can follow.",
             guide=files("chat_proc.tools").joinpath("plan.md").read_text(encoding="utf-8"),
             params=PlanParams,
             effect=Effect.IDEMPOTENT,
@@ -87,7 +87,7 @@ def _change(params: PlanParams, plans: Sequence[PlanSnapshot], call: ToolCall) -
 
 
 def _describe(mode: str, plan: PlanSnapshot) -> str:
-    done = {"new": "begun", "replace": "begun in place of the other", "activate": "active again", "close": "closed"}
+    done = {"new": "created", "replace": "created, replacing the other", "activate": "active again", "close": "closed"}
     return f"The plan is {done[mode]}.\n{render_plan(plan)}"
 
 

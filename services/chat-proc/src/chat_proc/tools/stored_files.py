@@ -200,7 +200,7 @@ async def save_copy(objects: Objects, call: ToolCall, source: Artifact, inner_pa
             "path": f"{context.turn_id}/{destination.folder_path}",
             "object_key": key,
             "visibility": "internal",
-            "description": f"Taken over from {source.path}",
+            "description": f"Copied from {source.path}",
         }
     )
 

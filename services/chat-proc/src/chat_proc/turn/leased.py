@@ -306,7 +306,7 @@ class LeasedTurn:
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
         self.activity.note_progress()
-        self._meter.note_said(data)
+        self._meter.note_event(data)
         self._emitter.emit(data, round_number)
 
     def rewind(self) -> None:
@@ -320,10 +320,10 @@ class LeasedTurn:
     async def commit(self, writing: Writing) -> None:
         """Raises InboxMoved if a signal it applies was edited or withdrawn meanwhile; read the signals again."""
         writing = Writing(usage=self._booked).plus(writing)
-        blocks = self._chain(self._with_gate(self._sources.take_in(writing.drafts), self._title))
+        blocks = self._chain(self._with_gate(self._sources.accept_drafts(writing.drafts), self._title))
         await self._write(self._build_commit(blocks, writing))
-        self._keep(blocks, writing)
-        self._say(writing, blocks)
+        self._apply(blocks, writing)
+        self._emit_committed(writing, blocks)
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
         """Write the end. Also raises InboxMoved if a signal arrived that `inbox.load_unseen` has not returned."""
@@ -339,7 +339,7 @@ class LeasedTurn:
             elapsed_ms=int(self._elapsed_s() * 1000),
             now=self.now(),
         )
-        blocks = self._chain((*self._with_gate(self._sources.take_in(writing.drafts), called), exit_draft))
+        blocks = self._chain((*self._with_gate(self._sources.accept_drafts(writing.drafts), called), exit_draft))
         close = TurnClose(
             status=status_of(end),
             outcome=end.outcome,
@@ -352,8 +352,8 @@ class LeasedTurn:
         await self._write(self._build_commit(blocks, writing, close))
         self.turn = replace(self.turn, status=status_of(end))
         self._meter.note_end(end.outcome, waited_s=count_waited_s(self.turn_blocks))
-        self._keep(blocks, writing, promote)
-        self._say(writing, blocks)
+        self._apply(blocks, writing, promote)
+        self._emit_committed(writing, blocks)
         if title is not None and title != self._title:
             self.emit(ConvTitle(title=title))
         if terminal := try_build_terminal_event(self._build_view()):
@@ -436,7 +436,7 @@ class LeasedTurn:
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
         return chain_blocks(drafts, next_seq=self._next_seq, last_hash=self._last_hash)
 
-    def _keep(self, blocks: tuple[Block, ...], writing: Writing, promote: Promotion | None = None) -> None:
+    def _apply(self, blocks: tuple[Block, ...], writing: Writing, promote: Promotion | None = None) -> None:
         self._blocks.extend(blocks)
         if blocks:
             self._next_seq, self._last_hash = blocks[-1].seq + 1, blocks[-1].hash
@@ -445,9 +445,9 @@ class LeasedTurn:
         self.inbox.settle(writing.signals)
         if promote is not None:
             self.inbox.promote(promote)
-        self._emitter.seal()
+        self._emitter.mark_committed()
 
-    def _say(self, writing: Writing, blocks: tuple[Block, ...]) -> None:
+    def _emit_committed(self, writing: Writing, blocks: tuple[Block, ...]) -> None:
         count_usage(writing.usage)
         if writing.rewind:
             self._emitter.rewind()

@@ -107,7 +107,7 @@ class TurnMeter:
             waited_s = (turn.started_at - turn.created_at).total_seconds()
             QUEUE_SECONDS.labels(lane_of(claim.lease.principal.roles).value).observe(max(0.0, waited_s))
 
-    def note_said(self, data: AnyEvent) -> None:
+    def note_event(self, data: AnyEvent) -> None:
         """Record an event that is about to be sent to clients."""
         if not self._is_unanswered or not isinstance(data, ChatDelta):
             return

@@ -34,7 +34,7 @@ class TurnSources:
     def claim(self, drafts: Sequence[SourceDraft]) -> tuple[Source, ...]:
         merged = merge_sources(self._rows, drafts)
         for change in merged.changes:
-            self._keep(change)
+            self._add_change(change)
         return merged.rows
 
     async def load_text(self, sid: int) -> str:
@@ -43,7 +43,7 @@ class TurnSources:
             return pending.text
         return await self._load_text(sid)
 
-    def take_in(self, drafts: Sequence[BlockDraft]) -> tuple[BlockDraft, ...]:
+    def accept_drafts(self, drafts: Sequence[BlockDraft]) -> tuple[BlockDraft, ...]:
         """Resolve the citations of these blocks. Their images get rows, and cited sources are marked as used."""
         images = [
             build_image_draft(artifact) for artifact in _artifacts_of(drafts) if artifact.mime.startswith("image/")
@@ -90,9 +90,9 @@ class TurnSources:
 
     def _mark_used(self, sids: Collection[int]) -> None:
         for row in [row for row in self._rows.values() if row.sid in sids and not row.used]:
-            self._keep(SourceChange(replace(row, used=True)))
+            self._add_change(SourceChange(replace(row, used=True)))
 
-    def _keep(self, change: SourceChange) -> None:
+    def _add_change(self, change: SourceChange) -> None:
         row = change.row
         self._rows[row.key] = row
         self._pending[row.sid] = change.after(self._pending.get(row.sid))

@@ -89,7 +89,7 @@ class TitleCall:
         try:
             with open_call(self._tracing, self._model.traits, self._request, role=TITLE, turn=self._turn) as span:
                 try:
-                    await self._ask()
+                    await self._call_model()
                 finally:
                     if (usage := self.build_usage()) is not None:
                         span.note(describe_usage(usage))
@@ -111,7 +111,7 @@ class TitleCall:
             usage = ModelUsage(estimate_request(self._request, ratio), output, estimated=True)
         return build_usage_event(self._model.traits.name, TITLE, usage)
 
-    async def _ask(self) -> None:
+    async def _call_model(self) -> None:
         """Raises ModelFailed, TimeoutError."""
         try:
             async with asyncio.timeout(self._limit_s):

@@ -32,9 +32,9 @@ _log = structlog.get_logger(__name__)
 
 PUBLISH_S = 5.0
 """Time limit for publishing an end before it is left to the sweeper."""
-LOOK_BACK_ENTRIES = 50
+SCAN_PAGE_ENTRIES = 50
 """Stream entries per page when checking whether an end was already published: mostly it is among the last."""
-MAX_LOOKS = 3
+MAX_READS = 3
 """Reads of the stream per attempt, if it grows between the read and the publish: what another worker sent before it
 died can still arrive, once."""
 MAX_DEATHS = 3
@@ -46,7 +46,7 @@ def build_crash_end(turn: LeasedTurn, shown: str) -> TurnEnd:
     """The end of a turn on which our own code failed repeatedly. An answer that was shown is kept."""
     if is_blank(shown):
         detail = (
-            "This is a fault of the server, not of your message. Try again; if it happens again, tell the operator."
+            "This is a fault of the server, not of your message. Try again; if it happens again, contact the operator."
         )
         return TurnEnd(
             None, problem("internal-error", "The server failed while it was working on this turn", 500, detail)
@@ -100,9 +100,9 @@ class Announcer:
         lease = claim.lease
         who = lease.principal
         if await self._begin(lease, turn_id) > MAX_DEATHS:
-            return await self._point_to_rows(claim, turn_id, cursor)
+            return await self._skip_to_snapshot(claim, turn_id, cursor)
         page = await self._retries.call(lambda: self._turns.load_page(who, lease.conversation_id, turn_ids=[turn_id]))
-        cursor, sent = await self._tell(claim, page, turn_id, cursor)
+        cursor, sent = await self._publish_end(claim, page, turn_id, cursor)
         if sent:
             await self.save_announced(lease, turn_id, cursor)
         else:
@@ -112,19 +112,19 @@ class Announcer:
             await self._retries.call(lambda: self._timelines.save_announcing(lease, turn_id, 0))
         return cursor
 
-    async def _tell(
+    async def _publish_end(
         self, claim: Claim, page: TurnPage, turn_id: TurnId, cursor: EventCursor
     ) -> tuple[EventCursor, bool]:
         """Return the new cursor and whether all was published; nothing is while it is unknown what was published
         before."""
         conversation_id = claim.lease.conversation_id
         try:
-            for _ in range(MAX_LOOKS):
+            for _ in range(MAX_READS):
                 last = await self._writer.load_last(conversation_id)
-                was_told = await self._was_told(conversation_id, turn_id)
+                has_terminal = await self._has_terminal_event(conversation_id, turn_id)
                 # A turn of many large messages takes a moment.
-                told = await asyncio.to_thread(_build_told, claim, page, was_told)
-                entry = self._number(claim.lease, turn_id, max(cursor, last or cursor), told)
+                events = await asyncio.to_thread(_build_events, claim, page, has_terminal)
+                entry = self._number(claim.lease, turn_id, max(cursor, last or cursor), events)
                 cursor = entry.events[-1].id
                 if await self._try_append(claim.lease, entry, last or ORIGIN):
                     return cursor, True
@@ -139,7 +139,7 @@ class Announcer:
         await self._retries.call(lambda: self._timelines.save_announcing(lease, turn_id, tries))
         return tries
 
-    async def _point_to_rows(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
+    async def _skip_to_snapshot(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
         """Skip an event id: every client that finds the gap loads a snapshot, which contains the end.
 
         The end is marked as announced first, so that it is not retried even if this worker dies.
@@ -164,11 +164,11 @@ class Announcer:
             _log.warning("Could not publish the status of the conversation", turn_id=turn_id, error=str(error))
         return cursor
 
-    def _number(self, lease: Lease, turn_id: TurnId, prev: EventCursor, told: Sequence[AnyEvent]) -> Entry:
+    def _number(self, lease: Lease, turn_id: TurnId, prev: EventCursor, events: Sequence[AnyEvent]) -> Entry:
         numbering = EventNumbering(
             self._clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=prev
         )
-        return Entry(prev, tuple(numbering.encode(data) for data in told))
+        return Entry(prev, tuple(numbering.encode(data) for data in events))
 
     async def _try_append(self, lease: Lease, entry: Entry, after: EventCursor | None) -> bool:
         """Return False if the stream ends elsewhere. If the reply is lost, the same entry is sent again, but appended
@@ -188,14 +188,14 @@ class Announcer:
         EVENTS_PUBLISHED.inc(len(entry.events))
         return True
 
-    async def _was_told(self, conversation_id: ConversationId, turn_id: TurnId) -> bool:
+    async def _has_terminal_event(self, conversation_id: ConversationId, turn_id: TurnId) -> bool:
         """Whether the stream has the turn's terminal event: its worker died after publishing it, before saving that.
 
         Raises Unavailable.
         """
         before: EventCursor | None = None
         # The stream keeps a bounded number of entries; an end that precedes another turn lies deep in it.
-        while page := await self._writer.load_newest(conversation_id, max_entries=LOOK_BACK_ENTRIES, before=before):
+        while page := await self._writer.load_newest(conversation_id, max_entries=SCAN_PAGE_ENTRIES, before=before):
             if any(_ends(event, turn_id) for entry in page for event in entry.events):
                 return True
             before = page[0].events[-1].id
@@ -216,11 +216,11 @@ class Announcer:
                 "Could not record that the end was announced", conversation_id=lease.conversation_id, error=str(error)
             )
 
-    async def hand_back(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
+    async def release(self, lease: Lease, *, requeue: bool, ring_own: bool = True) -> None:
         """Release the lease, and ring for the next waiting turns, here and in the tenant's other conversations.
 
-        The conversation's own bell is rung even if nothing may wait: a message accepted between the end of the turn and
-        this release has already rung, for a worker that found the conversation held.
+        The conversation's own doorbell is rung even if nothing may wait: a message accepted between the end of the turn
+        and this release has already rung, for a worker that found the conversation held.
         """
         # If the lease expired instead, the conversation would wait, and a dead worker would be counted.
         await self._retries.call(lambda: self._leases.release(lease, requeue=requeue))
@@ -244,19 +244,19 @@ class Announcer:
             _log.warning("Could not ring the doorbell of the next turn", error=str(error))
 
 
-def _build_told(claim: Claim, page: TurnPage, was_told: bool) -> list[AnyEvent]:
+def _build_events(claim: Claim, page: TurnPage, has_terminal: bool) -> list[AnyEvent]:
     """The state of the turn, its end unless clients have it, and the state of the conversation if no turn follows."""
     who = claim.lease.principal
     (record,) = page.turns
     view = build_turn_view(record, tenant=who.tenant, project=who.project)
-    told: list[AnyEvent] = [ChatRewind(turn=view)]
+    events: list[AnyEvent] = [ChatRewind(turn=view)]
     if record.turn.ordinal == 1:
-        told.append(ConvTitle(title=page.conversation.title))
-    if not was_told and (terminal := try_build_terminal_event(view)) is not None:
-        told.append(terminal)
+        events.append(ConvTitle(title=page.conversation.title))
+    if not has_terminal and (terminal := try_build_terminal_event(view)) is not None:
+        events.append(terminal)
     if claim.turn_id is None:
-        told.append(_build_status(page.conversation, record.turn.status))
-    return told
+        events.append(_build_status(page.conversation, record.turn.status))
+    return events
 
 
 def _build_status(conversation: Conversation, ended: TurnStatus) -> ConvStatus:

@@ -54,7 +54,11 @@ class Worker:
     async def check_claims(self) -> None:
         """Raise Unavailable unless turns are being claimed."""
         if not self._claims:
-            raise Unavailable("It drains, and takes no more turns." if self._stopping.is_set() else "It starts.")
+            raise Unavailable(
+                "Draining: not accepting new turns."
+                if self._stopping.is_set()
+                else "Starting: not accepting turns yet."
+            )
 
     def stop(self) -> None:
         """Begin the drain."""
@@ -84,7 +88,7 @@ class Worker:
             self._indexer.drain()
             self._claim_loop.drain()
             await asyncio.wait({claiming}, timeout=self._deadline_s - self._margin_s)
-            self._claim_loop.cut_short()
+            self._claim_loop.interrupt()
             await asyncio.wait({claiming}, timeout=self._margin_s)
             telling.cancel()
             beating.cancel()

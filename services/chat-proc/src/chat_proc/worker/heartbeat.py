@@ -42,12 +42,12 @@ class Heartbeat:
         self._renewing: set[asyncio.Task[Mapping[ConversationId, int | None]]] = set()
         """The current renewal, and timed-out ones that still clean up."""
 
-    def hold(self, conversation_id: ConversationId, turn: ClaimedTurn, asked_at_s: float) -> None:
-        """Renew for this turn too. `asked_at_s` is the monotonic time before the claim was sent, so that the lease is
-        never assumed to last longer than in the database, however late the answer arrived."""
+    def hold(self, conversation_id: ConversationId, turn: ClaimedTurn, requested_at_s: float) -> None:
+        """Renew for this turn too. `requested_at_s` is the monotonic time before the claim was sent, so that the lease
+        is never assumed to last longer than in the database, however late the answer arrived."""
         self._held[conversation_id] = turn
-        self._confirmed[conversation_id] = asked_at_s
-        turn.confirm_lease(asked_at_s)
+        self._confirmed[conversation_id] = requested_at_s
+        turn.confirm_lease(requested_at_s)
 
     def drop(self, conversation_id: ConversationId, turn: ClaimedTurn) -> None:
         """Stop renewing for this turn. If it lost its lease and was slow to wind up, this worker may already hold the
@@ -87,8 +87,8 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """Renew all leases once; those that are gone, or unconfirmed for too long, are lost."""
-        self._give_back_stalled()
-        asked_at = self._clock.monotonic()
+        self._release_stalled()
+        requested_at = self._clock.monotonic()
         fences = {conversation_id: turn.fence for conversation_id, turn in self._held.items()}
         if not fences:
             return
@@ -97,7 +97,7 @@ class Heartbeat:
             renewed = await self._renew(fences, limit_s)
         except (Unavailable, TimeoutError) as error:
             _log.warning("Could not renew the leases", error=str(error))
-            if self._clock.monotonic() - asked_at <= limit_s + LATE_S:
+            if self._clock.monotonic() - requested_at <= limit_s + LATE_S:
                 self._failed_at_s = self._clock.monotonic()
             self._give_up_unconfirmed()
             return
@@ -108,13 +108,13 @@ class Heartbeat:
             if conversation_id in renewed:
                 # Without an inbox_seq the lease is held but was not renewed: its earlier expiry remains.
                 if (inbox_seq := renewed[conversation_id]) is not None:
-                    self._confirmed[conversation_id] = asked_at
-                    turn.confirm_lease(asked_at)
+                    self._confirmed[conversation_id] = requested_at
+                    turn.confirm_lease(requested_at)
                     turn.notice_inbox(inbox_seq)
-            elif turn.handing_back:
+            elif turn.is_releasing:
                 self.drop(conversation_id, turn)
             else:
-                self._lose(conversation_id, "taken over")
+                self._lose_lease(conversation_id, "taken over")
 
     async def _renew(self, fences: Mapping[ConversationId, int], limit_s: float) -> Mapping[ConversationId, int | None]:
         """Raises TimeoutError after `limit_s`, without waiting for the renewal to clean up.
@@ -147,9 +147,9 @@ class Heartbeat:
     def _give_up_unconfirmed(self) -> None:
         deadline = self._clock.monotonic() - self._give_up_s
         for conversation_id in [c for c, confirmed in self._confirmed.items() if confirmed <= deadline]:
-            self._lose(conversation_id, "not confirmed in time")
+            self._lose_lease(conversation_id, "not confirmed in time")
 
-    def _give_back_stalled(self) -> None:
+    def _release_stalled(self) -> None:
         stalled = {c: turn for c, turn in self._held.items() if turn.stalled_for_s() > self._stall_s}
         if not stalled:
             return
@@ -162,9 +162,9 @@ class Heartbeat:
                 stalled_for_s=round(turn.stalled_for_s()),
                 tasks=tasks,
             )
-            self._lose(conversation_id, "stalled")
+            self._lose_lease(conversation_id, "stalled")
 
-    def _lose(self, conversation_id: ConversationId, why: str) -> None:
+    def _lose_lease(self, conversation_id: ConversationId, why: str) -> None:
         LEASES_LOST.inc()
         _log.warning("Lost a lease", conversation_id=conversation_id, why=why)
         turn = self._held[conversation_id]

@@ -81,11 +81,11 @@ class Sweeper:
 
 PAGES = 10
 """Maximum pages of keys per step."""
-LOOK_EVERY_S = 5.0
+STEP_EVERY_S = 5.0
 """Interval between two steps of one pass."""
 MAX_SUSPECTS = 10_000
 """Orphans remembered from one pass to the next; the others wait for a later pass."""
-RESTS = 10
+PAUSE_FACTOR = 10
 """A pass is followed by a pause of this many times its listing time: millions of keys cost time and money. Failed
 listings are not counted."""
 
@@ -94,7 +94,7 @@ class OrphanSweep:
     """Scans the store repeatedly, from its first key to its last, and owns the cursor.
 
     An orphan is deleted by the second pass that finds it, unchanged. Passes are at least `after_s` apart by the
-    monotonic clock, so that a wrong wall clock, here or at the store, never makes an upload look old while its message
+    monotonic clock, so that a wrong wall clock, here or at the store, never makes an upload scan old while its message
     can still be committed: no commit accepts an upload that began more than UPLOAD_LIMIT before it.
     Several workers can sweep at once: each decides on its own, and an object that is already gone is no failure.
     """
@@ -110,22 +110,22 @@ class OrphanSweep:
         self._suspects: dict[str, datetime] = {}
         self._found: dict[str, datetime] = {}
         self._listing_s = 0.0
-        self._rests_until = 0.0
+        self._paused_until = 0.0
 
     async def run(self) -> None:
         """Scan until cancelled. A failed step is counted, and the next one continues after the failure."""
         while True:
             try:
                 with guarded("orphans_look", passing=(EverturnError,)):
-                    await self.look()
+                    await self.scan()
             except EverturnError as error:
                 RETENTION_FAILED.labels("orphans").inc()
                 _log.error("Retention failed", kind="orphans", error=str(error))
-            await asyncio.sleep(self._left_of_rest_s() or LOOK_EVERY_S)
+            await asyncio.sleep(self._pause_left_s() or STEP_EVERY_S)
 
-    async def look(self) -> None:
+    async def scan(self) -> None:
         """Scan the next pages. Raises Unavailable; the next step continues after what could not be deleted."""
-        if self._left_of_rest_s():
+        if self._pause_left_s():
             return
         for _ in range(PAGES):
             began_at = self._parts.clock.monotonic()
@@ -134,14 +134,14 @@ class OrphanSweep:
             self._cursor = page.next_cursor
             try:
                 for orphan in await find_orphans(self._parts, page.objects):
-                    await self._judge(orphan)
+                    await self._check_orphan(orphan)
             finally:
                 if page.next_cursor is None:
                     self._end_pass()
             if page.next_cursor is None:
                 return
 
-    async def _judge(self, orphan: StoredObject) -> None:
+    async def _check_orphan(self, orphan: StoredObject) -> None:
         """Remember it until the next pass, and delete it if the last pass found it unchanged. If that fails, it stays
         remembered."""
         if len(self._found) < self._max_suspects:
@@ -152,12 +152,12 @@ class OrphanSweep:
             ORPHANS_DELETED.inc()
             _log.info("Deleted an orphaned object", key=orphan.key, size=orphan.size)
 
-    def _left_of_rest_s(self) -> float:
-        return max(0.0, self._rests_until - self._parts.clock.monotonic())
+    def _pause_left_s(self) -> float:
+        return max(0.0, self._paused_until - self._parts.clock.monotonic())
 
     def _end_pass(self) -> None:
         self._suspects, self._found = self._found, {}
-        self._rests_until = self._parts.clock.monotonic() + max(self._after_s, RESTS * self._listing_s)
+        self._paused_until = self._parts.clock.monotonic() + max(self._after_s, PAUSE_FACTOR * self._listing_s)
         self._listing_s = 0.0
 
 

@@ -72,12 +72,12 @@ class Slots:
         """How many turns run beyond the ordinary slots."""
         return max(0, self._running - self._count)
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Occupy a slot; a control claim may go over the count."""
         self._running += 1
         WORKER_TURNS.set(self._running)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         self._running -= 1
         WORKER_TURNS.set(self._running)
         self._changed.set()
@@ -121,13 +121,13 @@ T = TypeVar("T")
 WAIT_S = 0.5
 """Timeout of one wait for a doorbell or a free slot; bounds how late a drain is noticed."""
 RETRY_S = 0.5
-EXTRA_LOOK_S = 0.5
+EXTRA_POLL_S = 0.5
 """Interval between two queries for a turn that may run in an extra slot; most of the wait of such a turn."""
 LEND_AFTER_S = 2.0
 """A turn that has sent nothing for this long waits for a program or a model, and its slot is lent."""
 CLAIM_TRIES = 4
 """Claim attempts per doorbell, when its turn is over a bound and other workers claim the alternatives meanwhile."""
-GIVE_BACK_S = 600.0
+REQUEUE_S = 600.0
 """How long a worker keeps trying to requeue a turn that a database outage interrupted."""
 SUSPECT_ATTEMPTS = 2
 """After this many takeovers without progress, a turn is suspected of killing its worker."""
@@ -186,7 +186,7 @@ class ClaimLoop:
     async def run(self) -> None:
         """Claim until drained, then until all turns have ended."""
         async with asyncio.TaskGroup() as tasks:
-            bells = tasks.create_task(run_guarded("inbox_bells", self._listen_bells))
+            bells = tasks.create_task(run_guarded("inbox_bells", self._listen_for_inbox))
             control = tasks.create_task(run_guarded("claims_control", partial(self._claim_control, tasks)))
             ordinary = tasks.create_task(run_guarded("claims", partial(self._claim_ordinary, tasks)))
             extra = tasks.create_task(run_guarded("claims_extra", partial(self._claim_extra, tasks)))
@@ -202,10 +202,10 @@ class ClaimLoop:
         for turn in self._turns.values():
             turn.request_handover()
 
-    def cut_short(self) -> None:
+    def interrupt(self) -> None:
         """Interrupt running turns, even in the middle of a generation or a tool, and return them to the queue."""
         for turn in self._turns.values():
-            turn.cut_short()
+            turn.interrupt()
 
     async def _claim_ordinary(self, tasks: asyncio.TaskGroup) -> None:
         orders = lane_orders()
@@ -221,7 +221,7 @@ class ClaimLoop:
         """Start this turn or, if it is over a bound, one with a higher claim to the slot."""
         asked, lane = conversation_id, None
         for _ in range(CLAIM_TRIES):
-            asked_at_s = self._clock.monotonic()
+            requested_at_s = self._clock.monotonic()
             claimed = await self._try_claim(
                 asked, self._claims.try_claim_fairly(asked, self._bounds(), SlotKind.ORDINARY)
             )
@@ -230,7 +230,7 @@ class ClaimLoop:
                 asked, lane = claimed.to, lane or claimed.lane
                 continue
             if claimed is not None:
-                self._start(tasks, claimed, asked_at_s)
+                self._start(tasks, claimed, requested_at_s)
             if asked == conversation_id:
                 # Claimed, or nothing left to claim: the doorbell is used up.
                 return
@@ -254,7 +254,7 @@ class ClaimLoop:
             if self._slots.is_extra_free and await self._start_extra(tasks):
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(EXTRA_LOOK_S):
+                async with asyncio.timeout(EXTRA_POLL_S):
                     await self._draining.wait()
 
     async def _start_extra(self, tasks: asyncio.TaskGroup) -> bool:
@@ -269,13 +269,13 @@ class ClaimLoop:
             return False
         if conversation_id is None or self._draining.is_set():
             return False
-        asked_at_s = self._clock.monotonic()
+        requested_at_s = self._clock.monotonic()
         claiming = self._claims.try_claim_fairly(conversation_id, bounds, slot)
         claimed = await self._try_claim(conversation_id, claiming)
         if not isinstance(claimed, Claim):
             return False
         EXTRA_SLOTS_USED.labels(slot.value).inc()
-        self._start(tasks, claimed, asked_at_s)
+        self._start(tasks, claimed, requested_at_s)
         return True
 
     async def _wait_free(self) -> bool:
@@ -295,10 +295,10 @@ class ClaimLoop:
             if conversation_id is None or self._draining.is_set():
                 continue
             # A cancelled turn ends at once, so it needs no slot and no bound applies to it.
-            asked_at_s = self._clock.monotonic()
+            requested_at_s = self._clock.monotonic()
             claim = await self._try_claim(conversation_id, self._leases.try_claim(conversation_id))
             if claim is not None:
-                self._start(tasks, claim, asked_at_s)
+                self._start(tasks, claim, requested_at_s)
 
     async def _next_ring(self, lanes: Sequence[Lane]) -> ConversationId | None:
         try:
@@ -316,25 +316,25 @@ class ClaimLoop:
             _log.warning("Could not claim a conversation", conversation_id=conversation_id, error=str(error))
             return None
 
-    def _start(self, tasks: asyncio.TaskGroup, claim: Claim, asked_at_s: float) -> None:
+    def _start(self, tasks: asyncio.TaskGroup, claim: Claim, requested_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
         TURNS_CLAIMED.inc()
         if claim.turn_id is not None and claim.attempt:
             TURNS_TAKEN_OVER.inc()
         self._failpoints.hit("turn.claimed")
-        turn = self._claim_turn(claim, asked_at_s)
-        self._slots.take()
-        task = tasks.create_task(self._run(tasks, claim, turn, asked_at_s), name=f"turn {conversation_id}")
+        turn = self._claim_turn(claim, requested_at_s)
+        self._slots.acquire()
+        task = tasks.create_task(self._run(tasks, claim, turn, requested_at_s), name=f"turn {conversation_id}")
         self._turns[task] = turn
         if self._draining.is_set():
             turn.request_handover()
         task.add_done_callback(self._turns.pop)
 
-    async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, turn: ClaimedTurn, asked_at_s: float) -> None:
+    async def _run(self, tasks: asyncio.TaskGroup, claim: Claim, turn: ClaimedTurn, requested_at_s: float) -> None:
         conversation_id = claim.lease.conversation_id
         # This task's own context: every log line of the turn carries these fields.
         bind_contextvars(conversation_id=conversation_id, turn_id=claim.turn_id, tenant=claim.lease.principal.tenant)
-        self._heartbeat.hold(conversation_id, turn, asked_at_s)
+        self._heartbeat.hold(conversation_id, turn, requested_at_s)
         try:
             # A hanging turn frees its slot too, after its lease has expired.
             work = self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_paced(claim, turn)
@@ -346,13 +346,13 @@ class ClaimLoop:
             TURNS_LOST.inc()
             _log.warning("Lost a turn", conversation_id=conversation_id, fence=claim.lease.fence, error=repr(error))
             if self._heartbeat.saw_outage(conversation_id, turn) and not turn.left_behind:
-                tasks.create_task(self._give_back(claim.lease), name=f"give back {conversation_id}")
+                tasks.create_task(self._requeue_bounded(claim.lease), name=f"give back {conversation_id}")
         finally:
             self._heartbeat.drop(conversation_id, turn)
-            self._slots.give_back()
+            self._slots.release()
             self._ring_indexer()
 
-    async def _give_back(self, lease: Lease) -> None:
+    async def _requeue_bounded(self, lease: Lease) -> None:
         with guarded("turn_give_back", conversation_id=lease.conversation_id):
             await self._requeue(lease)
 
@@ -363,7 +363,7 @@ class ClaimLoop:
         leases for a while after an outage; if another worker holds the turn nevertheless, the fence rejects the
         release.
         """
-        give_up_at = asyncio.get_running_loop().time() + GIVE_BACK_S
+        give_up_at = asyncio.get_running_loop().time() + REQUEUE_S
         while True:
             try:
                 if await self._leases.release(lease, requeue=True):
@@ -389,7 +389,7 @@ class ClaimLoop:
     async def _run_alone(self, turn: ClaimedTurn) -> None:
         if isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):
             # Released before it starts: an expired lease would count as one more dead worker.
-            turn.cut_short()
+            turn.interrupt()
             await turn.run()
             return
         try:
@@ -397,7 +397,7 @@ class ClaimLoop:
         finally:
             self._slots.end_alone()
 
-    async def _listen_bells(self) -> None:
+    async def _listen_for_inbox(self) -> None:
         while True:
             try:
                 async for conversation_id in self._bells.listen():

@@ -70,10 +70,17 @@ def draft_opening(
     return Writing(drafts=(*drafts, *events.drafts), after=events.after)
 
 
-def _as_signal(turn: Turn, told: RequestEvent) -> Signal:
+def _as_signal(turn: Turn, first: RequestEvent) -> Signal:
     state = SignalState.PROMOTED
     return Signal(
-        told.id, turn.id, SignalKind.EVENT, told.text, state, turn.created_at, told.attachments, event=told.event
+        first.id,
+        turn.id,
+        SignalKind.EVENT,
+        first.text,
+        state,
+        turn.created_at,
+        first.attachments,
+        event=first.event,
     )
 
 

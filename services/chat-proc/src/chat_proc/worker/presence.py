@@ -76,12 +76,12 @@ class PresenceTask:
             async with asyncio.timeout(self._every_s):
                 own = replace(self._own, turn_s=self._pace.turn_s)
                 await self._presences.save(own, ttl_s=RENEWALS_PER_TTL * self._every_s)
-                fleet = await self._presences.load_all()
+                workers = await self._presences.load_all()
         except (Unavailable, TimeoutError) as error:
             _log.warning("Could not renew the presence of the worker", error=str(error))
             return
-        self._slots = max(own.slots, sum(worker.slots for worker in fleet))
-        self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in fleet))
+        self._slots = max(own.slots, sum(worker.slots for worker in workers))
+        self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in workers))
 
 
 def count_extra_slots(settings: WorkerSettings) -> int:
@@ -141,13 +141,13 @@ class ReadyPage:
 
     def __init__(self, parts: Mapping[str, Part], monotonic: Callable[[], float]) -> None:
         self._parts = parts
-        self._kept = TtlCache(self._look, keep_s=READINESS_KEEP_S, monotonic=monotonic)
+        self._cache = TtlCache(self._check_parts, keep_s=READINESS_KEEP_S, monotonic=monotonic)
 
     async def build(self) -> Page:
         """Status 503 if a part that turns need is unavailable, or if this worker accepts no more turns."""
-        return await self._kept.load()
+        return await self._cache.load()
 
-    async def _look(self) -> Page:
+    async def _check_parts(self) -> Page:
         found = await check_all(self._parts)
         status = sum_up(self._parts, found)
         body = {"status": status, "parts": {name: out.model_dump() for name, out in found.items()}}

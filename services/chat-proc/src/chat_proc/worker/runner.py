@@ -155,10 +155,10 @@ class StopReason(StrEnum):
 class ClaimedTurn:
     """One claim that is being processed. Owned by the claim loop; the heartbeat and the bells notify it.
 
-    `asked_at_s` is the monotonic time before the claim was made.
+    `requested_at_s` is the monotonic time before the claim was made.
     """
 
-    def __init__(self, parts: RunnerParts, claim: Claim, asked_at_s: float) -> None:
+    def __init__(self, parts: RunnerParts, claim: Claim, requested_at_s: float) -> None:
         self._parts = parts
         self._claim = claim
         self._stop = asyncio.Event()
@@ -168,7 +168,7 @@ class ClaimedTurn:
         self._inbox: TurnInbox | None = None
         self._turn: LeasedTurn | None = None
         self._handing_back = False
-        self._confirmed_at = self._held_at = asked_at_s
+        self._confirmed_at = self._held_at = requested_at_s
         self._numbering: EventNumbering | None = None
         self._activity = TurnActivity(parts.clock.monotonic)
         self._began = False
@@ -179,7 +179,7 @@ class ClaimedTurn:
         return self._claim.lease.fence
 
     @property
-    def handing_back(self) -> bool:
+    def is_releasing(self) -> bool:
         """Whether it is releasing its lease itself, so that a missing lease is no loss."""
         return self._handing_back
 
@@ -223,7 +223,7 @@ class ClaimedTurn:
         self._lost.set()
         self._end_work(StopReason.LOST)
 
-    def cut_short(self) -> None:
+    def interrupt(self) -> None:
         self._end_work(StopReason.CUT)
 
     async def wait_overdue(self) -> None:
@@ -259,7 +259,7 @@ class ClaimedTurn:
         if result is _Result.WAITING and await self._try_park():
             await self._parts.announcer.ring_next(self._claim.lease.conversation_id)
             return False
-        await self._parts.announcer.hand_back(self._claim.lease, requeue=requeue, ring_own=is_news)
+        await self._parts.announcer.release(self._claim.lease, requeue=requeue, ring_own=is_news)
         return result is _Result.ENDED
 
     async def _try_park(self) -> bool:
@@ -365,9 +365,9 @@ class ClaimedTurn:
 
     async def _work(self, turn_id: TurnId, emitter: Emitter, manifests: ManifestKeeper) -> TurnLeft:
         turn = await self._load(turn_id, emitter, manifests)
-        return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._go_on(turn, emitter))
+        return await run_in_span(self._parts.loop.tracing, self._claim, turn, self._resume(turn, emitter))
 
-    async def _go_on(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
+    async def _resume(self, turn: LeasedTurn, emitter: Emitter) -> TurnLeft:
         given_up = self._claim.attempt >= MAX_ATTEMPTS
         if self._blocks_unreadable:
             return await self._loop(turn).close(turn, _given_up())
@@ -510,5 +510,5 @@ def _report_signal(emitter: Emitter, signal: Signal, *, tenant: str, project: st
 
 
 def _given_up() -> TurnEnd:
-    detail = f"It was interrupted {MAX_ATTEMPTS} times. Try again; if it happens again, tell the operator."
+    detail = f"It was interrupted {MAX_ATTEMPTS} times. Try again; if it happens again, contact the operator."
     return TurnEnd(None, problem("turn-given-up", "The turn was abandoned", 500, detail))

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from chat_proc.workspace.local import (
     MAX_PULL_FILES,
+    FileTarget,
     LocalFile,
     PulledRoot,
-    Wish,
     Workspace,
     all_files_of,
     fold_workspace,
     own_file,
-    root_wish,
+    root_target,
 )
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -93,8 +93,8 @@ async def load_own(history: WorkspaceHistory, owner: Owner, blocks: Sequence[Blo
     return workspace.plus(map(own_file, rows))
 
 
-async def load_wish(
-    history: WorkspaceHistory, owner: Owner, wish: Wish, *, max_files: int
+async def load_target(
+    history: WorkspaceHistory, owner: Owner, wish: FileTarget, *, max_files: int
 ) -> tuple[Artifact, ...] | None:
     """The files of a wish, or None if there are none; an exact file takes precedence over a folder of that name."""
     conversation_id = wish.conversation_id or owner.conversation_id
@@ -108,11 +108,11 @@ async def load_wish(
 
 
 async def _load_root(history: WorkspaceHistory, owner: Owner, root: PulledRoot) -> list[LocalFile]:
-    wish = root_wish(root.ref, owner.conversation_id, is_folder=root.is_folder)
-    artifacts = await load_wish(history, owner, wish, max_files=MAX_PULL_FILES) or ()
+    wish = root_target(root.ref, owner.conversation_id, is_folder=root.is_folder)
+    artifacts = await load_target(history, owner, wish, max_files=MAX_PULL_FILES) or ()
     return [pulled_file(wish, artifact) for artifact in artifacts]
 
 
-def pulled_file(wish: Wish, artifact: Artifact) -> LocalFile:
+def pulled_file(wish: FileTarget, artifact: Artifact) -> LocalFile:
     """A file of another turn or conversation, as seen from this turn."""
     return LocalFile(wish.place(artifact.path), wish.spell(artifact.ref), artifact, "pulled")

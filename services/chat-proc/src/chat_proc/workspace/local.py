@@ -197,7 +197,7 @@ _FilesRef = refs.FileRef | refs.OutputRef | refs.AttachmentRef | refs.ExternalAt
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class FileTarget:
     """`exact` is the ref of a file and `folder` the prefix of the refs in a folder, both as spelled in their
     conversation; one of them may be None. `conversation_id` is None for this conversation."""
 
@@ -232,27 +232,27 @@ class Wish:
         return self.place(f"{self.turn_id}/files/{(self.folder or '').partition('.files/')[2]}")
 
 
-def read_wish(text: str, conversation_id: ConversationId) -> Wish:
+def parse_target(text: str, conversation_id: ConversationId) -> FileTarget:
     """Parse the requested ref. Raises Invalid with a sentence for the model."""
     if not text.startswith("fi:"):
-        raise Invalid(f"only fi: refs are taken{_guess(text)}")
+        raise Invalid(f"only fi: refs are accepted{_guess(text)}")
     is_folder = text.endswith("/") or ("/" not in text and text.endswith(".files"))
     ref = _parse(f"{text.rstrip('/')}/x" if is_folder else text)
     owner = None if ref.conversation in (None, conversation_id) else ConversationId(str(ref.conversation))
     own = str(replace(ref, conversation=None))
-    wish = Wish(text, TurnId(ref.turn), own, None, owner)
+    wish = FileTarget(text, TurnId(ref.turn), own, None, owner)
     if not isinstance(ref, refs.FileRef):
         if is_folder:
-            raise Invalid("outputs and attachments are taken one by one, each with its own ref")
+            raise Invalid("outputs and attachments must be named one by one, each by its own ref")
         return wish
     if is_folder:
         return replace(wish, exact=None, folder=own.removesuffix("x"))
     return replace(wish, folder=f"{own}/")
 
 
-def root_wish(ref: str, conversation_id: ConversationId, *, is_folder: bool) -> Wish:
+def root_target(ref: str, conversation_id: ConversationId, *, is_folder: bool) -> FileTarget:
     """The wish that was granted when `ref` was pulled."""
-    wish = read_wish(ref, conversation_id)
+    wish = parse_target(ref, conversation_id)
     return replace(wish, exact=None) if is_folder else replace(wish, folder=None)
 
 
@@ -261,12 +261,12 @@ def whole_tree(turn_id: str, conversation_id: str | None = None) -> str:
     return refs.file_ref(turn_id, "x", conversation=conversation_id).removesuffix("x")
 
 
-def place_wish(turn_id: str, conversation_id: str | None, here: str | None) -> Wish:
+def turn_target(turn_id: str, conversation_id: str | None, here: str | None) -> FileTarget:
     """All files of a turn, including attachments and outputs. Raises Invalid if one of the ids is malformed."""
     owner = None if conversation_id in (None, here) else ConversationId(str(conversation_id))
     whole_tree(turn_id, owner)
     folder = all_files_of(turn_id)
-    return Wish(folder, TurnId(turn_id), None, folder, owner)
+    return FileTarget(folder, TurnId(turn_id), None, folder, owner)
 
 
 def all_files_of(turn_id: str) -> str:
@@ -277,7 +277,7 @@ def all_files_of(turn_id: str) -> str:
 def _parse(text: str) -> _FilesRef:
     ref = refs.parse_ref(text)
     if not isinstance(ref, _FilesRef):
-        raise Invalid("it names no file")
+        raise Invalid("it does not name a file")
     return ref
 
 
@@ -292,7 +292,7 @@ def _guess(path: str) -> str:
     return f"; did you mean {guessed}?"
 
 
-# A path can't be a file and a folder at once, although a list of paths can imply both.
+# A path can't be both a file and a folder, although a list of paths can imply both.
 
 
 def find_clash(paths: Iterable[str]) -> str | None:
@@ -342,7 +342,7 @@ def select_files(workspace: Workspace, root: str, conversation_id: ConversationI
             f"{root!a} is not a root: roots begin with files/, outputs/, attachments/, a turn's folder, or fi:."
         )
     found = [workspace.files[path] for path, name in names.items() if name == wanted or _is_below(name, wanted)]
-    return _bound(found, [] if found else [_tell_missing(root, match, workspace)])
+    return _bound(found, [] if found else [_describe_missing_root(root, match, workspace)])
 
 
 def _read_path(path: str, workspace: Workspace, conversation_id: ConversationId) -> str:
@@ -370,20 +370,19 @@ def _is_turn(folder: str) -> bool:
     return folder.startswith("fi:") and folder.rpartition(".")[2].startswith(("turn_", "fi:turn_"))
 
 
-def _tell_missing(root: str, match: re.Match[str], workspace: Workspace) -> str:
+def _describe_missing_root(root: str, match: re.Match[str], workspace: Workspace) -> str:
     is_ref = root.startswith("fi:")
     turn_id = match[2] if is_ref else match[1]
     if turn_id == workspace.turn_id and "conv_" not in root:
-        return f"Nothing is local under {root}."
+        return f"There are no local files under {root}."
     owner = re.search(r"conv_[A-Za-z0-9_-]+", root)
     tree = whole_tree(turn_id, owner[0] if owner else None)
-    return (
-        f'Nothing is local under {root}: it was not pulled. Pull it first, such as react.pull {{"paths": ["{tree}"]}}.'
-    )
+    hint = f'Pull it first with react.pull {{"paths": ["{tree}"]}}.'
+    return f"There are no local files under {root}: it was not pulled. {hint}"
 
 
 def _bound(found: Sequence[LocalFile], notices: list[str]) -> Selection:
     ordered = sorted(found, key=lambda file: file.path)
     if len(ordered) > MAX_WALKED:
-        notices = [*notices, f"{len(ordered)} files are there; the first {MAX_WALKED} by path were looked at."]
+        notices = [*notices, f"{len(ordered)} files match; only the first {MAX_WALKED} by path were searched."]
     return Selection(tuple(ordered[:MAX_WALKED]), tuple(notices))

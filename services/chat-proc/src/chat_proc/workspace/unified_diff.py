@@ -170,7 +170,7 @@ def _read_line(line: str, read: list[_Line]) -> bool:
 
 
 class _SearchedTooMuch(Exception):
-    """The hunks together were looked for in more lines than is allowed."""
+    """The search for all hunks exceeds the limit of lines."""
 
 
 @dataclass(slots=True)
@@ -220,14 +220,14 @@ def _place(hunk: _Hunk, file: _File, cursor: int, number: int) -> tuple[int, _Hu
             )
             return Refused("too_many_searches", message, hunk=number)
         if candidate.stated is None and len(places) > 1:
-            message = "The hunk names no line and fits at several places. Give its line or more context."
+            message = "The hunk names no line and matches at several places. State its line or add context."
             return Refused("ambiguous_hunk", message, hunk=number, line=places[0] + 1)
         if places:
             return places[0], candidate
     if trimmed.old and any(True for _ in _File(file.bodies).find(trimmed.old, 0, cursor)):
-        message = "The hunk fits only before or inside the hunk before it. Put hunks in the order of the file."
+        message = "The hunk matches only before or inside the previous hunk. Put hunks in the order of the file."
         return Refused("hunk_out_of_order", message, hunk=number)
-    return _tell_mismatch(trimmed, file.bodies, cursor, number)
+    return _describe_mismatch(trimmed, file.bodies, cursor, number)
 
 
 def _find_places(hunk: _Hunk, file: _File, cursor: int) -> list[int]:
@@ -241,10 +241,10 @@ def _find_places(hunk: _Hunk, file: _File, cursor: int) -> list[int]:
     return sorted(file.find(old, cursor, len(bodies)), key=lambda at: abs(at - (start or 0)))
 
 
-def _tell_mismatch(hunk: _Hunk, bodies: Sequence[str], cursor: int, number: int) -> Refused:
+def _describe_mismatch(hunk: _Hunk, bodies: Sequence[str], cursor: int, number: int) -> Refused:
     old = hunk.old
     if not old:
-        message = f"The hunk adds lines after line {hunk.stated}, which is not there or before the hunk before it."
+        message = f"The hunk adds lines after line {hunk.stated}, which does not exist or is before the previous hunk."
         return Refused("hunk_mismatch", message, hunk=number, line=len(bodies))
     wanted = max(cursor, hunk.start or 0)
     begins = [at for at in range(cursor, len(bodies)) if bodies[at] == old[0]]
@@ -253,8 +253,8 @@ def _tell_mismatch(hunk: _Hunk, bodies: Sequence[str], cursor: int, number: int)
     actual = bodies[at + n] if at + n < len(bodies) else None
     hint = ""
     if actual is not None and _flat(actual) == _flat(old[n]):
-        hint = " They differ only in blanks or in characters that look alike."
-    message = f"Hunk {number} does not fit: its context must be in the file exactly as it is.{hint}"
+        hint = " They differ only in whitespace or in characters that look alike."
+    message = f"Hunk {number} does not match: its context must match the file exactly.{hint}"
     expected = old[n][:_SHOWN_CHARS]
     shown = None if actual is None else actual[:_SHOWN_CHARS]
     return Refused("hunk_mismatch", message, number, at + n + 1, expected, shown)

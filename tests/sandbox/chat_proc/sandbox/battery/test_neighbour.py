@@ -1,4 +1,4 @@
-"""The other run on the real sandbox: it has a nonce of its own, stays until it is let go, and ends with its owner."""
+"""The other run on the real sandbox: it has a nonce of its own, runs until it is released, and ends with its owner."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from chat_proc.sandbox.results import build_refused
 from chat_proc.selftest.hunger import NeighbourLost, load_ended_nonce, open_neighbour
 
 
-async def test_it_stays_until_it_is_let_go(sandbox):
+async def test_it_runs_until_it_is_released(sandbox):
     ended = await load_ended_nonce(sandbox)
     async with open_neighbour(sandbox, "mark-of-a-test") as neighbour:
         finding = await neighbour.leave()
@@ -27,7 +27,7 @@ class DeadSandbox:
         return build_refused(request, self.limits, RunError("sandbox_failed", "no walls", "sandbox"))
 
 
-async def test_one_that_does_not_come_up_is_told_of(sandbox):
+async def test_a_run_that_does_not_start_is_reported(sandbox):
     with pytest.raises(NeighbourLost, match="no walls"):
         await load_ended_nonce(DeadSandbox(sandbox))
     with pytest.raises(NeighbourLost, match="no walls"):

@@ -49,7 +49,7 @@ def test_the_page_of_the_documents_says_what_was_found_here(report, repository):
     head, _, *rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
     column = head.index(report.launcher)
 
-    told = {(row[0], row[1]): row[column] for row in rows}
+    reported = {(row[0], row[1]): row[column] for row in rows}
 
-    assert list(told) == list(list_attempts())
-    assert {pair for pair, word in told.items() if word != "held"} == set()
+    assert list(reported) == list(list_attempts())
+    assert {pair for pair, word in reported.items() if word != "held"} == set()

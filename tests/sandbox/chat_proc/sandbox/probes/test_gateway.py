@@ -24,7 +24,7 @@ async def answer_all(reader, writer):
 
 
 LEFT_OUT = ("hand over open files", "make ten thousand connections")
-"""No wrong answer tells of the first; for the second a lax server would have to be faster than its queue is long."""
+"""No wrong answer reveals the first; for the second a lax server would have to be faster than its queue is long."""
 
 
 @pytest.mark.parametrize("name", [name for name in GATEWAY.attempts if name not in LEFT_OUT])

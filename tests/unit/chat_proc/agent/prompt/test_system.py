@@ -107,7 +107,7 @@ def test_how_several_actions_go_together_is_taught_only_where_they_may() -> None
     assert "{" + "max_actions}" not in several
 
 
-def test_the_working_summary_is_taught_with_its_lines_and_scaled_down_for_small_turns() -> None:
+def test_the_prompt_explains_the_working_summary() -> None:
     topic = load_topic("summary")
 
     for line in ("Goal:", "Outcome:", "Key facts:", "Refs:", "Retrieval anchors: phrases:", "entities:"):

@@ -7,7 +7,7 @@ import pytest
 
 from chat_proc.timeline.compaction.conditions import find_failures
 from chat_proc.timeline.compaction.cut import Snapshot, choose_history
-from chat_proc.timeline.compaction.memory import Memory, build_memory, draft_memory
+from chat_proc.timeline.compaction.summary import Summary, build_summary, draft_summary
 
 Look = Callable[..., Snapshot]
 
@@ -18,48 +18,48 @@ def before(look: Look) -> Snapshot:
 
 
 @pytest.fixture
-def memory(before: Snapshot) -> Memory:
+def summary(before: Snapshot) -> Summary:
     cut = choose_history(before.blocks, before.shown, before.turn_id, excess_tokens=1)
     assert cut is not None
-    return build_memory(before, cut)
+    return build_summary(before, cut)
 
 
-def failures(before: Snapshot, memory: Memory) -> tuple[str, ...]:
-    return find_failures(before, memory, before.plus(draft_memory(before, memory)))
+def failures(before: Snapshot, summary: Summary) -> tuple[str, ...]:
+    return find_failures(before, summary, before.plus(draft_summary(before, summary)))
 
 
-def test_a_good_summary_fails_nothing(before: Snapshot, memory: Memory) -> None:
-    assert failures(before, memory) == ()
+def test_a_good_summary_fails_nothing(before: Snapshot, summary: Summary) -> None:
+    assert failures(before, summary) == ()
 
 
-def test_a_summary_that_saves_nothing_is_refused(before: Snapshot, memory: Memory) -> None:
-    assert failures(before, replace(memory, text="word " * 20_000)) == ("no token is saved",)
+def test_a_summary_that_saves_nothing_is_refused(before: Snapshot, summary: Summary) -> None:
+    assert failures(before, replace(summary, text="word " * 20_000)) == ("no token is saved",)
 
 
-def test_a_summary_without_text_is_refused(before: Snapshot, memory: Memory) -> None:
-    assert "it has no text" in failures(before, replace(memory, text=" \n"))
+def test_a_summary_without_text_is_refused(before: Snapshot, summary: Summary) -> None:
+    assert "it has no text" in failures(before, replace(summary, text=" \n"))
 
 
-def test_a_ref_that_nobody_was_shown_is_noticed(before: Snapshot, memory: Memory) -> None:
-    text = memory.text + "\n- tc:turn_0.call_99.result"
+def test_a_ref_that_was_never_shown_is_a_failure(before: Snapshot, summary: Summary) -> None:
+    text = summary.text + "\n- tc:turn_0.call_99.result"
 
-    assert failures(before, replace(memory, text=text)) == ("it names a ref that nobody was shown",)
-
-
-def test_a_lost_wish_or_anchor_is_noticed(before: Snapshot, memory: Memory) -> None:
-    assert failures(before, replace(memory, kept=())) == ("something that was asked is lost", "an anchor is lost")
-    without_followup = tuple(item for item in memory.kept if item.kind != "user.followup")
-    assert failures(before, replace(memory, kept=without_followup)) == ("something that was asked is lost",)
+    assert failures(before, replace(summary, text=text)) == ("it names a ref that was never shown",)
 
 
-def test_a_cut_between_a_call_and_its_result_is_noticed(before: Snapshot, memory: Memory) -> None:
+def test_a_lost_request_or_anchor_is_a_failure(before: Snapshot, summary: Summary) -> None:
+    assert failures(before, replace(summary, kept=())) == ("a request is lost", "an anchor is lost")
+    without_followup = tuple(item for item in summary.kept if item.kind != "user.followup")
+    assert failures(before, replace(summary, kept=without_followup)) == ("a request is lost",)
+
+
+def test_a_cut_between_a_call_and_its_result_is_noticed(before: Snapshot, summary: Summary) -> None:
     result = next(block.seq for block in before.blocks if block.type.value == "react.tool.result" and block.seq > 12)
-    parted = replace(memory, cut=replace(memory.cut, last_seq=result - 1))
+    parted = replace(summary, cut=replace(summary.cut, last_seq=result - 1))
 
-    assert "a call and its result are parted" in failures(before, parted)
+    assert "a call and its result are separated" in failures(before, parted)
 
 
-def test_plans_that_nobody_carries_are_noticed(before: Snapshot, memory: Memory) -> None:
-    (summary, _) = draft_memory(before, memory)
+def test_a_lost_plan_is_a_failure(before: Snapshot, summary: Summary) -> None:
+    (draft, _) = draft_summary(before, summary)
 
-    assert find_failures(before, memory, before.plus([summary])) == ("a plan is lost",)
+    assert find_failures(before, summary, before.plus([draft])) == ("a plan is lost",)

@@ -33,7 +33,7 @@ def test_as_few_of_the_oldest_turns_are_covered_as_are_needed(look: Look) -> Non
     assert turns_of(history(snapshot, 4_000)) == ["turn_0", "turn_2"]
 
 
-def test_all_ended_turns_are_covered_when_fewer_are_not_enough_and_never_the_current_one(look: Look) -> None:
+def test_all_ended_turns_are_covered_if_necessary(look: Look) -> None:
     snapshot = look([*["big", "turn"] * 2, *["big"] * 3])
 
     assert turns_of(history(snapshot, 1_000_000)) == ["turn_0", "turn_2"]
@@ -78,7 +78,7 @@ def test_the_prompt_is_only_covered_where_that_is_allowed(look: Look) -> None:
     assert rounds_of(rounds(snapshot, Reach.ALL, 1_000_000)) == [0, 1, 2]
 
 
-def test_what_was_said_to_the_open_round_stays_as_long_as_the_last_round_does(look: Look) -> None:
+def test_signals_of_the_open_round_stay_with_the_last_round(look: Look) -> None:
     snapshot = look(["call", "big", "call", "followup"])
     cut = rounds(snapshot, Reach.ROUNDS, 1_000_000)
 

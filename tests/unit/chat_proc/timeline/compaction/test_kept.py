@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from chat_proc.timeline.compaction.cut import Cut, Snapshot, choose_history, find_summary
-from chat_proc.timeline.compaction.memory import (
+from chat_proc.timeline.compaction.summary import (
     ANCHOR,
     ASKED,
     CHAPTER,
     HISTORY_SIZES,
-    build_memory,
-    draft_memory,
+    build_summary,
+    draft_summary,
     fit_kept,
     gather_kept,
 )
@@ -41,7 +41,7 @@ def test_prompts_followups_steers_and_events_are_all_kept(look: Look) -> None:
     assert kept[3].text == "form: Form 3 came."
 
 
-def test_anchors_are_kept_as_written_with_their_tags_and_the_newest_32_of_them(look: Look) -> None:
+def test_the_newest_32_anchors_are_kept_verbatim(look: Look) -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     for n in range(40):
@@ -72,7 +72,7 @@ def test_attachments_are_named_with_what_they_came_with(look: Look) -> None:
 
 def test_a_full_summary_becomes_a_chapter_of_the_next_one(look: Look) -> None:
     first = look(["turn"] * 5)
-    drafts = draft_memory(first, build_memory(first, cut_all(first)))
+    drafts = draft_summary(first, build_summary(first, cut_all(first)))
     timeline = TimelineBuilder()
     timeline.blocks = list(first.plus(drafts).blocks)
     for n in range(2):
@@ -89,9 +89,9 @@ def test_a_full_summary_becomes_a_chapter_of_the_next_one(look: Look) -> None:
     assert not kinds(gather_kept(cut_all(snapshot), TurnId("turn_late1"), listed_turns=40), CHAPTER)
 
 
-def test_a_summary_of_the_same_turn_is_no_chapter_because_it_would_name_itself(look: Look) -> None:
+def test_a_summary_of_the_same_turn_is_no_chapter(look: Look) -> None:
     first = look(["turn"] * 5)
-    again = first.plus(draft_memory(first, build_memory(first, cut_all(first))))
+    again = first.plus(draft_summary(first, build_summary(first, cut_all(first))))
     previous = find_summary(again.blocks, "history")
 
     kept = gather_kept(Cut("history", 1, 9, first.blocks[:9], previous, 1), first.turn_id, listed_turns=1)

@@ -42,7 +42,7 @@ def test_a_summary_reads_back_as_it_was_written(sections: dict[Section, list[str
     assert parse_sections(render_sections(tidy)) == {section: tidy[section] for section in Section if section in tidy}
 
 
-def test_a_line_that_comes_again_stands_once_at_its_newer_place() -> None:
+def test_a_repeated_line_appears_once_at_its_newer_place() -> None:
     merged = merge_sections({Section.FACTS: ["a", "b"]}, {Section.FACTS: ["A ", "c"], Section.OPEN: ["d"]})
 
     assert merged == {Section.FACTS: ["b", "A ", "c"], Section.OPEN: ["d"]}

@@ -20,7 +20,7 @@ def test_words_are_no_refs() -> None:
     assert find_refs("Well so: far, bar:x sis: ar: and similar:things") == []
 
 
-def test_a_line_with_a_ref_that_nobody_was_shown_is_left_out() -> None:
+def test_a_line_with_an_unknown_ref_is_left_out() -> None:
     known = KnownRefs(["ar:turn_1.user.prompt"])
 
     assert drop_unknown("- a (ar:turn_1.user.prompt).\n- b ar:turn_9.user.prompt\n- c", known) == (
@@ -42,7 +42,7 @@ def test_a_file_name_with_blanks_is_known_as_a_whole() -> None:
     assert not drop_unknown("read fi:turn_1.user.attachments/my taxes.csv again", known)
 
 
-def test_known_are_the_blocks_their_files_their_turns_indexes_and_what_the_texts_show() -> None:
+def test_known_refs_are_those_of_blocks_files_indexes_and_texts() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     timeline.start_round()

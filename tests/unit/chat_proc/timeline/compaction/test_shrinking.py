@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from chat_proc.timeline.compaction.conditions import Shrunk, shrink_by_rules
 from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot, find_summary
-from chat_proc.timeline.compaction.memory import is_intent
 from chat_proc.timeline.compaction.sections import find_refs
+from chat_proc.timeline.compaction.summary import is_intent
 from chat_proc.timeline.files import current_plan, latest_plans
 from chat_proc.timeline.render import choose_cache_points
 from chat_proc.timeline.view import TimelineView
@@ -86,7 +86,7 @@ def test_a_call_and_its_result_are_both_shown_or_both_gone(steps: list[str]) -> 
 
 @settings(max_examples=50, deadline=None)
 @given(steps=HEAVY)
-def test_the_view_is_the_same_from_the_stored_bytes_and_from_the_last_summary_on(steps: list[str]) -> None:
+def test_the_view_is_the_same_after_loading_from_the_last_summary(steps: list[str]) -> None:
     after = shrink_by_rules(look(play_talk(steps))).snapshot
 
     stored = [parse_body(block.type, block.body_json) for block in after.blocks]
@@ -162,7 +162,7 @@ def test_a_giant_prompt_alone_is_kept_by_its_beginning_and_its_ref() -> None:
     assert "ar:turn_1.user.prompt" in shown
 
 
-def test_one_giant_result_in_the_current_turn_goes_with_its_call_and_leaves_both_refs() -> None:
+def test_a_giant_result_is_covered_with_its_call() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Read it all.")
     timeline.start_round()
@@ -188,7 +188,7 @@ def test_the_current_turn_is_never_part_of_the_memory_of_earlier_turns() -> None
     assert bodies[0].last_seq < first_of_current <= bodies[1].first_seq
 
 
-def test_hidden_blocks_of_the_range_are_told_by_their_replacement() -> None:
+def test_hidden_blocks_are_summarized_by_their_replacement() -> None:
     shrunk = shrink_by_rules(look(play_talk([*["big"] * 3, "hide", *["big"] * 8])))
 
     (body,) = [draft.body for draft in shrunk.drafts if isinstance(draft.body, RangeSummaryBody)]
@@ -229,7 +229,7 @@ def summaries(timeline: TimelineBuilder) -> list[Block]:
     return [block for block in timeline.blocks if isinstance(block.body, RangeSummaryBody)]
 
 
-def test_the_header_of_the_turn_and_its_cache_points_are_there_after_a_compaction() -> None:
+def test_a_compaction_keeps_the_turn_header_and_cache_points() -> None:
     after = shrink_by_rules(look(play_talk(["big", "turn", *["big"] * 10]))).snapshot
     view = TimelineView(after.blocks)
 

@@ -9,7 +9,7 @@ from everturn.timeline.bodies import NoticeBody
 Look = Callable[..., Snapshot]
 
 
-def test_the_tokens_are_those_of_the_rest_of_the_request_and_of_what_is_shown(look: Look) -> None:
+def test_the_tokens_include_the_fixed_part_of_the_request(look: Look) -> None:
     few, many = look(["call"]), look(["call", "big"])
 
     assert few.tokens == 400 + -(-sum(len(item.text) for item in few.shown) // 4)

@@ -9,7 +9,7 @@ def test_soft_hard_and_target_are_shares_of_the_whole() -> None:
     assert (limits.soft, limits.hard, limits.target) == (60_000, 76_000, 48_000)
 
 
-def test_the_limit_is_never_above_what_the_models_context_leaves_beside_its_reply() -> None:
+def test_the_limit_leaves_room_for_the_reply_in_the_context() -> None:
     assert build_context_limits(80_000, context_tokens=200_000, max_output_tokens=8_000).max_tokens == 80_000
     assert build_context_limits(80_000, context_tokens=32_000, max_output_tokens=8_000).max_tokens == 24_000
 
@@ -18,7 +18,7 @@ def test_a_reply_as_long_as_the_context_leaves_half_of_it() -> None:
     assert build_context_limits(80_000, context_tokens=8_000, max_output_tokens=8_000).max_tokens == 4_000
 
 
-def test_a_summary_has_room_for_all_its_sections_and_names_a_bounded_number_of_turns() -> None:
+def test_a_summary_has_room_for_all_its_sections() -> None:
     assert ContextLimits(80_000).text_tokens == 3_200
     assert ContextLimits(80_000).listed_turns == 40
     assert ContextLimits(1_000).listed_turns == 4

@@ -37,7 +37,7 @@ def test_each_block_is_labelled_and_named_by_its_ref() -> None:
     ]
 
 
-def test_a_large_result_is_told_by_its_shape_and_a_sample() -> None:
+def test_a_large_result_is_shown_as_its_shape_and_a_sample() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     timeline.result("call_1", "demo", '{"rows": [' + ",".join(['{"a": 1}'] * 4_000) + "]}")
@@ -52,7 +52,7 @@ def test_a_large_result_is_told_by_its_shape_and_a_sample() -> None:
     assert len(text) < 10_000
 
 
-def test_a_hidden_block_is_told_by_its_replacement_only() -> None:
+def test_a_hidden_block_is_shown_as_its_replacement() -> None:
     timeline = play_talk(["big"])
 
     def hidden(block: Block) -> str | None:
@@ -64,7 +64,7 @@ def test_a_hidden_block_is_told_by_its_replacement_only() -> None:
     assert "long report" not in text
 
 
-def test_working_summaries_are_told_apart_and_the_newest_of_a_turn_counts() -> None:
+def test_the_newest_working_summary_of_a_turn_counts() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Go")
     for text in ("Goal: old", "Goal: new"):

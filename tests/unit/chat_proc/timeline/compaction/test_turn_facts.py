@@ -1,7 +1,7 @@
 """What rules tell of turns and rounds."""
 
 from chat_proc.timeline.compaction.sections import Section
-from chat_proc.timeline.compaction.turn_facts import fold_anchors, tell_calls, tell_rounds, tell_turns
+from chat_proc.timeline.compaction.turn_facts import fold_anchors, list_calls, summarize_rounds, summarize_turns
 from everturn.core.errors import problem
 from everturn.files.model import ArtifactKind
 from everturn.timeline import bodies
@@ -15,7 +15,7 @@ def shown(block: Block) -> None:
     """Nothing is hidden."""
 
 
-def test_a_turn_is_told_by_its_working_summary() -> None:
+def test_a_turn_is_summarized_by_its_working_summary() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "How were sales?")
     text = "Goal: sales\nOutcome: they grew\n- by 3 %\nKey facts:\n- north leads\nRefs: fi:turn_1.outputs/a.png\n"
@@ -23,20 +23,20 @@ def test_a_turn_is_told_by_its_working_summary() -> None:
     timeline.add(BlockType.WORKING_SUMMARY, "ws:turn_1.conv.working.summary", summary)
     timeline.answer("They grew by 3 %.")
 
-    told = tell_turns(timeline.blocks)
+    reported = summarize_turns(timeline.blocks)
 
-    assert told[Section.DONE] == ["How were sales? -> they grew by 3 % (ws:turn_1.conv.working.summary)"]
-    assert told[Section.FACTS] == ["north leads"]
-    assert told[Section.REFS] == ["fi:turn_1.outputs/a.png"]
-    assert told[Section.ANCHORS] == ["north, growth"]
+    assert reported[Section.DONE] == ["How were sales? -> they grew by 3 % (ws:turn_1.conv.working.summary)"]
+    assert reported[Section.FACTS] == ["north leads"]
+    assert reported[Section.REFS] == ["fi:turn_1.outputs/a.png"]
+    assert reported[Section.ANCHORS] == ["north, growth"]
 
 
-def test_a_turn_without_a_working_summary_is_told_by_its_answer() -> None:
+def test_a_turn_without_a_working_summary_uses_its_answer() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Hello")
     timeline.answer("Hello, Ann.")
 
-    assert tell_turns(timeline.blocks)[Section.DONE] == ["Hello -> Hello, Ann. (ar:turn_1.assistant.completion.1)"]
+    assert summarize_turns(timeline.blocks)[Section.DONE] == ["Hello -> Hello, Ann. (ar:turn_1.assistant.completion.1)"]
 
 
 def test_a_turn_without_an_answer_stays_open_with_the_reason() -> None:
@@ -46,16 +46,16 @@ def test_a_turn_without_an_answer_stays_open_with_the_reason() -> None:
     body = bodies.ExitBody(error=failure, rounds=1, usage=TurnUsage(), elapsed_ms=1)
     timeline.add(BlockType.EXIT, "ar:turn_1.round.0.exit", body)
 
-    assert tell_turns(timeline.blocks)[Section.OPEN] == [
+    assert summarize_turns(timeline.blocks)[Section.OPEN] == [
         "Hello -> The model did not answer. (ar:turn_1.react.turn.index)"
     ]
 
 
 def test_the_next_step_of_the_current_plan_is_what_comes_next() -> None:
-    told = tell_turns(play_talk(["plan", "plan", "mark"]).blocks)
+    reported = summarize_turns(play_talk(["plan", "plan", "mark"]).blocks)
 
-    assert told[Section.NEXT] == ["plan_2: □ [2] second"]
-    assert told[Section.OPEN][-1] == "plan_1: □ [1] first of 1"
+    assert reported[Section.NEXT] == ["plan_2: □ [2] second"]
+    assert reported[Section.OPEN][-1] == "plan_1: □ [1] first of 1"
 
 
 def test_the_ledger_groups_call_result_size_shape_files_and_sources() -> None:
@@ -66,27 +66,27 @@ def test_the_ledger_groups_call_result_size_shape_files_and_sources() -> None:
     timeline.result("call_1", "web.search", '{"rows": ["so:sources_pool[1-2]"]}', output)
     timeline.call("call_2", "demo", {})
 
-    assert tell_calls(timeline.blocks, shown) == [
+    assert list_calls(timeline.blocks, shown) == [
         "web.search(k=3, query=x) tc:turn_1.call_1.call -> ok, 34 characters: object of 1 keys "
         "tc:turn_1.call_1.result fi:turn_1.outputs/a b.md so:sources_pool[1-2]",
         "demo() tc:turn_1.call_2.call -> no result",
     ]
 
 
-def test_rounds_are_told_by_what_was_asked_noted_and_called() -> None:
+def test_rounds_are_summarized_by_requests_notes_and_calls() -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Do one.")
     timeline.start_round()
     timeline.add(BlockType.NOTES, "ar:turn_1.react.notes.call_1", bodies.NotesBody(text="I look it up."))
     timeline.say("followup", "sig_1", "And two.")
 
-    told = tell_rounds(timeline.blocks, shown)
+    reported = summarize_rounds(timeline.blocks, shown)
 
-    assert told[Section.ACTIVE] == [
+    assert reported[Section.ACTIVE] == [
         "Do one. (ar:turn_1.user.prompt)",
         "And two. (ar:turn_1.external.followup.sig_1)",
     ]
-    assert told[Section.DONE] == ["I look it up."]
+    assert reported[Section.DONE] == ["I look it up."]
 
 
 def test_preference_lines_of_anchors_are_folded_newest_twelve_each_once() -> None:
@@ -97,9 +97,9 @@ def test_preference_lines_of_anchors_are_folded_newest_twelve_each_once() -> Non
         timeline.add(BlockType.ANCHOR, f"ar:turn_1.round.0.note{n}", body)
     timeline.add(BlockType.ANCHOR, "ar:turn_1.round.0.x", bodies.AnchorBody(text="short answers", tags=("P",)))
 
-    told = fold_anchors(timeline.blocks)
+    reported = fold_anchors(timeline.blocks)
 
-    assert len(told[Section.PREFERENCES]) == 12
-    assert told[Section.PREFERENCES][-2:] == ["likes 19", "short answers"]
-    assert told[Section.DECISIONS][-1] == "decided 19"
-    assert not any("did" in line for lines in told.values() for line in lines)
+    assert len(reported[Section.PREFERENCES]) == 12
+    assert reported[Section.PREFERENCES][-2:] == ["likes 19", "short answers"]
+    assert reported[Section.DECISIONS][-1] == "decided 19"
+    assert not any("did" in line for lines in reported.values() for line in lines)

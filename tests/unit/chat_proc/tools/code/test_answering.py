@@ -9,7 +9,7 @@ from turn_bench.programs import ScriptedTool, build_parts
 from turn_bench.tools import DeafTool, DemoTool
 
 from chat_proc.catalog.tool import ToolContext, ToolOutcome
-from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, ProgramParts, ProgramTools, RunAnswerer
+from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, CallHandler, ProgramParts, ProgramTools
 from everturn.core.cancellation import Stragglers
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.execution.messages import GatewayCall, ToolReply
@@ -21,12 +21,12 @@ from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
 
 
-def build_answerer(tool: DemoTool, parts: ProgramParts) -> RunAnswerer:
+def build_answerer(tool: DemoTool, parts: ProgramParts) -> CallHandler:
     context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=RecordingTurn())
-    return RunAnswerer(ProgramTools([tool], parts), context)
+    return CallHandler(ProgramTools([tool], parts), context)
 
 
-async def ask(answerer: RunAnswerer, number: int = 1) -> ToolReply:
+async def ask(answerer: CallHandler, number: int = 1) -> ToolReply:
     key = EffectKey(TurnId("turn_1"), CallId("call_1"), "demo.echo", "a" * 64, number)
     given = await answerer.answer(GatewayCall(number, "demo.echo", {}), key, CallId(f"call_1-{number}"))
     return given.reply
@@ -48,7 +48,7 @@ async def test_only_so_many_calls_of_a_run_work_at_a_time() -> None:
     assert [reply.ok for reply in replies] == [True] * (MAX_SIDE_BY_SIDE + 3)
 
 
-async def test_a_tool_that_ignores_its_end_is_left_behind_and_the_program_is_answered() -> None:
+async def test_a_program_gets_a_reply_if_a_tool_ignores_cancellation() -> None:
     tool = DeafTool(timeout_s=0.01, in_programs=True)
     tool.go_on.clear()
     leftovers = Stragglers(grace_s=0.01)
@@ -87,7 +87,7 @@ class StrictParams(BaseModel):
 async def test_no_argument_of_a_program_is_taken_for_something_else(arguments: dict[str, object], ok: bool) -> None:
     tool = ScriptedTool("demo.send", lambda _: ToolOutcome("ok", "sent"), params=StrictParams)
     context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=RecordingTurn())
-    answerer = RunAnswerer(ProgramTools([tool], build_parts()), context)
+    answerer = CallHandler(ProgramTools([tool], build_parts()), context)
     key = EffectKey(TurnId("turn_1"), CallId("call_1"), "demo.send", "a" * 64, 1)
 
     given = await answerer.answer(GatewayCall(1, "demo.send", arguments), key, CallId("call_1-1"))
@@ -115,7 +115,7 @@ async def test_a_program_reaches_only_what_its_conversation_has_seen(url: str, c
     fetch = ScriptedTool("web.fetch", lambda _: ToolOutcome("ok", "page"), params=FetchParams, addresses=("urls",))
     typed = draft_block("Read https://a.example/seen.")
     context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, typed, NOW, live=RecordingTurn())
-    answerer = RunAnswerer(ProgramTools([fetch], build_parts()), context)
+    answerer = CallHandler(ProgramTools([fetch], build_parts()), context)
     key = EffectKey(TurnId("turn_1"), CallId("call_1"), "web.fetch", "a" * 64, 1)
 
     given = await answerer.answer(GatewayCall(1, "web.fetch", {"urls": [url]}), key, CallId("call_1-1"))

@@ -7,7 +7,7 @@ import pytest
 from turn_bench.programs import Act, Params, ScriptedTool, build_parts
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolContext, ToolOutcome
-from chat_proc.tools.code.program_calls import MAX_TOLD, ProgramCalls, ProgramTools
+from chat_proc.tools.code.program_calls import MAX_LISTED_CALLS, ProgramCalls, ProgramTools
 from everturn.core.errors import NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
@@ -80,7 +80,7 @@ async def test_a_call_answers_with_a_value_and_is_a_step_and_two_records() -> No
     assert (run.results[0].status, run.results[0].text, run.results[0].parent) == ("ok", '{"said": "hi"}', "call_1")
 
 
-async def test_arguments_that_do_not_fit_name_the_field_and_the_tool_is_not_called() -> None:
+async def test_invalid_arguments_name_the_field() -> None:
     tool = ScriptedTool()
     run = Run(tool)
 
@@ -109,7 +109,7 @@ async def test_what_is_not_offered_to_programs_is_not_allowed(tool_id: str) -> N
         (RecursionError(), "tool_error"),
     ],
 )
-async def test_a_tool_that_raises_is_a_typed_error_and_the_run_goes_on(error: Exception, code: str) -> None:
+async def test_an_exception_of_a_tool_is_a_typed_error(error: Exception, code: str) -> None:
     broken = ScriptedTool("demo.break", fail(error))
     run = Run(ScriptedTool(), broken)
 
@@ -154,12 +154,12 @@ async def test_a_secret_is_redacted_in_values_errors_and_on_the_timeline() -> No
 
     replies = [await run.call("demo.leak"), await run.call("demo.fail", 2)]
 
-    told = [str(reply) for reply in replies] + [result.text for result in run.results] + [str(run.live.events)]
-    assert not [text for text in told if SECRET in text]
+    reported = [str(reply) for reply in replies] + [result.text for result in run.results] + [str(run.live.reported)]
+    assert not [text for text in reported if SECRET in text]
     assert replies[0].value == {"header": "Bearer [redacted]", "[redacted]": [b"[redacted]"]}
 
 
-async def test_words_of_strangers_keep_their_mark() -> None:
+async def test_untrusted_results_keep_their_mark() -> None:
     run = Run(ScriptedTool("web.fetch", untrusted=True), ScriptedTool())
 
     await run.call()
@@ -183,7 +183,7 @@ async def test_a_repeated_run_makes_no_irreversible_call_twice() -> None:
     assert tool.done == 3
 
 
-async def test_a_call_that_was_made_at_the_second_try_is_not_made_again_at_the_first_of_a_repeated_run() -> None:
+async def test_a_retried_call_is_not_made_again_in_a_repeated_run() -> None:
     tool = ScriptedTool("mail.send", effect=Effect.IRREVERSIBLE)
     run = Run(tool)
     run.live.age_s = 60.0
@@ -198,7 +198,7 @@ async def test_a_call_that_was_made_at_the_second_try_is_not_made_again_at_the_f
     assert tool.done == 1
 
 
-async def test_a_call_that_the_end_of_the_run_cuts_off_stands_on_the_timeline() -> None:
+async def test_a_call_cut_off_by_the_end_of_the_run_is_recorded() -> None:
     lasting, sending = ScriptedTool(), ScriptedTool("mail.send", effect=Effect.IRREVERSIBLE)
     lasting.hangs = sending.hangs = True
     run = Run(lasting, sending)
@@ -215,11 +215,11 @@ async def test_a_call_that_the_end_of_the_run_cuts_off_stands_on_the_timeline() 
     assert run.calls.find_unmatched([]) == []
 
 
-async def test_the_run_tells_of_its_calls_with_the_refs_of_their_results() -> None:
+async def test_the_run_lists_its_calls_with_the_refs_of_their_results() -> None:
     run = Run(ScriptedTool())
     assert run.calls.describe() == ""
 
-    for number in range(1, MAX_TOLD + 3):
+    for number in range(1, MAX_LISTED_CALLS + 3):
         await run.call(number=number)
 
     lines = run.calls.describe().splitlines()

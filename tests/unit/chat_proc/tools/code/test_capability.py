@@ -23,7 +23,7 @@ class Params(BaseModel):
 SPEC = ToolSpec("demo.find", "Finds.", "", Params, Effect.PURE, timeout_s=7.0, in_programs=True, returns="rows")
 
 
-def test_the_gateway_gets_the_rules_that_it_can_check_in_the_order_of_the_parameters() -> None:
+def test_the_gateway_gets_rules_in_the_order_of_the_parameters() -> None:
     assert build_rules(Params) == (
         ArgumentRule("query", max_chars=400),
         ArgumentRule("kind", one_of=("web", "news")),
@@ -33,7 +33,7 @@ def test_the_gateway_gets_the_rules_that_it_can_check_in_the_order_of_the_parame
     )
 
 
-def test_a_grant_lasts_a_little_longer_than_the_tool_may_and_calls_begin_while_the_program_runs() -> None:
+def test_a_grant_outlasts_the_limit_of_its_tool() -> None:
     capability = build_capability([SPEC], 60.0)
 
     (grant,) = capability.grants

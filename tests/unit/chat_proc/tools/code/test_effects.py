@@ -21,8 +21,8 @@ BAD = ToolReply(7, False, None, "timeout", "mail.send did not end within 5 s")
 class Work:
     """Counts how often it was done."""
 
-    def __init__(self, reply: ToolReply = GOOD, *, told: bool = True) -> None:
-        self.answered = Answered(reply, told)
+    def __init__(self, reply: ToolReply = GOOD, *, reported: bool = True) -> None:
+        self.answered = Answered(reply, reported)
         self.done = 0
 
     async def __call__(self) -> Answered:
@@ -104,19 +104,19 @@ async def test_a_call_whose_result_was_too_long_to_keep_is_not_made_again(
     reply = await guard.run(KEY, Effect.IRREVERSIBLE, 7, again := Work())
 
     assert again.done == 0
-    assert "too long to keep" in reply.error_message
+    assert "too long to store" in reply.error_message
     assert state_of(ledger) is EffectState.COMMITTED
 
 
-async def test_an_irreversible_call_that_told_nothing_is_ambiguous(guard: EffectGuard, ledger: MemoryEffects) -> None:
-    reply = await guard.run(KEY, Effect.IRREVERSIBLE, 7, Work(BAD, told=False))
+async def test_an_irreversible_call_without_outcome_is_ambiguous(guard: EffectGuard, ledger: MemoryEffects) -> None:
+    reply = await guard.run(KEY, Effect.IRREVERSIBLE, 7, Work(BAD, reported=False))
 
     assert reply.error_code == "ambiguous"
     assert "did not end within 5 s" in reply.error_message
     assert state_of(ledger) is EffectState.AMBIGUOUS
 
 
-async def test_a_call_that_told_of_its_failure_has_failed(guard: EffectGuard, ledger: MemoryEffects) -> None:
+async def test_a_call_that_reports_its_failure_has_failed(guard: EffectGuard, ledger: MemoryEffects) -> None:
     assert await guard.run(KEY, Effect.IRREVERSIBLE, 7, Work(BAD)) == BAD
     assert state_of(ledger) is EffectState.FAILED
 
@@ -148,7 +148,7 @@ class Forgetful(MemoryEffects):
         raise Unavailable("Postgres: gone")
 
 
-async def test_a_call_whose_end_can_not_be_written_still_answers_and_is_never_made_again(live: RecordingTurn) -> None:
+async def test_a_call_with_an_unrecorded_outcome_is_never_repeated(live: RecordingTurn) -> None:
     platform = MemoryPlatform()
     platform.conversations[live.lease.conversation_id] = ConversationRow(
         live.lease.conversation_id, live.lease.principal, fence=1
@@ -168,7 +168,7 @@ def test_a_kept_reply_is_ascii_and_reads_back_for_another_call() -> None:
 
 
 @pytest.mark.parametrize("kept", ["", "{", "[]", '{"kind": "reply"}', '{"kind": "other"}'])
-def test_what_is_no_reply_is_none(kept: str) -> None:
+def test_an_invalid_stored_reply_is_none(kept: str) -> None:
     assert try_decode_reply(kept, 9) is None
 
 

@@ -72,7 +72,7 @@ async def test_files_of_earlier_turns_are_there_when_the_program_names_them(load
     assert loaded.files == {"turn_1/attachments/sales 1.csv": b"a", "conv_2/turn_7/outputs/x.csv": b"c"}
 
 
-async def test_a_wrong_name_is_told_with_the_likely_one_or_with_how_to_look(load, stored, timeline) -> None:
+async def test_a_wrong_name_gets_a_suggestion(load, stored, timeline) -> None:
     stored.put("turn_1", "sales.csv", b"a")
 
     loaded = await load(
@@ -80,16 +80,16 @@ async def test_a_wrong_name_is_told_with_the_likely_one_or_with_how_to_look(load
     )
 
     assert loaded.describe_unknown().split("\n") == [
-        "The program names turn_1/files/sale.csv, which is not there. Did you mean turn_1/files/sales.csv?",
-        "The program names turn_0/files/x/y.csv, which is not there. To see what that turn left: "
+        "The program names turn_1/files/sale.csv, which does not exist. Did you mean turn_1/files/sales.csv?",
+        "The program names turn_0/files/x/y.csv, which does not exist. To list the files of that turn: "
         'react.pull {"paths": ["fi:turn_0.files/"]}.',
-        "The program names conv_9/turn_0/files/a.py, which is not there. To see what that turn left: "
+        "The program names conv_9/turn_0/files/a.py, which does not exist. To list the files of that turn: "
         'react.pull {"paths": ["fi:conv_9.turn_0.files/"]}.',
     ]
     assert loaded.files == {}
 
 
-async def test_when_not_all_fits_what_the_program_names_goes_first_then_the_newest(load, objects, timeline) -> None:
+async def test_named_files_come_first_if_not_all_fit(load, objects, timeline) -> None:
     produce(timeline, objects, 20 * MIB, 20 * MIB, 20 * MIB)
 
     loaded = await load(timeline, 'open("turn_2/outputs/f0.bin")')
@@ -107,7 +107,7 @@ async def test_the_number_of_files_is_bounded(load, objects, timeline) -> None:
     assert len(loaded.left_out) == 5
 
 
-async def test_a_file_that_can_not_be_had_or_named_is_left_out_with_the_reason(load, timeline) -> None:
+async def test_an_unavailable_file_is_left_out_with_the_reason(load, timeline) -> None:
     deep = build_file("turn_2", "/".join(["x" * 50] * 6), b"x", kind=ArtifactKind.FILE)
     gone = build_file("turn_2", "gone.txt", b"gone", kind=ArtifactKind.FILE)
     timeline.result("call_1", "react.write", "ok", deep, gone)

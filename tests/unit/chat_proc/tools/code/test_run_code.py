@@ -70,7 +70,9 @@ class RecordingSandbox:
             artifacts=written,
             error=self.error,
             exit=ProgramExit("exit", 0),
-            report_text="The program ended well." if self.error is None else f"The run failed: {self.error.message}",
+            report_text="The program finished successfully."
+            if self.error is None
+            else f"The run failed: {self.error.message}",
             user_out_tail=self.printed,
             runtime_err_tail="a warning\n",
             limits_hit=(),
@@ -94,7 +96,7 @@ def timeline(objects) -> TimelineBuilder:
     return timeline
 
 
-async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeline, objects, history) -> None:
+async def test_a_run_stores_its_files_and_shows_its_output(call_tool, timeline, objects, history) -> None:
     sandbox = RecordingSandbox({"outputs/chart.png": PNG, "files/table.csv": b"a\n"}, printed="RESULT {}\n")
     contract = [
         {"filepath": "outputs/chart.png", "description": "The chart"},
@@ -110,7 +112,7 @@ async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeli
 
     assert outcome.status == "ok"
     assert outcome.text == (
-        "The program ended well.\n--- printed ---\nRESULT {}\n--- errors and warnings ---\na warning"
+        "The program finished successfully.\n--- printed ---\nRESULT {}\n--- errors and warnings ---\na warning"
     )
     chart, table = outcome.artifacts
     assert (chart.ref, chart.kind, chart.mime) == ("fi:turn_1.outputs/chart.png", ArtifactKind.OUTPUT, "image/png")
@@ -120,9 +122,7 @@ async def test_a_run_keeps_its_files_and_tells_what_it_printed(call_tool, timeli
     assert objects.stored[chart.object_key] == PNG
 
 
-async def test_the_sandbox_gets_the_program_verbatim_and_the_files_of_the_conversation(
-    call_tool, timeline, objects, history
-) -> None:
+async def test_the_sandbox_gets_the_program_and_its_files(call_tool, timeline, objects, history) -> None:
     sandbox = RecordingSandbox()
 
     await call_tool(
@@ -274,9 +274,7 @@ async def test_parameters_out_of_range_are_refused(call_tool, timeline, objects,
         )
 
 
-async def test_a_path_that_is_not_there_is_told_first_and_the_program_still_runs(
-    call_tool, timeline, objects, history
-) -> None:
+async def test_a_missing_path_is_reported_first(call_tool, timeline, objects, history) -> None:
     sandbox = RecordingSandbox()
 
     outcome = await call_tool(
@@ -287,16 +285,14 @@ async def test_a_path_that_is_not_there_is_told_first_and_the_program_still_runs
     )
 
     assert outcome.text.startswith(
-        "The program names turn_0/files/a.csv, which is not there. "
-        'To see what that turn left: react.pull {"paths": ["fi:turn_0.files/"]}.\n'
+        "The program names turn_0/files/a.csv, which does not exist. "
+        'To list the files of that turn: react.pull {"paths": ["fi:turn_0.files/"]}.\n'
     )
     assert len(sandbox.requests) == 1
     assert "turn_1/outputs/x" not in outcome.text
 
 
-async def test_a_file_that_the_workspace_has_no_room_for_is_not_kept_and_it_is_said(
-    call_tool, timeline, objects, history
-) -> None:
+async def test_a_file_without_room_in_the_workspace_is_reported(call_tool, timeline, objects, history) -> None:
     big = build_file("turn_1", "big", b"x", kind=ArtifactKind.OUTPUT).model_copy(update={"size": MAX_DELTA_BYTES - 3})
     timeline.result("call_0", "exec_tools.execute_code_python", "ok", big)
     sandbox = RecordingSandbox({"outputs/a": b"12", "outputs/b": b"12"})
@@ -307,18 +303,18 @@ async def test_a_file_that_the_workspace_has_no_room_for_is_not_kept_and_it_is_s
     )
 
     assert [artifact.filename for artifact in outcome.artifacts] == ["a"]
-    assert "Not kept: outputs/b." in outcome.text
+    assert "Not saved: outputs/b." in outcome.text
 
 
 @pytest.mark.parametrize("contract", [{"filepath": "outputs/a.csv"}, "outputs/a.csv", [{"path": "outputs/a.csv"}]])
-def test_a_contract_of_another_shape_is_told_by_name(objects, history, contract: object) -> None:
+def test_an_invalid_contract_is_reported_by_name(objects, history, contract: object) -> None:
     registry = ToolRegistry([RunCodeTool(RecordingSandbox(), objects, history, build_program_tools())])
 
     with pytest.raises(Invalid, match="contract"):
         registry.check_params("exec_tools.execute_code_python", {"contract": contract})
 
 
-async def test_calls_of_a_program_stand_on_the_timeline_and_clients_see_what_rest_reads(history) -> None:
+async def test_calls_of_a_program_are_on_the_timeline(history) -> None:
     send = ScriptedTool("mail.send", effect=Effect.IRREVERSIBLE)
     sandbox = RecordingSandbox()
     sandbox.calls = [GatewayCall(n, "mail.send", {"text": "hi"}) for n in (1, 2)]
@@ -348,9 +344,7 @@ PROFILES = {
 }
 
 
-async def test_a_call_chooses_one_of_the_profiles_and_the_first_is_that_of_others(
-    call_tool, timeline, objects, history
-) -> None:
+async def test_a_call_chooses_a_profile_and_the_first_is_the_default(call_tool, timeline, objects, history) -> None:
     tool = RunCodeTool(sandbox := RecordingSandbox(), objects, history, build_program_tools(), PROFILES)
 
     for params in ({}, {"profile": "large"}):
@@ -369,7 +363,7 @@ async def test_another_profile_is_refused_with_the_names_of_those_there_are(obje
     assert "'large'" in refused.value.detail
 
 
-async def test_the_guide_names_profiles_with_their_limits_only_where_there_is_a_choice(objects, history) -> None:
+async def test_the_guide_lists_profiles_only_if_there_is_a_choice(objects, history) -> None:
     several = RunCodeTool(RecordingSandbox(), objects, history, build_program_tools(), PROFILES).spec
     alone = RunCodeTool(RecordingSandbox(), objects, history, build_program_tools()).spec
 
@@ -403,5 +397,5 @@ async def test_what_a_result_can_not_show_of_the_output_is_kept_as_a_log(call_to
     (log,) = outcome.artifacts
     assert (log.ref, log.kind, log.visibility) == ("fi:turn_1.logs/call_1.txt", ArtifactKind.RESULT, "internal")
     assert printed in objects.stored[log.object_key].decode()
-    assert f"More of what the program printed: {log.ref}" in outcome.text
+    assert f"Longer output of the program: {log.ref}" in outcome.text
     assert short.artifacts == ()

@@ -37,13 +37,15 @@ def test_long_and_deep_arguments_are_cut_and_bytes_are_counted() -> None:
     for _ in range(20):
         deep = [deep]
 
-    told = bound_arguments({"text": "x" * 501, "raw": b"12345", "many": list(range(60)), "deep": deep, "bad": "\ud800"})
+    reported = bound_arguments(
+        {"text": "x" * 501, "raw": b"12345", "many": list(range(60)), "deep": deep, "bad": "\ud800"}
+    )
 
-    assert told["text"] == "x" * 500 + "…"
-    assert told["raw"] == "(5 bytes)"
-    assert told["many"] == list(range(50))
-    assert "…" in str(told["deep"])
-    assert told["bad"] == "?"
+    assert reported["text"] == "x" * 500 + "…"
+    assert reported["raw"] == "(5 bytes)"
+    assert reported["many"] == list(range(50))
+    assert "…" in str(reported["deep"])
+    assert reported["bad"] == "?"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_what_fits_no_frame_is_refused_as_too_large(value: object) -> None:
     assert fit_reply(ToolReply(3, True, value)).error_code == "too_large"
 
 
-def test_what_is_no_json_is_refused_too() -> None:
+def test_invalid_json_is_refused_too() -> None:
     reply = fit_reply(ToolReply(3, True, {"when": object()}))
 
     assert (reply.id, reply.ok, reply.error_code) == (3, False, "too_large")

@@ -24,13 +24,13 @@ def test_a_long_text_ends_at_a_line_break_when_one_is_near() -> None:
     assert (excerpt.text, excerpt.label, excerpt.next_offset) == ("one\ntwo\n", "lines [1-2]/4, characters [0-8]/19", 8)
 
 
-def test_a_cut_inside_a_line_is_told() -> None:
+def test_a_cut_inside_a_line_is_labelled() -> None:
     excerpt = cut_excerpt("a" * 30, Range(), 10)
 
     assert excerpt.label == "lines [1-0]/1 and part of the next, characters [0-10]/30"
 
 
-def test_an_offset_goes_on_where_a_part_ended() -> None:
+def test_an_offset_continues_where_a_part_ended() -> None:
     excerpt = cut_excerpt(TEXT, Range(offset=8), 100)
 
     assert (excerpt.text, excerpt.label) == ("three\nfour\n", "characters [8-19]/19")

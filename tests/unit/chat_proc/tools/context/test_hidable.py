@@ -27,7 +27,7 @@ def test_a_block_has_its_own_ref() -> None:
     assert refs == {"ar:turn_1.user.prompt"}
 
 
-def test_a_file_stands_for_the_read_that_showed_it_alone() -> None:
+def test_a_file_ref_hides_the_read_that_showed_only_that_file() -> None:
     refs = find_refs(Named(parse_ref(A.ref)), play().blocks)
 
     assert refs == {A.ref, "tc:turn_1.call_1.result"}

@@ -48,7 +48,7 @@ async def test_a_recent_result_gives_way_to_the_replacement(play, timeline) -> N
 
     assert outcome.status == "ok"
     assert "tc:turn_2.call_7.result: ok, 1 block hidden, about" in outcome.text
-    assert "hidden in all: 1 blocks, about" in outcome.text
+    assert "hidden in total: 1 blocks, about" in outcome.text
     shown = text_of(timeline)
     assert "result 7 result 7" not in shown
     assert 'Seven rows. To read it: react.read paths=["tc:turn_2.call_7.result"]' in shown
@@ -58,11 +58,11 @@ async def test_a_recent_result_gives_way_to_the_replacement(play, timeline) -> N
 async def test_the_tokens_hidden_are_those_of_the_blocks(call_tool, timeline) -> None:
     outcome = await call_tool(HideTool(), timeline, {"paths": ["tc:turn_2.call_6.result", "tc:turn_2.call_7.result"]})
 
-    assert "hidden in all: 2 blocks, about 2" in outcome.text
+    assert "hidden in total: 2 blocks, about 2" in outcome.text
     assert [body.refs for body in bodies(outcome)] == [("tc:turn_2.call_6.result",), ("tc:turn_2.call_7.result",)]
 
 
-async def test_a_replacement_that_tells_the_way_back_gets_no_other(call_tool, timeline) -> None:
+async def test_a_replacement_with_a_read_hint_gets_no_other(call_tool, timeline) -> None:
     ref = "tc:turn_2.call_7.result"
     params = {"paths": [ref], "replacement": f"Seven rows, see {ref}."}
 
@@ -82,11 +82,11 @@ async def test_a_block_before_the_pre_tail_point_is_refused_with_the_reason(play
     outcome = await play(HideTool(), timeline, {"paths": [path]})
 
     assert (outcome.status, outcome.records) == ("error", ())
-    assert f"{path}: too_old (it lies before the point up to which the prompt is cached" in outcome.text
+    assert f"{path}: too_old (it is in the cached part of the prompt" in outcome.text
     assert text_of(timeline).startswith(before)
 
 
-async def test_what_is_hidden_leaves_everything_before_the_pre_tail_point_as_it_was(play, timeline) -> None:
+async def test_hiding_changes_nothing_before_the_pre_tail_point(play, timeline) -> None:
     before = TimelineView(timeline.blocks)
 
     await play(HideTool(), timeline, {"paths": [f"tc:turn_2.call_{number}.result" for number in range(1, 8)]})
@@ -112,7 +112,7 @@ async def test_what_is_hidden_already_is_not_hidden_twice(play, timeline) -> Non
 
     again = await play(HideTool(), timeline, {"paths": ["tc:turn_2.call_7.result"]})
 
-    assert "not_found (it is hidden already)" in again.text
+    assert "not_found (it is already hidden)" in again.text
     assert again.records == ()
 
 
@@ -186,4 +186,4 @@ async def test_one_path_is_written_patched_hidden_and_read_again_in_one_turn(pla
     assert outcomes[3].text.endswith("one\nthree\n")
     assert outcomes[4].text.startswith(f"{ref}: ok, ")
     assert outcomes[5].text.endswith("one\nthree\n")
-    assert "visible already, whole, in the result tc:" in outcomes[6].text
+    assert "already shown in full in the result tc:" in outcomes[6].text

@@ -71,7 +71,7 @@ async def test_what_the_prompt_shows_whole_is_pointed_to(call_tool, timeline, re
     outcome = await call_tool(read_tool, timeline, {"paths": ["ar:turn_1.user.prompt"]})
 
     assert outcome.text == (
-        "ar:turn_1.user.prompt: visible already, whole, in the block with the ref ar:turn_1.user.prompt"
+        "ar:turn_1.user.prompt: already shown in full in the block with the ref ar:turn_1.user.prompt"
     )
 
 
@@ -130,17 +130,17 @@ async def test_a_store_that_is_down_fails_that_path_only(call_tool, timeline, re
     outcome = await call_tool(read_tool, timeline, {"paths": [CSV.ref, "ar:turn_1.user.prompt"]})
 
     assert outcome.status == "ok"
-    assert "is not available now" in outcome.text
+    assert "is currently unavailable" in outcome.text
 
 
-async def test_a_bad_number_is_told_and_the_other_paths_are_read(call_tool, timeline, read_tool) -> None:
+async def test_an_invalid_number_does_not_affect_other_paths(call_tool, timeline, read_tool) -> None:
     items = [{"path": CSV.ref, "line_start": 0}, {"path": CSV.ref, "offset": "ten"}, {"path": CSV.ref}]
 
     outcome = await call_tool(read_tool, timeline, {"items": items})
 
     assert outcome.status == "ok"
-    assert "not read (line_start must be a whole number from 1 on, not '0')" in outcome.text
-    assert "not read (offset must be a whole number from 0 on, not 'ten')" in outcome.text
+    assert "not read (line_start must be an integer of at least 1, not '0')" in outcome.text
+    assert "not read (offset must be an integer of at least 0, not 'ten')" in outcome.text
     assert "a,b" in outcome.text
 
 
@@ -174,7 +174,7 @@ async def test_the_same_content_read_again_is_pointed_to(play, timeline, read_to
 
     again = await play(read_tool, timeline, {"paths": [CSV.ref]})
 
-    assert again.text.startswith(f"{CSV.ref}: visible already, whole, in the result tc:turn_1.call_")
+    assert again.text.startswith(f"{CSV.ref}: already shown in full in the result tc:turn_1.call_")
     assert "a,b" not in again.text
 
 
@@ -193,7 +193,7 @@ async def test_a_hidden_block_is_shown_again(play, timeline, read_tool) -> None:
     assert "Hello" in (await play(read_tool, timeline, {"paths": ["ar:turn_1.user.prompt"]})).text
 
 
-async def test_a_file_that_was_written_anew_is_shown_again(play, timeline, read_tool, objects) -> None:
+async def test_a_rewritten_file_is_shown_again(play, timeline, read_tool, objects) -> None:
     await play(read_tool, timeline, {"paths": [CSV.ref]})
     changed = build_file("turn_1", "sales.csv", b"new,data", mime="text/csv")
     objects.stored[changed.object_key] = b"new,data"
@@ -234,7 +234,7 @@ async def test_a_result_stored_whole_is_read_in_ranges(call_tool, timeline, read
 async def test_an_image_that_goes_to_the_model_already_is_not_attached_twice(play, timeline, read_tool) -> None:
     first = await play(read_tool, timeline, {"paths": [PHOTO.ref]})
 
-    assert f"attached already, to the block with the ref {PHOTO.ref}" in first.text
+    assert f"already attached to the block with the ref {PHOTO.ref}" in first.text
     assert first.data is None
 
 
@@ -292,7 +292,7 @@ async def test_sources_share_one_budget_and_stay_valid_json(call_tool, timeline,
     assert sum(len(row["text"]) for row in rows) <= 3000
     assert rows[1]["text"] == "b"
     assert rows[0]["text_shown"].endswith("/9000")
-    assert "cut: read one source at a time" in outcome.text
+    assert "cut: to see the rest, read one source at a time" in outcome.text
 
 
 async def test_the_rest_of_one_source_is_read_from_its_offset(call_tool, timeline, read_tool) -> None:
@@ -311,7 +311,7 @@ async def test_sources_read_again_are_pointed_to(play, timeline, read_tool) -> N
 
     again = await play(read_tool, timeline, {"paths": ["so:conv_1.sources_pool[1]"]}, pool=pool)
 
-    assert "visible already, whole, in the result tc:" in again.text
+    assert "already shown in full in the result tc:" in again.text
 
 
 async def test_the_index_of_a_turn_is_read(call_tool, timeline, read_tool) -> None:
@@ -321,7 +321,7 @@ async def test_the_index_of_a_turn_is_read(call_tool, timeline, read_tool) -> No
     assert f"- {LONG.ref} (file, text/plain, 55000 bytes, from react.write, external)" in outcome.text
 
 
-async def test_the_statuses_stand_before_the_first_empty_line(call_tool, timeline, read_tool) -> None:
+async def test_the_statuses_precede_the_first_empty_line(call_tool, timeline, read_tool) -> None:
     paths = [CSV.ref, "fi:turn_1.files/none.md", SHEET.ref]
 
     head = (await call_tool(read_tool, timeline, {"paths": paths})).text.partition("\n\n")[0]
@@ -354,7 +354,7 @@ async def test_what_pruning_leaves_of_a_read_keeps_its_ref_and_its_range(play, t
     assert "lines [20-319]/5000" in left
 
 
-async def test_a_name_of_an_unknown_kind_is_missing_and_told_what_there_is(call_tool, timeline, read_tool) -> None:
+async def test_an_unknown_kind_of_name_is_missing(call_tool, timeline, read_tool) -> None:
     outcome = await call_tool(read_tool, timeline, {"paths": ["mem:facts/1", "ks:docs/a.md", "sk:public.pdf/SKILL.md"]})
 
     assert "mem:facts/1: missing ('mem:facts/1' is not a ref: refs start with ar:, tc:, fi:" in outcome.text

@@ -42,12 +42,12 @@ def test_a_path_is_shown_up_to_a_default_and_never_above_the_most() -> None:
 def test_zero_negative_and_text_numbers_give_a_clear_notice(field: str, value: object) -> None:
     item = ReadItem.model_validate({"path": "a", field: value})
 
-    with pytest.raises(Invalid, match=f"{field} must be a whole number from [01] on, not"):
+    with pytest.raises(Invalid, match=f"{field} must be an integer of at least [01], not"):
         item.read_range()
 
 
 def test_a_cap_of_nothing_gives_a_clear_notice() -> None:
-    with pytest.raises(Invalid, match="max_text_symbols must be a whole number from 1 on"):
+    with pytest.raises(Invalid, match="max_text_symbols must be an integer of at least 1"):
         ReadItem(path="a", max_text_symbols=0).read_cap()
 
 
@@ -61,6 +61,6 @@ def test_a_read_of_nothing_or_of_too_much_is_refused(params: dict[str, object]) 
 
 @pytest.mark.parametrize("path", ["", "x" * 2049])
 @pytest.mark.parametrize("field", ["paths", "items"])
-def test_a_path_that_names_nothing_or_is_far_too_long_is_refused_before_the_call(field: str, path: str) -> None:
+def test_an_empty_or_too_long_path_is_refused(field: str, path: str) -> None:
     with pytest.raises(ValidationError):
         ReadParams.model_validate({field: [path]})

@@ -142,9 +142,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("owner", ["", "conv_1."])
 @pytest.mark.parametrize(("ref", "text"), TEXTS)
-async def test_a_text_at_hand_is_found_without_a_look_at_the_store(
-    at_hand: Finder, ref: str, text: str, owner: str
-) -> None:
+async def test_a_loaded_text_is_found_without_the_store(at_hand: Finder, ref: str, text: str, owner: str) -> None:
     found = await at_hand.find(ref.format(owner))
 
     assert isinstance(found, FoundText)
@@ -175,7 +173,7 @@ async def test_a_text_of_another_conversation_of_the_same_person_is_found(
 
 
 @pytest.mark.parametrize(("ref", "_"), TEXTS)
-async def test_what_another_person_has_is_as_missing_as_what_nobody_has(elsewhere: Finder, ref: str, _: str) -> None:
+async def test_data_of_another_person_is_missing(elsewhere: Finder, ref: str, _: str) -> None:
     foreign = await elsewhere.find(ref.format("conv_bob."))
 
     assert isinstance(foreign, Missing)

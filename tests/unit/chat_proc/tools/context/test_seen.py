@@ -89,7 +89,7 @@ def test_data_of_other_tools_is_no_shown_text() -> None:
     assert shown_texts(timeline.blocks[-1]) == ()
 
 
-def test_a_short_block_of_a_light_turn_is_held_whole_and_a_bulky_one_is_not() -> None:
+def test_only_short_blocks_of_a_light_turn_are_shown_in_full() -> None:
     timeline = start()
     timeline.result("call_2", "demo", "x" * 5000)
     bulky, prompt = timeline.blocks[-1], last(timeline, BlockType.USER_PROMPT)

@@ -29,7 +29,7 @@ HERE = (ConversationId("conv_1"), TurnId("turn_9"))
         ("ks:docs/a.md", "ks:docs/a.md"),
     ],
 )
-def test_a_name_of_our_own_conversation_is_told_without_it(spelling: str, ref: str) -> None:
+def test_a_ref_of_this_conversation_omits_its_id(spelling: str, ref: str) -> None:
     named = read_name(spelling, *HERE)
 
     assert named == Named(parse_ref(ref))
@@ -43,7 +43,7 @@ def test_a_name_of_our_own_conversation_is_told_without_it(spelling: str, ref: s
         ("conv_2/turn_1/outputs/c.png", "fi:turn_1.outputs/c.png"),
     ],
 )
-def test_a_name_of_another_conversation_is_told_with_it(spelling: str, ref: str) -> None:
+def test_a_ref_of_another_conversation_includes_its_id(spelling: str, ref: str) -> None:
     named = read_name(spelling, *HERE)
 
     assert named == Named(parse_ref(ref), ConversationId("conv_2"))
@@ -66,7 +66,7 @@ def test_a_name_of_another_conversation_is_told_with_it(spelling: str, ref: str)
         "ar:2026-03-01-12-00.user.prompt",
     ],
 )
-def test_what_is_no_name_is_refused_with_a_sentence(text: str) -> None:
+def test_an_invalid_name_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(Invalid):
         read_name(text, *HERE)
 

@@ -17,8 +17,8 @@ async def test_files_are_listed_with_paths_and_refs(call_tool, timeline, stored)
     ]
 
 
-async def test_a_folder_narrows_the_list_and_a_wrong_one_is_told(call_tool, timeline, stored) -> None:
-    tool = ListFilesTool(WorkspaceHistory(stored.artifacts))
+async def test_a_folder_narrows_the_list(call_tool, timeline, stored) -> None:
+    tool = ListFilesTool(ArtifactHistory(stored.artifacts))
 
     assert (await call_tool(tool, timeline, {"folder": "outputs/"})).value == []
     assert (await call_tool(tool, timeline, {"folder": "../etc"})).status == "error"

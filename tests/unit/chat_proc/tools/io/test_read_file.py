@@ -20,12 +20,12 @@ def tool(objects, tool_ports) -> ReadFileTool:
         ({"offset": 100}, b"", None),
     ],
 )
-async def test_a_part_is_given_and_where_it_goes_on(call_tool, timeline, tool, part, data, next_offset) -> None:
+async def test_a_part_is_returned_with_the_next_offset(call_tool, timeline, tool, part, data, next_offset) -> None:
     outcome = await call_tool(tool, timeline, {"ref": "turn_1/attachments/sales.csv"} | part)
 
     assert (outcome.value["data"], outcome.value["next_offset"], outcome.value["size"]) == (data, next_offset, 8)
 
 
 @pytest.mark.parametrize("ref", ["fi:turn_1.files/nothing.csv", "ar:turn_1.user.prompt", "nonsense"])
-async def test_what_is_no_file_is_an_error(call_tool, timeline, tool, ref) -> None:
+async def test_a_ref_that_is_not_a_file_is_an_error(call_tool, timeline, tool, ref) -> None:
     assert (await call_tool(tool, timeline, {"ref": ref})).status == "error"

@@ -5,7 +5,7 @@ from everturn_testing.timeline import TimelineBuilder
 from everturn_testing.turns.live_turn import RecordingTurn
 
 
-async def test_clients_are_told_at_once(call_tool) -> None:
+async def test_clients_are_notified_at_once(call_tool) -> None:
     timeline = TimelineBuilder()
     timeline.start_turn("turn_1", "Hello")
 

@@ -6,7 +6,7 @@ from chat_proc.tools.memory.memsearch import (
     build_found_hit,
     build_turn_hits,
     render_hits,
-    tell_ref,
+    spell_ref,
 )
 from everturn.core import refs
 from everturn.core.ids import ConversationId, TurnId
@@ -41,7 +41,7 @@ def timeline(*summaries: str) -> TimelineBuilder:
     return built
 
 
-def test_a_hit_says_where_it_stands_and_how_to_read_on() -> None:
+def test_a_hit_has_its_place_and_a_ref_to_read() -> None:
     assert build_found_hit(found(HERE), HERE).as_json() == {
         "turn_id": "turn_1",
         "ref": "ar:turn_1.user.prompt",
@@ -58,8 +58,8 @@ def test_refs_of_other_conversations_carry_the_conversation() -> None:
 
     assert hit.ref == "ar:conv_2.turn_1.user.prompt"
     assert hit.turn_index_path == "ar:conv_2.turn_1.react.turn.index"
-    assert tell_ref("fi:turn_1.user.attachments/a b.csv", THERE) == "fi:conv_2.turn_1.user.attachments/a b.csv"
-    assert tell_ref("ks:doc.md", THERE) == "ks:doc.md"
+    assert spell_ref("fi:turn_1.user.attachments/a b.csv", THERE) == "fi:conv_2.turn_1.user.attachments/a b.csv"
+    assert spell_ref("ks:doc.md", THERE) == "ks:doc.md"
     assert listed(timeline(), SnippetTarget.USER, conversation_id=THERE)[0].ref == "ar:conv_2.turn_1.user.prompt"
 
 

@@ -22,10 +22,10 @@ async def test_what_there_is_is_read_and_what_there_is_not_is_named(desk, call, 
 
     assert (outcome.status, nothing.status) == ("ok", "error")
     assert outcome.text.count("Prefers tea.") == 1
-    assert "none with these ids: mem_x" in outcome.text
+    assert "No memories with these ids: mem_x" in outcome.text
 
 
-async def test_a_failure_is_told_to_the_model(call, memories) -> None:
+async def test_a_failure_is_reported_to_the_model(call, memories) -> None:
     async def refuse(*_: object) -> None:
         raise Unavailable("down")
 

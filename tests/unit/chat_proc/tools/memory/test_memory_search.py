@@ -29,7 +29,7 @@ def read(outcome) -> list[str]:
     return [json.loads(line)["text"] for line in outcome.text.splitlines()]
 
 
-async def test_a_question_finds_what_shares_words_with_it(memories, call) -> None:
+async def test_a_question_finds_memories_with_common_words(memories, call) -> None:
     found = read(await call(MemorySearchTool(memories, HashedEmbedder()), {"query": "which units", "limit": 1}))
 
     assert found == ["Prefers metric units."]
@@ -47,14 +47,14 @@ async def test_labels_narrow_the_search(memories, call) -> None:
     assert found == ["Prefers metric units."]
 
 
-async def test_an_encoder_out_of_reach_leaves_the_words(memories, call) -> None:
+async def test_without_the_encoder_words_are_compared(memories, call) -> None:
     tool = MemorySearchTool(memories, Broken())
 
     assert read(await call(tool, {"query": "Acme"})) == ["Works at Acme as an analyst."]
-    assert "there are 2 memories" in (await call(tool, {"query": "zebra"})).text
+    assert "among 2 memories" in (await call(tool, {"query": "zebra"})).text
 
 
-async def test_a_failure_is_told_to_the_model(memories, call) -> None:
+async def test_a_failure_is_reported_to_the_model(memories, call) -> None:
     async def refuse(*_: object) -> None:
         raise Unavailable("down")
 

@@ -35,9 +35,7 @@ async def test_the_same_written_twice_is_one_memory(desk, call, tool, memories) 
     assert tool.spec.effect is Effect.IDEMPOTENT
 
 
-async def test_a_changed_memory_takes_the_place_of_the_old_one_and_keeps_what_is_not_given(
-    desk, call, tool, memories
-) -> None:
+async def test_a_changed_memory_keeps_fields_that_are_not_given(desk, call, tool, memories) -> None:
     first = await call(tool, {"text": "Prefers metric units.", "salience": 0.9})
 
     await call(tool, {"memory_id": first.data["memory_id"], "text": "Prefers SI units."})
@@ -60,12 +58,12 @@ async def test_a_memory_is_forgotten_by_flag_or_by_an_empty_text(desk, call, too
     forgotten, again = await call(tool, params), await call(tool, params)
 
     assert (forgotten.status, again.status) == ("ok", "ok")
-    assert "nothing had to be forgotten" in again.text
+    assert "so nothing was deleted" in again.text
     assert await kept(desk, memories) == {}
 
 
 @pytest.mark.parametrize("error", [Conflict("full."), Unavailable("down")])
-async def test_what_can_not_be_kept_is_told_to_the_model(call, tool, memories, error) -> None:
+async def test_a_failed_save_is_reported_to_the_model(call, tool, memories, error) -> None:
     async def refuse(*_: object, **__: object) -> None:
         raise error
 
@@ -74,7 +72,7 @@ async def test_what_can_not_be_kept_is_told_to_the_model(call, tool, memories, e
     outcome = await call(tool, {"text": "x"})
 
     assert outcome.status == "error"
-    assert "Nothing was kept" in outcome.text
+    assert "Nothing was saved" in outcome.text
 
 
 async def test_what_the_person_erased_meanwhile_is_not_written_again(desk, call, tool, memories) -> None:

@@ -47,7 +47,7 @@ def read(outcome) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return json.loads(head), [json.loads(line) for line in lines]
 
 
-async def test_a_topic_finds_what_was_said_about_it(desk, tool, call) -> None:
+async def test_a_topic_finds_texts_about_it(desk, tool, call) -> None:
     job = await remember(desk, "The zephyr database holds the regions.", "Lunch is at noon.")
 
     head, hits = read(await call(tool, {"query": "zephyr database", "top_k": 1}, job.conversation_id))
@@ -57,7 +57,7 @@ async def test_a_topic_finds_what_was_said_about_it(desk, tool, call) -> None:
     assert set(hits[0]) == {"turn_id", "ref", "role", "text", "score", "ts", "turn_index_path"}
 
 
-async def test_an_encoder_that_knows_words_only_says_so(desk, tool, call) -> None:
+async def test_a_lexical_encoder_adds_a_warning(desk, tool, call) -> None:
     job = await remember(desk, "zephyr")
 
     head, _ = read(await call(tool, {"query": "zephyr"}, job.conversation_id))
@@ -138,7 +138,7 @@ async def test_a_query_in_a_catalog_mode_is_not_silently_dropped(desk, tool, cal
     assert head["warnings"] == ["query is not used in mode timeline; leave mode out to search by it."]
 
 
-async def test_an_encoder_out_of_reach_leaves_the_words(desk, call) -> None:
+async def test_without_the_encoder_words_are_compared(desk, call) -> None:
     job = await remember(desk, "zephyr", "kiwi")
     tool = MemsearchTool(desk.search, Down())
 
@@ -150,18 +150,18 @@ async def test_an_encoder_out_of_reach_leaves_the_words(desk, call) -> None:
 
 
 @pytest.mark.parametrize("params", [{"query": "x"}, {}])
-async def test_a_search_that_fails_is_told_to_the_model(call, params) -> None:
+async def test_a_failed_search_is_reported_to_the_model(call, params) -> None:
     outcome = await call(MemsearchTool(Down(), HashedEmbedder()), params)
 
     assert outcome.status == "error"
     assert "no database" in outcome.text
 
 
-async def test_a_mode_without_what_it_needs_is_told_to_the_model(tool, call) -> None:
+async def test_a_mode_without_its_parameters_is_an_error(tool, call) -> None:
     outcome = await call(tool, {"mode": "semantic"})
 
     assert outcome.status == "error"
-    assert "leave both out" in outcome.text
+    assert "leave out both" in outcome.text
 
 
 async def test_the_record_of_a_search_names_turns_and_refs(desk, tool, call) -> None:

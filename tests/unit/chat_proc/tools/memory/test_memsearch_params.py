@@ -40,7 +40,7 @@ def test_a_mode_that_lacks_what_it_needs_says_so(given: dict[str, object]) -> No
         infer_mode(params(**given))
 
 
-def test_an_overview_is_of_summaries_and_a_search_of_everything_unless_targets_are_named() -> None:
+def test_the_default_targets_depend_on_the_mode() -> None:
     assert choose_targets(params(), Mode.TIMELINE) == {SnippetTarget.SUMMARY}
     assert choose_targets(params(), Mode.SEMANTIC) == set(SnippetTarget)
     assert choose_targets(params(targets=["notes"]), Mode.SEMANTIC) == {SnippetTarget.NOTES}
@@ -64,7 +64,7 @@ def test_times_are_in_utc_and_days_count_back_from_now() -> None:
         ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
     ],
 )
-def test_times_at_the_ends_of_the_calendar_are_brought_to_what_every_part_can_tell(since: str, to: str) -> None:
+def test_extreme_times_are_clamped(since: str, to: str) -> None:
     given = params(**{"from": since, "to": to})
 
     assert choose_times(given, NOW) == (datetime(1970, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC))

@@ -24,7 +24,7 @@ async def site() -> AsyncIterator[Site]:
 
 @pytest.fixture
 def guard(site: Site) -> AddressGuard:
-    """Knows `site.test` and hosts that are numbers; allows this machine besides the open internet."""
+    """Knows `site.test` and hosts that are numbers; allows this machine besides the public internet."""
 
     async def resolve(host: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"] if host == "site.test" else [host]

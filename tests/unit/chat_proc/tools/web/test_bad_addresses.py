@@ -45,7 +45,7 @@ async def test_no_spelling_of_a_closed_address_is_fetched(
     assert (site.asked, pool.rows) == ([], [])
 
 
-async def test_what_is_no_address_of_the_web_has_one_answer(
+async def test_addresses_outside_the_web_get_the_same_error(
     site: Site, tool: WebFetchTool, pool: MemorySourcePool, call_tool
 ) -> None:
     async def ask(case: str) -> None:
@@ -65,7 +65,7 @@ async def test_no_redirect_leads_to_a_closed_address(site: Site, pool: MemorySou
     async def resolve_first(host: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"] if host == "site.test" else await resolve(host, port)
 
-    # 127.0.0.1 stands for the open internet here, so the cases are those that are something else.
+    # 127.0.0.1 stands for the public internet here, so the cases are those that are something else.
     guard = AddressGuard(
         resolve_first, is_allowed=lambda it: str(it) == "127.0.0.1" or is_public(it), ports={80, 443, site.port}
     )
@@ -89,7 +89,7 @@ async def test_no_redirect_leads_to_a_closed_address(site: Site, pool: MemorySou
     assert pool.rows == []
 
 
-async def test_a_page_of_ten_gigabytes_is_read_to_the_cap_and_let_go(
+async def test_a_page_of_ten_gigabytes_is_read_up_to_the_cap(
     site: Site, guard: AddressGuard, pool: MemorySourcePool, call_tool
 ) -> None:
     body = b"a line of a page\n" * (MAX_BODY_BYTES // 17 + 2)

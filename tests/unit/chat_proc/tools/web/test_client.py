@@ -48,7 +48,7 @@ async def test_more_than_five_redirects_are_too_many(site: Site, guard: AddressG
     ["http://10.0.0.1/", "http://169.254.169.254/latest/meta-data/", "http://[::1]/", "http://[::ffff:10.0.0.1]/",
      "http://a.example:22/", "file:///etc/passwd", "ftp://a.example/", "http://user:secret@site.test/"],
 )  # fmt: skip
-async def test_a_redirect_to_where_nobody_may_go_is_refused(site: Site, guard: AddressGuard, target: str) -> None:
+async def test_a_redirect_to_a_forbidden_address_is_refused(site: Site, guard: AddressGuard, target: str) -> None:
     url = site.redirect("/out", target)
 
     with pytest.raises(Invalid):
@@ -58,12 +58,12 @@ async def test_a_redirect_to_where_nobody_may_go_is_refused(site: Site, guard: A
 
 
 @pytest.mark.parametrize("target", ["http://[half", "//["])
-async def test_a_redirect_to_what_is_no_address_is_told(site: Site, guard: AddressGuard, target: str) -> None:
+async def test_a_redirect_to_an_invalid_address_is_an_error(site: Site, guard: AddressGuard, target: str) -> None:
     with pytest.raises(Unavailable, match="not an address"):
         await WebClient(guard).fetch(site.redirect("/out", target))
 
 
-async def test_a_redirect_to_a_long_address_is_told(site: Site, guard: AddressGuard) -> None:
+async def test_a_redirect_to_a_long_address_is_an_error(site: Site, guard: AddressGuard) -> None:
     """93 KB of a character that took 70 us each to be spelled in ASCII."""
     with pytest.raises(Unavailable, match="an address of 31007 characters"):
         await WebClient(guard).fetch(site.redirect("/out", "http://" + "\ufdfa" * 31_000))
@@ -169,7 +169,9 @@ async def test_a_packed_page_is_unpacked(site: Site, guard: AddressGuard, packed
 
 
 @pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("gzip", b"this is not packed")])
-async def test_what_cannot_be_unpacked_is_told(site: Site, guard: AddressGuard, encoding: str, body: bytes) -> None:
+async def test_an_unsupported_compression_is_an_error(
+    site: Site, guard: AddressGuard, encoding: str, body: bytes
+) -> None:
     url = site.page("/p", body, "text/plain", **{"Content-Encoding": encoding})
 
     with pytest.raises(Unavailable, match="compressed"):
@@ -196,12 +198,12 @@ async def test_a_cancelled_fetch_stops_at_once(site: Site, guard: AddressGuard) 
 
 
 @pytest.mark.parametrize("url", ["", "not an address", "http://", "javascript:alert(1)", "http://site.test:99999/"])
-async def test_what_is_no_address_is_refused(guard: AddressGuard, url: str) -> None:
+async def test_an_invalid_address_is_refused(guard: AddressGuard, url: str) -> None:
     with pytest.raises(EverturnError):
         await WebClient(guard).fetch(url)
 
 
-async def test_a_server_that_refuses_is_told_by_its_number(site: Site, guard: AddressGuard) -> None:
+async def test_an_error_status_is_reported(site: Site, guard: AddressGuard) -> None:
     with pytest.raises(Unavailable, match="404"):
         await WebClient(guard).fetch(site.url("/missing"))
 
@@ -250,7 +252,7 @@ async def test_a_redirect_in_letters_of_its_own_is_followed(site: Site, guard: A
     | st.text(max_size=30).map(lambda text: f"http://{text}")
     | st.text(max_size=30).map(lambda text: f"http://a.example/{text}")
 )
-def test_whatever_the_model_writes_as_an_address_is_refused_in_our_words(text: str) -> None:
+def test_any_invalid_address_is_refused_with_our_message(text: str) -> None:
     async def resolve(host: str, port: int) -> Sequence[str]:
         return ["10.0.0.1"]
 

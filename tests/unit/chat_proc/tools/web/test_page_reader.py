@@ -12,7 +12,7 @@ def read(html: bytes) -> Answer:
     return read_html({"charset": None, "url": "https://a.example/tides"}, html)
 
 
-def test_the_text_of_an_article_is_taken_without_what_stands_around_it() -> None:
+def test_only_the_text_of_an_article_is_extracted() -> None:
     page = read(ARTICLE.encode())
 
     assert "Paragraph 7: the moon pulls" in page["text"]

@@ -112,7 +112,7 @@ async def test_a_long_pdf_is_read_up_to_its_last_page_that_counts(reader: PageRe
     ("pdf", "why"),
     [(b"%PDF-1.7", "damaged"), (b"no pdf", "damaged"), (build_pdf("x", password="p"), "encrypted")],
 )
-async def test_a_pdf_that_cannot_be_read_is_told_of(reader: PageReader, pdf: bytes, why: str) -> None:
+async def test_an_unreadable_pdf_is_reported(reader: PageReader, pdf: bytes, why: str) -> None:
     with pytest.raises(Invalid, match=why):
         await reader.read(fetched(pdf, "application/pdf"))
 
@@ -122,7 +122,7 @@ async def test_a_pdf_of_which_the_end_is_missing_is_not_read(reader: PageReader)
         await reader.read(fetched(b"%PDF-1.7", "application/pdf", cut=True))
 
 
-async def test_the_links_of_a_page_are_whole_addresses_those_of_its_content_first(reader: PageReader) -> None:
+async def test_links_are_absolute_and_those_of_the_content_come_first(reader: PageReader) -> None:
     html = (
         "<html><body><nav><a href='/menu'>Menu</a></nav><main><p><a href='b?x=1#part'>To  b</a>"
         "<a href='javascript:alert(1)'>js</a><a href='mailto:a@b.example'>mail</a>"

@@ -51,13 +51,13 @@ async def test_a_page_becomes_a_source_with_its_whole_text(
 
     assert outcome.status == "ok"
     assert outcome.text.startswith(f"[[S:1]] long.txt\n{url} (text/plain, {len(whole)} characters)")
-    assert outcome.text.endswith(f"characters [0-{MAX_SHOWN_CHARS}]/{len(whole)}; the rest by so:sources_pool[1]")
+    assert outcome.text.endswith(f"characters [0-{MAX_SHOWN_CHARS}]/{len(whole)}; to read the rest: so:sources_pool[1]")
     (row,) = pool.rows
     assert (row.url, row.mime, row.is_evidence, row.text_chars) == (url, "text/plain", True, len(whole))
     assert await pool.load_text(1) == whole
 
 
-async def test_several_pages_are_read_at_once_and_shown_in_the_order_they_were_asked_for(
+async def test_several_pages_are_shown_in_the_requested_order(
     site: Site, tool: WebFetchTool, pool: MemorySourcePool, call_tool
 ) -> None:
     one, two = site.page("/1.txt", "one", "text/plain"), site.page("/2.txt", "two", "text/plain")
@@ -68,7 +68,7 @@ async def test_several_pages_are_read_at_once_and_shown_in_the_order_they_were_a
     assert outcome.text.index("[[S:1]] 2.txt") < outcome.text.index("[[S:2]] 1.txt")
 
 
-async def test_a_page_that_cannot_be_had_is_told_of_and_the_others_are_read(
+async def test_an_unavailable_page_does_not_affect_the_others(
     site: Site, tool: WebFetchTool, pool: MemorySourcePool, call_tool
 ) -> None:
     good = site.page("/good.txt", "good", "text/plain")
@@ -79,7 +79,7 @@ async def test_a_page_that_cannot_be_had_is_told_of_and_the_others_are_read(
     assert outcome.status == "ok"
     assert [row.url for row in pool.rows] == [good]
     for reason in (
-        "not on the open internet",
+        "not on the public internet",
         "answered 404",
         "Its type image/png is not supported",
         "begins with http",
@@ -87,12 +87,10 @@ async def test_a_page_that_cannot_be_had_is_told_of_and_the_others_are_read(
         assert reason in outcome.text
 
 
-async def test_when_no_page_can_be_had_the_call_has_failed_and_claims_nothing(
-    tool: WebFetchTool, pool: MemorySourcePool, call_tool
-) -> None:
+async def test_the_call_fails_if_no_page_is_available(tool: WebFetchTool, pool: MemorySourcePool, call_tool) -> None:
     outcome = await call_tool(tool, {"urls": ["http://169.254.169.254/latest/meta-data/"]})
 
-    assert outcome.status == "error" and "open internet" in outcome.text
+    assert outcome.status == "error" and "public internet" in outcome.text
     assert pool.rows == []
 
 
@@ -106,7 +104,9 @@ async def test_the_source_is_where_the_page_was_in_the_end(
     assert [row.url for row in pool.rows] == [target]
 
 
-async def test_a_pdf_without_text_is_told_of(site: Site, tool: WebFetchTool, pool: MemorySourcePool, call_tool) -> None:
+async def test_a_pdf_without_text_is_reported(
+    site: Site, tool: WebFetchTool, pool: MemorySourcePool, call_tool
+) -> None:
     writer = pypdf.PdfWriter()
     writer.add_blank_page(72, 72)
     written = io.BytesIO()
@@ -130,6 +130,6 @@ async def test_the_links_of_a_page_are_shown_and_kept_as_seen(
     assert outcome.value[0]["links"] == [{"url": site.url("/b?x=1"), "text": "Next [[S:9]]"}]
 
 
-async def test_a_long_address_is_refused_before_anything_looks_into_it(tool: WebFetchTool, call_tool) -> None:
+async def test_a_long_address_is_refused_before_it_is_parsed(tool: WebFetchTool, call_tool) -> None:
     with pytest.raises(ValidationError, match="at most 2048 characters"):
         await call_tool(tool, {"urls": ["http://" + "\ufdfa" * 130_000]})

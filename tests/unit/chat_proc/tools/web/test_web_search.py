@@ -51,15 +51,17 @@ async def test_the_same_page_found_again_has_the_same_number(pool: MemorySourceP
 
 
 async def test_where_the_first_provider_fails_the_next_is_asked(pool: MemorySourcePool, call_tool) -> None:
-    tool = WebSearchTool([Provider(Unavailable("The search answered 500.")), Provider(FOUND[:1])])
+    tool = WebSearchTool([Provider(Unavailable("The search provider answered with status 500.")), Provider(FOUND[:1])])
 
     assert (await call_tool(tool, {"query": "tides"})).status == "ok"
 
 
-async def test_when_all_fail_the_model_is_told_why(pool: MemorySourcePool, call_tool) -> None:
-    outcome = await call_tool(WebSearchTool([Provider(Unavailable("The search answered 500."))]), {"query": "tides"})
+async def test_the_model_gets_the_reason_if_all_providers_fail(pool: MemorySourcePool, call_tool) -> None:
+    outcome = await call_tool(
+        WebSearchTool([Provider(Unavailable("The search provider answered with status 500."))]), {"query": "tides"}
+    )
 
-    assert (outcome.status, outcome.text) == ("error", "The search answered 500.")
+    assert (outcome.status, outcome.text) == ("error", "The search provider answered with status 500.")
 
 
 async def test_finding_nothing_is_no_failure(call_tool) -> None:

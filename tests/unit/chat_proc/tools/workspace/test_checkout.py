@@ -91,16 +91,16 @@ async def test_a_replacing_checkout_with_a_missing_source_changes_nothing(play, 
     assert paths_of(timeline) == {"turn_2/files/mine": None}
 
 
-async def test_an_overlay_takes_what_is_there_and_tells_the_rest(play, stored, timeline, tool) -> None:
+async def test_an_overlay_reports_missing_sources(play, stored, timeline, tool) -> None:
     stored.put("turn_1", "a", b"1")
     paths = ["fi:turn_1.files/a", "fi:turn_0.files/", "fi:turn_1.outputs/x.csv", "turn_1/files/a"]
 
     outcome = await play(tool, timeline, {"mode": "overlay", "paths": paths})
 
-    told = json.loads(outcome.text)
-    assert (outcome.status, told["missing"]) == ("ok", ["fi:turn_0.files/"])
-    assert [item["path"] for item in told["invalid"]] == paths[2:]
-    assert "only files/" in told["invalid"][0]["reason"]
+    result = json.loads(outcome.text)
+    assert (outcome.status, result["missing"]) == ("ok", ["fi:turn_0.files/"])
+    assert [item["path"] for item in result["invalid"]] == paths[2:]
+    assert "only files/" in result["invalid"][0]["reason"]
 
 
 async def test_a_path_that_would_be_a_file_and_a_folder_is_refused(play, stored, timeline, tool) -> None:
@@ -123,7 +123,7 @@ async def test_a_workspace_beyond_its_limit_is_refused(play, stored, timeline, t
     assert "at most 500 files" in outcome.text
 
 
-async def test_the_copies_are_files_of_this_turn_that_nobody_is_offered(play, stored, timeline, tool) -> None:
+async def test_the_copies_are_internal_files_of_this_turn(play, stored, timeline, tool) -> None:
     source = stored.put("turn_1", "a.py", b"a")
 
     outcome = await play(tool, timeline, {"paths": [source.ref]})
@@ -135,9 +135,7 @@ async def test_the_copies_are_files_of_this_turn_that_nobody_is_offered(play, st
     assert copy.rn.endswith(":conv_1:turn_2:file:a.py")
 
 
-async def test_bytes_from_another_conversation_are_copied_so_that_they_outlive_it(
-    play, stored, timeline, objects, tool
-) -> None:
+async def test_bytes_of_another_conversation_are_copied(play, stored, timeline, objects, tool) -> None:
     source = stored.put("turn_7", "a.py", b"a", conversation_id="conv_2")
 
     outcome = await play(tool, timeline, {"paths": ["fi:conv_2.turn_7.files/"]})

@@ -40,7 +40,7 @@ def test_parameters_are_documented_in_the_order_path_patch_channel_kind() -> Non
     assert list(PatchParams.model_fields) == ["path", "patch", "channel", "kind"]
 
 
-async def test_a_diff_changes_the_file_and_tells_what_it_did(play, timeline, objects, tool, put) -> None:
+async def test_a_diff_changes_the_file_and_reports_the_changes(play, timeline, objects, tool, put) -> None:
     put("app.py", APP)
 
     outcome = await play(tool, timeline, {"path": "files/app.py", "patch": f"--- a/app.py\n+++ b/app.py\n{CHANGE}"})
@@ -76,7 +76,7 @@ async def test_any_other_text_replaces_the_whole_file(play, timeline, objects, t
     assert json.loads(outcome.text)["mode"] == "replacement"
 
 
-async def test_a_moved_hunk_is_told_with_both_lines(play, timeline, tool, put) -> None:
+async def test_a_moved_hunk_is_reported_with_both_lines(play, timeline, tool, put) -> None:
     put("app.py", APP)
 
     outcome = await play(tool, timeline, {"path": "files/app.py", "patch": CHANGE.replace("-1,2", "-4,9")})
@@ -84,16 +84,16 @@ async def test_a_moved_hunk_is_told_with_both_lines(play, timeline, tool, put) -
     assert json.loads(outcome.text)["moved"] == [{"hunk": 1, "stated_line": 4, "applied_at_line": 1}]
 
 
-async def test_a_hunk_that_fails_is_told_with_lines_and_a_ready_read(play, timeline, objects, tool, put) -> None:
+async def test_a_failed_hunk_is_reported_with_a_ready_read(play, timeline, objects, tool, put) -> None:
     put("app.py", APP)
     before = dict(objects.stored)
 
     outcome = await play(tool, timeline, {"path": "files/app.py", "patch": CHANGE.replace("return 1", "return 7")})
 
     assert outcome.status == "error"
-    told = json.loads(outcome.text)
-    assert told.pop("message").startswith("Hunk 1 does not fit")
-    assert told == {
+    result = json.loads(outcome.text)
+    assert result.pop("message").startswith("Hunk 1 does not match")
+    assert result == {
         "path": "turn_2/files/app.py",
         "ok": False,
         "error": "hunk_mismatch",
@@ -172,7 +172,7 @@ async def test_only_files_that_this_turn_has_are_patched(play, timeline, tool, p
         (b"a\x00b", "text/plain", "not text"),
     ],
 )
-async def test_what_is_no_text_is_refused(play, timeline, tool, put, data, mime, said) -> None:
+async def test_a_binary_file_is_refused(play, timeline, tool, put, data, mime, said) -> None:
     put("a.bin", data, mime=mime)
 
     assert said in (await play(tool, timeline, {"path": "files/a.bin", "patch": "x"})).text

@@ -60,7 +60,7 @@ async def test_a_name_without_a_slash_is_the_file_or_else_the_folder(play, store
     assert outcome.data["pulled"][0]["ref"] == "fi:turn_1.files/src/"
 
 
-async def test_missing_and_invalid_refs_are_told_and_the_rest_is_pulled(play, stored, timeline, tool) -> None:
+async def test_missing_and_invalid_refs_are_reported(play, stored, timeline, tool) -> None:
     stored.put("turn_1", "a.py", b"1")
     paths = ["fi:turn_1.files/a.py", "fi:turn_1.files/none.py", "turn_1/files/a.py", "ar:turn_1.user.prompt"]
 
@@ -89,9 +89,7 @@ async def test_what_this_turn_has_is_not_pulled_again(play, stored, timeline, to
     assert (outcome.data["pulled"], outcome.data["already_local"]) == ([], again)
 
 
-async def test_a_file_of_another_conversation_of_the_same_user_lies_below_that_conversation(
-    play, stored, timeline, tool
-) -> None:
+async def test_a_file_of_another_conversation_is_below_its_folder(play, stored, timeline, tool) -> None:
     stored.put("turn_7", "a.py", b"1", conversation_id="conv_2")
 
     outcome = await play(tool, timeline, {"paths": ["fi:conv_2.turn_7.files/a.py", "fi:conv_2.turn_7.files/"]})

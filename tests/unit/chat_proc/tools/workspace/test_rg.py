@@ -37,8 +37,8 @@ async def test_a_match_has_line_preview_context_and_a_read_that_is_ready(play, t
 
     outcome = await play(tool, timeline, {"root": "files/", "pattern": r"def \w+", "context_lines": 1})
 
-    told = json.loads(outcome.text)
-    assert told == {
+    result = json.loads(outcome.text)
+    assert result == {
         "root": "files/",
         "hits": [
             {
@@ -62,7 +62,7 @@ async def test_a_match_has_line_preview_context_and_a_read_that_is_ready(play, t
         "looked_at": 2,
         "scanned_files": 2,
     }
-    assert ReadItem.model_validate(told["hits"][0]["matches"][0]["read_item"])
+    assert ReadItem.model_validate(result["hits"][0]["matches"][0]["read_item"])
 
 
 async def test_names_alone_are_found_without_reading_contents(play, timeline, tool, put, objects) -> None:
@@ -87,28 +87,28 @@ async def test_only_what_is_local_is_searched(play, stored, history, timeline, t
     assert after["hits"][0]["logical_path"] == "fi:turn_1.files/old.py"
 
 
-async def test_binary_files_are_skipped_and_told(play, timeline, tool, put) -> None:
+async def test_skipped_binary_files_are_reported(play, timeline, tool, put) -> None:
     put("a.png", b"needle", mime="image/png")
     put("nul.txt", b"needle\x00")
     put("a.txt", "needle")
 
-    told = json.loads((await play(tool, timeline, {"pattern": "needle"})).text)
+    result = json.loads((await play(tool, timeline, {"pattern": "needle"})).text)
 
-    assert [hit["path"] for hit in told["hits"]] == ["turn_2/files/a.txt"]
-    assert told["notices"] == ["2 binary files were not searched; a program can open them."]
+    assert [hit["path"] for hit in result["hits"]] == ["turn_2/files/a.txt"]
+    assert result["notices"] == ["2 binary files were not searched; a program can open them."]
 
 
 async def test_crlf_bom_and_a_name_without_an_extension_are_ordinary(play, timeline, tool, put) -> None:
     put("Makefile", b"\xef\xbb\xbfall:\r\n\techo\r\n")
 
-    told = json.loads((await play(tool, timeline, {"root": "files/Makefile", "pattern": "^all:$"})).text)
+    result = json.loads((await play(tool, timeline, {"root": "files/Makefile", "pattern": "^all:$"})).text)
 
-    assert told["hits"][0]["matches"][0]["line"] == 1
-    assert told["hits"][0]["line_count"] == 2
+    assert result["hits"][0]["matches"][0]["line"] == 1
+    assert result["hits"][0]["line_count"] == 2
 
 
 @pytest.mark.parametrize("params", [{"pattern": "("}, {"name_regex": "("}, {"pattern": "(?=a)"}])
-async def test_an_invalid_expression_is_told_and_finds_nothing(play, timeline, tool, put, params) -> None:
+async def test_an_invalid_expression_is_an_error(play, timeline, tool, put, params) -> None:
     put("a.txt", "x")
 
     outcome = await play(tool, timeline, params)
@@ -117,23 +117,23 @@ async def test_an_invalid_expression_is_told_and_finds_nothing(play, timeline, t
     assert "regular expression" in json.loads(outcome.text)["error"]
 
 
-async def test_an_impossible_root_is_told(play, timeline, tool) -> None:
+async def test_an_invalid_root_is_an_error(play, timeline, tool) -> None:
     outcome = await play(tool, timeline, {"root": "/etc", "pattern": "root"})
 
     assert outcome.status == "error"
 
 
-async def test_a_root_that_is_a_file_is_searched_and_a_missing_one_is_told(play, timeline, tool, put) -> None:
+async def test_a_file_can_be_a_root_and_a_missing_root_is_reported(play, timeline, tool, put) -> None:
     put("a.txt", "x")
 
     there = json.loads((await play(tool, timeline, {"root": "files/a.txt", "pattern": "x"})).text)
     missing = json.loads((await play(tool, timeline, {"root": "files/none", "pattern": "x"})).text)
 
     assert there["hit_count"] == 1
-    assert missing["notices"] == ["Nothing is local under files/none."]
+    assert missing["notices"] == ["There are no local files under files/none."]
 
 
-async def test_matches_and_files_are_bounded_and_it_is_said(play, timeline, tool, put) -> None:
+async def test_limits_on_matches_and_files_are_reported(play, timeline, tool, put) -> None:
     for number in range(4):
         put(f"f{number}", "x\nx\nx\n")
 
@@ -141,17 +141,17 @@ async def test_matches_and_files_are_bounded_and_it_is_said(play, timeline, tool
     files = json.loads((await play(tool, timeline, {"pattern": "x", "max_files": 2})).text)
 
     assert (matches["match_count"], files["hit_count"]) == (4, 2)
-    assert "max_matches=4" in matches["notices"][0]
-    assert "max_files=2" in files["notices"][0]
+    assert "The limit max_matches=4" in matches["notices"][0]
+    assert "The limit max_files=2" in files["notices"][0]
 
 
-async def test_a_large_file_is_searched_to_the_cap_and_it_is_said(play, timeline, tool, put) -> None:
+async def test_a_partially_searched_file_is_reported(play, timeline, tool, put) -> None:
     put("big.log", b"early\n" + b"x" * rg_module.MAX_FILE_BYTES + b"\nlate\n")
 
-    told = json.loads((await play(tool, timeline, {"pattern": "early|late"})).text)
+    result = json.loads((await play(tool, timeline, {"pattern": "early|late"})).text)
 
-    assert [match["preview"] for match in told["hits"][0]["matches"]] == ["early"]
-    assert "Only the first" in told["notices"][0]
+    assert [match["preview"] for match in result["hits"][0]["matches"]] == ["early"]
+    assert "Only the first" in result["notices"][0]
 
 
 async def test_a_search_beyond_its_time_ends_with_what_it_has(play, history, objects, timeline, put) -> None:
@@ -159,23 +159,23 @@ async def test_a_search_beyond_its_time_ends_with_what_it_has(play, history, obj
     put("b.txt", "x\n")
     clock = count(0, 15)
 
-    told = json.loads(
+    result = json.loads(
         (await play(RgTool(history, objects, monotonic=lambda: next(clock)), timeline, {"pattern": "x"})).text
     )
 
-    assert told["hit_count"] == 1
-    assert "stopped after 20 s" in told["notices"][0]
+    assert result["hit_count"] == 1
+    assert "stopped after 20 s" in result["notices"][0]
 
 
-async def test_a_file_that_can_not_be_had_is_told_and_the_rest_is_searched(play, timeline, tool, put, objects) -> None:
+async def test_an_unreadable_file_is_reported_and_the_rest_searched(play, timeline, tool, put, objects) -> None:
     gone = put("gone.txt", "needle 1")
     put("a.txt", "needle 2")
     del objects.stored[gone.object_key]
 
-    told = json.loads((await play(tool, timeline, {"pattern": "needle"})).text)
+    result = json.loads((await play(tool, timeline, {"pattern": "needle"})).text)
 
-    assert told["hit_count"] == 1
-    assert "gone.txt" in told["notices"][0]
+    assert result["hit_count"] == 1
+    assert "gone.txt" in result["notices"][0]
 
 
 @pytest.mark.parametrize(

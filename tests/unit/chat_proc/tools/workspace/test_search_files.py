@@ -25,10 +25,10 @@ async def test_everything_local_is_listed_with_sizes_refs_and_where_it_came_from
     await play(PullTool(history), timeline, {"paths": ["fi:turn_0.outputs/b.csv"]})
     objects.stored.clear()
 
-    told = json.loads((await play(tool, timeline, {})).text)
+    result = json.loads((await play(tool, timeline, {})).text)
 
-    assert (told["file_count"], told["total_bytes"]) == (2, 3)
-    assert told["files"] == [
+    assert (result["file_count"], result["total_bytes"]) == (2, 3)
+    assert result["files"] == [
         {
             "path": "turn_0/outputs/b.csv",
             "logical_path": "fi:turn_0.outputs/b.csv",
@@ -51,25 +51,25 @@ async def test_a_prefix_and_a_name_narrow_the_listing(play, timeline, tool) -> N
     for name in ("src/a.py", "src/b.md", "c.py"):
         timeline.result("call_0", "react.write", "ok", build_file("turn_2", name, b"x", kind=ArtifactKind.FILE))
 
-    told = json.loads((await play(tool, timeline, {"prefix": "files/src/", "name_regex": r"\.py$"})).text)
+    result = json.loads((await play(tool, timeline, {"prefix": "files/src/", "name_regex": r"\.py$"})).text)
 
-    assert [file["path"] for file in told["files"]] == ["turn_2/files/src/a.py"]
+    assert [file["path"] for file in result["files"]] == ["turn_2/files/src/a.py"]
 
 
-async def test_a_long_listing_is_cut_and_it_is_said(play, timeline, tool) -> None:
+async def test_a_cut_listing_is_reported(play, timeline, tool) -> None:
     many = [
         build_file("turn_2", f"{n:04d}", b"x", kind=ArtifactKind.OUTPUT) for n in range(search_module.MAX_LISTED + 2)
     ]
     timeline.result("call_0", "exec_tools.execute_code_python", "ok", *many)
 
-    told = json.loads((await play(tool, timeline, {})).text)
+    result = json.loads((await play(tool, timeline, {})).text)
 
-    assert (told["file_count"], len(told["files"])) == (502, 500)
-    assert "500 of 502" in told["notices"][0]
+    assert (result["file_count"], len(result["files"])) == (502, 500)
+    assert "500 of 502" in result["notices"][0]
 
 
 @pytest.mark.parametrize("params", [{"name_regex": "("}, {"prefix": "../"}])
-async def test_what_can_not_be_searched_is_told(play, timeline, tool, params) -> None:
+async def test_invalid_search_parameters_are_an_error(play, timeline, tool, params) -> None:
     outcome = await play(tool, timeline, params)
 
     assert (outcome.status, bool(json.loads(outcome.text)["error"])) == ("error", True)

@@ -69,7 +69,7 @@ class Surroundings:
 
 
 class Denied(Exception):
-    """The attempt looked and found nothing of worth."""
+    """The attempt ran and found nothing useful."""
 
 
 class Reached(Exception):
@@ -97,7 +97,7 @@ def run(*groups: Group, nonce: str = "") -> None:
     around = replace(load_surroundings(), nonce=nonce)
     for group in groups:
         for name, function in group.attempts.items():
-            _tell(group, name, *try_one(function, around))
+            _report(group, name, *try_one(function, around))
 
 
 def run_together(group: Group, nonce: str) -> None:
@@ -106,7 +106,7 @@ def run_together(group: Group, nonce: str) -> None:
     with ThreadPoolExecutor(len(group.attempts)) as threads:
         tried = {name: threads.submit(try_one, function, around) for name, function in group.attempts.items()}
     for name, outcome in tried.items():
-        _tell(group, name, *outcome.result())
+        _report(group, name, *outcome.result())
 
 
 def load_surroundings(place: Path = Path("surroundings.json")) -> Surroundings:
@@ -179,7 +179,7 @@ def _address(argument: bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure) -
     return ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.byref(argument)
 
 
-def _tell(group: Group, name: str, held: bool, detail: str) -> None:
+def _report(group: Group, name: str, held: bool, detail: str) -> None:
     sys.stdout.write(json.dumps([group.title, name, held, detail[:_MAX_DETAIL_CHARS]]) + "\n")
     sys.stdout.flush()
 
@@ -192,4 +192,4 @@ def try_one(function: Attempt, around: Surroundings) -> tuple[bool, str]:
         return True, f"{type(denial).__name__}: {denial}"
     except Reached as reached:
         return False, str(reached)
-    return False, "it was let through" if got is None else f"it got {str(got)[:100]}"
+    return False, "it succeeded" if got is None else f"it got {str(got)[:100]}"

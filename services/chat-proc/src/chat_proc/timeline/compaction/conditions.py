@@ -5,66 +5,66 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chat_proc.timeline.compaction.cut import HARD_STEPS, Snapshot, choose_cut
-from chat_proc.timeline.compaction.memory import (
+from chat_proc.timeline.compaction.sections import Section, drop_unknown, parse_sections
+from chat_proc.timeline.compaction.summary import (
     ANCHOR,
     ASKED,
     CHAPTER,
     MAX_ANCHORS,
-    Memory,
-    build_memory,
+    Summary,
+    build_summary,
     carry_plans,
-    draft_memory,
+    draft_summary,
     is_intent,
 )
-from chat_proc.timeline.compaction.sections import Section, drop_unknown, parse_sections
 from chat_proc.timeline.files import latest_plans
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import AnchorBody, KeptText, RangeSummaryBody
 
 
-def find_failures(before: Snapshot, memory: Memory, after: Snapshot) -> tuple[str, ...]:
+def find_failures(before: Snapshot, summary: Summary, after: Snapshot) -> tuple[str, ...]:
     """The failed conditions, as text for the log; empty if the summary may be used."""
     return tuple(
         name
         for name, holds in (
             ("no token is saved", after.tokens < before.tokens),
-            ("it has no text", bool(memory.text.strip())),
-            ("it names a ref that nobody was shown", drop_unknown(memory.text, before.known) == memory.text),
-            ("something that was asked is lost", not set(_lost_intents(memory))),
-            ("an anchor is lost", not set(_lost_anchors(memory))),
-            ("a preference is lost", _keeps_preferences(memory)),
-            ("a call and its result are parted", not _is_parted(before, memory)),
-            ("a plan is lost", _keeps_plans(before, memory, after)),
+            ("it has no text", bool(summary.text.strip())),
+            ("it names a ref that was never shown", drop_unknown(summary.text, before.known) == summary.text),
+            ("a request is lost", not set(_lost_intents(summary))),
+            ("an anchor is lost", not set(_lost_anchors(summary))),
+            ("a preference is lost", _keeps_preferences(summary)),
+            ("a call and its result are separated", not _is_parted(before, summary)),
+            ("a plan is lost", _keeps_plans(before, summary, after)),
         )
         if not holds
     )
 
 
-def _lost_intents(memory: Memory) -> Iterator[str]:
-    refs = {item.ref for item in memory.kept}
-    yield from (block.ref for block in memory.cut.blocks if is_intent(block) and block.ref not in refs)
-    if not any(item.kind == CHAPTER and _is_previous(memory, item.ref) for item in memory.kept):
-        yield from (item.ref for item in _previous_kept(memory) if item.kind in ASKED and item.ref not in refs)
+def _lost_intents(summary: Summary) -> Iterator[str]:
+    refs = {item.ref for item in summary.kept}
+    yield from (block.ref for block in summary.cut.blocks if is_intent(block) and block.ref not in refs)
+    if not any(item.kind == CHAPTER and _is_previous(summary, item.ref) for item in summary.kept):
+        yield from (item.ref for item in _previous_kept(summary) if item.kind in ASKED and item.ref not in refs)
 
 
-def _lost_anchors(memory: Memory) -> Iterator[str]:
-    refs = [item.ref for item in _previous_kept(memory) if item.kind == ANCHOR]
-    refs += [block.ref for block in memory.cut.blocks if isinstance(block.body, AnchorBody)]
-    kept = {item.ref for item in memory.kept}
+def _lost_anchors(summary: Summary) -> Iterator[str]:
+    refs = [item.ref for item in _previous_kept(summary) if item.kind == ANCHOR]
+    refs += [block.ref for block in summary.cut.blocks if isinstance(block.body, AnchorBody)]
+    kept = {item.ref for item in summary.kept}
     yield from (ref for ref in refs[-MAX_ANCHORS:] if ref not in kept)
 
 
-def _keeps_preferences(memory: Memory) -> bool:
+def _keeps_preferences(summary: Summary) -> bool:
     """Old preferences may be outnumbered, but the section must not vanish."""
-    previous = memory.cut.previous
+    previous = summary.cut.previous
     if previous is None or not isinstance(previous.body, RangeSummaryBody):
         return True
     had = parse_sections(previous.body.text).get(Section.PREFERENCES)
-    return not had or bool(parse_sections(memory.text).get(Section.PREFERENCES)) or not memory.text.strip()
+    return not had or bool(parse_sections(summary.text).get(Section.PREFERENCES)) or not summary.text.strip()
 
 
-def _is_parted(before: Snapshot, memory: Memory) -> bool:
-    cut = memory.cut
+def _is_parted(before: Snapshot, summary: Summary) -> bool:
+    cut = summary.cut
     sides: dict[str, set[bool]] = {}
     for block in before.blocks:
         if block.call_id and block.type in (BlockType.TOOL_CALL, BlockType.TOOL_RESULT):
@@ -72,22 +72,22 @@ def _is_parted(before: Snapshot, memory: Memory) -> bool:
     return any(len(inside) > 1 for inside in sides.values())
 
 
-def _keeps_plans(before: Snapshot, memory: Memory, after: Snapshot) -> bool:
+def _keeps_plans(before: Snapshot, summary: Summary, after: Snapshot) -> bool:
     """Whether a worker that loads no blocks of the range finds the same plans as before."""
-    if memory.cut.scope == "turn":
+    if summary.cut.scope == "turn":
         return True
-    carried = {plan.plan_id for plan in carry_plans(before, memory.cut.last_seq)}
-    loaded = latest_plans(block for block in after.blocks if block.seq > memory.cut.last_seq)
+    carried = {plan.plan_id for plan in carry_plans(before, summary.cut.last_seq)}
+    loaded = latest_plans(block for block in after.blocks if block.seq > summary.cut.last_seq)
     return carried <= {plan.plan_id for plan in loaded}
 
 
-def _previous_kept(memory: Memory) -> tuple[KeptText, ...]:
-    previous = memory.cut.previous
+def _previous_kept(summary: Summary) -> tuple[KeptText, ...]:
+    previous = summary.cut.previous
     return previous.body.kept if previous and isinstance(previous.body, RangeSummaryBody) else ()
 
 
-def _is_previous(memory: Memory, ref: str) -> bool:
-    return memory.cut.previous is not None and memory.cut.previous.ref == ref
+def _is_previous(summary: Summary, ref: str) -> bool:
+    return summary.cut.previous is not None and summary.cut.previous.ref == ref
 
 
 # Applies one summary after another until a request fits: summaries by rules, and the check that every summary has to
@@ -116,16 +116,16 @@ def shrink_by_rules(snapshot: Snapshot) -> Shrunk:
         shrunk = Shrunk(snapshot)
         for step in HARD_STEPS:
             if (cut := choose_cut(shrunk.snapshot, step)) is not None:
-                shrunk = cover(shrunk, build_memory(shrunk.snapshot, cut, share=share))[0] or shrunk
+                shrunk = cover(shrunk, build_summary(shrunk.snapshot, cut, share=share))[0] or shrunk
         tried.append(shrunk)
         if shrunk.fits:
             break
     return min(tried, key=lambda shrunk: shrunk.snapshot.tokens)
 
 
-def cover(shrunk: Shrunk, memory: Memory) -> tuple[Shrunk | None, tuple[str, ...]]:
+def cover(shrunk: Shrunk, summary: Summary) -> tuple[Shrunk | None, tuple[str, ...]]:
     """Add one summary; returns None and the failed conditions if it may not be used."""
-    drafts = draft_memory(shrunk.snapshot, memory)
+    drafts = draft_summary(shrunk.snapshot, summary)
     after = shrunk.snapshot.plus(drafts)
-    failures = find_failures(shrunk.snapshot, memory, after)
+    failures = find_failures(shrunk.snapshot, summary, after)
     return (None if failures else Shrunk(after, shrunk.drafts + drafts)), failures

@@ -68,7 +68,7 @@ def choose_history(
     previous, covered = _find_covered(blocks, "history")
     older = [block for block in blocks if block.seq > covered.last_seq and block.turn_id != turn_id]
     turns = [list(turn) for _, turn in groupby(older, key=lambda block: block.turn_id)]
-    return _take(turns, covered, _Saved(shown, previous), excess_tokens) if turns else None
+    return _choose_oldest(turns, covered, _Saved(shown, previous), excess_tokens) if turns else None
 
 
 def choose_rounds(
@@ -78,7 +78,7 @@ def choose_rounds(
     already covered."""
     previous, covered = _find_covered(blocks, "turn", turn_id)
     rounds = _coverable_rounds([block for block in blocks if block.turn_id == turn_id], reach)
-    return _take(rounds, covered, _Saved(shown, previous), excess_tokens) if rounds else None
+    return _choose_oldest(rounds, covered, _Saved(shown, previous), excess_tokens) if rounds else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +120,22 @@ def _is_memory(block: Block) -> bool:
     return isinstance(block.body, RangeSummaryBody) and block.body.scope == "history"
 
 
-def _take(pieces: Sequence[Sequence[Block]], covered: _Covered, saved: _Saved, excess_tokens: int) -> Cut | None:
-    taken: list[Block] = []
+def _choose_oldest(
+    pieces: Sequence[Sequence[Block]], covered: _Covered, saved: _Saved, excess_tokens: int
+) -> Cut | None:
+    chosen: list[Block] = []
     tokens = saved.begin
     for piece in pieces:
-        is_enough = tokens >= excess_tokens and any(not covered.holds(block.seq) for block in taken)
-        if is_enough and taken[-1].seq >= covered.last_seq:
+        is_enough = tokens >= excess_tokens and any(not covered.holds(block.seq) for block in chosen)
+        if is_enough and chosen[-1].seq >= covered.last_seq:
             break
-        taken += piece
+        chosen += piece
         tokens += saved.of(piece)
-    fresh = tuple(block for block in taken if not covered.holds(block.seq))
+    fresh = tuple(block for block in chosen if not covered.holds(block.seq))
     if not fresh:
         return None
-    first_seq = min(taken[0].seq, covered.first_seq if covered.last_seq else taken[0].seq)
-    return Cut(covered.scope, first_seq, max(taken[-1].seq, covered.last_seq), fresh, saved.previous, tokens)
+    first_seq = min(chosen[0].seq, covered.first_seq if covered.last_seq else chosen[0].seq)
+    return Cut(covered.scope, first_seq, max(chosen[-1].seq, covered.last_seq), fresh, saved.previous, tokens)
 
 
 def _coverable_rounds(turn: Sequence[Block], reach: Reach) -> list[list[Block]]:

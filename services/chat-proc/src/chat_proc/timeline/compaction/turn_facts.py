@@ -56,8 +56,8 @@ def _render(block: Block, replacement: str | None, cap: int, tokens_of: TokensOf
         return f"{head} (hidden): {make_inert(_cut(replacement, cap))}"
     text = _cut_result(block.body, cap, tokens_of) if isinstance(block.body, bodies.ToolResultBody) else _text_of(block)
     limit = min(cap, MAX_THINKING_CHARS) if isinstance(block.body, bodies.ThinkingBody) else cap
-    told = make_inert(_cut(drop_base64(text), limit))
-    return f"{head}{_detail(block.body)}: {told}".rstrip()
+    text_shown = make_inert(_cut(drop_base64(text), limit))
+    return f"{head}{_detail(block.body)}: {text_shown}".rstrip()
 
 
 _LABELS: dict[type[bodies.Body], str] = {
@@ -122,8 +122,8 @@ def _cut_result(body: bodies.ToolResultBody, cap: int, tokens_of: TokensOf) -> s
     if len(body.text) <= cap and tokens_of(body.text) <= MAX_RESULT_TOKENS:
         return body.text
     shape = try_shape(body.text)
-    told = f"(shape) {shape}\n" if shape else ""
-    return f"({len(body.text)} characters) {told}(sample) {body.text}"
+    shape_line = f"(shape) {shape}\n" if shape else ""
+    return f"({len(body.text)} characters) {shape_line}(sample) {body.text}"
 
 
 def _cut(text: str, cap: int) -> str:
@@ -148,34 +148,34 @@ _TAGGED = re.compile(r"[-*\s]*\[([A-Z])\]\s*(.+)")
 _SECTION_OF_TAG = {"P": Section.PREFERENCES, "D": Section.DECISIONS, "S": Section.FACTS, "K": Section.FACTS}
 
 
-def tell_turns(blocks: Sequence[Block]) -> Sections:
+def summarize_turns(blocks: Sequence[Block]) -> Sections:
     """Sections about ended turns: how each ended, with a ref for more, and what was noted in them."""
-    told: dict[Section, list[str]] = {}
+    sections: dict[Section, list[str]] = {}
     for _, turn in groupby(blocks, key=lambda block: block.turn_id):
-        _tell_turn(list(turn), told)
-    _tell_files(blocks, told)
-    _tell_steps(blocks, told)
-    return merge_sections(told, fold_anchors(blocks))
+        _add_turn(list(turn), sections)
+    _add_files(blocks, sections)
+    _add_steps(blocks, sections)
+    return merge_sections(sections, fold_anchors(blocks))
 
 
-def tell_rounds(blocks: Sequence[Block], hidden: Hidden) -> Sections:
+def summarize_rounds(blocks: Sequence[Block], hidden: Hidden) -> Sections:
     """Sections about rounds of the current turn: the request, what was done, and the ledger of calls."""
-    told: dict[Section, list[str]] = {}
+    sections: dict[Section, list[str]] = {}
     for block in blocks:
         match block.body:
             case bodies.NotesBody(text=text):
-                told.setdefault(Section.DONE, []).append(cut_line(text, MAX_WORDS))
+                sections.setdefault(Section.DONE, []).append(cut_line(text, MAX_WORDS))
             case bodies.PromptBody(text=text) | bodies.SignalBody(text=text) if text.strip():
-                told.setdefault(Section.ACTIVE, []).append(f"{cut_line(text, MAX_WORDS)} ({block.ref})")
+                sections.setdefault(Section.ACTIVE, []).append(f"{cut_line(text, MAX_WORDS)} ({block.ref})")
             case _:
-                """Told by the ledger, or not at all."""
-    told[Section.CALLS] = tell_calls(blocks, hidden)
-    _tell_files(blocks, told)
-    _tell_steps(blocks, told)
-    return merge_sections(told, fold_anchors(blocks))
+                """Listed in the ledger of calls, or left out."""
+    sections[Section.CALLS] = list_calls(blocks, hidden)
+    _add_files(blocks, sections)
+    _add_steps(blocks, sections)
+    return merge_sections(sections, fold_anchors(blocks))
 
 
-def tell_calls(blocks: Sequence[Block], hidden: Hidden) -> list[str]:
+def list_calls(blocks: Sequence[Block], hidden: Hidden) -> list[str]:
     """One line for each call: tool, parameters, status, size, shape, refs of result, files and sources."""
     results = {block.call_id: block for block in blocks if isinstance(block.body, bodies.ToolResultBody)}
     return [
@@ -206,7 +206,7 @@ def _tagged_lines(body: bodies.AnchorBody) -> Iterable[tuple[Section, str]]:
             yield section, text
 
 
-def _tell_turn(turn: Sequence[Block], told: dict[Section, list[str]]) -> None:
+def _add_turn(turn: Sequence[Block], sections: dict[Section, list[str]]) -> None:
     asked, outcome, answered = "", "", False
     source = turn_index_ref(turn[0].turn_id)
     end: bodies.ExitBody | None = None
@@ -219,13 +219,13 @@ def _tell_turn(turn: Sequence[Block], told: dict[Section, list[str]]) -> None:
             case bodies.ExitBody() as body:
                 end = body
             case _:
-                """Says nothing of how the turn went."""
+                """Does not describe the outcome of the turn."""
     summary = next((block for block in reversed(turn) if isinstance(block.body, bodies.SummaryBody)), None)
     if summary is not None and isinstance(summary.body, bodies.SummaryBody):
-        outcome, source = _read_summary(summary.body.text, told) or outcome, summary.ref
+        outcome, source = _read_summary(summary.body.text, sections) or outcome, summary.ref
     line = f"{asked} -> {cut_line(outcome, MAX_WORDS) or _end_words(end)} ({source})"
-    told.setdefault(Section.DONE if answered else Section.OPEN, []).append(line)
-    told[Section.ACTIVE] = [f"The last of these turns asked: {asked}"]
+    sections.setdefault(Section.DONE if answered else Section.OPEN, []).append(line)
+    sections[Section.ACTIVE] = [f"The last of these turns asked: {asked}"]
 
 
 def _end_words(end: bodies.ExitBody | None) -> str:
@@ -234,7 +234,7 @@ def _end_words(end: bodies.ExitBody | None) -> str:
     return end.error.title if end.error else f"ended as {end.outcome.value if end.outcome else 'unknown'}"
 
 
-def _read_summary(text: str, told: dict[Section, list[str]]) -> str:
+def _read_summary(text: str, sections: dict[Section, list[str]]) -> str:
     """Add the lines of a working summary to their sections; returns the outcome."""
     outcome: list[str] = []
     present = ""
@@ -244,24 +244,24 @@ def _read_summary(text: str, told: dict[Section, list[str]]) -> str:
         if not words:
             continue
         if present in _FIELD_OF:
-            told.setdefault(_FIELD_OF[present], []).append(words)
+            sections.setdefault(_FIELD_OF[present], []).append(words)
         elif present in ("outcome", ""):
             outcome.append(words)
     return " ".join(outcome).strip()
 
 
-def _tell_files(blocks: Sequence[Block], told: dict[Section, list[str]]) -> None:
+def _add_files(blocks: Sequence[Block], sections: dict[Section, list[str]]) -> None:
     refs = dict.fromkeys(artifact.ref for block in blocks for artifact in block_artifacts(block))
-    told.setdefault(Section.REFS, []).extend(list(refs)[-MAX_FILES:])
+    sections.setdefault(Section.REFS, []).extend(list(refs)[-MAX_FILES:])
 
 
-def _tell_steps(blocks: Sequence[Block], told: dict[Section, list[str]]) -> None:
+def _add_steps(blocks: Sequence[Block], sections: dict[Section, list[str]]) -> None:
     for plan in latest_plans(blocks):
         if plan.status is not PlanStatus.OPEN:
             continue
         waiting = [step for step in plan.steps if step.status in (StepStatus.PENDING, StepStatus.IN_PROGRESS)]
         section = Section.NEXT if plan.current else Section.OPEN
-        told.setdefault(section, []).extend(f"{plan.plan_id}: {render_step(step)}" for step in waiting[:1])
+        sections.setdefault(section, []).extend(f"{plan.plan_id}: {render_step(step)}" for step in waiting[:1])
 
 
 def _call_line(block: Block, body: bodies.ToolCallBody, result: Block | None, hidden: Hidden) -> str:
@@ -278,5 +278,5 @@ def _call_line(block: Block, body: bodies.ToolCallBody, result: Block | None, hi
 
 def _describe(body: bodies.ToolResultBody) -> str:
     shape = try_shape(body.text)
-    told = cut_line(shape.partition("\n")[0], 60) if shape else cut_line(body.text, 80)
-    return f"{len(body.text)} characters: {told}"
+    short = cut_line(shape.partition("\n")[0], 60) if shape else cut_line(body.text, 80)
+    return f"{len(body.text)} characters: {short}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ToolContext
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace, pulled_file
-from chat_proc.workspace.local import LocalFile, Workspace, place_wish
+from chat_proc.workspace.local import LocalFile, Workspace, turn_target
 from chat_proc.workspace.naming import Matched, Names, find_names, find_similar, match_names
 from everturn.core.errors import EverturnError, Invalid
 from everturn.execution.messages import check_relative_path
@@ -18,7 +18,7 @@ from everturn.timeline.inert import escape_line
 MAX_INPUT_BYTES = 48 * 1024 * 1024
 """Leaves the program a quarter of the sandbox's 64 MB work folder for its own files."""
 MAX_INPUT_FILES = 200
-MAX_LOOKED_AT = 1_000
+MAX_SEARCHED_FILES = 1_000
 """Files of one other turn that are searched for the named ones."""
 SHOWN_LEFT_OUT = 10
 
@@ -33,7 +33,7 @@ class Inputs:
     unknown: tuple[str, ...] = ()
 
     def describe_left_out(self) -> str:
-        """A line for each file that the program did not get, at most ten; empty if it got all."""
+        """A line for each omitted file, at most ten; empty if the program gets all."""
         lines = [
             f"Not given to the program: {escape_line(path)} ({why})." for path, why in self.left_out[:SHOWN_LEFT_OUT]
         ]
@@ -70,12 +70,12 @@ class InputLoader:
         for conversation_id, turn_id in names.places:
             if turn_id == context.turn_id:
                 continue
-            wish = place_wish(turn_id, conversation_id, context.conversation_id)
+            wish = turn_target(turn_id, conversation_id, context.conversation_id)
             artifacts = await self._history.load_folder(
                 context.principal,
                 wish.conversation_id or context.conversation_id,
                 wish.folder or "",
-                max_files=MAX_LOOKED_AT,
+                max_files=MAX_SEARCHED_FILES,
             )
             found += [pulled_file(wish, artifact) for artifact in artifacts]
         return found
@@ -123,15 +123,15 @@ def _refusal(file: LocalFile, bytes_left: int, count: int) -> str:
 def _describe_unknown(matched: Matched, turn_id: str, elsewhere: Sequence[LocalFile]) -> tuple[str, ...]:
     """A line for each missing path of another turn, at most SHOWN_LEFT_OUT."""
     unknown = [path for path in matched.unknown if not path.startswith(f"{turn_id}/")]
-    return tuple(_tell_unknown(path, elsewhere) for path in unknown[:SHOWN_LEFT_OUT])
+    return tuple(_describe_missing(path, elsewhere) for path in unknown[:SHOWN_LEFT_OUT])
 
 
-def _tell_unknown(path: str, elsewhere: Sequence[LocalFile]) -> str:
+def _describe_missing(path: str, elsewhere: Sequence[LocalFile]) -> str:
     place = path[: path.index("/", path.index("turn_")) + 1]
     like = find_similar(path, [file.path for file in elsewhere if file.path.startswith(place)], count=1, cutoff=0.7)
     if like:
-        return f"The program names {escape_line(path)}, which is not there. Did you mean {escape_line(like[0])}?"
-    return f"The program names {escape_line(path)}, which is not there.{_hint(path)}"
+        return f"The program names {escape_line(path)}, which does not exist. Did you mean {escape_line(like[0])}?"
+    return f"The program names {escape_line(path)}, which does not exist.{_hint(path)}"
 
 
 def _hint(path: str) -> str:
@@ -139,7 +139,7 @@ def _hint(path: str) -> str:
     conversation_id = parts[0] if parts[0].startswith("conv_") else None
     turn_id = parts[1] if conversation_id and len(parts) > 1 else parts[0]
     try:
-        tree = place_wish(turn_id, conversation_id, None).tree
+        tree = turn_target(turn_id, conversation_id, None).tree
     except Invalid:
         return ""
-    return f' To see what that turn left: react.pull {{"paths": ["{tree}"]}}.'
+    return f' To list the files of that turn: react.pull {{"paths": ["{tree}"]}}.'

@@ -123,7 +123,7 @@ def _properties(params: type[BaseModel]) -> Mapping[str, Mapping[str, Any]]:
 _log = structlog.get_logger(__name__)
 
 LEASE_UNSURE: Final = "lease_unsure"
-"""Error code of a call that was not begun because another worker may hold the turn."""
+"""Error code of a call that was not started because another worker may hold the turn."""
 _LENGTH_BYTES: Final = 4
 
 
@@ -132,7 +132,7 @@ class Answered:
     """A reply, and whether it reports the outcome of the call; a tool that hung or crashed reports none."""
 
     reply: ToolReply
-    told: bool = True
+    has_outcome: bool = True
 
 
 class EffectGuard:
@@ -158,18 +158,18 @@ class EffectGuard:
         except _LeaseUnsure as unsure:
             return ToolReply(call_id, False, None, LEASE_UNSURE, str(unsure))
         except (StaleFence, Unavailable) as error:
-            return ToolReply(call_id, False, None, LEASE_UNSURE, f"{key.tool_id} was not begun: {error}")
+            return ToolReply(call_id, False, None, LEASE_UNSURE, f"{key.tool_id} was not called: {error}")
         answered = await work()
         reply = answered.reply
-        if effect is Effect.IRREVERSIBLE and not answered.told:
-            reply = replace(reply, error_code="ambiguous", error_message=f"{reply.error_message}. {_NOBODY_KNOWS}")
+        if effect is Effect.IRREVERSIBLE and not answered.has_outcome:
+            reply = replace(reply, error_code="ambiguous", error_message=f"{reply.error_message}. {_OUTCOME_UNKNOWN}")
         await self._settle(key, _state_of(effect, answered), reply)
         return reply
 
     def _check_lease(self) -> None:
         age_s = self._live.lease_age_s()
         if age_s >= self._max_lease_age_s:
-            raise _LeaseUnsure(f"not begun: this worker was last sure of its turn {age_s:.0f} s ago; try again")
+            raise _LeaseUnsure(f"not started: this worker's lease was last confirmed {age_s:.0f} s ago; try again")
 
     async def _settle(self, key: EffectKey, state: EffectState, reply: ToolReply) -> None:
         try:
@@ -188,41 +188,47 @@ class _LeaseUnsure(Exception):
     """Another worker may hold the turn already."""
 
 
-_NOBODY_KNOWS: Final = "It is unknown whether it took effect, and it is not repeated. Find out before you call it again"
+_OUTCOME_UNKNOWN: Final = (
+    "It is unknown whether it took effect, and it is not repeated. Find out before you call it again"
+)
 
 
 def encode_reply(reply: ToolReply) -> str:
-    """A reply for the ledger; empty if it is too long to keep."""
+    """A reply for the ledger; empty if it is too long to store."""
     try:
         return encode_frame(build_message(reply), MAX_RESULT_CHARS)[_LENGTH_BYTES:].decode("ascii")
     except FrameError:
         return ""
 
 
-def try_decode_reply(kept: str, call_id: int) -> ToolReply | None:
-    """The kept reply with the number of the current call; None if it can't be read."""
+def try_decode_reply(recorded: str, call_id: int) -> ToolReply | None:
+    """The recorded reply with the number of the current call; None if it can't be read."""
     try:
-        return replace(parse_message(decode_message(kept.encode()), ToolReply), id=call_id)
+        return replace(parse_message(decode_message(recorded.encode()), ToolReply), id=call_id)
     except (FrameError, BadMessage):
         return None
 
 
 def _try_repeat(known: EffectRecord, effect: Effect, call_id: int) -> ToolReply | None:
     """The reply to a call that was begun before; None if it may be made again."""
-    kept = try_decode_reply(known.reply, call_id) if known.reply else None
-    if kept is not None:
-        return kept
+    recorded = try_decode_reply(known.reply, call_id) if known.reply else None
+    if recorded is not None:
+        return recorded
     if effect is Effect.IDEMPOTENT:
         return None
     done = known.state in (EffectState.COMMITTED, EffectState.FAILED)
-    why = "it was made before, and its result was too long to keep" if done else f"it was begun before. {_NOBODY_KNOWS}"
+    why = (
+        "it was made before, and its result was too long to store"
+        if done
+        else f"it was started before. {_OUTCOME_UNKNOWN}"
+    )
     return ToolReply(call_id, False, None, "ambiguous", f"not repeated: {why}")
 
 
 def _state_of(effect: Effect, answered: Answered) -> EffectState:
     if answered.reply.ok:
         return EffectState.COMMITTED
-    return EffectState.FAILED if answered.told or effect is Effect.IDEMPOTENT else EffectState.AMBIGUOUS
+    return EffectState.FAILED if answered.has_outcome or effect is Effect.IDEMPOTENT else EffectState.AMBIGUOUS
 
 
 # Short forms of program calls: arguments and values bounded for a block, whatever a program passed.
@@ -348,7 +354,7 @@ class Given:
 
 
 _CANT_ASK: Final = (
-    "this call needs a person's approval, and a program can't wait for it: make the call as an action of your own. No "
+    "this call needs a person's approval, and a program can't wait for it: make the call as an action instead. No "
     "approval is needed for addresses that the person wrote, that a search found, or that a page of this conversation "
     "links to"
 )
@@ -358,7 +364,7 @@ def _always_asks(spec: ToolSpec) -> bool:
     return spec.requires_approval or spec.asks_after_untrusted
 
 
-class RunAnswerer:
+class CallHandler:
     """Answers the calls of one run."""
 
     def __init__(self, tools: ProgramTools, context: ToolContext) -> None:
@@ -369,34 +375,34 @@ class RunAnswerer:
         self._guard = EffectGuard(tools.parts.ledger, context.live, lease=tools.parts.lease)
         self._side_by_side = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 
-    async def answer(self, asked: GatewayCall, key: EffectKey, call_id: CallId) -> Given:
+    async def answer(self, request: GatewayCall, key: EffectKey, call_id: CallId) -> Given:
         """`call_id` identifies the call for the tool and the timeline. Every outcome becomes a reply."""
         outcomes: list[ToolOutcome] = []
         try:
-            spec = self._registry.spec(asked.tool_id)
+            spec = self._registry.spec(request.tool_id)
         except Invalid as invalid:
-            return Given(self._refuse(asked, "not_allowed", invalid.detail))
+            return Given(self._refuse(request, "not_allowed", invalid.detail))
         try:
-            params = self._registry.check_params(asked.tool_id, asked.arguments, strict=True)
+            params = self._registry.check_params(request.tool_id, request.arguments, strict=True)
         except Invalid as invalid:
-            return Given(self._refuse(asked, "bad_arguments", invalid.detail))
+            return Given(self._refuse(request, "bad_arguments", invalid.detail))
         try:
-            verdict = await self._parts.policy.review(spec, asked.arguments, self._place)
+            verdict = await self._parts.policy.review(spec, request.arguments, self._place)
         except Unavailable as error:
-            return Given(self._refuse(asked, "unavailable", str(error)))
+            return Given(self._refuse(request, "unavailable", str(error)))
         if verdict is not None:
             why = verdict.why if isinstance(verdict, Refuse) else _CANT_ASK
             report_refusal(spec, self._place, why)
-            return Given(self._refuse(asked, "not_allowed", why))
+            return Given(self._refuse(request, "not_allowed", why))
 
         async def work() -> Answered:
             self._parts.failpoints.hit("turn.in_program_call")
-            return await self._run(spec, asked, ToolCall(call_id, params, None, self._context), outcomes)
+            return await self._run(spec, request, ToolCall(call_id, params, None, self._context), outcomes)
 
-        reply = await self._guard.run(key, spec.effect, asked.id, work)
+        reply = await self._guard.run(key, spec.effect, request.id, work)
         return Given(reply, outcomes[0] if outcomes else None)
 
-    async def _run(self, spec: ToolSpec, asked: GatewayCall, call: ToolCall, outcomes: list[ToolOutcome]) -> Answered:
+    async def _run(self, spec: ToolSpec, request: GatewayCall, call: ToolCall, outcomes: list[ToolOutcome]) -> Answered:
         working = asyncio.create_task(self._run_in_turn(spec, call), name=f"{spec.tool_id} {call.call_id}")
         try:
             await asyncio.wait({working}, timeout=spec.timeout_s)
@@ -404,50 +410,50 @@ class RunAnswerer:
             await self._parts.leftovers.end(working)
         if not working.done() or working.cancelled():
             late = f"{spec.tool_id} did not end within {spec.timeout_s:g} s"
-            return Answered(self._refuse(asked, "timeout", late), told=False)
+            return Answered(self._refuse(request, "timeout", late), has_outcome=False)
         if (error := working.exception()) is not None:
-            return self._tell_error(spec, asked, error)
+            return self._build_error(spec, request, error)
         outcome = working.result()
         outcomes.append(outcome)
-        return Answered(self._build_reply(asked, outcome))
+        return Answered(self._build_reply(request, outcome))
 
     async def _run_in_turn(self, spec: ToolSpec, call: ToolCall) -> ToolOutcome:
         async with self._side_by_side:
             return await self._registry.run(spec.tool_id, call)
 
-    def _tell_error(self, spec: ToolSpec, asked: GatewayCall, error: BaseException) -> Answered:
+    def _build_error(self, spec: ToolSpec, request: GatewayCall, error: BaseException) -> Answered:
         """The tool-call edge: any exception of a tool becomes an error of the program."""
         match error:
             case NotFound():
-                return Answered(self._refuse(asked, "not_found", str(error)))
+                return Answered(self._refuse(request, "not_found", str(error)))
             case Unavailable():
-                return Answered(self._refuse(asked, "unavailable", str(error)), told=False)
+                return Answered(self._refuse(request, "unavailable", str(error)), has_outcome=False)
             case EverturnError():
-                return Answered(self._refuse(asked, "tool_error", str(error)))
+                return Answered(self._refuse(request, "tool_error", str(error)))
             case _:
                 _log.error("Tool called by a program raised an exception", tool_id=spec.tool_id, exc_info=error)
                 why = f"{spec.tool_id} failed: {type(error).__name__}: {error}"
-                return Answered(self._refuse(asked, "tool_error", why), told=False)
+                return Answered(self._refuse(request, "tool_error", why), has_outcome=False)
 
-    def _build_reply(self, asked: GatewayCall, outcome: ToolOutcome) -> ToolReply:
+    def _build_reply(self, request: GatewayCall, outcome: ToolOutcome) -> ToolReply:
         if outcome.status == "error":
-            return self._refuse(asked, "tool_error", outcome.text)
+            return self._refuse(request, "tool_error", outcome.text)
         value = outcome.text if outcome.value is None else outcome.value
-        fitting = fit_reply(ToolReply(asked.id, True, value))
+        fitting = fit_reply(ToolReply(request.id, True, value))
         if not fitting.ok:
             return fitting
-        return fit_reply(ToolReply(asked.id, True, self._parts.redactor.redact_value(value)))
+        return fit_reply(ToolReply(request.id, True, self._parts.redactor.redact_value(value)))
 
-    def _refuse(self, asked: GatewayCall, code: str, message: str) -> ToolReply:
-        told = self._parts.redactor.redact(message)[:MAX_MESSAGE_CHARS]
-        return ToolReply(asked.id, False, None, code, told.encode("utf-8", "replace").decode())
+    def _refuse(self, request: GatewayCall, code: str, message: str) -> ToolReply:
+        has_outcome = self._parts.redactor.redact(message)[:MAX_MESSAGE_CHARS]
+        return ToolReply(request.id, False, None, code, has_outcome.encode("utf-8", "replace").decode())
 
 
 # The calls of one program: each is answered, shown to clients as a step, and recorded for the timeline.
 
-MAX_TOLD: Final = 20
+MAX_LISTED_CALLS: Final = 20
 """Calls of a program that the result of its run lists individually."""
-_CANCELLED: Final = "The run ended before this call did."
+_CANCELLED: Final = "The run ended before this call."
 _AMBIGUOUS: Final = "The run ended during this call; it is unknown whether it took effect."
 
 
@@ -470,7 +476,7 @@ class ProgramCalls:
         self._run = run
         self._effects = {spec.tool_id: spec.effect for spec in tools.specs}
         self._strange = {spec.tool_id for spec in tools.specs if spec.untrusted}
-        self._answerer = RunAnswerer(tools, run.context)
+        self._answerer = CallHandler(tools, run.context)
         self._made: dict[int, _Made] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
         self._unbegun: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -503,10 +509,12 @@ class ProgramCalls:
         )
 
     def describe(self) -> str:
-        """A line for each call with the ref of its result, at most MAX_TOLD; empty if there were none."""
+        """A line for each call with the ref of its result, at most MAX_LISTED_CALLS; empty if there were none."""
         made = list(self._made.values())
-        lines = [f"- {each.body.tool_id} {each.result.status}: {self._result_ref(each)}" for each in made[:MAX_TOLD]]
-        more = [f"- and {len(made) - MAX_TOLD} more"] if len(made) > MAX_TOLD else []
+        lines = [
+            f"- {each.body.tool_id} {each.result.status}: {self._result_ref(each)}" for each in made[:MAX_LISTED_CALLS]
+        ]
+        more = [f"- and {len(made) - MAX_LISTED_CALLS} more"] if len(made) > MAX_LISTED_CALLS else []
         return "\n".join(["--- tools the program called ---", *lines, *more]) if made else ""
 
     def find_unmatched(self, audited: Sequence[CallRecord]) -> list[int]:
@@ -515,7 +523,7 @@ class ProgramCalls:
         theirs = {record.id: (record.tool_id, record.arguments_sha256) for record in audited}
         # A call in progress when the run ended is not in the audit yet.
         ended = {number for number, made in self._made.items() if made.result.status in ("ok", "error")}
-        wrong = [number for number, told in theirs.items() if ours.get(number) != told]
+        wrong = [number for number, has_outcome in theirs.items() if ours.get(number) != has_outcome]
         return sorted({*wrong, *(ended - theirs.keys())})
 
     def _begin(self, call: GatewayCall) -> _Made:

@@ -37,7 +37,7 @@ _STARTING_AND_STORING_S = 180.0
 
 
 class ContractFile(BaseModel):
-    """One file the program promises to write."""
+    """One file that the program declares to write."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,7 +57,7 @@ class RunCodeParams(BaseModel):
 
 
 class ProfiledRunCodeParams(RunCodeParams):
-    """The same where there are several profiles. Which ones there are stands in the schema of the tool."""
+    """Parameters if there are several profiles; the tool's schema lists their names."""
 
     profile: str
 
@@ -90,7 +90,7 @@ class RunCodeTool:
         self._inputs = InputLoader(history, objects)
         self.spec = ToolSpec(
             tool_id="exec_tools.execute_code_python",
-            summary="Run the Python program of the code channel in a sandbox and keep the files it writes.",
+            summary="Run the Python program of the code channel in a sandbox and save its declared files.",
             guide=_build_guide(tools, self._profiles),
             params=_build_params(self._profiles),
             effect=Effect.IDEMPOTENT,
@@ -108,14 +108,14 @@ class RunCodeTool:
         name = params.profile if isinstance(params, ProfiledRunCodeParams) else next(iter(self._profiles))
         tools = self._tools.allowed_by(self._profiles[name])
         if not (call.code or "").strip():
-            return ToolOutcome("error", "There was no program. Write it into the code channel after the action.")
+            return ToolOutcome("error", "The reply has no program. Write it into the code channel after the action.")
         try:
             promises = _read_contract(params.contract, call.context)
         except Invalid as invalid:
             return ToolOutcome("error", f"The program was not run: {invalid.detail}")
         workspace = await load_local(self._history, call.context)
-        said = [call.code or "", *(f"'{file.filepath}' {file.description}" for file in params.contract)]
-        inputs = await self._inputs.load(call.context, workspace, said)
+        texts = [call.code or "", *(f"'{file.filepath}' {file.description}" for file in params.contract)]
+        inputs = await self._inputs.load(call.context, workspace, texts)
         capability = build_capability(tools.specs, params.timeout_s)
         request = _build_request(call, params, promises, inputs, capability, profile=name)
         calls = ProgramCalls(tools, call)
@@ -126,7 +126,7 @@ class RunCodeTool:
         if (log := _build_log(result)) is not None:
             kept = await save_log(self._objects, call, self._tools.parts.redactor.redact(log))
             artifacts = (*artifacts, kept)
-            refused.append(f"More of what the program printed: {kept.ref}")
+            refused.append(f"Longer output of the program: {kept.ref}")
         return ToolOutcome(
             "ok" if result.ok else "error",
             _build_text(result, inputs, [*refused, calls.describe()]),
@@ -148,7 +148,7 @@ class RunCodeTool:
             try:
                 check_room(workspace, destination, len(file.body), max_bytes=MAX_FILE_BYTES)
             except Invalid as invalid:
-                refused.append(f"Not kept: {escape_line(file.filepath)}. {invalid.detail}")
+                refused.append(f"Not saved: {escape_line(file.filepath)}. {invalid.detail}")
                 continue
             produced = ProducedFile(
                 destination, file.body, file.visibility, "exec", file.description, sha256=file.sha256
@@ -161,7 +161,7 @@ class RunCodeTool:
 def _read_contract(contract: Sequence[ContractFile], context: ToolContext) -> tuple[_Promise, ...]:
     promises = tuple(_read_promise(file, context) for file in contract)
     if len({promise.destination for promise in promises}) < len(promises):
-        raise Invalid("The contract names the same file twice.")
+        raise Invalid("The contract lists the same file twice.")
     return promises
 
 
@@ -249,7 +249,7 @@ def _build_log(result: RunResult) -> str | None:
     if len(out) <= OUT_CHARS and len(errors) <= ERR_CHARS:
         return None
     kept = result.receipt.limits.tail_chars
-    heading = f"The last {kept:,} characters of each stream at most."
+    heading = f"At most the last {kept:,} characters of each stream."
     return f"{heading}\n--- printed ---\n{out}\n--- errors and warnings ---\n{errors}\n"
 
 

@@ -52,11 +52,9 @@ def find_shared(named: Named, blocks: Sequence[Block], visible: Container[str]) 
 
 MAX_PATHS = 20
 MAX_REPLACEMENT_CHARS = 2_000
-DEFAULT_REPLACEMENT = "Hidden, because it is needed no longer."
+DEFAULT_REPLACEMENT = "Hidden, because it is no longer needed."
 _NEVER_HIDDEN = frozenset({BlockType.TURN_HEADER, BlockType.RANGE_SUMMARY, BlockType.SYSTEM_MESSAGE})
-_TOO_OLD = (
-    "it lies before the point up to which the prompt is cached, and changing it there would cost more than it saves"
-)
+_TOO_OLD = "it is in the cached part of the prompt, and changing that would cost more than it saves"
 
 
 class HideParams(BaseModel):
@@ -84,7 +82,7 @@ class HideTool:
     def __init__(self) -> None:
         self.spec = ToolSpec(
             tool_id="react.hide",
-            summary="Put a short text in the place of recent blocks that you need no longer.",
+            summary="Replace recent blocks that you no longer need with a short text.",
             guide=files("chat_proc.tools.context").joinpath("hide.md").read_text(encoding="utf-8"),
             params=HideParams,
             effect=Effect.IDEMPOTENT,
@@ -101,7 +99,7 @@ class HideTool:
             for n, body in enumerate(bodies)
         )
         blocks, tokens = sum(answer.blocks for answer in answers), sum(answer.tokens for answer in answers)
-        total = f"hidden in all: {blocks} blocks, about {tokens} tokens"
+        total = f"hidden in total: {blocks} blocks, about {tokens} tokens"
         text = "\n".join([*(answer.status for answer in answers), total])
         return ToolOutcome("ok" if bodies else "error", text, records=records)
 
@@ -148,11 +146,15 @@ class _Hiding:
         if named.conversation_id is not None:
             return "it belongs to another conversation"
         if any(item.form is Form.REPLACED for item in items):
-            return "it is hidden already"
+            return "it is already hidden"
         if items:
             return "such blocks can't be hidden"
         shared = find_shared(named, self._blocks, {item.block.ref for item in self._items})
-        return f"it is shown with others in {shared}: hide that" if shared else "no visible block has this ref"
+        return (
+            f"it is shown together with others in {shared}; hide that instead"
+            if shared
+            else "no visible block has this ref"
+        )
 
 
 def _blocks_before_decision(context: ToolContext) -> list[Block]:

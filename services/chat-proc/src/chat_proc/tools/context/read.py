@@ -76,7 +76,7 @@ class ReadParams(BaseModel):
     @model_validator(mode="after")
     def check_number(self) -> "ReadParams":
         if not 0 < len(self.paths) + len(self.items) <= MAX_PATHS:
-            raise ValueError(f"give 1 to {MAX_PATHS} paths or items")
+            raise ValueError(f"pass 1 to {MAX_PATHS} paths or items")
         return self
 
     def wanted(self) -> list[ReadItem]:
@@ -89,7 +89,7 @@ def _read_number(name: str, value: Number, least: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise Invalid(f"{name} must be a whole number from {least} on, not {str(value)[:40]!a}")
+        raise Invalid(f"{name} must be an integer of at least {least}, not {str(value)[:40]!a}")
     return value
 
 
@@ -237,7 +237,7 @@ class _Reading:
         except Invalid as bad:
             return _Answer(f"{escape_name(item.path)}: not read ({bad.detail})", failed=True)
         except (NotFound, Unavailable) as error:
-            return _Answer(f"{escape_name(item.path)}: its content is not available now ({error})", failed=True)
+            return _Answer(f"{escape_name(item.path)}: its content is currently unavailable ({error})", failed=True)
 
     async def _read(self, item: ReadItem, wish: _Wish) -> _Answer:
         match await self._resolver.find(item.path):
@@ -245,7 +245,7 @@ class _Reading:
                 return _Answer(f"{escape_name(item.path)}: missing ({reason})", failed=True)
             case FoundText(ref=ref, block=block) if block and wish.range.is_whole and self._seen.holds_whole(block):
                 return _Answer(
-                    f"{escape_name(ref)}: visible already, whole, in the block with the ref {escape_name(block.ref)}"
+                    f"{escape_name(ref)}: already shown in full in the block with the ref {escape_name(block.ref)}"
                 )
             case FoundText(ref=ref, text=text, block=block):
                 digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
@@ -287,7 +287,7 @@ class _Reading:
         absent = f"; no rows {', '.join(map(str, found.absent[:20]))}" if found.absent else ""
         if not wish.range.is_whole:
             if len(rows) != 1:
-                raise Invalid("a part can be read of one source at a time")
+                raise Invalid("parts can be read of only one source at a time")
             return _answer_text(found.ref, "", cut_excerpt(rows[0][1], wish.range, wish.cap), wish)
         sizes = ", ".join(f"{row.sid}: {len(text)}" for row, text in rows)
         described = f"{escape_name(found.ref)}: {len(found.rows)} rows, characters of their texts {sizes}{absent}"
@@ -297,7 +297,7 @@ class _Reading:
         if (repeated := self._repeated(found.ref, digest, wish)) is not None:
             return repeated
         shown, whole = render_rows(rows, wish.cap)
-        more = "" if whole else "; cut: read one source at a time, with an offset, to see its rest"
+        more = "" if whole else "; cut: to see the rest, read one source at a time, with an offset"
         text = f"--- {escape_name(found.ref)} ---\n{shown}"
         return _Answer(f"{described}{more}", text, shown=ShownText(ref=found.ref, digest=digest, part=not whole))
 
@@ -307,9 +307,7 @@ class _Reading:
             return None
         where = self._seen.find_read(ref, digest)
         return (
-            _Answer(f"{escape_name(ref)}: visible already, whole, in the result {escape_name(where)}")
-            if where
-            else None
+            _Answer(f"{escape_name(ref)}: already shown in full in the result {escape_name(where)}") if where else None
         )
 
     def _answer_media(self, described: str, found: FoundFile, *, attach: bool) -> _Answer:
@@ -321,9 +319,9 @@ class _Reading:
         if not attach:
             return _Answer(f"{described}; not attached")
         if (where := self._seen.find_media(artifact.sha256)) is not None:
-            return _Answer(f"{described}; attached already, to the block with the ref {escape_name(where)}")
+            return _Answer(f"{described}; already attached to the block with the ref {escape_name(where)}")
         attached = describe_media(artifact)
-        return _Answer(f"{described}; attached below, if this model can look at it", attached=attached)
+        return _Answer(f"{described}; attached below, if this model can view it", attached=attached)
 
 
 async def _load_text(found: FoundSources, row: Source) -> str:

@@ -135,7 +135,7 @@ class Resolver:
     def __init__(self, context: ToolContext, ports: ReadPorts) -> None:
         self._context = context
         self._ports = ports
-        self._at_hand = _AtHand(context)
+        self._at_hand = _LoadedBlocks(context)
 
     async def find(self, text: str) -> Found:
         """Find the target of `text`: a ref in any spelling, or the path of a file as programs see it. Raises
@@ -241,7 +241,7 @@ class Resolver:
         return FoundText(named.shown, text, block)
 
 
-class _AtHand:
+class _LoadedBlocks:
     """The loaded blocks of our own conversation: all from the last summary on."""
 
     def __init__(self, context: ToolContext) -> None:

@@ -75,7 +75,7 @@ _Target = Annotated[SnippetTarget, require_known(SnippetTarget)]
 
 
 class MemsearchParams(BaseModel):
-    """All may be left out; nothing at all asks for an overview. Times are ISO 8601; `to` is exclusive."""
+    """All parameters are optional; without any, the result is an overview. Times are ISO 8601; `to` is exclusive."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -101,7 +101,7 @@ def infer_mode(params: MemsearchParams) -> Mode:
         bounded = params.since or params.to or params.days
         return Mode.TEMPORAL if bounded else Mode.TIMELINE
     if params.mode is Mode.SEMANTIC and not params.query.strip():
-        raise Invalid("mode semantic needs a query; for an overview leave both out.")
+        raise Invalid("mode semantic needs a query; for an overview, leave out both.")
     if params.mode is Mode.ORDINAL and params.ordinal is None:
         raise Invalid("mode ordinal needs ordinal, the number of the turn from 1.")
     return params.mode
@@ -172,7 +172,7 @@ def build_found_hit(found: FoundSnippet, here: ConversationId) -> Hit:
     owner = None if found.conversation_id == here else found.conversation_id
     return Hit(
         turn_id=found.turn_id,
-        ref=tell_ref(found.ref, owner),
+        ref=spell_ref(found.ref, owner),
         role=found.target.value,
         text=_shorten(found.text),
         ts=iso(found.ts),
@@ -188,7 +188,7 @@ def build_turn_hits(turn: CatalogTurn, targets: frozenset[SnippetTarget], here: 
     return [
         Hit(
             turn_id=turn.turn_id,
-            ref=tell_ref(block.ref, owner),
+            ref=spell_ref(block.ref, owner),
             role=target.value,
             text=_shorten(text),
             ts=block.ts,
@@ -199,7 +199,7 @@ def build_turn_hits(turn: CatalogTurn, targets: frozenset[SnippetTarget], here: 
     ]
 
 
-def tell_ref(ref: str, owner: ConversationId | None) -> str:
+def spell_ref(ref: str, owner: ConversationId | None) -> str:
     """A stored ref in a form that the model can use: a ref of another conversation includes that conversation."""
     if owner is None:
         return ref
@@ -258,7 +258,7 @@ def _shorten(text: str) -> str:
 MEMSEARCH_TOOL = "react.memsearch"
 HITS_OF_CONVERSATION = 2
 """Limit per conversation if all of a person's conversations are searched: a long one must not hide the others."""
-NOTHING = "Nothing was found. Try other words, scope user, or no parameters at all for an overview."
+NOTHING = "Nothing was found. Try other words, scope user, or no parameters for an overview."
 
 
 @dataclass(slots=True)
@@ -279,7 +279,7 @@ class MemsearchTool:
         self._embedder = embedder
         self.spec = ToolSpec(
             tool_id=MEMSEARCH_TOOL,
-            summary="Find what was said in earlier turns: by topic, by the number of a turn, or by time.",
+            summary="Find texts of earlier turns: by topic, by the number of a turn, or by time.",
             guide=files("chat_proc.tools.memory").joinpath("memsearch.md").read_text(encoding="utf-8"),
             params=MemsearchParams,
             effect=Effect.PURE,
@@ -294,7 +294,9 @@ class MemsearchTool:
         except Invalid as invalid:
             return ToolOutcome("error", f"Nothing was searched: {invalid.detail}")
         except Unavailable as error:
-            return ToolOutcome("error", f"Memory can't be searched now: {error}. Go on without, or try again later.")
+            return ToolOutcome(
+                "error", f"Memory can't be searched now: {error}. Continue without it, or try again later."
+            )
         return _build_outcome(answer)
 
     async def _answer(self, params: MemsearchParams, mode: Mode, context: ToolContext) -> _Answer:
@@ -327,7 +329,7 @@ class MemsearchTool:
             (vector,) = await self._embedder.embed([text])
         except EmbedderUnavailable as error:
             answer.notes["ranking"] = "lexical"
-            answer.warnings.append(f"Meanings could not be compared, only words were: {error}")
+            answer.warnings.append(f"Semantic search is unavailable, so only words were compared: {error}")
             return None
         return QueryVector(self._embedder.name, vector)
 
@@ -359,7 +361,7 @@ def _scope(params: MemsearchParams, context: ToolContext) -> Scope:
 def _build_outcome(answer: _Answer) -> ToolOutcome:
     lines, shown = render_hits(answer.hits)
     if shown < len(answer.hits):
-        answer.warnings.append(f"{len(answer.hits) - shown} more hits did not fit; ask for fewer, or for shorter ones.")
+        answer.warnings.append(f"{len(answer.hits) - shown} more hits did not fit; request fewer hits.")
     head: dict[str, Any] = {"mode": answer.mode.value, "hits": shown, **answer.notes}
     if answer.warnings:
         head["warnings"] = answer.warnings

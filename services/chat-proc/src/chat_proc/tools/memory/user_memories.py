@@ -26,7 +26,7 @@ from everturn.memory.user_memories import (
 )
 from everturn.turns.commits import Effect
 
-# `memory.write`: keeps, changes or forgets one durable memory of the person.
+# `memory.write`: saves, changes or deletes one durable memory of the person.
 
 
 class MemoryWriteParams(BaseModel):
@@ -45,7 +45,7 @@ class MemoryWriteParams(BaseModel):
     @model_validator(mode="after")
     def check_named(self) -> "MemoryWriteParams":
         if not self.memory_id and not self.text.strip():
-            raise ValueError("give a text, or the memory_id of what is to be forgotten")
+            raise ValueError("pass a text, or the memory_id of the memory to forget")
         if any(not 0 < len(label.strip()) <= MAX_LABEL_CHARS for label in self.labels or ()):
             raise ValueError(f"a label has 1 to {MAX_LABEL_CHARS} characters")
         return self
@@ -59,7 +59,7 @@ class MemoryWriteTool:
         self._embedder = embedder
         self.spec = ToolSpec(
             tool_id="memory.write",
-            summary="Remember something about this user for good, change it, or forget it.",
+            summary="Save, change or delete a durable memory of this user.",
             guide=files("chat_proc.tools.memory").joinpath("memory_write.md").read_text(encoding="utf-8"),
             params=MemoryWriteParams,
             effect=Effect.IDEMPOTENT,
@@ -76,18 +76,18 @@ class MemoryWriteTool:
             return await self._write(params, call.context)
         except ForgottenByOwner:
             return ToolOutcome(
-                "error", "Nothing was saved: the person has just deleted this memory. Do not save it again."
+                "error", "Nothing was saved: the user has just deleted this memory. Do not save it again."
             )
         except Conflict as full:
-            return ToolOutcome("error", f"Nothing was kept: {full.detail} Forget one that is of no use any more.")
+            return ToolOutcome("error", f"Nothing was saved: {full.detail} Forget one that is no longer useful.")
         except Unavailable as error:
-            return ToolOutcome("error", f"Nothing was kept: {error}")
+            return ToolOutcome("error", f"Nothing was saved: {error}")
 
     async def _forget(self, who: Principal, params: MemoryWriteParams) -> ToolOutcome:
         memory_id = params.memory_id or make_memory_id(params.text)
         if await self._memories.forget(who, memory_id):
             return ToolOutcome("ok", f"Forgotten: {memory_id}.")
-        return ToolOutcome("ok", f"There is no memory {memory_id!a}; nothing had to be forgotten.")
+        return ToolOutcome("ok", f"There is no memory {memory_id!a}, so nothing was deleted.")
 
     async def _write(self, params: MemoryWriteParams, context: ToolContext) -> ToolOutcome:
         who, now = context.principal, datetime.fromisoformat(context.now)
@@ -101,7 +101,7 @@ class MemoryWriteTool:
         if params.memory_id and params.memory_id != memory_id:
             # Last, so that a crash between the two leaves an extra memory rather than none.
             await self._memories.forget(who, params.memory_id)
-        return ToolOutcome("ok", f"Kept as {memory_id}.", data={"memory_id": memory_id})
+        return ToolOutcome("ok", f"Saved as {memory_id}.", data={"memory_id": memory_id})
 
     async def _embed(self, text: str) -> QueryVector | None:
         """None if the encoder is unavailable: then the memory is found by its words."""
@@ -177,7 +177,7 @@ class MemoryReadTool:
             return ToolOutcome("error", f"Memories can't be read now: {error}")
         missing = [name for name in wanted if name not in {memory.id for memory in found}]
         lines = [render_memories(found)] if found else []
-        lines += [f"There are none with these ids: {', '.join(missing)}."] if missing else []
+        lines += [f"No memories with these ids: {', '.join(missing)}."] if missing else []
         return ToolOutcome("ok" if found else "error", "\n".join(lines))
 
 
@@ -188,7 +188,7 @@ MAX_LIMIT = 20
 
 
 class MemorySearchParams(BaseModel):
-    """Without a query the memories that matter most come; `labels` keeps those that have one of them."""
+    """Without a query the most important memories are returned; `labels` selects those with one of these labels."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -205,7 +205,7 @@ class MemorySearchTool:
         self._embedder = embedder
         self.spec = ToolSpec(
             tool_id="memory.search",
-            summary="Find what this user wants remembered for good, across conversations.",
+            summary="Find durable memories of this user, across conversations.",
             guide=files("chat_proc.tools.memory").joinpath("memory_search.md").read_text(encoding="utf-8"),
             params=MemorySearchParams,
             effect=Effect.PURE,
@@ -227,7 +227,7 @@ class MemorySearchTool:
         ]
         found = ranked[: params.limit]
         if not found:
-            return ToolOutcome("ok", f"Nothing fits; there are {len(candidates)} memories of this user.")
+            return ToolOutcome("ok", f"Nothing was found among {len(candidates)} memories of this user.")
         return ToolOutcome("ok", render_memories(found), data={"memory_ids": [memory.id for memory in found]})
 
     async def _embed(self, query: str) -> QueryVector | None:

@@ -40,7 +40,7 @@ _CLOSED_V6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "2002::/16", "
 
 
 class Refused(Invalid):
-    """The web tools don't go there."""
+    """The web tools must not request this address."""
 
 
 def is_public(address: Address) -> bool:
@@ -68,7 +68,7 @@ class AddressGuard:
         """Raises Refused."""
         if port not in self._ports:
             allowed = " and ".join(map(str, sorted(self._ports)))
-            raise Refused(f"Port {port} is not open to the web tools; {allowed} are.")
+            raise Refused(f"The web tools can't use port {port}, only {allowed}.")
 
     async def find_addresses(self, host: str, port: int) -> tuple[str, ...]:
         """At most four addresses, all allowed. Raises Refused if any resolved one is not, Unavailable if there are
@@ -78,11 +78,11 @@ class AddressGuard:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
                 found = [ip_address(text) for text in await self._resolve(host, port)]
         except (OSError, UnicodeError, TimeoutError) as error:
-            raise Unavailable(f"The host {host!a} can't be found.") from error
+            raise Unavailable(f"The host {host!a} was not found.") from error
         if not found:
             raise Unavailable(f"The host {host!a} has no address.")
         if not all(map(self._is_allowed, found)):
-            raise Refused(f"{host!a} is not on the open internet.")
+            raise Refused(f"{host!a} is not on the public internet.")
         return tuple(str(address) for address in dict.fromkeys(found))[:MAX_ADDRESSES]
 
 
@@ -204,7 +204,7 @@ class WebClient:
                 try:
                     part, rest, more = unpack(rest, min(_UNPACKED_AT_ONCE_BYTES, cap + 1 - len(body)))
                 except zlib.error as error:
-                    raise Unavailable("The page is compressed in a way that can't be read.") from error
+                    raise Unavailable("The page can't be decompressed.") from error
                 body += part
                 if len(body) > cap:
                     return bytes(body[:cap]), True
@@ -243,7 +243,7 @@ def _unpacker(encoding: str) -> Unpack:
     if encoding in ("", "identity"):
         return lambda chunk, room: (chunk[: max(1, room)], chunk[max(1, room) :], len(chunk) > max(1, room))
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Unavailable(f"The page is compressed as {encoding[:40]!a}, which can't be read.")
+        raise Unavailable(f"The page is compressed as {encoding[:40]!a}, which is not supported.")
     stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
 
     def unpack(chunk: bytes, room: int) -> tuple[bytes, bytes, bool]:

@@ -69,7 +69,7 @@ class WebFetchTool:
         try:
             claimed = call.context.pool.claim([_draft(page) for page in pages])
         except EverturnError as error:
-            return ToolOutcome("error", f"Nothing was kept: {error.detail}")
+            return ToolOutcome("error", f"Nothing was saved: {error.detail}")
         rows, cap = iter(claimed), MAX_SHOWN_CHARS // max(1, len(pages))
         texts = [
             _render(next(rows), result, cap) if isinstance(result, Page) else f"{escape_name(url)}: not read. {result}"
@@ -123,14 +123,14 @@ def _render(row: Source, page: Page, cap: int) -> str:
     facts = [page.mime, f"{len(page.text)} characters"]
     facts += [f"{page.pages} pages"] if page.pages is not None else []
     facts += [f"published {escape_line(page.published)}"] if page.published else []
-    facts += ["the page goes on, but was cut"] if page.cut or len(page.text) > MAX_TEXT_CHARS else []
+    facts += ["the page is longer, but was cut"] if page.cut or len(page.text) > MAX_TEXT_CHARS else []
     head = f"[[S:{row.sid}]] {escape_line(row.title)}\n{escape_name(page.url)} ({', '.join(facts)})"
     if not page.text.strip():
-        return f"{head}\nNo text could be taken from it."
+        return f"{head}\nIt has no readable text."
     ref = sources_ref([row.sid])
     if len(page.text) <= cap:
-        return f"{head}\n---\n{page.text}\n--- the whole text; again by {ref}"
-    return f"{head}\n---\n{page.text[:cap]}\n--- characters [0-{cap}]/{len(page.text)}; the rest by {ref}"
+        return f"{head}\n---\n{page.text}\n--- the whole text; to read it again: {ref}"
+    return f"{head}\n---\n{page.text[:cap]}\n--- characters [0-{cap}]/{len(page.text)}; to read the rest: {ref}"
 
 
 def _render_links(links: list[Link]) -> str:
@@ -140,4 +140,4 @@ def _render_links(links: list[Link]) -> str:
         f"- {escape_line(anchor)}: {escape_line(url)}" if anchor else f"- {escape_line(url)}"
         for url, anchor in list(reversed(shown.items()))[:MAX_SHOWN_LINKS]
     ]
-    return "\n".join(["--- links, which may be read without asking ---", *lines]) if lines else ""
+    return "\n".join(["--- links, which can be read without approval ---", *lines]) if lines else ""

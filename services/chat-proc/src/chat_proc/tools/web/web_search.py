@@ -41,9 +41,9 @@ async def request_json(
                     raise Unavailable(_refusal(response.status))
                 return await asyncio.to_thread(_read_object, await _read(response))
     except TimeoutError as error:
-        raise Unavailable(f"The search did not answer within {TIMEOUT_S:g} s.") from error
+        raise Unavailable(f"The search provider did not answer within {TIMEOUT_S:g} s.") from error
     except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
-        raise Unavailable(f"The search can't be reached ({type(error).__name__}).") from error
+        raise Unavailable(f"The search provider can't be reached ({type(error).__name__}).") from error
 
 
 async def _read(response: httpcore2.Response) -> bytes:
@@ -51,7 +51,7 @@ async def _read(response: httpcore2.Response) -> bytes:
     async for chunk in response.aiter_stream():
         answer += chunk
         if len(answer) > MAX_ANSWER_BYTES:
-            raise Unavailable(f"The search returned more than {MAX_ANSWER_BYTES} bytes.")
+            raise Unavailable(f"The search provider returned more than {MAX_ANSWER_BYTES} bytes.")
     return bytes(answer)
 
 
@@ -59,18 +59,18 @@ def _read_object(answer: bytes) -> dict[str, Any]:
     try:
         value: object = json.loads(answer)
     except ValueError as error:
-        raise Unavailable("The search did not return JSON.") from error
+        raise Unavailable("The search provider did not return JSON.") from error
     if not isinstance(value, dict):
-        raise Unavailable("The search did not return a JSON object.")
+        raise Unavailable("The search provider did not return a JSON object.")
     return cast("dict[str, Any]", value)
 
 
 def _refusal(status: int) -> str:
     if status in (401, 403):
-        return "The search refuses the key of this platform; an operator has to set another one."
+        return "The search provider rejected the API key; an operator has to set a valid one."
     if status == 429:
-        return "The search takes no more requests just now. Try again later, or read known addresses."
-    return f"The search answered {status}."
+        return "The search provider's rate limit is reached. Try again later, or read known addresses."
+    return f"The search provider answered with status {status}."
 
 
 # Search providers: the request of each, and the conversion of its response to sources.
@@ -220,7 +220,7 @@ def _claim(call: ToolCall, query: str, found: Sequence[SourceDraft]) -> ToolOutc
     try:
         rows = call.context.pool.claim(found)
     except EverturnError as error:
-        return ToolOutcome("error", f"Nothing was kept: {error.detail}")
+        return ToolOutcome("error", f"Nothing was saved: {error.detail}")
     value = [_value(row, draft) for row, draft in zip(rows, found, strict=True)]
     text = "\n\n".join(map(_render, rows, found))
     data = build_address_data([draft.url for draft in found if not _is_written(draft.url, query)])

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.stored_files import build_removal, save_copy
-from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_wish
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_target
 from chat_proc.workspace.local import (
     MAX_PATHS,
     MAX_PULL_BYTES,
@@ -17,12 +17,12 @@ from chat_proc.workspace.local import (
     MAX_WORKSPACE_FILES,
     MIB,
     PULL_TOOL,
-    Wish,
+    FileTarget,
     Workspace,
     find_clash,
     fold_workspace,
     is_workspace_file,
-    read_wish,
+    parse_target,
     whole_tree,
 )
 from chat_proc.workspace.naming import render_result
@@ -39,7 +39,7 @@ SHOWN_FILES = 80
 
 
 class CheckoutParams(BaseModel):
-    """`version` is an older way to say: replace all by everything that turn left."""
+    """`version` is an older form of: replace everything with the workspace of that turn."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,9 +50,9 @@ class CheckoutParams(BaseModel):
     @model_validator(mode="after")
     def check_sources(self) -> "CheckoutParams":
         if bool(self.paths) is bool(self.version):
-            raise ValueError("give paths, refs such as fi:<turn>.files/, or else a version, the id of a turn")
+            raise ValueError("pass paths, refs such as fi:<turn>.files/, or a version, the id of a turn")
         if self.version and self.mode == "overlay":
-            raise ValueError("version replaces the whole workspace; to add files give paths")
+            raise ValueError("version replaces the whole workspace; pass paths to add files")
         return self
 
 
@@ -60,7 +60,7 @@ class CheckoutParams(BaseModel):
 class _Sources:
     """The found sources: `files` maps each path below `files/` to the last source that has it."""
 
-    files: dict[str, tuple[Wish, Artifact]] = field(default_factory=dict[str, tuple[Wish, Artifact]])
+    files: dict[str, tuple[FileTarget, Artifact]] = field(default_factory=dict[str, tuple[FileTarget, Artifact]])
     checked_out: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     missing: list[str] = field(default_factory=list[str])
     invalid: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -100,11 +100,11 @@ class CheckoutTool:
         for path in params.paths or [params.version or ""]:
             try:
                 ref = whole_tree(path) if params.version else path
-                wish = _check_wish(read_wish(ref, context.conversation_id))
+                wish = _check_wish(parse_target(ref, context.conversation_id))
             except Invalid as invalid:
                 sources.invalid.append({"path": path, "reason": invalid.detail})
                 continue
-            found = await load_wish(self._history, owner, wish, max_files=MAX_WORKSPACE_FILES + 1)
+            found = await load_target(self._history, owner, wish, max_files=MAX_WORKSPACE_FILES + 1)
             if not found:
                 sources.missing.append(path)
                 continue
@@ -132,7 +132,7 @@ class CheckoutTool:
         )
 
 
-def _check_wish(wish: Wish) -> Wish:
+def _check_wish(wish: FileTarget) -> FileTarget:
     if wish.folder is None:
         raise Invalid("only files/ of a turn can be checked out; outputs and attachments can be read, pulled or copied")
     return wish
@@ -145,16 +145,18 @@ def _inner_path(artifact: Artifact) -> str:
 def _find_problem(params: CheckoutParams, sources: _Sources, workspace: Workspace) -> str | None:
     """Why nothing is done, or None. A replacing checkout is all or nothing, because it deletes all other files."""
     if not sources.files:
-        return "Nothing was changed: none of the sources is there."
+        return "Nothing was changed: none of the sources exists."
     if params.mode == "replace" and (sources.missing or sources.invalid):
-        return "Nothing was changed: a checkout that replaces needs all of its sources."
+        return "Nothing was changed: with mode replace, all sources must exist."
     names = set(sources.files)
     if params.mode == "overlay":
         names |= {_inner_path(file.artifact) for file in workspace.own if is_workspace_file(file)}
     if len(names) > MAX_WORKSPACE_FILES:
-        return f"Nothing was changed: files/ of a turn holds at most {MAX_WORKSPACE_FILES} files; name folders in it."
+        return (
+            f"Nothing was changed: files/ of a turn can have at most {MAX_WORKSPACE_FILES} files; name folders in it."
+        )
     clash = find_clash(names)
-    return f"Nothing was changed: {clash} would be a file and a folder." if clash else None
+    return f"Nothing was changed: {clash} would be both a file and a folder." if clash else None
 
 
 def _describe_checkout(
@@ -213,7 +215,7 @@ class PullTool:
         self._history = history
         self.spec = ToolSpec(
             tool_id=PULL_TOOL,
-            summary="Bring files of earlier turns or other conversations here, read-only, for programs and searches.",
+            summary="Make files of earlier turns or other conversations readable for programs and searches.",
             guide=files("chat_proc.tools.workspace").joinpath("pull.md").read_text(encoding="utf-8"),
             params=PullParams,
             effect=Effect.PURE,
@@ -239,7 +241,7 @@ class PullTool:
     async def _pull(self, path: str, call: ToolCall, workspace: Workspace, pulling: _Pulling) -> None:
         context = call.context
         try:
-            wish = read_wish(path, context.conversation_id)
+            wish = parse_target(path, context.conversation_id)
         except Invalid as invalid:
             pulling.invalid.append({"path": path, "reason": invalid.detail})
             return
@@ -247,7 +249,7 @@ class PullTool:
             pulling.already_local.append(path)
             return
         owner = Owner(context.principal, context.conversation_id)
-        found = await load_wish(self._history, owner, wish, max_files=MAX_PULL_FILES + 1)
+        found = await load_target(self._history, owner, wish, max_files=MAX_PULL_FILES + 1)
         if not found:
             pulling.missing.append(path)
             return
@@ -260,7 +262,7 @@ class PullTool:
         pulling.pulled.append(_describe_pulled(wish, found, size))
 
 
-def _is_local(wish: Wish, workspace: Workspace) -> bool:
+def _is_local(wish: FileTarget, workspace: Workspace) -> bool:
     """Whether the turn already has it: among its own files, its attachments, or earlier pulls."""
     if wish.conversation_id is None and wish.turn_id == workspace.turn_id:
         return True
@@ -272,12 +274,12 @@ def _is_local(wish: Wish, workspace: Workspace) -> bool:
 def _too_much(found: Sequence[Artifact]) -> str:
     count = f"more than {MAX_PULL_FILES}" if len(found) > MAX_PULL_FILES else str(len(found))
     return (
-        f"it has {count} files; one turn pulls {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MB in all: "
+        f"it has {count} files; one turn can pull {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MB in total: "
         "pull single files or a smaller folder"
     )
 
 
-def _describe_pulled(wish: Wish, found: Sequence[Artifact], size: int) -> dict[str, Any]:
+def _describe_pulled(wish: FileTarget, found: Sequence[Artifact], size: int) -> dict[str, Any]:
     first = found[0]
     if wish.exact == first.ref:
         return {"ref": wish.spell(first.ref), "path": wish.place(first.path), "size": size}

@@ -49,7 +49,7 @@ class _Patched:
     """A new text, and details of the change."""
 
     text: str
-    told: dict[str, Any]
+    details: dict[str, Any]
 
 
 class PatchTool:
@@ -86,14 +86,14 @@ class PatchTool:
         visibility = "external" if was_offered else choose_visibility(params.channel, params.kind)
         artifact = await save_file(self._objects, call, ProducedFile(destination, data, visibility, "agent"))
         problem = await find_syntax_problem(artifact.filename, data)
-        notices = [f"post_patch_check_failed: {problem}. The file is stored as it is; fix it."] if problem else []
-        result = {"path": file.path, "ok": True, **patched.told, "size_bytes": len(data), "notices": notices}
+        notices = [f"post_patch_check_failed: {problem}. The file is stored anyway; fix it."] if problem else []
+        result = {"path": file.path, "ok": True, **patched.details, "size_bytes": len(data), "notices": notices}
         return ToolOutcome("ok", render_result(result), artifacts=(artifact,))
 
     async def _load_text(self, file: LocalFile) -> str:
         """Load the file. Raises Invalid unless it is a text of a size that can be patched."""
         if file.artifact.size > MAX_TEXT_BYTES:
-            raise Invalid(f"It has {file.artifact.size} bytes; texts up to {MAX_TEXT_BYTES} can be patched.")
+            raise Invalid(f"It has {file.artifact.size} bytes; at most {MAX_TEXT_BYTES} can be patched.")
         data = await self._objects.load(file.artifact.object_key, max_bytes=MAX_TEXT_BYTES)
         try:
             text = data.decode("utf-8")
@@ -110,7 +110,7 @@ def _read_target(path: str, context: ToolContext) -> Destination:
     try:
         return read_destination(path, context, default=ArtifactKind.FILE)
     except Invalid as invalid:
-        raise Invalid(f"{invalid.detail} To change a file of an earlier turn take it over with react.checkout.") from (
+        raise Invalid(f"{invalid.detail} To change a file of an earlier turn, check it out with react.checkout.") from (
             invalid
         )
 
@@ -134,7 +134,7 @@ def _patch(current: str, patch: str, file: LocalFile) -> _Patched | Refused:
     current = current.removeprefix(_BOM)
     as_diff = is_diff(patch)
     if has_preview_numbers(patch, current, is_diff=as_diff):
-        raise Invalid("The patch contains line numbers of a preview. They are not part of the file; leave them out.")
+        raise Invalid("The patch contains line numbers of a preview. They are not part of the file; remove them.")
     if not as_diff:
         return _Patched(bom + patch.removeprefix(_BOM), {"mode": "replacement", "line_count": count_lines(patch)})
     match apply_diff(current, patch):
@@ -144,7 +144,7 @@ def _patch(current: str, patch: str, file: LocalFile) -> _Patched | Refused:
                 for number, hunk in enumerate(hunks, start=1)
                 if hunk.moved
             ]
-            told = {
+            details = {
                 "mode": "diff",
                 "hunks": len(hunks),
                 "lines_added": sum(hunk.added for hunk in hunks),
@@ -152,15 +152,15 @@ def _patch(current: str, patch: str, file: LocalFile) -> _Patched | Refused:
                 "moved": moved,
                 "line_count": count_lines(text),
             }
-            return _Patched(bom + text, told)
+            return _Patched(bom + text, details)
         case Refused() as refused:
             return refused
 
 
 def _refuse(file: LocalFile, refused: Refused) -> ToolOutcome:
-    told = {key: value for key, value in asdict(refused).items() if value is not None}
-    code, message = told.pop("code"), told.pop("message")
-    result: dict[str, Any] = {"path": file.path, "ok": False, "error": code, "message": message, **told}
+    details = {key: value for key, value in asdict(refused).items() if value is not None}
+    code, message = details.pop("code"), details.pop("message")
+    result: dict[str, Any] = {"path": file.path, "ok": False, "error": code, "message": message, **details}
     if refused.code == "hunk_mismatch" and refused.actual is None:
         result["actual"] = "(end of the file)"
     if refused.line is not None:

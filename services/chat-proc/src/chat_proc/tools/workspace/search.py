@@ -110,9 +110,9 @@ class RgParams(BaseModel):
     max_files: int = Field(default=200, ge=1, le=MAX_HITS)
 
     @model_validator(mode="after")
-    def check_something_asked(self) -> "RgParams":
+    def check_has_criteria(self) -> "RgParams":
         if not self.name_regex and not self.pattern:
-            raise ValueError("give a pattern, a name_regex or both")
+            raise ValueError("pass a pattern, a name_regex or both")
         return self
 
 
@@ -206,26 +206,26 @@ class RgTool:
             max_matches=search.matches_left,
             is_late=search.is_late,
         )
-        _take(search, file, text, found)
+        _add_matches(search, file, text, found)
 
 
 def _is_full(search: _Search) -> bool:
     """Whether a limit is reached; then sets `stopped` to a sentence about it."""
     if search.stopped is None:
         if len(search.hits) >= search.params.max_files:
-            search.stopped = f"max_files={search.params.max_files} is reached; there may be more files."
+            search.stopped = f"The limit max_files={search.params.max_files} is reached; there may be more files."
         elif search.scanned_bytes >= MAX_SCANNED_BYTES:
-            search.stopped = f"{MAX_SCANNED_BYTES} bytes were searched, which is the most; name a smaller root."
+            search.stopped = f"The limit of {MAX_SCANNED_BYTES} searched bytes is reached; name a smaller root."
         elif search.matches_left <= 0:
-            search.stopped = f"max_matches={search.params.max_matches} is reached; there may be more matches."
+            search.stopped = f"The limit max_matches={search.params.max_matches} is reached; there may be more matches."
     return search.stopped is not None
 
 
-def _take(search: _Search, file: LocalFile, text: str, found: Searched) -> None:
+def _add_matches(search: _Search, file: LocalFile, text: str, found: Searched) -> None:
     if found.stopped:
         search.stopped = f"The search was stopped after {LIMIT_S:g} s; name a smaller root."
     elif found.more:
-        search.stopped = f"max_matches={search.params.max_matches} is reached; there are more matches."
+        search.stopped = f"The limit max_matches={search.params.max_matches} is reached; there are more matches."
     if not found.matches:
         return
     search.match_count += len(found.matches)

@@ -38,7 +38,7 @@ Kind = Literal["display", "file"]
 def check_room(workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
     """Raise Invalid, with a sentence for the model, if a file of `size` bytes can't be stored there."""
     if size > max_bytes:
-        raise Invalid(f"The content has {size} bytes; {max_bytes} is the most. Write less.")
+        raise Invalid(f"The content has {size} bytes; at most {max_bytes} are allowed. Write less.")
     if workspace.written_bytes + size > MAX_DELTA_BYTES:
         raise Invalid(f"The files written in this turn would exceed {MAX_DELTA_BYTES // MIB} MB.")
     path = f"{workspace.turn_id}/{destination.folder_path}"
@@ -46,10 +46,10 @@ def check_room(workspace: Workspace, destination: Destination, size: int, *, max
         return
     clash = find_clash([path, *(file.path for file in workspace.own)])
     if clash:
-        raise Invalid(f"{clash} would be a file and a folder at once; choose another path.")
+        raise Invalid(f"{clash} would be both a file and a folder; choose another path.")
     present = sum(is_workspace_file(file) for file in workspace.own)
     if destination.kind is ArtifactKind.FILE and present >= MAX_WORKSPACE_FILES:
-        raise Invalid(f"files/ of this turn has {present} files already, which is the most.")
+        raise Invalid(f"files/ of this turn already has {present} files, which is the limit.")
 
 
 def choose_visibility(channel: Channel, kind: Kind) -> Literal["internal", "external"]:
@@ -128,8 +128,8 @@ def _find_sids(call: ToolCall, artifact: Artifact, content: object, text: str) -
     sources = index_sources(call.context.pool.rows)
     if isinstance(content, str):
         return list(find_used_sids(sources, text, format_of_path(artifact.path)))
-    told = cast("dict[str, object]", content).get("citations") if isinstance(content, dict) else None
-    rows = cast("list[object]", told) if isinstance(told, list) else []
+    cited = cast("dict[str, object]", content).get("citations") if isinstance(content, dict) else None
+    rows = cast("list[object]", cited) if isinstance(cited, list) else []
     lists = [cast("dict[str, object]", row).get("sids") for row in rows if isinstance(row, dict)]
     sids = [sid for each in lists if isinstance(each, list) for sid in cast("list[object]", each)]
     return list(dict.fromkeys(sid for sid in sids if isinstance(sid, int) and sid in sources))
@@ -140,13 +140,13 @@ def _build_anchor(call: ToolCall, params: WriteParams, artifact: Artifact, text:
     if not params.scratchpad:
         return (), ""
     if params.channel != "internal":
-        return (), " No note was made: scratchpad works with the internal channel only."
+        return (), " No note was created: scratchpad works only with the internal channel."
     note = text.strip()
     if not note or len(note) > MAX_NOTE_CHARS:
-        return (), f" No note was made: one has 1 to {MAX_NOTE_CHARS} characters."
+        return (), f" No note was created: a note has 1 to {MAX_NOTE_CHARS} characters."
     ref = named_artifact_ref(call.context.turn_id, f"react.note.{call.call_id}")
     body = AnchorBody(text=note, tags=read_tags(note), path=artifact.path)
-    return (Record(BlockType.ANCHOR, ref, body),), " It stays in view as a note."
+    return (Record(BlockType.ANCHOR, ref, body),), " It stays visible as a note."
 
 
 def read_tags(note: str) -> tuple[str, ...]:

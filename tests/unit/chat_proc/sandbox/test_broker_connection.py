@@ -10,11 +10,11 @@ from scripted_broker import PAIR, follow, open_broker
 
 from chat_proc.sandbox.containers import (
     BadBrokerAddress,
-    BrokerLine,
+    BrokerConnection,
     BrokerRefused,
-    BrokerSilent,
+    BrokerUnreachable,
     ClientCertificate,
-    open_broker_line,
+    open_broker_connection,
     parse_address,
 )
 from everturn.execution.broker_messages import Attach, Attached, BrokerRefusal, PairStarted, StartPair
@@ -26,9 +26,9 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def served_by(serve: Serve, folder: Path) -> AsyncIterator[BrokerLine]:
+async def served_by(serve: Serve, folder: Path) -> AsyncIterator[BrokerConnection]:
     address = parse_address(f"unix://{folder}/b.sock", NO_CERTIFICATE)
-    async with await asyncio.start_unix_server(serve, folder / "b.sock"), open_broker_line(address) as line:
+    async with await asyncio.start_unix_server(serve, folder / "b.sock"), open_broker_connection(address) as line:
         yield line
 
 
@@ -47,7 +47,7 @@ def test_a_broker_behind_tls_needs_the_three_files():
         parse_address("tls://host:9", NO_CERTIFICATE)
 
 
-def test_files_that_can_not_be_read_are_told(tmp_path):
+def test_unreadable_files_are_reported(tmp_path):
     files = ClientCertificate(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
 
     with pytest.raises(BadBrokerAddress, match="can't be used"):
@@ -57,9 +57,9 @@ def test_files_that_can_not_be_read_are_told(tmp_path):
 async def test_a_request_gets_its_answer(tmp_path):
     async with (
         open_broker(tmp_path, follow()) as broker,
-        open_broker_line(parse_address(broker.url, NO_CERTIFICATE)) as line,
+        open_broker_connection(parse_address(broker.url, NO_CERTIFICATE)) as line,
     ):
-        assert await line.ask(StartPair("default", "run-1"), PairStarted, timeout_s=5) == PAIR
+        assert await line.request(StartPair("default", "run-1"), PairStarted, timeout_s=5) == PAIR
 
 
 async def test_a_refusal_is_an_error_with_its_code(tmp_path):
@@ -67,22 +67,22 @@ async def test_a_refusal_is_an_error_with_its_code(tmp_path):
 
     async with (
         open_broker(tmp_path, script) as broker,
-        open_broker_line(parse_address(broker.url, NO_CERTIFICATE)) as line,
+        open_broker_connection(parse_address(broker.url, NO_CERTIFICATE)) as line,
     ):
         with pytest.raises(BrokerRefused, match="the engine is gone") as raised:
-            await line.ask(StartPair("default", "run-1"), PairStarted, timeout_s=5)
+            await line.request(StartPair("default", "run-1"), PairStarted, timeout_s=5)
 
     assert raised.value.code == "engine_down"
 
 
-async def test_nobody_at_the_address_is_an_error(tmp_path):
-    with pytest.raises(BrokerSilent, match="can't be reached"):
-        async with open_broker_line(parse_address(f"unix://{tmp_path}/none", NO_CERTIFICATE)):
+async def test_an_unreachable_address_is_an_error(tmp_path):
+    with pytest.raises(BrokerUnreachable, match="can't be reached"):
+        async with open_broker_connection(parse_address(f"unix://{tmp_path}/none", NO_CERTIFICATE)):
             pass
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "message"),
     [
         (b"", "broke"),
         (b"\0\0", "broke"),
@@ -91,15 +91,15 @@ async def test_nobody_at_the_address_is_an_error(tmp_path):
         (b'\0\0\0\x10{"kind": "hello"', "broke"),
     ],
 )
-async def test_a_broker_that_leaves_or_speaks_nonsense_is_an_error(tmp_path, said, told):
+async def test_a_broker_that_leaves_or_speaks_nonsense_is_an_error(tmp_path, said, message):
     async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(said)
         writer.close()
 
     async with served_by(leave, tmp_path) as line:
-        with pytest.raises(BrokerSilent, match=told):
-            await line.ask(Attach("x"), Attached, timeout_s=5)
+        with pytest.raises(BrokerUnreachable, match=message):
+            await line.request(Attach("x"), Attached, timeout_s=5)
 
 
 async def test_a_broker_that_says_nothing_is_an_error_after_a_while(tmp_path):
@@ -108,8 +108,8 @@ async def test_a_broker_that_says_nothing_is_an_error_after_a_while(tmp_path):
         writer.close()
 
     async with served_by(hold, tmp_path) as line:
-        with pytest.raises(BrokerSilent, match=r"did not answer to attach within 0\.05 s"):
-            await line.ask(Attach("x"), Attached, timeout_s=0.05)
+        with pytest.raises(BrokerUnreachable, match=r"did not answer attach within 0\.05 s"):
+            await line.request(Attach("x"), Attached, timeout_s=0.05)
 
 
 async def test_what_the_supervisor_says_right_after_the_answer_is_not_lost(tmp_path):
@@ -121,6 +121,6 @@ async def test_what_the_supervisor_says_right_after_the_answer_is_not_lost(tmp_p
         writer.close()
 
     async with served_by(attach, tmp_path) as line:
-        await line.ask(Attach("x"), Attached, timeout_s=5)
+        await line.request(Attach("x"), Attached, timeout_s=5)
 
-        assert await line.become_stream().receive() == {"kind": "next"}
+        assert await line.into_stream().receive() == {"kind": "next"}

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from chat_proc.timeline.compaction.cut import Cut, Reach, Snapshot, choose_history, choose_rounds
-from chat_proc.timeline.compaction.memory import build_memory, carry_plans, draft_memory, try_read_memory
 from chat_proc.timeline.compaction.sections import Section, parse_sections
+from chat_proc.timeline.compaction.summary import build_summary, carry_plans, draft_summary, try_read_summary
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import PlanHistoryBody, RangeSummaryBody
 from everturn_testing.timeline import TimelineBuilder
@@ -35,14 +35,14 @@ def go_on(snapshot: Snapshot, look: Look, *texts: str) -> Snapshot:
     return look(timeline)
 
 
-def test_lines_of_a_reply_with_refs_that_nobody_was_shown_are_left_out(look: Look) -> None:
+def test_lines_of_a_reply_with_unknown_refs_are_left_out(look: Look) -> None:
     snapshot = look(["big", "turn"])
 
-    memory = try_read_memory(snapshot, cut_all(snapshot), REPLY)
+    summary = try_read_summary(snapshot, cut_all(snapshot), REPLY)
 
-    assert memory is not None
-    assert memory.by == "model"
-    assert parse_sections(memory.text) == {
+    assert summary is not None
+    assert summary.by == "model"
+    assert parse_sections(summary.text) == {
         Section.ACTIVE: ["sales of 2020 (tc:turn_0.call_1.result)"],
         Section.DONE: ["wrote a table"],
         Section.PREFERENCES: ["tables"],
@@ -53,16 +53,16 @@ def test_a_refusal_or_an_empty_reply_is_no_summary(look: Look) -> None:
     snapshot = look(["big", "turn"])
 
     for reply in ("", "I can't help with that.", "## Done\n- everything"):
-        assert try_read_memory(snapshot, cut_all(snapshot), reply) is None
+        assert try_read_summary(snapshot, cut_all(snapshot), reply) is None
 
 
-def test_preferences_of_anchors_and_of_the_summary_before_stay_whatever_the_model_writes(look: Look) -> None:
+def test_earlier_preferences_stay_whatever_the_model_writes(look: Look) -> None:
     first = look(["anchor", "turn"])
-    memory = try_read_memory(first, cut_all(first), REPLY)
-    assert memory is not None
-    later = go_on(first.plus(draft_memory(first, memory)), look, "More", "And more")
+    summary = try_read_summary(first, cut_all(first), REPLY)
+    assert summary is not None
+    later = go_on(first.plus(draft_summary(first, summary)), look, "More", "And more")
 
-    again = try_read_memory(later, cut_all(later), "## Active request\n- x\n## Done\n- y")
+    again = try_read_summary(later, cut_all(later), "## Active request\n- x\n## Done\n- y")
 
     assert again is not None
     assert parse_sections(again.text)[Section.PREFERENCES] == ["tables", "likes form 1"]
@@ -70,12 +70,12 @@ def test_preferences_of_anchors_and_of_the_summary_before_stay_whatever_the_mode
 
 def test_rules_carry_the_content_of_the_summary_before(look: Look) -> None:
     first = look(["turn", "turn"])
-    memory = build_memory(first, cut_all(first))
-    later = go_on(first.plus(draft_memory(first, memory)), look, "More", "And more")
+    summary = build_summary(first, cut_all(first))
+    later = go_on(first.plus(draft_summary(first, summary)), look, "More", "And more")
 
-    again = build_memory(later, cut_all(later))
+    again = build_summary(later, cut_all(later))
 
-    old, new = parse_sections(memory.text), parse_sections(again.text)
+    old, new = parse_sections(summary.text), parse_sections(again.text)
     assert set(old[Section.DONE]) < set(new[Section.DONE]) | set(new[Section.OPEN])
     assert new[Section.FACTS] == old[Section.FACTS]
     assert new[Section.ACTIVE] == ["The last of these turns asked: More"]
@@ -86,17 +86,17 @@ def test_a_checkpoint_by_a_model_has_the_ledger_that_rules_write(look: Look) -> 
     cut = choose_rounds(snapshot.blocks, snapshot.shown, snapshot.turn_id, Reach.ROUNDS, excess_tokens=1_000_000)
     assert cut is not None
 
-    memory = try_read_memory(snapshot, cut, REPLY + "## Calls\n- demo() invented")
+    summary = try_read_summary(snapshot, cut, REPLY + "## Calls\n- demo() invented")
 
-    assert memory is not None
-    calls = parse_sections(memory.text)[Section.CALLS]
+    assert summary is not None
+    calls = parse_sections(summary.text)[Section.CALLS]
     assert [line.partition(" ")[0] for line in calls] == ["demo.big(n=1)", "demo.file(n=2)"]
 
 
 def test_the_summary_names_its_range_its_turns_and_its_tokens(look: Look) -> None:
     snapshot = look(["big", "turn", "turn"])
 
-    (draft,) = draft_memory(snapshot, build_memory(snapshot, cut_all(snapshot)))
+    (draft,) = draft_summary(snapshot, build_summary(snapshot, cut_all(snapshot)))
 
     assert (draft.type, draft.ref, draft.turn_id) == (
         BlockType.RANGE_SUMMARY,
@@ -114,19 +114,19 @@ def test_checkpoints_of_a_turn_are_numbered(look: Look) -> None:
     snapshot = look(["call", "call", "call"])
     cut = choose_rounds(snapshot.blocks, snapshot.shown, snapshot.turn_id, Reach.ROUNDS, excess_tokens=1)
     assert cut is not None
-    (first,) = draft_memory(snapshot, build_memory(snapshot, cut))
+    (first,) = draft_summary(snapshot, build_summary(snapshot, cut))
     then = snapshot.plus([first])
 
-    (second,) = draft_memory(then, build_memory(then, cut))
+    (second,) = draft_summary(then, build_summary(then, cut))
 
     assert first.ref == "ar:turn_0.round.3.checkpoint.1"
     assert second.ref == "ar:turn_0.round.3.checkpoint.2"
 
 
-def test_plans_of_the_range_follow_the_summary_and_those_that_changed_later_are_left_out(look: Look) -> None:
+def test_unchanged_plans_of_the_range_follow_the_summary(look: Look) -> None:
     snapshot = look(["plan", "plan", "plan", "turn", "mark"])
 
-    drafts = draft_memory(snapshot, build_memory(snapshot, cut_all(snapshot)))
+    drafts = draft_summary(snapshot, build_summary(snapshot, cut_all(snapshot)))
 
     assert [draft.type for draft in drafts] == [BlockType.RANGE_SUMMARY, BlockType.PLAN_HISTORY]
     assert isinstance(drafts[1].body, PlanHistoryBody)

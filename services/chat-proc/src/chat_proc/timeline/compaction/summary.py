@@ -16,7 +16,7 @@ from chat_proc.timeline.compaction.sections import (
     merge_sections,
     parse_sections,
 )
-from chat_proc.timeline.compaction.turn_facts import fold_anchors, tell_calls, tell_rounds, tell_turns
+from chat_proc.timeline.compaction.turn_facts import fold_anchors, list_calls, summarize_rounds, summarize_turns
 from chat_proc.timeline.files import block_artifacts, latest_plans
 from everturn.core.ids import TurnId
 from everturn.core.refs import range_summary_ref, round_ref
@@ -165,7 +165,7 @@ calls."""
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Summary:
     """The content that will replace the blocks of `cut`."""
 
     cut: Cut
@@ -174,43 +174,45 @@ class Memory:
     by: Literal["model", "rules"]
 
 
-def build_memory(snapshot: Snapshot, cut: Cut, *, share: float = 1.0) -> Memory:
-    """Build a memory by rules only. `share` is the part of the limits' room to use; it is lowered as a last resort."""
-    told = tell_turns(cut.blocks) if cut.scope == "history" else tell_rounds(cut.blocks, snapshot.hidden)
-    return _finish(snapshot, cut, merge_sections(_carried(cut, told), told), "rules", share)
+def build_summary(snapshot: Snapshot, cut: Cut, *, share: float = 1.0) -> Summary:
+    """Build a summary by rules only. `share` is the part of the limits' room to use; it is lowered as a last resort."""
+    new_sections = (
+        summarize_turns(cut.blocks) if cut.scope == "history" else summarize_rounds(cut.blocks, snapshot.hidden)
+    )
+    return _finish(snapshot, cut, merge_sections(_carried(cut, new_sections), new_sections), "rules", share)
 
 
-def try_read_memory(snapshot: Snapshot, cut: Cut, reply: str) -> Memory | None:
+def try_read_summary(snapshot: Snapshot, cut: Cut, reply: str) -> Summary | None:
     """Read a model's reply; None if it is not a summary. Lines with refs that the model was not shown are dropped.
 
     Preferences and the ledger of calls are never left to the model alone.
     """
-    told = parse_sections(drop_unknown(reply, snapshot.known))
-    if len([section for section in told if section is not Section.CALLS]) < MIN_SECTIONS:
+    new_sections = parse_sections(drop_unknown(reply, snapshot.known))
+    if len([section for section in new_sections if section is not Section.CALLS]) < MIN_SECTIONS:
         return None
     before = _previous_sections(cut)
     certain = dict(fold_anchors(cut.blocks))
     kept_lines = {section: before.get(section, ()) for section in (Section.PREFERENCES, Section.CALLS)}
     if cut.scope == "turn":
-        certain[Section.CALLS] = tell_calls(cut.blocks, snapshot.hidden)
-    without_calls = {section: lines for section, lines in told.items() if section is not Section.CALLS}
+        certain[Section.CALLS] = list_calls(cut.blocks, snapshot.hidden)
+    without_calls = {section: lines for section, lines in new_sections.items() if section is not Section.CALLS}
     sections = merge_sections(merge_sections(kept_lines, without_calls), certain)
     return _finish(snapshot, cut, sections, "model", 1.0)
 
 
-def draft_memory(snapshot: Snapshot, memory: Memory) -> tuple[BlockDraft, ...]:
+def draft_summary(snapshot: Snapshot, summary: Summary) -> tuple[BlockDraft, ...]:
     """The summary with its tokens before and after, followed by the plans whose blocks are in the range."""
     before = snapshot.tokens
-    drafts = (_draft_summary(snapshot, memory, before, before), *_draft_plans(snapshot, memory.cut))
+    drafts = (_draft_summary(snapshot, summary, before, before), *_draft_plans(snapshot, summary.cut))
     after = snapshot.plus(drafts).tokens
-    return (_draft_summary(snapshot, memory, before, after), *drafts[1:])
+    return (_draft_summary(snapshot, summary, before, after), *drafts[1:])
 
 
 def restamp(snapshot: Snapshot, drafts: Sequence[BlockDraft]) -> tuple[BlockDraft, ...]:
     """Update blocks that were made from an earlier snapshot, so that they can be appended now, with current tokens."""
     after = snapshot.plus(drafts).tokens if drafts else snapshot.tokens
     return tuple(
-        replace(draft, round=snapshot.round, ts=snapshot.now, body=_retell(draft.body, snapshot.tokens, after))
+        replace(draft, round=snapshot.round, ts=snapshot.now, body=_update_tokens(draft.body, snapshot.tokens, after))
         for draft in drafts
     )
 
@@ -228,20 +230,20 @@ def carry_plans(snapshot: Snapshot, last_seq: int) -> tuple[PlanSnapshot, ...]:
     return tuple(plan for plan in plans if plan.plan_id not in dropped)
 
 
-def _retell(body: Body, before: int, after: int) -> Body:
+def _update_tokens(body: Body, before: int, after: int) -> Body:
     if not isinstance(body, RangeSummaryBody):
         return body
     return body.model_copy(update={"before_tokens": before, "after_tokens": after})
 
 
-def _finish(snapshot: Snapshot, cut: Cut, sections: Sections, by: Literal["model", "rules"], share: float) -> Memory:
+def _finish(snapshot: Snapshot, cut: Cut, sections: Sections, by: Literal["model", "rules"], share: float) -> Summary:
     limits = snapshot.limits
     text_tokens = limits.text_tokens * (1 if cut.scope == "history" else LEDGER_SHARE)
     text = fit_sections(sections, int(text_tokens * share), snapshot.tokens_of, snapshot.known)
     sizes = HISTORY_SIZES if cut.scope == "history" else TURN_SIZES
     kept = gather_kept(cut, snapshot.turn_id, listed_turns=limits.listed_turns)
     kept_tokens = limits.kept_tokens if cut.scope == "history" else limits.target // 3
-    return Memory(cut, text, fit_kept(kept, sizes, int(kept_tokens * share), snapshot.tokens_of), by)
+    return Summary(cut, text, fit_kept(kept, sizes, int(kept_tokens * share), snapshot.tokens_of), by)
 
 
 def _previous_sections(cut: Cut) -> Sections:
@@ -249,28 +251,28 @@ def _previous_sections(cut: Cut) -> Sections:
     return parse_sections(previous.body.text) if previous and isinstance(previous.body, RangeSummaryBody) else {}
 
 
-def _carried(cut: Cut, told: Sections) -> Sections:
+def _carried(cut: Cut, new_sections: Sections) -> Sections:
     """The sections of the previous summary, without those that newer blocks replace."""
     outdated = {Section.NEXT, Section.ACTIVE} if cut.scope == "history" else {Section.NEXT}
     return {
         section: lines
         for section, lines in _previous_sections(cut).items()
-        if section not in outdated or not told.get(section)
+        if section not in outdated or not new_sections.get(section)
     }
 
 
-def _draft_summary(snapshot: Snapshot, memory: Memory, before: int, after: int) -> BlockDraft:
-    cut = memory.cut
+def _draft_summary(snapshot: Snapshot, summary: Summary, before: int, after: int) -> BlockDraft:
+    cut = summary.cut
     body = RangeSummaryBody(
         scope=cut.scope,
         first_seq=cut.first_seq,
         last_seq=cut.last_seq,
-        turn_ids=_turn_ids(memory),
-        text=memory.text,
-        kept=memory.kept,
+        turn_ids=_turn_ids(summary),
+        text=summary.text,
+        kept=summary.kept,
         before_tokens=before,
         after_tokens=after,
-        by=memory.by,
+        by=summary.by,
     )
     if cut.scope == "history":
         return _draft(snapshot, BlockType.RANGE_SUMMARY, range_summary_ref(snapshot.turn_id), body)
@@ -283,13 +285,13 @@ def _draft_summary(snapshot: Snapshot, memory: Memory, before: int, after: int) 
     return _draft(snapshot, BlockType.RANGE_SUMMARY, ref, body)
 
 
-def _turn_ids(memory: Memory) -> tuple[str, ...]:
+def _turn_ids(summary: Summary) -> tuple[str, ...]:
     """The covered turns that no chapter lists."""
-    previous = memory.cut.previous
+    previous = summary.cut.previous
     before = previous.body.turn_ids if previous and isinstance(previous.body, RangeSummaryBody) else ()
-    if previous is not None and any(item.ref == previous.ref for item in memory.kept):
+    if previous is not None and any(item.ref == previous.ref for item in summary.kept):
         before = ()
-    return tuple(dict.fromkeys((*before, *(block.turn_id for block in memory.cut.blocks))))
+    return tuple(dict.fromkeys((*before, *(block.turn_id for block in summary.cut.blocks))))
 
 
 def _draft_plans(snapshot: Snapshot, cut: Cut) -> Sequence[BlockDraft]:

@@ -1,4 +1,4 @@
-"""Two runs of the same execution at once: each has walls of its own."""
+"""Two runs of the same execution at once: each is isolated."""
 
 import asyncio
 from typing import Any
@@ -15,8 +15,8 @@ async def refuse(call: Any) -> Any:
 
 
 async def test_the_same_execution_may_run_twice_at_once(sandbox: Any) -> None:
-    twin = RunRequest("twin", "turn_1", "import time; time.sleep(0.3); print('done')", ())
+    request = RunRequest("request", "turn_1", "import time; time.sleep(0.3); print('done')", ())
 
-    results = await asyncio.gather(*(sandbox.run(twin, refuse) for _ in range(4)))
+    results = await asyncio.gather(*(sandbox.run(request, refuse) for _ in range(4)))
 
     assert [(result.ok, result.user_out_tail) for result in results] == [(True, "done\n")] * 4
