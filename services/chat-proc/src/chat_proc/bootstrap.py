@@ -134,10 +134,10 @@ async def open_worker(
         sandbox = opened.sandbox.with_tracing(tracing) if isinstance(opened, OpenedSandbox) else opened
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
-        leftovers = Stragglers(grace_s=PROGRAM_GRACE_S)
-        stack.push_async_callback(leftovers.close, STRAGGLERS_S)
+        stragglers = Stragglers(grace_s=PROGRAM_GRACE_S)
+        stack.push_async_callback(stragglers.close, STRAGGLERS_S)
         policy = CallPolicy(settings.address_rules, PostgresConversationReader(database))
-        programs = build_program_parts(settings, database, policy, leftovers)
+        programs = build_program_parts(settings, database, policy, stragglers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
         offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more, profiles=profiles)
         kits = build_kits(
@@ -191,12 +191,12 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
 
 
 def build_program_parts(
-    settings: WorkerSettings, database: Database, policy: CallPolicy, leftovers: Stragglers
+    settings: WorkerSettings, database: Database, policy: CallPolicy, stragglers: Stragglers
 ) -> ProgramParts:
     """The dependencies for answering calls of programs."""
     redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
     return ProgramParts(
-        PostgresEffects(database), policy, leftovers, redactor, failpoints, LeaseTiming(settings.lease_s)
+        PostgresEffects(database), policy, stragglers, redactor, failpoints, LeaseTiming(settings.lease_s)
     )
 
 

@@ -221,7 +221,7 @@ class Keeping(DemoTool):
 
     def __init__(self) -> None:
         super().__init__()
-        self.spec = replace(self.spec, keeps_work=True)
+        self.spec = replace(self.spec, returns_partial_work=True)
 
     async def run(self, call: ToolCall) -> ToolOutcome:
         self.started.set()

@@ -21,7 +21,7 @@ NO_IMAGES = follow(refusal=BrokerRefusal("image_missing", "No such image: evertu
 
 def choose(mode: ExecutionMode, folder: Path | None, python: Path | None = NO_PYTHON) -> ExecutionChoice:
     broker = None if folder is None else BrokerAddress(f"unix://{folder}/broker.sock", path=f"{folder}/broker.sock")
-    return ExecutionChoice(mode, broker, python, load_profiles(""), broker_patience_s=0.05)
+    return ExecutionChoice(mode, broker, python, load_profiles(""), broker_wait_s=0.05)
 
 
 async def refuse(call: GatewayCall) -> ToolReply:

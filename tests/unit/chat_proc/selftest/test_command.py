@@ -13,7 +13,7 @@ BROKER = parse_address("unix:///nowhere/broker.sock", ClientCertificate(None, No
 
 
 def choose(mode="auto", broker=None):
-    return ExecutionChoice(mode, broker, None, load_profiles(""), broker_patience_s=0.0)
+    return ExecutionChoice(mode, broker, None, load_profiles(""), broker_wait_s=0.0)
 
 
 def test_all_launchers_that_can_be_meant_are_tried():

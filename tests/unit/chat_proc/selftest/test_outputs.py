@@ -2,7 +2,7 @@
 
 from tests.unit.chat_proc.selftest.results import AROUND, build_run
 
-from chat_proc.selftest.hunger import build_output_trials
+from chat_proc.selftest.exhaustion import build_output_trials
 
 TRICKS, *NAMES = build_output_trials(AROUND)
 GOOD = tuple(path for path in TRICKS.outputs if path in ("good", "hole") or path.startswith("n") or "e\u0301" in path)

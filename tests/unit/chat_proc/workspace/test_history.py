@@ -12,8 +12,8 @@ async def test_a_folder_longer_than_a_page_comes_whole_up_to_its_limit() -> None
         stored.put("turn_1", f"f{number:05d}", b"x")
     history = WorkspaceHistory(stored.artifacts)
 
-    whole = await history.load_folder(OWNER, "conv_1", "fi:turn_1.files/", The limit max_files=MAX_PAGE * 2)
-    part = await history.load_folder(OWNER, "conv_1", "fi:turn_1.files/", The limit max_files=MAX_PAGE + 2)
+    whole = await history.load_folder(OWNER, "conv_1", "fi:turn_1.files/", max_files=MAX_PAGE * 2)
+    part = await history.load_folder(OWNER, "conv_1", "fi:turn_1.files/", max_files=MAX_PAGE + 2)
 
     assert len(whole) == MAX_PAGE + 5
     assert part == whole[: MAX_PAGE + 2]
@@ -33,5 +33,5 @@ async def test_identity_never_crosses_users() -> None:
     history, stranger = WorkspaceHistory(stored.artifacts), Principal("acme", "main", "bob")
 
     assert await history.load_files(stranger, "conv_1", [artifact.ref]) == {}
-    assert await history.load_folder(stranger, "conv_1", "fi:turn_1.files/", The limit max_files=9) == ()
+    assert await history.load_folder(stranger, "conv_1", "fi:turn_1.files/", max_files=9) == ()
     assert await history.load_turns(stranger, "conv_1", limit=5) == ()

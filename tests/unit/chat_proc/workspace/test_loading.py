@@ -66,4 +66,4 @@ async def test_a_file_takes_precedence_over_a_folder_of_its_name(stored, history
 
     for text, found in (("a", (exact,)), ("b", (inside,)), ("none", None)):
         wish = parse_target(f"fi:turn_1.files/{text}", "conv_1")
-        assert await load_target(history, HERE, wish, The limit max_files=9) == found
+        assert await load_target(history, HERE, wish, max_files=9) == found

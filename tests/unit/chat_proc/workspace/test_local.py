@@ -82,7 +82,7 @@ def test_a_replacing_checkout_replaces_only_workspace_files() -> None:
 
     workspace = fold_workspace(timeline.blocks, timeline.turn_id)
     assert set(workspace.files) == {"turn_2/attachments/sales.csv", "turn_2/outputs/chart.png", "turn_2/files/app.py"}
-    assert workspace.files["turn_2/files/app.py"].taken_from == "fi:turn_1.files/app.py"
+    assert workspace.files["turn_2/files/app.py"].checked_out_from == "fi:turn_1.files/app.py"
 
 
 def test_an_overlaying_checkout_overwrites_and_deletes_nothing() -> None:
@@ -94,7 +94,7 @@ def test_an_overlaying_checkout_overwrites_and_deletes_nothing() -> None:
 
     workspace = fold_workspace(timeline.blocks, timeline.turn_id)
     assert set(workspace.files) == {"turn_2/files/mine.py", "turn_2/files/app.py"}
-    assert workspace.files["turn_2/files/app.py"].taken_from == "fi:turn_1.files/app.py"
+    assert workspace.files["turn_2/files/app.py"].checked_out_from == "fi:turn_1.files/app.py"
 
 
 def test_a_checked_out_file_that_is_written_is_marked_as_changed() -> None:
@@ -105,7 +105,7 @@ def test_a_checked_out_file_that_is_written_is_marked_as_changed() -> None:
 
     files = fold_workspace(timeline.blocks, timeline.turn_id).files
     assert (files["turn_2/files/app.py"].changed, files["turn_2/files/b.py"].changed) == (True, False)
-    assert files["turn_2/files/app.py"].taken_from == "fi:turn_1.files/app.py"
+    assert files["turn_2/files/app.py"].checked_out_from == "fi:turn_1.files/app.py"
 
 
 def test_a_failed_pull_and_data_of_another_kind_bring_nothing() -> None:

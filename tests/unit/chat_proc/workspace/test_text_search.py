@@ -11,7 +11,7 @@ def search(text: str, pattern: str, context_lines: int = 0, max_matches: int = 9
         text,
         Pattern(pattern),
         context_lines=context_lines,
-        The limit max_matches=max_matches,
+        max_matches=max_matches,
         is_late=lambda: next(looks) >= late_after,
     )
 
@@ -36,13 +36,13 @@ def test_a_long_line_is_shown_around_its_match() -> None:
 
 
 def test_additional_matches_are_reported() -> None:
-    found = search("a\na\na\n", "a", The limit max_matches=2)
+    found = search("a\na\na\n", "a", max_matches=2)
 
-    assert (len(found.matches), found.more, search("a\na\n", "a", The limit max_matches=2).more) == (2, True, False)
+    assert (len(found.matches), found.more, search("a\na\n", "a", max_matches=2).more) == (2, True, False)
 
 
 def test_a_search_that_takes_too_long_ends_with_what_it_found() -> None:
-    found = search("a\n" * 2_000, "a", The limit max_matches=5_000, late_after=2)
+    found = search("a\n" * 2_000, "a", max_matches=5_000, late_after=2)
 
     assert (len(found.matches), found.stopped) == (1_000, True)
 

@@ -7,8 +7,7 @@ from typing import Any, Literal, cast
 
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.signal_folding import fold_signals
-from chat_proc.catalog.call_policy import Ask, CallPolicy
-from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.call_policy import CallPolicy, NeedsApproval
 from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.clock import iso
 from everturn.core.ids import CallId
@@ -68,7 +67,7 @@ class ApprovalGate:
     ) -> Writing:
         """Draft the questions for all calls that need approval. They belong in the commit that decides on the calls, so
         that such a call is never on the timeline without its question."""
-        asked_about: dict[CallId, Ask] = {}
+        asked_about: dict[CallId, NeedsApproval] = {}
         for call_id, call in calls.items():
             if (ask := await self._review(turn, call)) is not None:
                 asked_about[call_id] = ask
@@ -154,18 +153,20 @@ class ApprovalGate:
         signals = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
         return fold_signals(signals, place, turn.show_files).writing
 
-    async def _review(self, turn: LeasedTurn, call: ToolCallBody) -> Ask | None:
+    async def _review(self, turn: LeasedTurn, call: ToolCallBody) -> NeedsApproval | None:
         """The question, if a person has to approve the call. A call that the policy refuses is refused when it runs."""
         spec = next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
         if spec is None:
             return None
         verdict = await self._policy.review(spec, call.params, turn.place)
-        if not isinstance(verdict, Ask):
+        if not isinstance(verdict, NeedsApproval):
             return None
         CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()
         return verdict
 
-    def _draft_request(self, place: RoundPlace, request: ApprovalRequest, call: ToolCallBody, ask: Ask) -> BlockDraft:
+    def _draft_request(
+        self, place: RoundPlace, request: ApprovalRequest, call: ToolCallBody, ask: NeedsApproval
+    ) -> BlockDraft:
         shown, cut = self._show(call.params)
         body = ApprovalRequestBody(
             approval_id=request.id,

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.kit import LoopParts, TurnKit
-from chat_proc.catalog.call_policy import Ask, Refuse, report_refusal
+from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusal
 from chat_proc.catalog.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.cancellation import Stopped, run_until
@@ -192,7 +192,7 @@ class ToolRunner:
     def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
         self._catalog = kit.catalog
         self._policy = kit.policy
-        self._keeper = ResultStore(parts.objects)
+        self._results = ResultStore(parts.objects)
         self._failpoints = parts.failpoints
         self._stragglers = parts.stragglers
         self._redactor = parts.redactor
@@ -217,7 +217,7 @@ class ToolRunner:
         result = self._redact(result)
         TOOL_CALLS.labels(label, result.status).inc()
         TOOL_SECONDS.labels(label, result.status).observe(duration_s)
-        kept = await self._keeper.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
+        kept = await self._results.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
         writing = self._build_writing(turn, pending, place.at(turn.now()), kept.body, outcome)
         return writing.plus(Writing(artifacts=kept.rows))
 
@@ -233,11 +233,11 @@ class ToolRunner:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
             verdict = await self._policy.review(spec, pending.body.params, turn.place)
-            unasked = isinstance(verdict, Ask) and not approved
+            unasked = isinstance(verdict, NeedsApproval) and not approved
             if resumed and (unasked or spec.effect is Effect.IRREVERSIBLE):
                 return _NoOutcome("The worker stopped during this call.")
-            if isinstance(verdict, Refuse) or unasked:
-                why = verdict.why if isinstance(verdict, Refuse) else _APPROVAL_MISSING
+            if isinstance(verdict, Rejected) or unasked:
+                why = verdict.why if isinstance(verdict, Rejected) else _APPROVAL_MISSING
                 report_refusal(spec, turn.place, why)
                 return ToolOutcome("error", why)
             return await self._call(turn, spec, pending)
@@ -340,7 +340,7 @@ async def _wait_for_stop(turn: LeasedTurn, spec: ToolSpec, stop: asyncio.Event) 
         async with limit:
             if spec.cancellable:
                 await turn.inbox.wait_for_control()
-                if spec.keeps_work:
+                if spec.returns_partial_work:
                     stop.set()
                     await asyncio.sleep(STOP_GRACE_S)
                 return None

@@ -111,7 +111,7 @@ class AgentLoop:
                     if end is not None and (closed := await self._end(turn, compaction, end)) is not None:
                         return closed
                 case BeginTurn() | TurnEnded():
-                    raise Conflict("The loop runs only on a turn that is open and begun.")
+                    raise Conflict("The loop runs only a turn that is open and has started.")
             resumed = False
 
     async def close(self, turn: LeasedTurn, end: TurnEnd) -> TurnEnd:
@@ -273,8 +273,8 @@ class AgentLoop:
         if end.error is not None or end.writing.signals or repeats_deferred(turn.turn_blocks, end):
             return False
         wanted = set(SignalKind) if end.outcome is not Outcome.CAPPED else {SignalKind.STEER}
-        heard = [signal for signal in new_signals if signal.kind in wanted and needs_response(signal)]
-        return has_room_for(self._limits, turn.turn_blocks, heard, after=_last_round(turn, end))
+        pending = [signal for signal in new_signals if signal.kind in wanted and needs_response(signal)]
+        return has_room_for(self._limits, turn.turn_blocks, pending, after=_last_round(turn, end))
 
     def _defer(self, turn: LeasedTurn, end: TurnEnd, count: int) -> Writing:
         """The answer as it was shown, and the deferral of it."""

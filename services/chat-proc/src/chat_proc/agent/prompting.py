@@ -64,10 +64,10 @@ class TurnPrompts:
         self._kit = kit
         self._turn = turn
         self._renderer = PromptRenderer(system_prompt=kit.system_prompt, traits=kit.traits)
-        self._present = Present()
+        self._state = Present()
         self._workspace = WorkspaceSection(kit.history, turn)
-        self._taken = 0
-        self._preamble_kept = False
+        self._added = 0
+        self._preamble_saved = False
         self._hotset: tuple[HotMemory, ...] | str | None = None
         # Start from the state before this turn, so that this turn's changes to it count as prompt breaks.
         self._render_up_to(len(turn.blocks) - len(turn.turn_blocks))
@@ -117,15 +117,15 @@ class TurnPrompts:
 
     def _save_preamble(self) -> None:
         """Once for each worker that runs the turn: the sent system text was this worker's."""
-        if not self._preamble_kept:
-            self._preamble_kept = True
+        if not self._preamble_saved:
+            self._preamble_saved = True
             self._turn.manifests.keep(PREAMBLE_ROUND, partial(build_preamble, self._kit.system_prompt))
 
     async def _prepare(self, place: RoundPlace, order: str = "") -> tuple[str, str]:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
         turn = self._turn
         self._render_up_to(len(turn.blocks))
-        await turn.load_media(self._present.wanted_media)
+        await turn.load_media(self._state.wanted_media)
         if self._kit.hotset is not None and self._hotset is None:
             self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
         workspace = await self._workspace.load_lines()
@@ -145,14 +145,14 @@ class TurnPrompts:
         )
 
     def _render_up_to(self, end: int) -> None:
-        news = self._turn.blocks[self._taken : end]
-        self._taken = end
-        self._present.extend(news)
-        for each in self._renderer.take(news):
+        new_blocks = self._turn.blocks[self._added : end]
+        self._added = end
+        self._state.extend(new_blocks)
+        for each in self._renderer.take(new_blocks):
             PROMPT_BREAKS.labels(each.reason.value).inc()
 
     def _announce(self, place: RoundPlace, workspace: tuple[str, ...]) -> str:
-        turn, present, visibility = self._turn, self._present, self._renderer.view.visibility
+        turn, present, visibility = self._turn, self._state, self._renderer.view.visibility
         return build_announce(
             AnnounceState(
                 turn_id=turn.turn_id,

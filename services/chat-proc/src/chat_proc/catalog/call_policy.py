@@ -59,7 +59,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class NeedsApproval:
     """A person has to approve first. `explanation` is for that person, `addresses` are the addresses to approve."""
 
     explanation: str
@@ -67,7 +67,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Rejected:
     """The call is not made, even with approval; `why` is for the model."""
 
     why: str
@@ -80,39 +80,41 @@ class CallPolicy:
         self._rules = rules
         self._reader = reader
 
-    async def review(self, spec: ToolSpec, params: Mapping[str, object], place: Place) -> Ask | Refuse | None:
+    async def review(
+        self, spec: ToolSpec, params: Mapping[str, object], place: Place
+    ) -> NeedsApproval | Rejected | None:
         """Return None if the call is allowed. Raises Unavailable if the older part of the timeline can't be read."""
         explanations: list[str] = []
         addresses: tuple[str, ...] = ()
         if spec.addresses:
             read = await asyncio.to_thread(self._read_addresses, spec, params)
-            if isinstance(read, Refuse):
+            if isinstance(read, Rejected):
                 return read
             addresses = await self._find_unseen(read, place)
             if len(addresses) > MAX_ASKED_ADDRESSES:
-                return Refuse(
+                return Rejected(
                     f"A call may name at most {MAX_ASKED_ADDRESSES} addresses that are new to the conversation."
                 )
             explanations += [_explain_addresses(addresses)] if addresses else []
-        if spec.asks_after_untrusted and await self._has_strangers(place):
+        if spec.asks_after_untrusted and await self._has_untrusted_text(place):
             explanations.append(_AFTER_UNTRUSTED)
         if explanations or spec.requires_approval:
-            return Ask(" ".join(explanations), addresses)
+            return NeedsApproval(" ".join(explanations), addresses)
         return None
 
-    def _read_addresses(self, spec: ToolSpec, params: Mapping[str, object]) -> tuple[str, ...] | Refuse:
+    def _read_addresses(self, spec: ToolSpec, params: Mapping[str, object]) -> tuple[str, ...] | Rejected:
         """The canonical addresses of a call that need a check: those of allowed hosts don't."""
         texts = [text for name in spec.addresses for text in _texts_of(params.get(name))]
         if len(texts) > MAX_ADDRESSES:
-            return Refuse(f"A call may name at most {MAX_ADDRESSES} addresses.")
+            return Rejected(f"A call may name at most {MAX_ADDRESSES} addresses.")
         found: dict[str, None] = {}
         for text in texts:
             try:
                 address = canonical_url(text)
             except Invalid as invalid:
-                return Refuse(f"{text[:200]!a} can't be requested: {invalid.detail} Nothing was requested.")
+                return Rejected(f"{text[:200]!a} can't be requested: {invalid.detail} Nothing was requested.")
             if self._rules.is_denied(host_of(address)):
-                return Refuse(f"The operator does not allow {host_of(address)!a}. Nothing was requested.")
+                return Rejected(f"The operator does not allow {host_of(address)!a}. Nothing was requested.")
             if not self._rules.is_allowed(host_of(address)):
                 found[address] = None
         return tuple(found)
@@ -122,13 +124,13 @@ class CallPolicy:
             return ()
         if self._rules.policy == "ask":
             return addresses
-        left = await _leave_out_seen(addresses, place.blocks)
+        left = await _leave_out_known(addresses, place.blocks)
         if left and _is_cut(place):
-            left = await _leave_out_seen(left, (await self._load_earlier(place)).blocks)
+            left = await _leave_out_known(left, (await self._load_earlier(place)).blocks)
         return left
 
-    async def _has_strangers(self, place: Place) -> bool:
-        if has_untrusted_text(place.blocks):
+    async def _has_untrusted_text(self, place: Place) -> bool:
+        if has_words_of_strangers(place.blocks):
             return True
         if not _is_cut(place):
             return False
@@ -153,7 +155,7 @@ def _is_cut(place: Place) -> bool:
     return bool(place.blocks) and place.blocks[0].seq > 1
 
 
-async def _leave_out_seen(addresses: tuple[str, ...], blocks: Sequence[Block]) -> tuple[str, ...]:
+async def _leave_out_known(addresses: tuple[str, ...], blocks: Sequence[Block]) -> tuple[str, ...]:
     # In a thread: searching the texts of a long conversation would block the event loop.
     seen = await asyncio.to_thread(find_seen_addresses, tuple(blocks), addresses)
     return tuple(address for address in addresses if address not in seen)

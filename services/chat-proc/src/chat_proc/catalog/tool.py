@@ -53,7 +53,7 @@ class ToolSpec:
     strategy: Strategy = "unknown"
     takes_code: bool = False
     cancellable: bool = True
-    keeps_work: bool = False
+    returns_partial_work: bool = False
     timeout_s: float = 60.0
     result_chars: int = PREVIEW_CHARS
     in_programs: bool = False

@@ -214,7 +214,7 @@ class ContainersLauncher:
 
     def __init__(self, address: BrokerAddress, *, busy_wait_s: float = BUSY_WAIT_S) -> None:
         self._address = address
-        self._busy_patience_s = busy_wait_s
+        self._busy_wait_s = busy_wait_s
 
     @contextlib.asynccontextmanager
     async def take(self, profile: str, run_name: str) -> AsyncGenerator[BootedSupervisor]:
@@ -233,7 +233,7 @@ class ContainersLauncher:
 
     async def _start(self, line: BrokerConnection, request: StartPair) -> PairStarted:
         """Start a booted pair; waits while the broker is busy. Raises SupervisorFailed."""
-        deadline, pause_s = time.monotonic() + self._busy_patience_s, _FIRST_PAUSE_S
+        deadline, pause_s = time.monotonic() + self._busy_wait_s, _FIRST_PAUSE_S
         while True:
             try:
                 return await line.request(request, PairStarted, timeout_s=START_TIMEOUT_S)

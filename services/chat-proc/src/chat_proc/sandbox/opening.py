@@ -50,7 +50,7 @@ class ExecutionChoice:
     profiles: Profiles
     offered: Profiles = field(default_factory=_build_default)
     uids: UidRange = SANDBOX_UIDS
-    broker_patience_s: float = BROKER_PATIENCE_S
+    broker_wait_s: float = BROKER_PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ async def _open_best(choice: ExecutionChoice) -> OpenedSandbox:
     why = "no container broker; set BROKER_URL to use one"
     if choice.broker is not None:
         try:
-            sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
+            sandbox = await _wait_for_broker(choice.broker, choice.broker_wait_s)
             return OpenedSandbox(sandbox, f"the broker at {choice.broker.url} answers")
         except BrokerUnreachable as silent:
             why = f"no containers: {silent}"
@@ -119,7 +119,7 @@ async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
             " `make run` starts a broker if there is a container engine with the images."
         )
     try:
-        sandbox = await _wait_for_broker(choice.broker, choice.broker_patience_s)
+        sandbox = await _wait_for_broker(choice.broker, choice.broker_wait_s)
     except BrokerUnreachable as silent:
         why = f"EXECUTION_MODE=containers, although {silent}"
         return OpenedSandbox(build_unseen_sandbox(choice.broker), why, silence=str(silent))

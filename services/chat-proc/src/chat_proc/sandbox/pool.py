@@ -18,7 +18,7 @@ MAX_AGE_S: Final = 900.0
 """A supervisor that has waited this long is replaced: a cleaner of temporary folders may have removed its files."""
 
 LOOK_EVERY_S: Final = 5.0
-_NOBODYS: Final = "warm"
+_WARM_RUN_NAME: Final = "warm"
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 
@@ -115,7 +115,7 @@ class WarmPool:
 
     async def _boot(self, profile: str) -> _Waiting:
         async with contextlib.AsyncExitStack() as stack:
-            supervisor = await stack.enter_async_context(self._launcher.take(profile, _NOBODYS))
+            supervisor = await stack.enter_async_context(self._launcher.take(profile, _WARM_RUN_NAME))
             return _Waiting(supervisor, stack.pop_all(), self._now_s())
 
     async def _discard_unfit(self) -> None:

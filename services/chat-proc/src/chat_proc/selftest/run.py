@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, Sandbox
-from chat_proc.selftest.hunger import (
+from chat_proc.selftest.exhaustion import (
     ATTEMPT,
     NeighbourLost,
     build_output_trials,

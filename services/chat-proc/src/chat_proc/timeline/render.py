@@ -94,7 +94,7 @@ class PromptRenderer:
         self._parts: list[Part] = []
         self._starts: list[int] = []
         """Where the parts of each item begin."""
-        self._breaks_taken = 0
+        self._breaks_added = 0
         self._media = _MediaBudget(traits)
         self._missing: dict[int, frozenset[str]] = {}
         """For each item, the images and PDFs, by sha256, that could not be loaded when it was rendered."""
@@ -102,8 +102,8 @@ class PromptRenderer:
     def take(self, blocks: Sequence[Block]) -> tuple[Break, ...]:
         """Add new blocks; returns the breaks that they declare."""
         self.view.extend(blocks)
-        breaks = tuple(self.view.breaks[self._breaks_taken :])
-        self._breaks_taken = len(self.view.breaks)
+        breaks = tuple(self.view.breaks[self._breaks_added :])
+        self._breaks_added = len(self.view.breaks)
         if breaks:
             self._forget_from(min(each.index for each in breaks))
         return breaks

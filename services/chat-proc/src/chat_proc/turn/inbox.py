@@ -1,5 +1,5 @@
-"""The inbox of a running turn: a bell or the heartbeat wakes it, and it reads the unanswered signals, with retries
-while a server is unavailable."""
+"""The inbox of a running turn: a notification or the heartbeat wakes it, and it reads the unanswered signals, with
+retries while a server is unavailable."""
 
 import asyncio
 from collections.abc import Callable, Sequence

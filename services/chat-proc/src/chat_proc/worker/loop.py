@@ -346,7 +346,7 @@ class ClaimLoop:
             TURNS_LOST.inc()
             _log.warning("Lost a turn", conversation_id=conversation_id, fence=claim.lease.fence, error=repr(error))
             if self._heartbeat.saw_outage(conversation_id, turn) and not turn.left_behind:
-                tasks.create_task(self._requeue_bounded(claim.lease), name=f"give back {conversation_id}")
+                tasks.create_task(self._requeue_bounded(claim.lease), name=f"requeue {conversation_id}")
         finally:
             self._heartbeat.drop(conversation_id, turn)
             self._slots.release()

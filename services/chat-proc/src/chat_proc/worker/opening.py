@@ -119,16 +119,16 @@ async def call_title_beside(
         yield _no_title
         return
     turn.title_call = call
-    asking = asyncio.create_task(_give_title(turn, call))
+    call_task = asyncio.create_task(_give_title(turn, call))
 
     async def settle() -> None:
-        await asyncio.wait({asking}, timeout=SETTLE_S)
+        await asyncio.wait({call_task}, timeout=SETTLE_S)
 
     try:
         yield settle
     finally:
-        await end_tasks(asking)
-        if asking.done() and not asking.cancelled() and (error := asking.exception()) is not None:
+        await end_tasks(call_task)
+        if call_task.done() and not call_task.cancelled() and (error := call_task.exception()) is not None:
             _log.error("Title call failed", exc_info=error)
 
 

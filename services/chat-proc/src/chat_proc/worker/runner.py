@@ -153,7 +153,7 @@ class StopReason(StrEnum):
 
 
 class ClaimedTurn:
-    """One claim that is being processed. Owned by the claim loop; the heartbeat and the bells notify it.
+    """One claim that is being processed. Owned by the claim loop; the heartbeat and inbox notifications wake it.
 
     `requested_at_s` is the monotonic time before the claim was made.
     """
@@ -252,14 +252,14 @@ class ClaimedTurn:
             raise StaleFence(self._claim.lease.conversation_id)
         if result is _Result.CUT_OFF:
             raise Unavailable("The database did not answer in time.")
-        # An end that can't be announced is left to the sweeper, which backs off; our own bell would not.
-        is_news = announced or self._claim.turn_id is not None
+        # An end that can't be announced is left to the sweeper, which backs off; our own doorbell would not.
+        has_progress = announced or self._claim.turn_id is not None
         requeue = result in (_Result.OPEN, _Result.WAITING)
         self._handing_back = True
         if result is _Result.WAITING and await self._try_park():
             await self._parts.announcer.ring_next(self._claim.lease.conversation_id)
             return False
-        await self._parts.announcer.release(self._claim.lease, requeue=requeue, ring_own=is_news)
+        await self._parts.announcer.release(self._claim.lease, requeue=requeue, ring_own=has_progress)
         return result is _Result.ENDED
 
     async def _try_park(self) -> bool:

@@ -45,12 +45,12 @@ def _own_lines(workspace: Workspace, own: Sequence[LocalFile]) -> list[str]:
         f"{size} bytes; written in this turn {workspace.written_bytes} of {MAX_DELTA_BYTES // MIB} MB"
     )
     # The last written files are at the end of the list, and are what the model works on.
-    shown = sorted(own, key=lambda file: file.taken_from is None or file.changed)[-SHOWN_FILES:]
+    shown = sorted(own, key=lambda file: file.checked_out_from is None or file.changed)[-SHOWN_FILES:]
     return [head, *map(_own_line, shown), *_more(len(own) - len(shown), "react.search_files lists them")]
 
 
 def _own_line(file: LocalFile) -> str:
-    origin = f", checked out from {escape_line(file.taken_from)}" if file.taken_from else ""
+    origin = f", checked out from {escape_line(file.checked_out_from)}" if file.checked_out_from else ""
     changed = ", modified" if file.changed else ""
     return f"- {escape_line(file.ref)} ({file.artifact.mime}, {file.artifact.size} bytes){origin}{changed}"
 

@@ -94,25 +94,25 @@ async def load_own(history: WorkspaceHistory, owner: Owner, blocks: Sequence[Blo
 
 
 async def load_target(
-    history: WorkspaceHistory, owner: Owner, wish: FileTarget, *, max_files: int
+    history: WorkspaceHistory, owner: Owner, target: FileTarget, *, max_files: int
 ) -> tuple[Artifact, ...] | None:
-    """The files of a wish, or None if there are none; an exact file takes precedence over a folder of that name."""
-    conversation_id = wish.conversation_id or owner.conversation_id
-    if wish.exact is not None:
-        found = await history.load_files(owner.principal, conversation_id, [wish.exact])
+    """The files of a target, or None if there are none; an exact file takes precedence over a folder of that name."""
+    conversation_id = target.conversation_id or owner.conversation_id
+    if target.exact is not None:
+        found = await history.load_files(owner.principal, conversation_id, [target.exact])
         if found:
             return tuple(found.values())
-    if wish.folder is None:
+    if target.folder is None:
         return None
-    return await history.load_folder(owner.principal, conversation_id, wish.folder, max_files=max_files) or None
+    return await history.load_folder(owner.principal, conversation_id, target.folder, max_files=max_files) or None
 
 
 async def _load_root(history: WorkspaceHistory, owner: Owner, root: PulledRoot) -> list[LocalFile]:
-    wish = root_target(root.ref, owner.conversation_id, is_folder=root.is_folder)
-    artifacts = await load_target(history, owner, wish, max_files=MAX_PULL_FILES) or ()
-    return [pulled_file(wish, artifact) for artifact in artifacts]
+    target = root_target(root.ref, owner.conversation_id, is_folder=root.is_folder)
+    artifacts = await load_target(history, owner, target, max_files=MAX_PULL_FILES) or ()
+    return [pulled_file(target, artifact) for artifact in artifacts]
 
 
-def pulled_file(wish: FileTarget, artifact: Artifact) -> LocalFile:
+def pulled_file(target: FileTarget, artifact: Artifact) -> LocalFile:
     """A file of another turn or conversation, as seen from this turn."""
-    return LocalFile(wish.place(artifact.path), wish.spell(artifact.ref), artifact, "pulled")
+    return LocalFile(target.place(artifact.path), target.spell(artifact.ref), artifact, "pulled")

@@ -27,15 +27,15 @@ _WRITABLE = (ArtifactKind.FILE, ArtifactKind.OUTPUT)
 class LocalFile:
     """A file that programs and searches of this turn see. `path` is below a program's WORKDIR.
 
-    `ref` is its address for tools. `taken_from` is the ref from which it was checked out; `changed` means that it was
-    written since. Only `own` files can be changed.
+    `ref` is its address for tools. `checked_out_from` is the ref from which it was checked out; `changed` means that it
+    was written since. Only `own` files can be changed.
     """
 
     path: str
     ref: str
     artifact: Artifact
     origin: Literal["own", "attached", "pulled"]
-    taken_from: str | None = None
+    checked_out_from: str | None = None
     changed: bool = False
 
 
@@ -95,10 +95,10 @@ def fold_workspace(blocks: Sequence[Block], turn_id: TurnId) -> Workspace:
     return Workspace(turn_id, folding.files, tuple(folding.pulled.values()), folding.written_bytes)
 
 
-def own_file(artifact: Artifact, *, taken_from: str | None = None, changed: bool = False) -> LocalFile:
+def own_file(artifact: Artifact, *, checked_out_from: str | None = None, changed: bool = False) -> LocalFile:
     """A file of this turn, or one of its attachments."""
     origin = "own" if artifact.kind in _WRITABLE else "attached"
-    return LocalFile(artifact.path, artifact.ref, artifact, origin, taken_from, changed)
+    return LocalFile(artifact.path, artifact.ref, artifact, origin, checked_out_from, changed)
 
 
 class _Folding:
@@ -127,8 +127,8 @@ class _Folding:
         for artifact in result.artifacts:
             if artifact.turn_id == turn_id and artifact.kind in _WRITABLE:
                 before = self.files.get(artifact.path)
-                source = before.taken_from if before else None
-                self._put(own_file(artifact, taken_from=source, changed=source is not None))
+                source = before.checked_out_from if before else None
+                self._put(own_file(artifact, checked_out_from=source, changed=source is not None))
                 self.written_bytes += artifact.size
         if result.tool_id == PULL_TOOL and result.status == "ok":
             self.pulled |= {root.ref: root for root in read_pulled(result.data or {})}
@@ -137,7 +137,7 @@ class _Folding:
         if checkout.mode == "replace":
             self.files = {path: file for path, file in self.files.items() if not is_workspace_file(file)}
         for artifact, source in zip(checkout.artifacts, checkout.sources, strict=True):
-            self._put(own_file(artifact, taken_from=source))
+            self._put(own_file(artifact, checked_out_from=source))
 
     def _put(self, file: LocalFile) -> None:
         self.files.pop(file.path, None)
@@ -208,27 +208,27 @@ class FileTarget:
     conversation_id: ConversationId | None = None
 
     def spell(self, ref: str) -> str:
-        """A ref of the wished conversation, as spelled in this conversation."""
+        """A ref of the target conversation, as spelled in this conversation."""
         if self.conversation_id is None:
             return ref
         return str(replace(_parse(ref), conversation=self.conversation_id))
 
     def spell_folder(self) -> str:
-        """The ref of the wished folder, as spelled in this conversation, with a slash at its end."""
+        """The ref of the target folder, as spelled in this conversation, with a slash at its end."""
         return self.spell(f"{self.folder}x").removesuffix("x")
 
     @property
     def tree(self) -> str:
-        """The ref of all files that the wished turn left in `files/`."""
+        """The ref of all files that the target turn left in `files/`."""
         return whole_tree(self.turn_id, self.conversation_id)
 
     def place(self, path: str) -> str:
-        """The path of a file of the wished conversation for a program of this one."""
+        """The path of a file of the target conversation for a program of this one."""
         return path if self.conversation_id is None else f"{self.conversation_id}/{path}"
 
     @property
     def folder_path(self) -> str:
-        """The path of the wished folder, with a slash at its end."""
+        """The path of the target folder, with a slash at its end."""
         return self.place(f"{self.turn_id}/files/{(self.folder or '').partition('.files/')[2]}")
 
 
@@ -240,20 +240,20 @@ def parse_target(text: str, conversation_id: ConversationId) -> FileTarget:
     ref = _parse(f"{text.rstrip('/')}/x" if is_folder else text)
     owner = None if ref.conversation in (None, conversation_id) else ConversationId(str(ref.conversation))
     own = str(replace(ref, conversation=None))
-    wish = FileTarget(text, TurnId(ref.turn), own, None, owner)
+    target = FileTarget(text, TurnId(ref.turn), own, None, owner)
     if not isinstance(ref, refs.FileRef):
         if is_folder:
             raise Invalid("outputs and attachments must be named one by one, each by its own ref")
-        return wish
+        return target
     if is_folder:
-        return replace(wish, exact=None, folder=own.removesuffix("x"))
-    return replace(wish, folder=f"{own}/")
+        return replace(target, exact=None, folder=own.removesuffix("x"))
+    return replace(target, folder=f"{own}/")
 
 
 def root_target(ref: str, conversation_id: ConversationId, *, is_folder: bool) -> FileTarget:
-    """The wish that was granted when `ref` was pulled."""
-    wish = parse_target(ref, conversation_id)
-    return replace(wish, exact=None) if is_folder else replace(wish, folder=None)
+    """The target that was granted when `ref` was pulled."""
+    target = parse_target(ref, conversation_id)
+    return replace(target, exact=None) if is_folder else replace(target, folder=None)
 
 
 def whole_tree(turn_id: str, conversation_id: str | None = None) -> str:

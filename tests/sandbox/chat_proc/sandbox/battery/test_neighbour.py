@@ -4,7 +4,7 @@ import pytest
 
 from chat_proc.sandbox.port import RunError
 from chat_proc.sandbox.results import build_refused
-from chat_proc.selftest.hunger import NeighbourLost, load_ended_nonce, open_neighbour
+from chat_proc.selftest.exhaustion import NeighbourLost, load_ended_nonce, open_neighbour
 
 
 async def test_it_runs_until_it_is_released(sandbox):

@@ -102,7 +102,7 @@ def keep(platform: MemoryPlatform, conversation_id: str, timeline: TimelineBuild
 
 
 @pytest.fixture
-def at_hand(platform: MemoryPlatform) -> Finder:
+def loaded(platform: MemoryPlatform) -> Finder:
     """All blocks are in memory and nothing is stored."""
     return Finder(platform, play_turn().blocks)
 
@@ -142,13 +142,13 @@ TEXTS = [
 
 @pytest.mark.parametrize("owner", ["", "conv_1."])
 @pytest.mark.parametrize(("ref", "text"), TEXTS)
-async def test_a_loaded_text_is_found_without_the_store(at_hand: Finder, ref: str, text: str, owner: str) -> None:
-    found = await at_hand.find(ref.format(owner))
+async def test_a_loaded_text_is_found_without_the_store(loaded: Finder, ref: str, text: str, owner: str) -> None:
+    found = await loaded.find(ref.format(owner))
 
     assert isinstance(found, FoundText)
     assert (found.ref, found.text) == (ref.format(""), text)
     assert found.block is not None
-    assert at_hand.reader.reads == 0
+    assert loaded.reader.reads == 0
 
 
 @pytest.mark.parametrize("owner", ["", "conv_1."])
@@ -190,8 +190,8 @@ async def test_another_persons_files_sources_and_indexes_are_missing(elsewhere: 
     assert foreign == await elsewhere.find(ref.replace("conv_bob", "conv_none"))
 
 
-async def test_a_ref_of_another_conversation_is_not_taken_for_one_of_ours(at_hand: Finder) -> None:
-    assert isinstance(await at_hand.find("ar:conv_2.turn_1.user.prompt"), Missing)
+async def test_a_ref_of_another_conversation_is_not_taken_for_one_of_ours(loaded: Finder) -> None:
+    assert isinstance(await loaded.find("ar:conv_2.turn_1.user.prompt"), Missing)
 
 
 async def test_refs_inside_a_text_of_another_conversation_can_be_followed(elsewhere: Finder) -> None:
@@ -201,7 +201,7 @@ async def test_refs_inside_a_text_of_another_conversation_can_be_followed(elsewh
     assert found.text == "Goal: fi:conv_2.turn_1.x"
 
 
-@pytest.mark.parametrize("finder", ["at_hand", "stored_only"])
+@pytest.mark.parametrize("finder", ["loaded", "stored_only"])
 async def test_a_result_that_is_stored_whole_is_found_as_its_object(
     request: pytest.FixtureRequest, finder: str
 ) -> None:
@@ -210,7 +210,7 @@ async def test_a_result_that_is_stored_whole_is_found_as_its_object(
     assert found == FoundStored("tc:turn_1.call_3.result", WHOLE)
 
 
-@pytest.mark.parametrize("finder", ["at_hand", "stored_only"])
+@pytest.mark.parametrize("finder", ["loaded", "stored_only"])
 @pytest.mark.parametrize(
     ("text", "sha256"),
     [
@@ -237,16 +237,16 @@ async def test_a_file_of_another_conversation_of_the_same_person_is_found(elsewh
     assert found.ref == "fi:conv_2.turn_1.files/report.md"
 
 
-async def test_a_path_without_its_turn_is_pointed_to_the_turn_that_has_it(at_hand: Finder) -> None:
-    found = await at_hand.find("files/report.md")
+async def test_a_path_without_its_turn_is_pointed_to_the_turn_that_has_it(loaded: Finder) -> None:
+    found = await loaded.find("files/report.md")
 
     assert found == Missing("there is no such file; an earlier turn has fi:turn_1.files/report.md")
 
 
 async def test_the_index_of_a_turn_is_built_from_what_is_at_hand_or_stored(
-    at_hand: Finder, stored_only: Finder, elsewhere: Finder
+    loaded: Finder, stored_only: Finder, elsewhere: Finder
 ) -> None:
-    here = await at_hand.find("ar:turn_1.react.turn.index")
+    here = await loaded.find("ar:turn_1.react.turn.index")
     stored = await stored_only.find("ar:turn_1.react.turn.index")
     there = await elsewhere.find("ar:conv_2.turn_1.react.turn.index")
 
@@ -299,8 +299,8 @@ async def test_sources_of_another_conversation_of_the_same_person_are_found(plat
         ("", "is not a ref"),
     ],
 )
-async def test_what_is_not_there_is_explained(at_hand: Finder, text: str, reason: str) -> None:
-    found = await at_hand.find(text)
+async def test_what_is_not_there_is_explained(loaded: Finder, text: str, reason: str) -> None:
+    found = await loaded.find(text)
 
     assert isinstance(found, Missing)
     assert reason in found.reason
@@ -316,12 +316,12 @@ async def test_files_that_came_with_signals_are_found(stored: StoredFiles) -> No
 
 
 async def test_every_block_of_a_turn_reads_the_same_at_hand_and_from_the_store(
-    at_hand: Finder, stored_only: Finder
+    loaded: Finder, stored_only: Finder
 ) -> None:
     names = {block.ref for block in play_turn().blocks}
 
     for name in sorted(names):
-        here, stored = await at_hand.find(name), await stored_only.find(name)
+        here, stored = await loaded.find(name), await stored_only.find(name)
         assert not isinstance(here, Missing), name
         if isinstance(here, FoundText):
             here = FoundText(here.ref, here.text)

@@ -20,7 +20,7 @@ def tool(history, objects) -> CheckoutTool:
 
 def paths_of(timeline) -> dict[str, str | None]:
     files = fold_workspace(timeline.blocks, "turn_2").files
-    return {path: file.taken_from for path, file in files.items()}
+    return {path: file.checked_out_from for path, file in files.items()}
 
 
 async def test_replace_makes_the_sources_the_whole_workspace_and_says_what_went(play, stored, timeline, tool) -> None:

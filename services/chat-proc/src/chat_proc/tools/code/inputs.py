@@ -70,14 +70,14 @@ class InputLoader:
         for conversation_id, turn_id in names.places:
             if turn_id == context.turn_id:
                 continue
-            wish = turn_target(turn_id, conversation_id, context.conversation_id)
+            target = turn_target(turn_id, conversation_id, context.conversation_id)
             artifacts = await self._history.load_folder(
                 context.principal,
-                wish.conversation_id or context.conversation_id,
-                wish.folder or "",
+                target.conversation_id or context.conversation_id,
+                target.folder or "",
                 max_files=MAX_SEARCHED_FILES,
             )
-            found += [pulled_file(wish, artifact) for artifact in artifacts]
+            found += [pulled_file(target, artifact) for artifact in artifacts]
         return found
 
     async def _load_files(self, wanted: Sequence[LocalFile]) -> tuple[dict[str, bytes], tuple[tuple[str, str], ...]]:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import structlog
 from pydantic import BaseModel
 
-from chat_proc.catalog.call_policy import CallPolicy, Place, Refuse, report_refusal
+from chat_proc.catalog.call_policy import CallPolicy, Place, Rejected, report_refusal
 from chat_proc.catalog.registry import ToolRegistry
 from chat_proc.catalog.tool import LiveTurn, Record, Tool, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.sandbox.results import clean_text
@@ -331,7 +331,7 @@ class ProgramTools:
     """The tools that programs may call, none of which needs approval: a program can't wait for a person."""
 
     def __init__(self, tools: Sequence[Tool], parts: ProgramParts) -> None:
-        callable_tools = [tool for tool in tools if tool.spec.in_programs and not _always_asks(tool.spec)]
+        callable_tools = [tool for tool in tools if tool.spec.in_programs and not _always_needs_approval(tool.spec)]
         self._tools = tuple(callable_tools)
         self.registry = ToolRegistry(self._tools)
         self.parts = parts
@@ -360,7 +360,7 @@ _CANT_ASK: Final = (
 )
 
 
-def _always_asks(spec: ToolSpec) -> bool:
+def _always_needs_approval(spec: ToolSpec) -> bool:
     return spec.requires_approval or spec.asks_after_untrusted
 
 
@@ -391,7 +391,7 @@ class CallHandler:
         except Unavailable as error:
             return Given(self._refuse(request, "unavailable", str(error)))
         if verdict is not None:
-            why = verdict.why if isinstance(verdict, Refuse) else _CANT_ASK
+            why = verdict.why if isinstance(verdict, Rejected) else _CANT_ASK
             report_refusal(spec, self._place, why)
             return Given(self._refuse(request, "not_allowed", why))
 

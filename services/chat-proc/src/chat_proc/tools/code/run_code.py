@@ -96,7 +96,7 @@ class RunCodeTool:
             effect=Effect.IDEMPOTENT,
             strategy="exploitation",
             takes_code=True,
-            keeps_work=True,
+            returns_partial_work=True,
             result_chars=REPORT_CHARS + OUT_CHARS + ERR_CHARS + _LABEL_CHARS,
             timeout_s=MAX_TIMEOUT_S + _STARTING_AND_STORING_S,
         )

@@ -171,7 +171,7 @@ MAX_SOURCE_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _ReadOptions:
     """What to show of one path: at most `cap` characters; with `stats_only` nothing, and no file is attached."""
 
     range: Range
@@ -232,78 +232,80 @@ class _Reading:
         """Read one path; at most `left` characters may be shown."""
         try:
             cap = 0 if stats_only else min(item.read_cap(), max(0, left))
-            wish = _Wish(item.read_range(), cap, stats_only)
-            return await self._read(item, wish)
+            options = _ReadOptions(item.read_range(), cap, stats_only)
+            return await self._read(item, options)
         except Invalid as bad:
             return _Answer(f"{escape_name(item.path)}: not read ({bad.detail})", failed=True)
         except (NotFound, Unavailable) as error:
             return _Answer(f"{escape_name(item.path)}: its content is currently unavailable ({error})", failed=True)
 
-    async def _read(self, item: ReadItem, wish: _Wish) -> _Answer:
+    async def _read(self, item: ReadItem, options: _ReadOptions) -> _Answer:
         match await self._resolver.find(item.path):
             case Missing(reason=reason):
                 return _Answer(f"{escape_name(item.path)}: missing ({reason})", failed=True)
-            case FoundText(ref=ref, block=block) if block and wish.range.is_whole and self._seen.holds_whole(block):
+            case FoundText(ref=ref, block=block) if block and options.range.is_whole and self._seen.holds_whole(block):
                 return _Answer(
                     f"{escape_name(ref)}: already shown in full in the block with the ref {escape_name(block.ref)}"
                 )
             case FoundText(ref=ref, text=text, block=block):
                 digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
-                answer = _answer_text(ref, digest, cut_excerpt(text, wish.range, wish.cap), wish)
+                answer = _answer_text(ref, digest, cut_excerpt(text, options.range, options.cap), options)
                 untrusted = bool(block and getattr(block.body, "untrusted", False))
-                return self._repeated(ref, digest, wish) or replace(answer, untrusted=untrusted)
+                return self._repeated(ref, digest, options) or replace(answer, untrusted=untrusted)
             case FoundStored(ref=ref, whole=whole):
-                return await self._read_object(ref, whole.object_key, whole.sha256, whole.bytes, wish)
+                return await self._read_object(ref, whole.object_key, whole.sha256, whole.bytes, options)
             case FoundSources() as found:
-                return replace(await self._read_sources(found, wish), untrusted=True)
+                return replace(await self._read_sources(found, options), untrusted=True)
             case FoundFile() as found:
-                return await self._read_file(found, wish)
+                return await self._read_file(found, options)
 
-    async def _read_file(self, found: FoundFile, wish: _Wish) -> _Answer:
+    async def _read_file(self, found: FoundFile, options: _ReadOptions) -> _Answer:
         artifact = found.artifact
         described = (
             f"{escape_name(found.ref)}: {artifact.mime}, {artifact.size} bytes, path {escape_name(artifact.path)}"
         )
         if is_media(artifact.mime):
-            return self._answer_media(described, found, attach=not wish.stats_only)
+            return self._answer_media(described, found, attach=not options.stats_only)
         if not is_text(artifact.mime):
             return _Answer(f"{described}; not a text: open it with a program")
         if artifact.size > MAX_TEXT_BYTES:
             return _Answer(f"{described}; too large to read here: open it with a program", failed=True)
         return await self._read_object(
-            found.ref, artifact.object_key, artifact.sha256, artifact.size, wish, mime=artifact.mime
+            found.ref, artifact.object_key, artifact.sha256, artifact.size, options, mime=artifact.mime
         )
 
     async def _read_object(
-        self, ref: str, key: str, digest: str, size: int, wish: _Wish, *, mime: str = "text/plain"
+        self, ref: str, key: str, digest: str, size: int, options: _ReadOptions, *, mime: str = "text/plain"
     ) -> _Answer:
-        if (repeated := self._repeated(ref, digest, wish)) is not None:
+        if (repeated := self._repeated(ref, digest, options)) is not None:
             return repeated
-        excerpt = await load_excerpt(self._objects, key, size=size, wanted=wish.range, max_chars=wish.cap, mime=mime)
-        return _answer_text(ref, digest, excerpt, wish)
+        excerpt = await load_excerpt(
+            self._objects, key, size=size, wanted=options.range, max_chars=options.cap, mime=mime
+        )
+        return _answer_text(ref, digest, excerpt, options)
 
-    async def _read_sources(self, found: FoundSources, wish: _Wish) -> _Answer:
+    async def _read_sources(self, found: FoundSources, options: _ReadOptions) -> _Answer:
         rows = [(row, await _load_text(found, row)) for row in found.rows[:MAX_SOURCE_ROWS]]
         absent = f"; no rows {', '.join(map(str, found.absent[:20]))}" if found.absent else ""
-        if not wish.range.is_whole:
+        if not options.range.is_whole:
             if len(rows) != 1:
                 raise Invalid("parts can be read of only one source at a time")
-            return _answer_text(found.ref, "", cut_excerpt(rows[0][1], wish.range, wish.cap), wish)
+            return _answer_text(found.ref, "", cut_excerpt(rows[0][1], options.range, options.cap), options)
         sizes = ", ".join(f"{row.sid}: {len(text)}" for row, text in rows)
         described = f"{escape_name(found.ref)}: {len(found.rows)} rows, characters of their texts {sizes}{absent}"
-        if wish.cap <= 0:
+        if options.cap <= 0:
             return _Answer(f"{described}; content not shown")
         digest = hashlib.sha256("\0".join(f"{row.sid}\0{row.url}\0{text}" for row, text in rows).encode()).hexdigest()
-        if (repeated := self._repeated(found.ref, digest, wish)) is not None:
+        if (repeated := self._repeated(found.ref, digest, options)) is not None:
             return repeated
-        shown, whole = render_rows(rows, wish.cap)
+        shown, whole = render_rows(rows, options.cap)
         more = "" if whole else "; cut: to see the rest, read one source at a time, with an offset"
         text = f"--- {escape_name(found.ref)} ---\n{shown}"
         return _Answer(f"{described}{more}", text, shown=ShownText(ref=found.ref, digest=digest, part=not whole))
 
-    def _repeated(self, ref: str, digest: str, wish: _Wish) -> _Answer | None:
+    def _repeated(self, ref: str, digest: str, options: _ReadOptions) -> _Answer | None:
         """A pointer to an earlier read that shows the same; a part requested by range is always shown."""
-        if not wish.range.is_whole or wish.cap <= 0:
+        if not options.range.is_whole or options.cap <= 0:
             return None
         where = self._seen.find_read(ref, digest)
         return (
@@ -329,13 +331,13 @@ async def _load_text(found: FoundSources, row: Source) -> str:
     return await found.load_text(row.sid) if row.text_chars else row.text
 
 
-def _answer_text(ref: str, digest: str, excerpt: Excerpt, wish: _Wish) -> _Answer:
+def _answer_text(ref: str, digest: str, excerpt: Excerpt, options: _ReadOptions) -> _Answer:
     size = f"{excerpt.chars} characters, {excerpt.lines} lines"
-    if wish.cap <= 0:
+    if options.cap <= 0:
         return _Answer(f"{escape_name(ref)}: {size}; content not shown")
     more = "" if excerpt.next_offset is None else f"; more at offset {excerpt.next_offset}"
     text = f"--- {escape_name(ref)} {excerpt.label} ---\n{excerpt.text}"
-    shown = ShownText(ref=ref, digest=digest, part=not (wish.range.is_whole and excerpt.is_whole))
+    shown = ShownText(ref=ref, digest=digest, part=not (options.range.is_whole and excerpt.is_whole))
     return _Answer(f"{escape_name(ref)}: {size}; shown {excerpt.label}{more}", text, shown=shown)
 
 

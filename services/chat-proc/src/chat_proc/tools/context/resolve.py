@@ -135,7 +135,7 @@ class Resolver:
     def __init__(self, context: ToolContext, ports: ReadPorts) -> None:
         self._context = context
         self._ports = ports
-        self._at_hand = _LoadedBlocks(context)
+        self._loaded = _LoadedBlocks(context)
 
     async def find(self, text: str) -> Found:
         """Find the target of `text`: a ref in any spelling, or the path of a file as programs see it. Raises
@@ -161,13 +161,13 @@ class Resolver:
                 return self._found(named, await self._find_block(named))
 
     async def _find_file(self, named: Named, ref: FileName) -> Found:
-        at_hand = self._at_hand.files.get(str(ref)) if named.conversation_id is None else None
-        if at_hand is not None:
-            return FoundFile(named.shown, at_hand)
+        loaded = self._loaded.files.get(str(ref)) if named.conversation_id is None else None
+        if loaded is not None:
+            return FoundFile(named.shown, loaded)
         try:
             artifact = await self._ports.artifacts.load_by_ref(self._context.principal, self._owner(named), str(ref))
         except NotFound:
-            return Missing(_NO_FILE + (self._at_hand.hint_at_older(ref) if named.conversation_id is None else ""))
+            return Missing(_NO_FILE + (self._loaded.hint_at_older(ref) if named.conversation_id is None else ""))
         return FoundFile(named.shown, artifact)
 
     async def _find_sources(self, named: Named, sids: tuple[int, ...]) -> Found:
@@ -188,7 +188,7 @@ class Resolver:
         return FoundSources(named.shown, found, tuple(sid for sid in sids if sid not in by_sid), load_text)
 
     async def _build_index(self, named: Named, turn_id: TurnId) -> Found:
-        if named.conversation_id is None and self._at_hand.has_turn(turn_id):
+        if named.conversation_id is None and self._loaded.has_turn(turn_id):
             blocks = [block for block in self._context.blocks if block.turn_id == turn_id]
             return FoundText(named.shown, render_turn_index(build_turn_index(turn_id, blocks)))
         owner = self._owner(named)
@@ -211,12 +211,12 @@ class Resolver:
     async def _find_block(self, named: Named) -> Block | None:
         """Loaded blocks are the newest, so a loaded block is the last of its ref."""
         ref = named.ref
-        if named.conversation_id is None and (block := self._at_hand.try_find(ref)) is not None:
+        if named.conversation_id is None and (block := self._loaded.try_find(ref)) is not None:
             return block
         if isinstance(ref, refs.PlanLatestRef):
             return await self._ports.reader.try_load_plan(self._context.principal, self._owner(named), ref.plan)
         turn_id = TurnId(str(getattr(ref, "turn", "")))
-        if named.conversation_id is None and self._at_hand.has_turn(turn_id):
+        if named.conversation_id is None and self._loaded.has_turn(turn_id):
             return None
         latest_answer = isinstance(ref, refs.CompletionRef) and ref.n is None
         return await self._ports.reader.try_load_last_block(

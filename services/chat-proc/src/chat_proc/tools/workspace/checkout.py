@@ -100,24 +100,24 @@ class CheckoutTool:
         for path in params.paths or [params.version or ""]:
             try:
                 ref = whole_tree(path) if params.version else path
-                wish = _check_wish(parse_target(ref, context.conversation_id))
+                target = _check_target(parse_target(ref, context.conversation_id))
             except Invalid as invalid:
                 sources.invalid.append({"path": path, "reason": invalid.detail})
                 continue
-            found = await load_target(self._history, owner, wish, max_files=MAX_WORKSPACE_FILES + 1)
+            found = await load_target(self._history, owner, target, max_files=MAX_WORKSPACE_FILES + 1)
             if not found:
                 sources.missing.append(path)
                 continue
             sources.checked_out.append({"source": path, "files": len(found)})
-            sources.files |= {_inner_path(artifact): (wish, artifact) for artifact in found}
+            sources.files |= {_inner_path(artifact): (target, artifact) for artifact in found}
         return sources
 
     async def _build_body(
         self, params: CheckoutParams, sources: _Sources, workspace: Workspace, call: ToolCall
     ) -> CheckoutBody:
         copies = [
-            (wish.spell(artifact.ref), await save_copy(self._objects, call, artifact, inner_path))
-            for inner_path, (wish, artifact) in sources.files.items()
+            (target.spell(artifact.ref), await save_copy(self._objects, call, artifact, inner_path))
+            for inner_path, (target, artifact) in sources.files.items()
         ]
         removed: list[Artifact] = []
         if params.mode == "replace":
@@ -132,10 +132,10 @@ class CheckoutTool:
         )
 
 
-def _check_wish(wish: FileTarget) -> FileTarget:
-    if wish.folder is None:
+def _check_target(target: FileTarget) -> FileTarget:
+    if target.folder is None:
         raise Invalid("only files/ of a turn can be checked out; outputs and attachments can be read, pulled or copied")
-    return wish
+    return target
 
 
 def _inner_path(artifact: Artifact) -> str:
@@ -241,15 +241,15 @@ class PullTool:
     async def _pull(self, path: str, call: ToolCall, workspace: Workspace, pulling: _Pulling) -> None:
         context = call.context
         try:
-            wish = parse_target(path, context.conversation_id)
+            target = parse_target(path, context.conversation_id)
         except Invalid as invalid:
             pulling.invalid.append({"path": path, "reason": invalid.detail})
             return
-        if _is_local(wish, workspace):
+        if _is_local(target, workspace):
             pulling.already_local.append(path)
             return
         owner = Owner(context.principal, context.conversation_id)
-        found = await load_target(self._history, owner, wish, max_files=MAX_PULL_FILES + 1)
+        found = await load_target(self._history, owner, target, max_files=MAX_PULL_FILES + 1)
         if not found:
             pulling.missing.append(path)
             return
@@ -259,16 +259,16 @@ class PullTool:
             return
         pulling.files_left -= len(found)
         pulling.bytes_left -= size
-        pulling.pulled.append(_describe_pulled(wish, found, size))
+        pulling.pulled.append(_describe_pulled(target, found, size))
 
 
-def _is_local(wish: FileTarget, workspace: Workspace) -> bool:
+def _is_local(target: FileTarget, workspace: Workspace) -> bool:
     """Whether the turn already has it: among its own files, its attachments, or earlier pulls."""
-    if wish.conversation_id is None and wish.turn_id == workspace.turn_id:
+    if target.conversation_id is None and target.turn_id == workspace.turn_id:
         return True
     local = {file.ref for file in workspace.files.values()} | {root.ref for root in workspace.pulled}
-    wanted = wish.exact or wish.folder or ""
-    return wish.spell(wanted) in local if wish.exact else wish.ref in local
+    wanted = target.exact or target.folder or ""
+    return target.spell(wanted) in local if target.exact else target.ref in local
 
 
 def _too_much(found: Sequence[Artifact]) -> str:
@@ -279,15 +279,15 @@ def _too_much(found: Sequence[Artifact]) -> str:
     )
 
 
-def _describe_pulled(wish: FileTarget, found: Sequence[Artifact], size: int) -> dict[str, Any]:
+def _describe_pulled(target: FileTarget, found: Sequence[Artifact], size: int) -> dict[str, Any]:
     first = found[0]
-    if wish.exact == first.ref:
-        return {"ref": wish.spell(first.ref), "path": wish.place(first.path), "size": size}
-    folder = wish.folder or ""
+    if target.exact == first.ref:
+        return {"ref": target.spell(first.ref), "path": target.place(first.path), "size": size}
+    folder = target.folder or ""
     names = [artifact.ref.removeprefix(folder) for artifact in found]
     described: dict[str, Any] = {
-        "ref": wish.spell_folder(),
-        "path": wish.folder_path,
+        "ref": target.spell_folder(),
+        "path": target.folder_path,
         "file_count": len(found),
         "size": size,
         "files": names[:SHOWN_FILES],

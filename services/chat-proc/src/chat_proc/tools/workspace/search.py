@@ -78,8 +78,8 @@ def _describe_found(file: LocalFile) -> dict[str, Any]:
     }
     if file.origin != "own":
         described["read_only"] = file.origin
-    if file.taken_from:
-        described["checked_out_from"] = file.taken_from
+    if file.checked_out_from:
+        described["checked_out_from"] = file.checked_out_from
         described["modified"] = file.changed
     return described
 

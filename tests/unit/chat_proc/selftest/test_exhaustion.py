@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.chat_proc.selftest.results import AROUND, build_run
 
-from chat_proc.selftest.hunger import build_resource_trials
+from chat_proc.selftest.exhaustion import build_resource_trials
 from everturn.execution.profiles import BATTERY_LIMITS
 
 TRIALS = {trial.attempts[0][1]: trial for trial in build_resource_trials(AROUND)}

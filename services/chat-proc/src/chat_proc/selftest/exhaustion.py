@@ -338,7 +338,7 @@ class NeighbourLost(Exception):
 
 
 @dataclass(slots=True)
-class _Desk:
+class _NeighbourTools:
     """The worker's side of the neighbour's tools."""
 
     nonce: asyncio.Future[str]
@@ -358,12 +358,12 @@ class Neighbour:
     """A run that stays until `leave`."""
 
     nonce: str
-    _desk: _Desk
+    _tools: _NeighbourTools
     _running: asyncio.Task[RunResult]
 
     async def leave(self) -> Finding:
         """Let it end; returns whether it ended undisturbed."""
-        self._desk.release.set()
+        self._tools.release.set()
         result = await self._running
         well = result.ok and result.user_out_tail == "undisturbed\n"
         return find_for(*ATTEMPT, "" if well else f"it ended with {describe(result)}", describe(result))
@@ -372,11 +372,11 @@ class Neighbour:
 @contextlib.asynccontextmanager
 async def open_neighbour(sandbox: Sandbox, mark: str) -> AsyncGenerator[Neighbour]:
     """A live run with `mark` in its program, its files and its socket name. Raises NeighbourLost."""
-    desk = _Desk(asyncio.get_running_loop().create_future())
+    tools = _NeighbourTools(asyncio.get_running_loop().create_future())
     request = _build_request(_PROGRAM.format(mark=mark, nonce=NONCE), mark)
-    running = asyncio.create_task(sandbox.run(request, desk.answer))
+    running = asyncio.create_task(sandbox.run(request, tools.answer))
     try:
-        yield Neighbour(await _take_nonce(desk, running), desk, running)
+        yield Neighbour(await _take_nonce(tools, running), tools, running)
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -385,18 +385,18 @@ async def open_neighbour(sandbox: Sandbox, mark: str) -> AsyncGenerator[Neighbou
 
 async def load_ended_nonce(sandbox: Sandbox) -> str:
     """The nonce of a run that has ended. Raises NeighbourLost."""
-    desk = _Desk(asyncio.get_running_loop().create_future())
-    result = await sandbox.run(_build_request(_TELL), desk.answer)
-    if not desk.nonce.done():
+    tools = _NeighbourTools(asyncio.get_running_loop().create_future())
+    result = await sandbox.run(_build_request(_TELL), tools.answer)
+    if not tools.nonce.done():
         raise NeighbourLost(result.report_text)
-    return desk.nonce.result()
+    return tools.nonce.result()
 
 
-async def _take_nonce(desk: _Desk, running: asyncio.Task[RunResult]) -> str:
-    await asyncio.wait((desk.nonce, running), timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
-    if not desk.nonce.done():
+async def _take_nonce(tools: _NeighbourTools, running: asyncio.Task[RunResult]) -> str:
+    await asyncio.wait((tools.nonce, running), timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
+    if not tools.nonce.done():
         raise NeighbourLost(running.result().report_text if running.done() else f"not started within {_START_S} s")
-    return desk.nonce.result()
+    return tools.nonce.result()
 
 
 def _build_request(program: str, mark: str = "") -> RunRequest:
