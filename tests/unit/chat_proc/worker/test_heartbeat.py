@@ -276,7 +276,7 @@ async def test_a_stalled_turn_is_released_and_its_tasks_are_logged(heartbeat: He
     assert leases.asked == [{TWO: 4}]
     stalled = next(line for line in logs if "no progress" in line["event"])
     assert stalled["conversation_id"] == ONE
-    assert any("test_a_stalled_turn_is_given_back" in task for task in stalled["tasks"])
+    assert any("test_a_stalled_turn_is_released" in task for task in stalled["tasks"])
 
 
 async def test_a_renewal_without_an_answer_is_an_outage_for_the_time_of_a_lease(
