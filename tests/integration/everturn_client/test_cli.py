@@ -89,7 +89,8 @@ def test_an_address_that_is_not_utf_8_is_rejected(tmp_path: Path) -> None:
     ended = run("--help", state=tmp_path, EVERTURN_URL="http://h/\udcff", PYTHONIOENCODING="utf-8:strict")
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == 'This can\'t be sent. EVERTURN_URL is not valid UTF-8 near "http://h/\\xff". Set it again.\n'
+    message = 'This value can\'t be sent. EVERTURN_URL is not valid UTF-8 near "http://h/\\xff". Set it again.\n'
+    assert ended.stderr == message
 
 
 @pytest.mark.parametrize("token", ["evk_geh\u00e9im", "evk_geheim\udcff", "evk_ge\rheim", "evk_geheim\x7f"])
