@@ -38,38 +38,8 @@ TURN = Turn(
 )
 
 
-class Kept:
-    """A span that records its attributes."""
-
-    def __init__(self) -> None:
-        self.attributes: dict[str, object] = {}
-        self.failed = ""
-
-    def note(self, attributes: Attributes) -> None:
-        self.attributes.update(attributes)
-
-    def rename(self, name: str) -> None: ...
-
-    def fail(self, why: str) -> None:
-        self.failed = why
-
-
-class Tracing(NoTracing):
-    """Keeps the spans that were begun."""
-
-    def __init__(self) -> None:
-        self.begun: list[tuple[str, Attributes, SpanPlace]] = []
-
-    @contextmanager
-    def span(
-        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
-    ) -> Iterator[Span]:
-        self.begun.append((name, attributes, place or SpanPlace()))
-        yield Kept()
-
-
 def test_a_new_turn_is_a_child_span_of_its_request() -> None:
-    tracing = Tracing()
+    tracing = KeptTracing()
 
     with open_turn_span(tracing, CLAIM, TURN, is_resumed=False):
         bound = get_contextvars()
@@ -84,7 +54,7 @@ def test_a_new_turn_is_a_child_span_of_its_request() -> None:
 
 
 def test_resumed_work_is_linked_to_the_previous_claim() -> None:
-    tracing = Tracing()
+    tracing = KeptTracing()
 
     with open_turn_span(tracing, replace(CLAIM, attempt=1), TURN, is_resumed=True):
         pass

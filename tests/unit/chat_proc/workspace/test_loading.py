@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.workspace.loading import ArtifactHistory, Owner, load_target, load_workspace
+from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_target, load_workspace
 from chat_proc.workspace.local import parse_target
 from everturn.files.model import ArtifactKind
 from everturn_testing.files.stored_files import OWNER, StoredFiles

@@ -118,7 +118,12 @@ class Stragglers:
         if task in self._reported:
             return
         STRAGGLERS.inc()
-        _log.error("Left a task running that ignores its cancellation", task=task.get_name(), grace_s=self._grace_s, awaits=_describe_task(task))
+        _log.error(
+            "Left a task running that ignores its cancellation",
+            task=task.get_name(),
+            grace_s=self._grace_s,
+            awaits=_describe_task(task),
+        )
         self._reported.add(task)
 
     def _drop(self, task: asyncio.Task[Any]) -> None:
@@ -126,7 +131,9 @@ class Stragglers:
         error = None if task.cancelled() else task.exception()
         if task in self._reported or error is not None:
             self._reported.discard(task)
-            _log.warning("A task that ignored its cancellation ended", task=task.get_name(), error=repr(error) if error else None)
+            _log.warning(
+                "A task that ignored its cancellation ended", task=task.get_name(), error=repr(error) if error else None
+            )
 
 
 _PROCESS_STRAGGLERS = Stragglers()

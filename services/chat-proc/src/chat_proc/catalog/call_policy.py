@@ -130,7 +130,7 @@ class CallPolicy:
         return left
 
     async def _has_untrusted_text(self, place: Place) -> bool:
-        if has_words_of_strangers(place.blocks):
+        if has_untrusted_text(place.blocks):
             return True
         if not _is_cut(place):
             return False

@@ -167,7 +167,7 @@ async def run_command(choice: ExecutionChoice, *, as_json: bool, table: Path | N
                 continue
             if opened.silence:
                 # Nothing can be started, so nothing was tried: attempts that fail for this reason say nothing.
-                _tell(
+                _print(
                     _render_absent(
                         mode, SandboxUnavailable(f"There is nothing to try: {opened.silence}"), as_json=as_json
                     )

@@ -18,7 +18,7 @@ async def test_files_are_listed_with_paths_and_refs(call_tool, timeline, stored)
 
 
 async def test_a_folder_narrows_the_list(call_tool, timeline, stored) -> None:
-    tool = ListFilesTool(ArtifactHistory(stored.artifacts))
+    tool = ListFilesTool(WorkspaceHistory(stored.artifacts))
 
     assert (await call_tool(tool, timeline, {"folder": "outputs/"})).value == []
     assert (await call_tool(tool, timeline, {"folder": "../etc"})).status == "error"
