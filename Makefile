@@ -24,7 +24,7 @@ images: setup ## Build the container images that are missing; ONLY=runs or servi
 	@$(LOCAL) images --base "$(BASE)" --images "$(or $(ONLY),all)"
 
 up: setup ## Start the platform as containers and wait until it is ready: PORT=8080 WORKERS=2 BIND=127.0.0.1 S3=1
-	@$(LOCAL) up
+	@$(LOCAL) up $(if $(LIMIT_S),--limit-s $(LIMIT_S))
 
 down: setup ## Stop and remove the containers; VOLUMES=1 also deletes the data, after a confirmation (YES=1 skips it)
 	@$(LOCAL) down $(if $(VOLUMES),--volumes) $(if $(YES),--yes)

@@ -7,11 +7,14 @@ fifth of them have warmed the process up. Needs nothing running: it starts its o
 import asyncio
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from parts.followers import Followers, allow_files, load_rss_kib, measure_memory
 
 from everturn_client.client import EverturnClient
+from everturn_local.processes import Child
 from everturn_local.supervision.platform import Platform
 from everturn_testing.goals import Goal, build_goal, run_goals
 
@@ -27,10 +30,11 @@ when = ""
 [[scripts.rounds]]
 reply = '<channel:action>{"action": "complete", "notes": "", "final_answer": "Hello."}</channel:action>'
 """
-ENVIRONMENT = {
-    "STREAMS_MAX_PER_USER": "10000",
-    "STREAM_HEARTBEAT_S": "60",
-}
+INGRESS = (
+    "import sys; from ingress.__main__ import main; from ingress.bounds import Bounds; "
+    "sys.exit(main([], bounds=Bounds(streams_of_user=10_000, heartbeat_s=60)))"
+)
+"""`python -m ingress` for one user with that many streams."""
 
 
 def measure(streams: int, sockets: int) -> list[Goal]:
@@ -42,9 +46,9 @@ def measure(streams: int, sockets: int) -> list[Goal]:
 async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
     script = folder / "script.toml"
     script.write_text(SCRIPT)
-    env = {**ENVIRONMENT, "EVERTURN_MODEL": f"scripted:{script}"}
+    env = {"EVERTURN_MODEL": f"scripted:{script}"}
     async with (
-        Platform(folder / "home", workers=1, env=env, durable=False, auto_restart=False) as platform,
+        Platform(folder / "home", workers=1, env=env, durable=False, auto_restart=False, spawn=spawn) as platform,
         EverturnClient(platform.urls[0]) as client,
     ):
         pid = platform.pid("ingress-1")
@@ -64,6 +68,12 @@ async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
         build_goal("P15 each further idle stream, KiB", over_http.each_kib, allowed_kib, 1.0),
         build_goal("each further subscribed socket vs once, KiB", over_sockets.each_kib, SOCKET_KIB, 1.0),
     ]
+
+
+def spawn(argv: Sequence[str], **more: Any) -> Child:
+    """As `Platform` starts a process, except that ingresses have other bounds."""
+    *python, _, module = argv
+    return Child([*python, "-c", INGRESS] if module == "ingress" else argv, **more)
 
 
 async def talk(client: EverturnClient) -> tuple[str, str]:

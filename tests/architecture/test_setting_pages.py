@@ -15,7 +15,7 @@ from everturn.core.setting_page import (
     render_env_example,
     render_setting_page,
 )
-from everturn.core.settings import CommonSettings
+from everturn.core.settings import CommonSettings, Unlisted
 from everturn_local.settings import ComposeSettings, LocalSettings
 from exec_supervisor.settings import BrokerSettings
 from ingress.operations.commands import MigrationSettings
@@ -76,6 +76,14 @@ def test_every_setting_says_what_it_means_and_whether_it_is_secret(group: Settin
         assert line.meaning, line.name
         secret_by_name = bool(find_named_secrets({line.name: "x"})) and line.name not in NO_SECRETS
         assert line.secrecy or not secret_by_name, f"{line.name}: mark it with Secrecy"
+
+
+def test_the_page_leaves_out_what_a_parent_process_or_a_test_sets() -> None:
+    fields = CommonSettings.model_fields.values()
+    unlisted = {field.validation_alias: mark for field in fields for mark in field.metadata if type(mark) is Unlisted}
+
+    assert unlisted == {"READY_FD": Unlisted.PARENT, "FAILPOINT": Unlisted.TESTS, "CLOCK_STEPS": Unlisted.TESTS}
+    assert not any(f"{name}=" in EXAMPLE.read_text() or f"`{name}`" in PAGE.read_text() for name in unlisted)
 
 
 def test_variables_of_libraries_are_secret_where_their_names_say_so() -> None:

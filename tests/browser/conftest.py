@@ -18,7 +18,7 @@ from browsing.person import Person
 from browsing.replies import build_scripts
 from browsing.stranger import Stranger
 from faults.proxy import FaultProxy
-from parts.forks import ForkingSpawn
+from parts.forks import INGRESS_BOUNDS, ForkingSpawn
 from parts.homes import copy_home
 from playwright.async_api import Browser, async_playwright, expect
 from stages.stage import Stage
@@ -106,7 +106,7 @@ async def stage(
         "EVERTURN_CONFIG": str(config),
         "CONTEXT_MAX_TOKENS": SMALL_CONTEXT_TOKENS,
         "WEB_DIST": str(dist),
-        "STREAM_HEARTBEAT_S": "1",
+        INGRESS_BOUNDS: '{"heartbeat_s": 1}',
         "ANONYMOUS": "1",
         operator_tools.GATES: str(gates),
     }

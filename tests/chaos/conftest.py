@@ -8,7 +8,7 @@ import pytest_asyncio
 from faults.chaos import Chaos
 from faults.links import open_links
 from parts.followers import allow_files
-from parts.forks import ForkingSpawn
+from parts.forks import INGRESS_BOUNDS, WORKER_BOUNDS, ForkingSpawn
 from parts.homes import copy_home
 from stages.stage import Stage
 
@@ -18,11 +18,9 @@ from everturn_local.supervision.platform import Platform
 SCRIPTS = Path(__file__).with_name("scripts.toml")
 ENVIRONMENT = {
     "EVERTURN_MODEL": f"scripted:{SCRIPTS}",
-    "LEASE_S": "3",
-    "ORPHANS_AFTER_S": "4",
-    "STREAM_HEARTBEAT_S": "1",
+    WORKER_BOUNDS: '{"lease_s": 3, "orphans_after_s": 4}',
+    INGRESS_BOUNDS: '{"heartbeat_s": 1, "streams_of_user": 2000}',
     "DRAIN_TIMEOUT_S": "10",
-    "STREAMS_MAX_PER_USER": "2000",
     "RATE_LIMITS_READS": "registered=off,privileged=off",
     "RATE_LIMITS_WRITES": "registered=off,privileged=off",
 }

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from parts.forks import WORKER_BOUNDS
 from stages.stage import Stage
 
 from everturn.events.model import ChatCompaction
@@ -18,7 +19,7 @@ from everturn_local.servers.databases import DATABASE
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-EXTRA_ENV = {"LEASE_S": "4", "WORKER_SLOTS": "1"}
+EXTRA_ENV = {WORKER_BOUNDS: '{"lease_s": 4, "orphans_after_s": 4}', "WORKER_SLOTS": "1"}
 """One turn at a time, so that a worker that dies takes no other turn with it. The lease is longer than in other
 tests, because two workers start at once, and one that can't renew in time would count as another death."""
 WORKERS = ("worker-1", "worker-2")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from parts.forks import ForkingSpawn
+from parts.forks import WORKER_BOUNDS, ForkingSpawn
 from parts.homes import copy_home
 from stages.stage import Stage
 
@@ -13,7 +13,7 @@ from everturn_local.supervision.platform import Platform
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
-LEASE_S = "4"
+BOUNDS = '{"lease_s": 4}'
 """Long enough that a worker which starts beside others renews in time: else a turn counts as one more that killed."""
 GIVEN_UP_S = 120.0
 """Three leases, as many restarts with growing pauses, and the sweeper's own pauses, on a busy machine."""
@@ -23,7 +23,7 @@ GIVEN_UP_S = 120.0
 async def poisoned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """Every worker dies in the first tool that it runs, also one that was started again."""
     script = Path(__file__).with_name("scripts.toml")
-    env = {"EVERTURN_MODEL": f"scripted:{script}", "LEASE_S": LEASE_S, "FAILPOINT": "turn.in_tool:1:kill"}
+    env = {"EVERTURN_MODEL": f"scripted:{script}", WORKER_BOUNDS: BOUNDS, "FAILPOINT": "turn.in_tool:1:kill"}
     home = copy_home(tmp_path_factory.mktemp("poison"))
     async with Platform(home, ingresses=1, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         stage = Stage(platform)

@@ -8,7 +8,7 @@ import uuid
 
 import httpx2
 import pytest
-from parts.forks import BOUNDS
+from parts.forks import INGRESS_BOUNDS, WORKER_BOUNDS
 from parts.waiting import wait_until
 from stages.leftovers import find_keys
 from stages.stage import Stage
@@ -16,7 +16,7 @@ from stages.watcher import Watcher
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-EXTRA_ENV = {"LEASE_S": "4", "WORKER_SLOTS": "1"}
+EXTRA_ENV = {WORKER_BOUNDS: '{"lease_s": 4, "orphans_after_s": 4}', "WORKER_SLOTS": "1"}
 """One turn at a time: each of two workers has one that dies with it. The lease is that of `test_failpoints.py`."""
 WORKERS = ("worker-1", "worker-2")
 FILE = b"region,revenue\nNorth,240.50\n"
@@ -93,7 +93,13 @@ async def test_objects_of_uncommitted_writes_are_deleted(stage: Stage) -> None:
 
 async def test_a_frozen_ingress_names_no_deleted_object(stage: Stage) -> None:
     watcher, platform, key = await begin(stage), stage.platform, str(uuid.uuid4())
-    await platform.restart("ingress-1", extra_env={"FAILPOINT": "message.saved:1:stop", BOUNDS: '{"upload_s": 2}'})
+    await platform.restart(
+        "ingress-1",
+        extra_env={
+            "FAILPOINT": "message.saved:1:stop",
+            INGRESS_BOUNDS: '{"upload_s": 2, "heartbeat_s": 1, "streams_of_user": 2000}',
+        },
+    )
 
     sending = asyncio.create_task(send_file(stage, watcher.conversation_id, key))
     await wait_until(lambda: find_files(stage, watcher.conversation_id))

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from parts.forks import ForkingSpawn
+from parts.forks import WORKER_BOUNDS, ForkingSpawn
 from parts.homes import copy_home
 from stages.stage import Stage
 
 from everturn_local.supervision.platform import Platform
 
-LEASE_S = "2"
-ORPHANS_AFTER_S = "4"
+BOUNDS = '{"lease_s": 2, "orphans_after_s": 4}'
 """The history checker waits until nothing is left of what a program stored that was cancelled."""
 
 
@@ -20,7 +19,7 @@ ORPHANS_AFTER_S = "4"
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """One Postgres, one Redis server, two ingresses and two workers with the scripted model and short leases."""
     script = Path(__file__).with_name("scripts.toml")
-    env = {"EVERTURN_MODEL": f"scripted:{script}", "LEASE_S": LEASE_S, "ORPHANS_AFTER_S": ORPHANS_AFTER_S}
+    env = {"EVERTURN_MODEL": f"scripted:{script}", WORKER_BOUNDS: BOUNDS}
     home = copy_home(tmp_path_factory.mktemp("platform"))
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         opened = Stage(platform)
@@ -32,7 +31,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 async def demo_stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """The platform as `make run` starts it, with two ingresses and the demo: nothing is forked or copied."""
     home = tmp_path_factory.mktemp("demo")
-    env = {"EVERTURN_MODEL": "offline", "ORPHANS_AFTER_S": ORPHANS_AFTER_S}
+    env = {"EVERTURN_MODEL": "offline"}
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False) as platform:
         opened = Stage(platform)
         yield opened

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from documents.blocks import Block, fits, read_blocks
 from documents.shell import Shell
-from parts.forks import ForkingSpawn
+from parts.forks import INGRESS_BOUNDS, ForkingSpawn
 from parts.homes import copy_home
 from parts.socketio_js import find_node_folder, install_client
 
@@ -39,7 +39,7 @@ async def reader(tmp_path_factory: pytest.TempPathFactory, packages: Path) -> As
     """A terminal in the checkout, beside a platform that was started as the page says."""
     home, place = copy_home(tmp_path_factory.mktemp("platform")), tmp_path_factory.mktemp("reader")
     # A stream that the reader leaves is noticed with the next heartbeat.
-    env = {**read_environment(START), "STREAM_HEARTBEAT_S": "1"}
+    env = {**read_environment(START), INGRESS_BOUNDS: '{"heartbeat_s": 1}'}
     (place / "node_modules").symlink_to(packages)
     async with Platform(home, ingresses=1, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform:
         # Behind all else: `make` must find the Python that made the environments.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from parts.forks import ForkingSpawn
+from parts.forks import WORKER_BOUNDS, ForkingSpawn
 from parts.homes import copy_home
 from parts.sockets import SocketClient
 from parts.waiting import wait_until
@@ -42,8 +42,7 @@ async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> A
     env = {
         "EVERTURN_MODEL": f"scripted:{script}",
         "EVERTURN_CONFIG": str(config),
-        "LEASE_S": "2",
-        "ORPHANS_AFTER_S": "4",
+        WORKER_BOUNDS: '{"lease_s": 2, "orphans_after_s": 4}',
         "APPROVAL_TIMEOUT_S": "3600",
     }
     async with Platform(

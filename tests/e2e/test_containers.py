@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from leftovers.engines import BrokerView, EngineView
 from leftovers.watching import watching
+from parts.forks import WORKER_BOUNDS, ForkingSpawn
 
 from everturn_local.home import Home
 from everturn_local.images.choice import choose_containers
@@ -25,7 +26,6 @@ CSV = "month,amount\nJan,10\nFeb,20\nJan,5\n"
 BEGIN_LIMIT_S = 40.0
 GONE_LIMIT_S = 6.0
 """The guarantee is 2 s."""
-LEASE_S = "2"
 NAP_S = f"50.{random.randrange(10**6):06}"
 BRIEF_S = f"3.{random.randrange(10**6):06}"
 
@@ -40,13 +40,14 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, make_stage: Callable[[
     script.write_text(text.replace('"NAP"', f'"{NAP_S}"').replace('"BRIEF"', f'"{BRIEF_S}"'))
     env = {
         "EVERTURN_MODEL": f"scripted:{script}",
-        "LEASE_S": LEASE_S,
-        "ORPHANS_AFTER_S": "4",
+        WORKER_BOUNDS: '{"lease_s": 2, "orphans_after_s": 4}',
         "EXECUTION_MODE": "containers",
         "EXECUTION_PROFILES": '{"default": {"warm": 1, "preload": ["pandas", "matplotlib.pyplot"]}}',
     }
     async with watching() as watch:
-        async with Platform(folder, ingresses=2, workers=2, env=env, durable=False, containers=True) as platform:
+        async with Platform(
+            folder, ingresses=2, workers=2, env=env, durable=False, containers=True, spawn=ForkingSpawn()
+        ) as platform:
             opened = make_stage(platform)
             view = EngineView(f"everturn.broker={platform.reports['broker']['broker']}")
             yield opened

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 from parts.documented import Documented
-from parts.forks import BOUNDS, open_forks
+from parts.forks import INGRESS_BOUNDS, open_forks
 from parts.ingresses import IngressProcess, list_objects, spawn_ingress
 from parts.sockets import SocketClient
 
@@ -63,7 +63,7 @@ def start_ingress(
     folder = tmp_path_factory.mktemp("ingress")
 
     def start(bounds: dict[str, Any] | None = None, **env: str) -> IngressProcess:
-        smaller = {BOUNDS: json.dumps(bounds)} if bounds else {}
+        smaller = {INGRESS_BOUNDS: json.dumps(bounds)} if bounds else {}
         started.append(spawn_ingress(forks, folder, ingress_env | env | smaller))
         return started[-1]
 
@@ -76,7 +76,7 @@ def start_ingress(
 @pytest.fixture(scope="module")
 def ingress(start_ingress: StartIngress) -> IngressProcess:
     """The module's ingress."""
-    return start_ingress(STREAM_HEARTBEAT_S="1")
+    return start_ingress({"heartbeat_s": 1})
 
 
 @pytest.fixture(scope="module")

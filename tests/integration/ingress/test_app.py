@@ -141,17 +141,14 @@ class Owned:
 @pytest.fixture(scope="module")
 def production(start_ingress: Any) -> Any:
     return start_ingress(
-        {"bad_credentials": None},
+        {"bad_credentials": None, "reauthorize_s": 1, "heartbeat_s": 0.2, "message_files": 3},
         EVERTURN_MODE="production",
         AUTH_ISSUER="i",
         AUTH_AUDIENCE="a",
         AUTH_SECRET=SECRET,
         ANONYMOUS="1",
         ANONYMOUS_SCOPES="acme/one",
-        REAUTHORIZE_S="1",
-        STREAM_HEARTBEAT_S="0.2",
         RATE_LIMITS_WRITES="off",
-        MESSAGE_MAX_FILES="3",
     )
 
 

@@ -79,14 +79,13 @@ def find_nginx() -> str:
 def proxy(start_ingress: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     program, folder, port = find_nginx(), tmp_path_factory.mktemp("nginx"), load_free_port()
     ingress = start_ingress(
+        {"guests_per_minute": 30, "heartbeat_s": 0.5},
         EVERTURN_MODE="production",
         AUTH_ISSUER="i",
         AUTH_AUDIENCE="a",
         AUTH_SECRET="a secret that is long enough for HS256",
         ANONYMOUS="1",
-        GUESTS_PER_MINUTE="30",
         RATE_LIMITS_WRITES="off",
-        STREAM_HEARTBEAT_S="0.5",
         TRUSTED_PROXIES=PROXY,
     )
     text = CONFIGURATION.read_text()
@@ -201,7 +200,7 @@ async def test_a_client_is_known_by_its_own_address_and_can_not_name_another(pro
     from_one = [await come("127.0.0.21", f"192.0.2.{n}") for n in range(11)]
     from_another = await come("127.0.0.22", "192.0.2.1")
 
-    # One address can have a third of GUESTS_PER_MINUTE.
+    # One address can have a third of guests_per_minute.
     assert from_one == [b"201"] * 10 + [b"429"]
     assert from_another == b"201"
 

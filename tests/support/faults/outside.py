@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from clamd_server import ClamdServer
-from parts.forks import ForkingSpawn
+from parts.forks import WORKER_BOUNDS, ForkingSpawn
 from parts.homes import copy_home
 from parts.provider import Answer, Received, WireProvider, build_openai_events, run_provider
 from parts.s3 import KEYS, S3Server, run_rclone
@@ -56,8 +56,7 @@ async def open_outside(folder: Path, fallback: Path) -> AsyncGenerator[Outside]:
             "CLAMD_URL": f"tcp://{LOOPBACK}:{to_clamd.port}",
             "APP_AV_SCAN": "1",
             "OBJECTS_URL": s3.url(PREFIX, endpoint=f"http://{LOOPBACK}:{to_s3.port}", timeout="3"),
-            "LEASE_S": "3",
-            "ORPHANS_AFTER_S": "4",
+            WORKER_BOUNDS: '{"lease_s": 3, "orphans_after_s": 4}',
             **KEYS,
         }
         platform = Platform(

@@ -18,9 +18,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+from chat_proc.bounds import Bounds as WorkerBounds
 from everturn.limits.token_buckets import Limit
 from everturn_local.processes import KILLED_LIMIT_S, Child, Process
-from ingress.bounds import Bounds
+from ingress.bounds import Bounds as IngressBounds
 
 DRIVERS = {
     "ingress": ("everturn.conversations.postgres", "everturn.postgres.pool", "everturn.wire"),
@@ -34,8 +35,9 @@ Only what is installed: where forks are made, imports are not looked for in the 
 SET_BY_IMPORTS = ("LIBRARY_PATH", "LD_LIBRARY_PATH", "MAGIC")
 """What pylibmagic sets when it is imported, and libmagic reads."""
 
-BOUNDS = "INGRESS_BOUNDS"
-"""For an ingress of a test: which of its `ingress.bounds.Bounds` differ, as JSON. A limit is a list of its numbers."""
+INGRESS_BOUNDS, WORKER_BOUNDS = "INGRESS_BOUNDS", "WORKER_BOUNDS"
+"""For the services of a test: which of their `Bounds` differ, as JSON. A limit is a list of its numbers."""
+BOUNDS = {"ingress": (INGRESS_BOUNDS, IngressBounds()), "chat_proc": (WORKER_BOUNDS, WorkerBounds())}
 
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
@@ -133,8 +135,7 @@ def _serve(module: str, env: Mapping[str, str], log: str, says: Connection) -> N
     kept = {name: os.environ[name] for name in SET_BY_IMPORTS if name in os.environ}
     os.environ.clear()
     os.environ |= {**kept, **env, "READY_FD": str(ready_fd)}
-    smaller = json.loads(env.get(BOUNDS, "{}"))
-    if isinstance(smaller.get("bad_credentials"), list):
-        smaller["bad_credentials"] = Limit(*smaller["bad_credentials"])
-    options = {"bounds": replace(Bounds(), **smaller)} if smaller else {}
-    sys.exit(import_module(f"{module}.__main__").main([], **options))
+    variable, bounds = BOUNDS[module]
+    differ = json.loads(env.get(variable, "{}"))
+    differ = {name: Limit(*value) if isinstance(value, list) else value for name, value in differ.items()}
+    sys.exit(import_module(f"{module}.__main__").main([], bounds=replace(bounds, **differ)))

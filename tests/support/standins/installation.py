@@ -57,7 +57,7 @@ class OwnInstallation:
 
     def fail_up(self) -> str:
         """What it shows where it does not become ready in a minute."""
-        done = self._run_make("up", "UP_LIMIT_S=60", limit_s=UP_LIMIT_S)
+        done = self._run_make("up", "LIMIT_S=60", limit_s=UP_LIMIT_S)
         assert done.returncode != 0, done.stdout
         return done.stdout + done.stderr
 

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.settings import MIN_ORPHANS_AFTER_S, BadConfig, OperatorConfig, WorkerSettings, load_config
-from everturn.turns.inbox import UPLOAD_LIMIT
+from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings, load_config
 
 NEEDED = {"DATABASE_URL": "postgresql://w@h/d", "REDIS_URL": "redis://h:1/0", "OBJECTS_URL": "file:///objects"}
 
@@ -17,16 +16,16 @@ def load(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str]) -> Wor
 
 
 def test_the_environment_sets_what_differs_from_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = load(monkeypatch, {"WORKER_SLOTS": "9", "AI_REACT_MAX_ITERATIONS": "3", "LEASE_S": "5"})
+    settings = load(monkeypatch, {"WORKER_SLOTS": "9", "AI_REACT_MAX_ITERATIONS": "3"})
 
-    assert (settings.worker_slots, settings.max_iterations, settings.lease_s) == (9, 3, 5.0)
+    assert (settings.worker_slots, settings.max_iterations) == (9, 3)
     assert settings.database_url == NEEDED["DATABASE_URL"]
 
 
 def test_the_defaults_are_those_of_the_design(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load(monkeypatch, {})
 
-    assert (settings.lease_s, settings.drain_timeout_s) == (15.0, 30.0)
+    assert settings.drain_timeout_s == 30.0
     assert (settings.max_iterations, settings.turn_wall_time_s) == (15, 1800.0)
     assert settings.sandbox_python is None
     assert (settings.agent_version, settings.multi_action) == ("v3", "off")
@@ -37,7 +36,6 @@ def test_the_defaults_are_those_of_the_design(monkeypatch: pytest.MonkeyPatch) -
     ("name", "value"),
     [
         ("WORKER_SLOTS", "0"),
-        ("LEASE_S", "0.5"),
         ("DRAIN_TIMEOUT_S", "5"),
         ("TURN_COST_USD", "-1"),
         ("CONTEXT_MAX_TOKENS", "23999"),
@@ -57,16 +55,6 @@ def test_the_choice_of_the_model_sees_the_keys_of_the_providers(monkeypatch: pyt
     assert environment["EVERTURN_MODEL"] == "offline"
     assert environment["EVERTURN_MODE"] == "development"
     assert environment["SOME_KEY"] == "x"
-
-
-def test_the_delay_for_orphans_is_longer_than_an_upload(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    load(monkeypatch, {"ORPHANS_AFTER_S": "2", "EVERTURN_MODE": "development"})
-
-    with pytest.raises(ValidationError, match="ORPHANS_AFTER_S must be at least 300"):
-        load(monkeypatch, {"ORPHANS_AFTER_S": "299", "EVERTURN_MODE": "production"})
-    assert UPLOAD_LIMIT.total_seconds() < MIN_ORPHANS_AFTER_S
 
 
 def test_fan_out_is_refused_in_the_version_that_has_one_action_a_round(monkeypatch: pytest.MonkeyPatch) -> None:

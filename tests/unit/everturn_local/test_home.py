@@ -122,7 +122,6 @@ def test_deleting_a_home_leaves_what_is_not_ours(tmp_path: Path):
 
 def test_deleting_a_home_removes_it_when_nothing_else_is_in_it(tmp_path: Path):
     home = save_home(tmp_path / "home")
-    home.battery_report.write_text("{}")
 
     remove_home(home)
 

@@ -10,6 +10,7 @@ from everturn_testing.accounts.credentials import MemoryCredentials
 from everturn_testing.core import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll
 from ingress.bootstrap import build_antivirus, build_gate, build_verifier, open_operator
+from ingress.bounds import BOUNDS
 from ingress.settings import IngressSettings
 
 SECRET = "a secret that is long enough for HS256"
@@ -66,7 +67,9 @@ def test_algorithms_of_the_keys_are_taken(keys: dict[str, Any], algorithms: str)
 def test_a_gate_is_built_with_what_the_settings_allow(changes: dict[str, Any]) -> None:
     clock = FixedClock()
 
-    gate = build_gate(settings(**changes, ALLOWED_ORIGINS="https://chat.example"), MemoryCredentials(clock), clock)
+    gate = build_gate(
+        settings(**changes, ALLOWED_ORIGINS="https://chat.example"), BOUNDS, MemoryCredentials(clock), clock
+    )
 
     assert gate.origins.try_allowed(Headers({"origin": "https://chat.example"}))
     if changes.get("ANONYMOUS"):

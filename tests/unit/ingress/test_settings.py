@@ -51,7 +51,6 @@ def test_production_is_the_default_and_needs_keys(monkeypatch: pytest.MonkeyPatc
         TOKENS | {"ALLOWED_ORIGINS": "*"},
         TOKENS | {"ALLOWED_ORIGINS": "https://a.example/path"},
         TOKENS | {"ANONYMOUS_SCOPES": "default"},
-        TOKENS | {"REAUTHORIZE_S": "301"},
         TOKENS | {"SIGNING_SECRET": "short"},
     ],
 )

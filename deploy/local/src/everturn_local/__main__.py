@@ -5,7 +5,7 @@ import asyncio
 import sys
 
 from everturn.core.errors import EverturnError
-from everturn_local.compose.commands import run_down, run_logs, run_up
+from everturn_local.compose.commands import READY_LIMIT_S, run_down, run_logs, run_up
 from everturn_local.doctor import run_doctor
 from everturn_local.home import Home, load_left, remove_home, run_lock
 from everturn_local.images.making import RECIPES, run_images
@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--yes", action="store_true", help="clean, down: don't ask")
     parser.add_argument("--volumes", action="store_true", help="down: delete all data too")
+    parser.add_argument("--limit-s", type=float, default=READY_LIMIT_S, help="up: seconds until it must be ready")
     parser.add_argument("--services", default="", help="logs: the services to show")
     parser.add_argument("--base", default="", help="images: the base image")
     parser.add_argument("--images", choices=tuple(RECIPES), default="all", help="images: which")
@@ -44,9 +45,9 @@ def main(arguments: list[str]) -> int:
             case "run":
                 return asyncio.run(run_platform(settings))
             case "images":
-                return run_images(settings, base=chosen.base, only=chosen.images, report=show_progress)
+                return run_images(base=chosen.base, only=chosen.images, report=show_progress)
             case "up" | "down" | "logs":
-                return run_compose(settings, chosen)
+                return run_compose(chosen)
             case "doctor":
                 return run_doctor(settings, environment=load_run_environment())
             case "migrate":
@@ -63,12 +64,12 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-def run_compose(settings: LocalSettings, chosen: argparse.Namespace) -> int:
+def run_compose(chosen: argparse.Namespace) -> int:
     """Manage the platform as containers. Raises EverturnError."""
     environment, compose = load_compose_environment(), load_compose_settings()
     match chosen.command:
         case "up":
-            return run_up(compose, settings, environment, show_progress)
+            return run_up(compose, environment, show_progress, limit_s=chosen.limit_s)
         case "down":
             return run_down(compose, environment, volumes=chosen.volumes, yes=chosen.yes)
         case _:

@@ -90,11 +90,6 @@ class Home:
         return self.root / "signing-secret"
 
     @property
-    def battery_report(self) -> Path:
-        """The workers' result of the escape battery, so that a restart need not run it again."""
-        return self.root / "battery.json"
-
-    @property
     def lock_file(self) -> Path:
         return self.root / "run.lock"
 
@@ -176,7 +171,7 @@ def remove_home(home: Home) -> None:
     """Delete all state, but only our own files: EVERTURN_HOME can be a folder that contains others."""
     for folder in (home.postgres, home.redis, home.objects, home.logs, home.sockets, home.processes, home.clamd):
         shutil.rmtree(folder, ignore_errors=True)
-    for file in (home.secrets_file, home.signing_secret_file, home.lock_file, home.battery_report):
+    for file in (home.secrets_file, home.signing_secret_file, home.lock_file):
         with suppress(OSError):  # `load_left` reports what can't be deleted, here and in the folders
             file.unlink(missing_ok=True)
     if home.root.is_dir() and not any(home.root.iterdir()):

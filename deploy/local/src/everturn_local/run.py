@@ -40,8 +40,7 @@ async def run_platform(settings: LocalSettings) -> int:
     environment, home = load_run_environment(), Home(settings.everturn_home.absolute())
     containers = await asyncio.to_thread(choose_containers, environment, home.broker_socket)
     clamd = choose_clamd(environment)
-    wanted = settings.everturn_web == "build"
-    web = await signals.try_result(choose_web(environment, wanted=wanted, report=show_progress))
+    web = await signals.try_result(choose_web(environment, report=show_progress))
     if web is None:
         return EXIT_INTERRUPTED
     platform = Platform(

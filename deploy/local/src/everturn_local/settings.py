@@ -28,16 +28,10 @@ class LocalSettings(BaseSettings):
     model_config = SettingsConfigDict(extra="ignore")
 
     everturn_home: Path = Field(default=REPOSITORY / ".everturn", description="Folder that holds all state.")
-    everturn_cache: Path = Field(
-        default=Path("~/.cache/everturn"), description="Folder for the downloads of `make images`; you may delete it."
-    )
     mode: Literal["development", "production"] = Field(
         default="development",
         validation_alias="EVERTURN_MODE",
         description="Mode of the services of `make run`; production needs the settings for authentication.",
-    )
-    everturn_web: Literal["build", "off"] = Field(
-        default="build", description="build rebuilds the page when its sources have changed; off starts without a page."
     )
     host: str = Field(default="127.0.0.1", description="Address the ingress listens on.")
     objects_url: str = Field(default="", description="Where files are kept; empty for a folder in EVERTURN_HOME.")
@@ -67,12 +61,6 @@ class ComposeSettings(BaseSettings):
         default=False,
         validation_alias="S3",
         description="1 keeps files in an S3 server that runs as another container.",
-    )
-    limit_s: float = Field(
-        default=600.0,
-        gt=0,
-        validation_alias="UP_LIMIT_S",
-        description="Seconds within which the platform must be ready.",
     )
 
 

@@ -4,11 +4,13 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from chat_proc.bootstrap import choose_execution, open_worker
+from chat_proc.bounds import BOUNDS, Bounds
 from chat_proc.selftest.command import run_command
 from chat_proc.settings import ExecutionSettings, WorkerSettings
 from everturn.confinement.fork import hide_process
@@ -17,7 +19,7 @@ from everturn.core.logging import Redactor, configure_logging
 from everturn.core.settings import explain_errors, load_secrets
 
 
-async def run(settings: WorkerSettings) -> None:
+async def run(settings: WorkerSettings, bounds: Bounds) -> None:
     """Run one worker until drained."""
 
     def report_ready() -> None:
@@ -25,11 +27,11 @@ async def run(settings: WorkerSettings) -> None:
             os.write(settings.ready_fd, readiness.line().encode() + b"\n")
             os.close(settings.ready_fd)
 
-    async with open_worker(settings) as (worker, readiness):
+    async with open_worker(settings, bounds=bounds) as (worker, readiness):
         await worker.run(report_ready)
 
 
-def parse_battery_arguments(arguments: list[str]) -> argparse.Namespace:
+def parse_battery_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments of `python -m chat_proc battery`."""
     parser = argparse.ArgumentParser(prog="chat_proc battery", description="Try to escape from the sandboxes.")
     parser.add_argument("--json", action="store_true", help="one line of JSON for each group")
@@ -37,11 +39,11 @@ def parse_battery_arguments(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
     """Return the exit status; 2 means that a setting is invalid."""
     try:
         load_secrets()
-        if arguments[:1] == ["battery"]:
+        if list(arguments[:1]) == ["battery"]:
             configure_logging("error", "json")
             choice = choose_execution(ExecutionSettings())
             given = parse_battery_arguments(arguments[1:])
@@ -50,7 +52,7 @@ def main(arguments: list[str]) -> int:
         configure_logging(settings.log_level, settings.log_format, Redactor(settings.secrets))
         # Pages are read by processes of our own user: neither they nor programs may find our passwords in /proc.
         hide_process()
-        asyncio.run(run(settings))
+        asyncio.run(run(settings, bounds))
     except ValidationError as error:
         sys.stderr.writelines(f"chat-proc can't start: {line}\n" for line in explain_errors(error))
         return 2

@@ -11,6 +11,7 @@ from functools import partial
 import structlog
 
 from chat_proc.agent.kit import Kits, LoopParts, build_kits
+from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
 from chat_proc.catalog.tool import Tool
@@ -43,7 +44,6 @@ from chat_proc.worker.presence import (
     Readiness,
     ReadyPage,
     build_claim_bounds,
-    count_extra_slots,
 )
 from chat_proc.worker.runner import ClaimedTurn, RunnerParts
 from everturn.core.cancellation import Stragglers
@@ -100,7 +100,11 @@ class Drivers:
 
 @asynccontextmanager
 async def open_worker(
-    settings: WorkerSettings, *, models: ModelRoles | None = None, tools: Sequence[Tool] = ()
+    settings: WorkerSettings,
+    *,
+    models: ModelRoles | None = None,
+    tools: Sequence[Tool] = (),
+    bounds: Bounds = BOUNDS,
 ) -> AsyncGenerator[tuple[Worker, Readiness]]:
     """A worker ready to run; its connections close with it. Raises Invalid if a setting can't be used.
 
@@ -113,9 +117,9 @@ async def open_worker(
         database = await stack.enter_async_context(
             open_database(
                 settings.database_url,
-                pool_size=settings.pool_size,
+                pool_size=count_connections(settings.worker_slots),
                 application_name="chat-proc",
-                lease=LeaseTiming(settings.lease_s),
+                lease=LeaseTiming(bounds.lease_s),
             )
         )
         wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
@@ -123,7 +127,7 @@ async def open_worker(
         tracing = await stack.enter_async_context(open_tracing("everturn-worker", settings.otlp_endpoint))
         opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
         if settings.execution_gate == "battery":
-            opened = await pass_gate(opened, settings.battery_report)
+            opened = await pass_gate(opened)
         embedder, embedder_why = build_embedder(settings, config)
         memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
         described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
@@ -134,10 +138,10 @@ async def open_worker(
         sandbox = opened.sandbox.with_tracing(tracing) if isinstance(opened, OpenedSandbox) else opened
         stragglers = Stragglers()
         stack.push_async_callback(stragglers.close, STRAGGLERS_S)
-        stragglers = Stragglers(grace_s=PROGRAM_GRACE_S)
-        stack.push_async_callback(stragglers.close, STRAGGLERS_S)
+        program_stragglers = Stragglers(grace_s=PROGRAM_GRACE_S)
+        stack.push_async_callback(program_stragglers.close, STRAGGLERS_S)
         policy = CallPolicy(settings.address_rules, PostgresConversationReader(database))
-        programs = build_program_parts(settings, database, policy, stragglers)
+        programs = build_program_parts(settings, bounds, database, policy, program_stragglers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
         offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more, profiles=profiles)
         kits = build_kits(
@@ -153,12 +157,12 @@ async def open_worker(
         loop = build_loop_parts(settings, objects, stragglers, tracing)
         pace = Pace()
         own = build_presence(
-            secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, count_extra_slots(settings)
+            secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, extra_slots=settings.worker_slots
         )
         own = replace(own, user_running_max=settings.user_running_max)
         presence = PresenceTask(wire.presences, own, pace)
         drivers = Drivers(database, wire, objects, embedder, presence, pace, tracing)
-        worker = build_worker(settings, owner, drivers, kits, loop)
+        worker = build_worker(settings, bounds, owner, drivers, kits, loop)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, embedder_why, embedder.lexical_only
         sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
@@ -191,13 +195,11 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
 
 
 def build_program_parts(
-    settings: WorkerSettings, database: Database, policy: CallPolicy, stragglers: Stragglers
+    settings: WorkerSettings, bounds: Bounds, database: Database, policy: CallPolicy, stragglers: Stragglers
 ) -> ProgramParts:
     """The dependencies for answering calls of programs."""
     redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
-    return ProgramParts(
-        PostgresEffects(database), policy, stragglers, redactor, failpoints, LeaseTiming(settings.lease_s)
-    )
+    return ProgramParts(PostgresEffects(database), policy, stragglers, redactor, failpoints, LeaseTiming(bounds.lease_s))
 
 
 def choose_web_tools(settings: WorkerSettings, reader: PageReader) -> tuple[Tool, ...]:
@@ -288,12 +290,14 @@ def build_loop_parts(
     )
 
 
-def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, kits: Kits, loop: LoopParts) -> Worker:
+def build_worker(
+    settings: WorkerSettings, bounds: Bounds, owner: str, drivers: Drivers, kits: Kits, loop: LoopParts
+) -> Worker:
     """The worker with its drivers; `owner` identifies it in its leases."""
     database, wire = drivers.database, drivers.wire
     clock, failpoints = open_clock(settings.clock_steps), loop.failpoints
-    leases = PostgresLeases(database, owner=owner, ttl_s=settings.lease_s)
-    retries = RetryPolicy.within_lease(LeaseTiming(settings.lease_s))
+    leases = PostgresLeases(database, owner=owner, ttl_s=bounds.lease_s)
+    retries = RetryPolicy.within_lease(LeaseTiming(bounds.lease_s))
     timelines, sweeps = PostgresTimelines(database), PostgresSweeps(database)
     announcer = Announcer(
         leases=leases,
@@ -320,7 +324,7 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, kits: K
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
     indexer = build_indexer(drivers, failpoints)
-    heartbeat = Heartbeat(leases, clock, lease_s=settings.lease_s)
+    heartbeat = Heartbeat(leases, clock, lease_s=bounds.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,
         claims=leases,
@@ -329,14 +333,14 @@ def build_worker(settings: WorkerSettings, owner: str, drivers: Drivers, kits: K
         bells=wire.inbox_bells,
         heartbeat=heartbeat,
         claim_turn=partial(ClaimedTurn, parts),
-        slots=Slots(settings.worker_slots, extra=count_extra_slots(settings)),
+        slots=Slots(settings.worker_slots, extra=settings.worker_slots),
         bounds=partial(build_claim_bounds, settings, drivers.presence),
         pace=drivers.pace,
         failpoints=failpoints,
         ring_indexer=indexer.ring,
     )
-    sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=settings.lease_s)
-    tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, drivers)
+    sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=bounds.lease_s)
+    tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, bounds, drivers)
     trimmer = StreamTrimmer(wire.memory)
     return Worker(*tasks, trimmer=trimmer, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
 
@@ -352,9 +356,9 @@ def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
     )
 
 
-def build_retention(settings: WorkerSettings, drivers: Drivers) -> RetentionJob:
+def build_retention(settings: WorkerSettings, bounds: Bounds, drivers: Drivers) -> RetentionJob:
     database, days = drivers.database, settings.retention_days
     retention, artifacts = PostgresRetention(database), PostgresArtifacts(database)
     parts = SweepParts(drivers.objects, PostgresObjectRows(database), open_clock(settings.clock_steps))
-    orphans = OrphanSweep(parts, after_s=settings.orphans_after_s) if settings.orphans == "delete" else None
+    orphans = OrphanSweep(parts, after_s=bounds.orphans_after_s) if settings.orphans == "delete" else None
     return RetentionJob(retention, drivers.wire.event_writer, artifacts, drivers.objects, days=days, orphans=orphans)

@@ -20,8 +20,6 @@ from everturn.execution.messages import parse_uid_range
 
 MAX_ROUNDS = 200
 MAX_CONFIG_BYTES = 1024 * 1024
-MIN_ORPHANS_AFTER_S = 300
-"""Two minutes from the start of an upload to its commit (UPLOAD_LIMIT), and three for the commit itself."""
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE takes about 8,000, one round with its program and result as many
@@ -87,12 +85,6 @@ class ExecutionSettings(BaseSettings):
         validation_alias="EXECUTION_GATE",
         description="battery offers the code tool only if every attempt of the escape battery is denied at start.",
     )
-    battery_report: Path | None = Field(
-        default=None,
-        validation_alias="BATTERY_REPORT",
-        description="With EXECUTION_GATE=battery: file that caches its result for a day; empty runs the battery at "
-        "every start.",
-    )
 
     @field_validator("sandbox_uids")
     @classmethod
@@ -106,15 +98,12 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     """Everything that can be set about one worker process."""
 
     worker_slots: int = Field(
-        default=4, ge=1, le=256, validation_alias="WORKER_SLOTS", description="Turns that one worker runs at once."
-    )
-    worker_extra_slots: int | None = Field(
-        default=None,
-        ge=0,
+        default=4,
+        ge=1,
         le=256,
-        validation_alias="WORKER_EXTRA_SLOTS",
-        description="Turns that one worker runs beyond WORKER_SLOTS: for users who have none running, and while other "
-        "turns wait for a program or a silent model. Empty: as many as WORKER_SLOTS.",
+        validation_alias="WORKER_SLOTS",
+        description="Turns that one worker runs at once, and as many more for users who have none running, and while "
+        "other turns wait for a program or a silent model.",
     )
     user_running_max: int = Field(
         default=3,
@@ -123,25 +112,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         validation_alias="USER_RUNNING_MAX",
         description="Maximum number of running turns of one user on all workers while turns of others wait.",
     )
-    tenant_running_share: float = Field(
-        default=0.5,
-        gt=0,
-        le=1,
-        validation_alias="TENANT_RUNNING_SHARE",
-        description="Fraction of all workers' slots that one tenant may hold while turns of other tenants wait.",
-    )
-    lease_s: float = Field(
-        default=15.0,
-        ge=1,
-        le=120,
-        validation_alias="LEASE_S",
-        description="Seconds that a lease lasts unless it is renewed.",
-    )
     drain_timeout_s: float = Field(
         default=30.0, ge=10, validation_alias="DRAIN_TIMEOUT_S", description="Seconds from SIGTERM to exit."
-    )
-    pool_size: int = Field(
-        default=8, ge=2, le=100, validation_alias="DATABASE_POOL_SIZE", description="Database connections."
     )
 
     metrics_port: int = Field(
@@ -238,14 +210,6 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         validation_alias="ORPHANS",
         description="What to do with stored objects that no row names; keep leaves them to `sweep-objects`.",
     )
-    orphans_after_s: float = Field(
-        default=300.0,
-        ge=1,
-        le=86_400,
-        validation_alias="ORPHANS_AFTER_S",
-        description="Seconds between the two passes over the store that must both find an object without a row before "
-        "it is deleted; less than 300 only in development mode.",
-    )
     web_fetch: Literal["off", "ask", "seen", "open"] = Field(
         default="seen",
         validation_alias="WEB_FETCH",
@@ -328,14 +292,6 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
     def _check_hosts(cls, value: str) -> str:
         _read_hosts(value)
         return value
-
-    @model_validator(mode="after")
-    def _check_orphans(self) -> Self:
-        if self.orphans_after_s < MIN_ORPHANS_AFTER_S and self.mode != "development":
-            raise ValueError(
-                f"ORPHANS_AFTER_S must be at least {MIN_ORPHANS_AFTER_S}: an upload may take that long to commit."
-            )
-        return self
 
     @model_validator(mode="after")
     def _check_version(self) -> Self:

@@ -51,7 +51,7 @@ from ingress.attachments.intake import FileCaps, Intake
 from ingress.attachments.structure.checks import CheckerProcesses
 from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
-from ingress.bounds import DOWNLOADS_MAX, STREAM_QUEUE_BYTES, Bounds
+from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
 from ingress.chat import endpoints as chat
 from ingress.chat import endpoints as signals
 from ingress.chat.schemas import MessageIn, SignalIn
@@ -136,7 +136,7 @@ class Parts:
 
 def build_app(parts: Parts) -> FastAPI:
     """Build the application. The caller must run `app.state.hub` while the application serves."""
-    app = build_routes(max_files=parts.settings.max_files)
+    app = build_routes(max_files=parts.bounds.message_files)
     _add_services(app, parts)
     app.mount("/socket.io", app.state.sockets)
     app.router.routes.append(WebSocketRoute("/{path:path}", refuse_elsewhere))
@@ -146,7 +146,7 @@ def build_app(parts: Parts) -> FastAPI:
     return app
 
 
-def build_routes(*, max_files: int = IngressSettings.model_fields["max_files"].default) -> FastAPI:
+def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
     """Build the routes without their services; the OpenAPI document is generated from them."""
     app = FastAPI(
         title=TITLE,
@@ -190,6 +190,7 @@ def _name_operation(route: APIRoute) -> str:
 
 
 def _add_services(app: FastAPI, parts: Parts) -> None:
+    app.state.bounds = parts.bounds
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
     app.state.fleet = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
     app.state.chat = _build_chat(parts, app.state.fleet)
@@ -254,7 +255,9 @@ def _build_readiness(parts: Parts) -> TtlCache[ReadyOut]:
 
 def _build_chat(parts: Parts, fleet: WorkerPoolWatch) -> ChatService:
     settings = parts.settings
-    caps = FileCaps(settings.max_image_bytes, settings.max_doc_bytes, settings.max_text_bytes, settings.max_files)
+    caps = FileCaps(
+        settings.max_image_bytes, settings.max_doc_bytes, settings.max_doc_bytes, parts.bounds.message_files
+    )
     intake = Intake(
         objects=parts.objects,
         antivirus=parts.antivirus,
@@ -308,9 +311,11 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
         metrics=parts.metrics,
         queue_bytes=STREAM_QUEUE_BYTES,
     )
-    feed = Feed(hub, heartbeat_s=settings.heartbeat_s, unix_now=lambda: parts.clock.now().timestamp())
-    slots = OpenSlots(max_total=settings.streams_max, max_per_user=settings.streams_max_per_user)
-    recheck = Recheck(parts.auth.recheck, every_s=settings.reauthorize_s, monotonic=parts.clock.monotonic)
+    feed = Feed(hub, heartbeat_s=parts.bounds.heartbeat_s, unix_now=lambda: parts.clock.now().timestamp())
+    slots = OpenSlots(
+        max_total=max(1, settings.connections_max // STREAMS_PART), max_per_user=parts.bounds.streams_of_user
+    )
+    recheck = Recheck(parts.auth.recheck, every_s=parts.bounds.reauthorize_s, monotonic=parts.clock.monotonic)
     return sse.StreamEdge(hub=hub, feed=feed, slots=slots, recheck=recheck, send_timeout_s=parts.bounds.send_s)
 
 
@@ -319,7 +324,7 @@ def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
         SocketParts(
             auth=parts.auth,
             limits=app.state.front,
-            calls=ChatCalls(app.state.chat, app.state.conversations, build_caps(parts.settings)),
+            calls=ChatCalls(app.state.chat, app.state.conversations, build_caps(parts.settings, parts.bounds)),
             streams=app.state.streams,
             metrics=parts.metrics,
             clock=parts.clock,

@@ -66,7 +66,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
         yield Parts(
             settings=settings,
             bounds=bounds,
-            auth=build_gate(settings, PostgresCredentials(database), clock),
+            auth=build_gate(settings, bounds, PostgresCredentials(database), clock),
             antivirus=build_antivirus(settings),
             structure=structure,
             conversations=PostgresConversations(database),
@@ -159,18 +159,18 @@ def migrate_schema(folder: Path) -> None:
     migrating.migrate_schema(folder)
 
 
-def build_gate(settings: IngressSettings, credentials: Credentials, clock: Clock) -> AuthGate:
+def build_gate(settings: IngressSettings, bounds: Bounds, credentials: Credentials, clock: Clock) -> AuthGate:
     """Build the gate with all authentication methods that the settings allow."""
     secret = settings.signing_secret
     seals = TokenSigner(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
     ways = AuthMethods(
-        standing=RevocationChecker(credentials, clock, max_age_s=min(MAX_AGE_S, settings.reauthorize_s)),
+        standing=RevocationChecker(credentials, clock, max_age_s=min(MAX_AGE_S, bounds.reauthorize_s)),
         guests=Guests(
             seals,
             clock,
             scopes=settings.guest_scopes,
-            per_minute=settings.guests_per_minute,
-            per_minute_of_address=max(1, settings.guests_per_minute // GUEST_ADDRESS_PART),
+            per_minute=bounds.guests_per_minute,
+            per_minute_of_address=max(1, bounds.guests_per_minute // GUEST_ADDRESS_PART),
         ),
         tickets=Tickets(seals, clock),
         origins=Origins(read_origins(settings.allowed_origins)),

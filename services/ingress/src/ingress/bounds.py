@@ -8,12 +8,16 @@ from everturn.turns.inbox import UPLOAD_LIMIT
 ADDRESS_PART = 5
 """One address can have a fifth of CONNECTIONS_MAX for connections that serve no authenticated request: enough for an
 office, and one address that sends nothing does not close the server for others."""
+STREAMS_PART = 2
+"""Half of CONNECTIONS_MAX can be event streams: the others are for requests, which are short."""
 USER_BODIES_PART = 4
 """The bodies of one user can have a quarter of BODIES_MAX_BYTES: five messages of the largest size at the defaults."""
 GUEST_ADDRESS_PART = 3
-"""One address can have a third of GUESTS_PER_MINUTE."""
+"""One address can have a third of `Bounds.guests_per_minute`."""
 JSON_MAX_BYTES = 8_000_000
 """Of a message as JSON, with files in base64. It is parsed as a whole; larger ones are sent as multipart/form-data."""
+TEXT_MAX_CHARS = 1_000_000
+"""Of a message, with or without files: above what the largest model can read at once."""
 DOWNLOADS_MAX = 500
 """Files and exports that a process sends at once: each holds a connection and 64 KiB."""
 STREAM_QUEUE_BYTES = 131_072
@@ -36,6 +40,16 @@ class Bounds:
     """Invalid credentials that one address can send; None for any number."""
     downloads_of_user: int = 16
     """Files and exports sent to one user at once. A browser opens six connections to a server."""
+    message_files: int = 20
+    """Files of one message. Each is checked and scanned before the message is accepted."""
+    streams_of_user: int = 32
+    """Event streams of one user that are open at once: the tabs and devices of a person."""
+    heartbeat_s: float = 10.0
+    """Silence of a stream before it gets a comment: a sixth of the 60 s after which proxies close it."""
+    reauthorize_s: float = 60.0
+    """After which an open stream's credential is checked again."""
+    guests_per_minute: int = 60
+    """New guests that one process accepts."""
 
 
 BOUNDS = Bounds()

@@ -63,7 +63,8 @@ class LimitSettings(CommonSettings):
         ge=1,
         validation_alias="CONNECTIONS_MAX",
         description="Open connections of this process; above it, new ones get a 503. One address can have a fifth of "
-        "them, besides those that serve an authenticated request; above it, new ones get a 429.",
+        "them, besides those that serve an authenticated request; above it, new ones get a 429. Half of them can be "
+        "event streams, 32 of these of one user.",
     )
     trusted_proxies: str = Field(
         default="",
@@ -71,15 +72,6 @@ class LimitSettings(CommonSettings):
         validation_alias="TRUSTED_PROXIES",
         description="Addresses or networks of proxies, separated by commas: their connections are not counted by "
         "address, and their X-Forwarded-For identifies the client.",
-    )
-    streams_max: int = Field(
-        default=5000, ge=1, validation_alias="STREAMS_MAX", description="Open event streams of this process."
-    )
-    streams_max_per_user: int = Field(
-        default=32,
-        ge=1,
-        validation_alias="STREAMS_MAX_PER_USER",
-        description="Open event streams of one user in this process.",
     )
 
     @field_validator("trusted_proxies")
@@ -121,23 +113,14 @@ class IngressSettings(LimitSettings):
         validation_alias="MESSAGE_MAX_BYTES",
         description="Bytes of a message including its files.",
     )
-    message_max_text_chars: int = Field(
-        default=1_000_000,
-        ge=1,
-        validation_alias="MESSAGE_MAX_TEXT_CHARS",
-        description="Characters of a message's text.",
-    )
     max_image_bytes: int = Field(
         default=5_000_000, ge=1, validation_alias="MODALITY_MAX_IMAGE_BYTES", description="Bytes of one image."
     )
     max_doc_bytes: int = Field(
-        default=10_000_000, ge=1, validation_alias="MODALITY_MAX_DOC_BYTES", description="Bytes of one PDF."
-    )
-    max_text_bytes: int = Field(
-        default=10_000_000, ge=1, validation_alias="MODALITY_MAX_TEXT_BYTES", description="Bytes of one text file."
-    )
-    max_files: int = Field(
-        default=20, ge=1, le=100, validation_alias="MESSAGE_MAX_FILES", description="Files of one message."
+        default=10_000_000,
+        ge=1,
+        validation_alias="MODALITY_MAX_DOC_BYTES",
+        description="Bytes of one PDF, or of one text file.",
     )
 
     web_dist: Path | None = Field(
@@ -162,13 +145,6 @@ class IngressSettings(LimitSettings):
         pattern=r"^[a-z][a-z0-9_]{0,39}(,[a-z][a-z0-9_]{0,39})*$",
         validation_alias="EVENT_KINDS",
         description="Accepted kinds of external events, separated by commas.",
-    )
-
-    heartbeat_s: float = Field(
-        default=10.0,
-        gt=0,
-        validation_alias="STREAM_HEARTBEAT_S",
-        description="Seconds of silence before a comment is sent.",
     )
 
     embedder: str = Field(
@@ -234,19 +210,6 @@ class IngressSettings(LimitSettings):
         pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)*$",
         validation_alias="ANONYMOUS_SCOPES",
         description="Where guests are accepted: tenant/project, separated by commas.",
-    )
-    guests_per_minute: int = Field(
-        default=60,
-        ge=1,
-        validation_alias="GUESTS_PER_MINUTE",
-        description="New guests that one process accepts, and a third as many from one address.",
-    )
-    reauthorize_s: float = Field(
-        default=60.0,
-        ge=1,
-        le=300,
-        validation_alias="REAUTHORIZE_S",
-        description="Seconds after which an open stream's credential is checked again.",
     )
 
     @property

@@ -30,7 +30,7 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 @pytest.fixture(scope="module")
 def ingress(start_ingress: Callable[..., Any]) -> Any:
     """Takes files of every size as JSON, in which these tests send them."""
-    return start_ingress(STREAM_HEARTBEAT_S="1")
+    return start_ingress({"heartbeat_s": 1})
 
 
 def file(name: str, data: bytes, mime: str = "") -> dict[str, str]:
@@ -191,7 +191,7 @@ async def test_the_limits_of_a_message_can_be_asked_for_before_an_upload(
 ) -> None:
     default = (await client.get("/limits/default/default")).json()
     types = default.pop("file_types")
-    changed = start_ingress(MESSAGE_MAX_FILES="3", MODALITY_MAX_IMAGE_BYTES="1000", MESSAGE_MAX_BYTES="2000000")
+    changed = start_ingress({"message_files": 3}, MODALITY_MAX_IMAGE_BYTES="1000", MESSAGE_MAX_BYTES="2000000")
     async with httpx2.AsyncClient(base_url=changed.url, timeout=20) as other:
         limits = (await other.get("/limits/default/default")).json()
         changed_types = {each["media_type"]: each["max_bytes"] for each in limits.pop("file_types")}

@@ -17,7 +17,7 @@ STREAMS, SOCKETS = (int(count) for count in os.environ.get("FOLLOWERS", "100/50"
 @pytest.mark.timeout(240)
 async def test_all_streams_and_sockets_get_the_same_ordered_events(start_ingress: Any, chat: Any, worker: Any) -> None:
     allow_files(8192)
-    ingress = start_ingress(STREAMS_MAX_PER_USER="5000", STREAM_HEARTBEAT_S="60")
+    ingress = start_ingress({"streams_of_user": 5000, "heartbeat_s": 60})
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
     (start,) = await worker.say(conversation, "start")

@@ -78,7 +78,7 @@ def bounded(start_ingress: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def narrow(start_ingress: Callable[..., Any]) -> Any:
-    return start_ingress(STREAMS_MAX_PER_USER="1", RATE_LIMITS_WRITES="off")
+    return start_ingress({"streams_of_user": 1}, RATE_LIMITS_WRITES="off")
 
 
 def load_resident_bytes(ingress: Any) -> int:

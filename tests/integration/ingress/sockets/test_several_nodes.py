@@ -96,7 +96,7 @@ async def test_a_foreign_page_opens_no_socket_in_development(sockets: Any) -> No
 
 
 async def test_one_user_has_only_so_many_sockets(sockets: Any, start_ingress: Any) -> None:
-    ingress = start_ingress(STREAMS_MAX_PER_USER="2")
+    ingress = start_ingress({"streams_of_user": 2})
     first, _ = [await sockets(ingress.url).connect() for _ in range(2)]
 
     refused = await sockets(ingress.url).refused()

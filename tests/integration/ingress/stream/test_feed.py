@@ -115,7 +115,7 @@ async def test_many_clients_of_one_conversation_share_their_snapshots(
     start_ingress: Any, chat: Any, clients: int
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
-    ingress = start_ingress(STREAMS_MAX_PER_USER="1000")
+    ingress = start_ingress({"streams_of_user": 1000})
 
     async with httpx2.AsyncClient(base_url=ingress.url, timeout=20, limits=httpx2.Limits(max_connections=200)) as http:
 

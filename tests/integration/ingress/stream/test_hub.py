@@ -124,7 +124,7 @@ async def test_streams_outlive_a_redis_that_goes_away_and_are_resynced_when_it_i
 ) -> None:
     own = EmbeddedRedis(tmp_path_factory.mktemp("redis"), password="secret", durable=False)
     own.start()
-    ingress = start_ingress(REDIS_URL=own.url, STREAM_HEARTBEAT_S="0.5")
+    ingress = start_ingress({"heartbeat_s": 0.5}, REDIS_URL=own.url)
     from_fixture = httpx2.AsyncClient(base_url=ingress.url, timeout=20)
     try:
         async with from_fixture as http, asyncio.timeout(60):

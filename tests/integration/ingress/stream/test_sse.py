@@ -249,7 +249,7 @@ async def test_a_second_end_of_a_turn_is_dropped(chat: Any, follow: Any, worker:
 
 async def test_the_streams_of_one_user_are_capped(start_ingress: Any, chat: Any, refused: Refused) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
-    capped = start_ingress(STREAMS_MAX_PER_USER="2")
+    capped = start_ingress({"streams_of_user": 2})
     url = f"{BASE}/{conversation}/events"
 
     async with httpx2.AsyncClient(base_url=capped.url) as http:

@@ -55,7 +55,6 @@ def test_services_inherit_keys_and_get_the_local_addresses():
     assert worker.env["REDIS_URL"] == "redis://w"
     assert worker.env["OBJECTS_URL"] == "file:///h/objects"
     assert worker.log == Path("/h/logs/worker-1.log")
-    assert worker.env["BATTERY_REPORT"] == "/h/battery.json"
 
 
 def test_only_the_ingress_gets_the_signing_secret_and_antivirus():
@@ -67,12 +66,6 @@ def test_only_the_ingress_gets_the_signing_secret_and_antivirus():
     assert (ingress.env["SIGNING_SECRET"], ingress.env["CLAMD_URL"]) == ("kept", "unix:///h/clamd.sock")
     assert not {"SIGNING_SECRET", "CLAMD_URL"} & set(worker.env)
     assert theirs.env["SIGNING_SECRET"] == "theirs"
-
-
-def test_an_operators_battery_report_path_is_kept():
-    (worker,) = build_specs(replace(AROUND, env={"BATTERY_REPORT": ""}), Layout("127.0.0.1", [], 1))
-
-    assert worker.env["BATTERY_REPORT"] == ""
 
 
 def test_files_lie_in_the_home_unless_the_caller_names_another_store():

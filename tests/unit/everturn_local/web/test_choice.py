@@ -2,23 +2,14 @@
 
 from pathlib import Path
 
-import pytest
-
 from everturn_local.web.choice import choose_web, open_web_client
 
 
 async def test_an_existing_page_is_used() -> None:
-    choice = await choose_web({"WEB_DIST": "/built"}, wanted=True, report=print)
+    choice = await choose_web({"WEB_DIST": "/built"}, report=print)
 
     assert (choice.dist, choice.why) == (Path("/built"), "WEB_DIST is set")
     assert choice.env == {"WEB_DIST": "/built"}
-
-
-async def test_the_page_can_be_disabled(capsys: pytest.CaptureFixture[str]) -> None:
-    choice = await choose_web({}, wanted=False, report=print)
-
-    assert (choice.dist, choice.why, choice.env) == (None, "EVERTURN_WEB=off", {})
-    assert not capsys.readouterr().out
 
 
 def test_the_client_of_this_checkout_is_worked_on_with_our_node() -> None:

@@ -13,10 +13,12 @@ from everturn_local.images.engine import NoEngineError, open_engine
 from everturn_local.images.making import run_images
 from everturn_local.ports import is_port_free
 from everturn_local.readiness import Readiness, build_url, load_readiness, wait_ready
-from everturn_local.settings import ComposeSettings, LocalSettings
+from everturn_local.settings import ComposeSettings
 
 START_LIMIT_S: Final = 1_800.0
 """The first start pulls third-party images."""
+READY_LIMIT_S: Final = 600.0
+"""From the start of the containers: clamd loads its signatures, and the migrations run."""
 STOP_LIMIT_S: Final = 300.0
 SHOWN_LINES: Final = "40"
 OWN_IMAGES: Final = ("BROKER_IMAGE", "CHAT_PROC_IMAGE", "INGRESS_IMAGE")
@@ -33,22 +35,24 @@ class NotReady(EverturnError):
     """The platform was started and did not become ready."""
 
 
-def run_up(settings: ComposeSettings, images: LocalSettings, environment: Mapping[str, str], report: Report) -> int:
+def run_up(
+    settings: ComposeSettings, environment: Mapping[str, str], report: Report, *, limit_s: float = READY_LIMIT_S
+) -> int:
     """Return 0 once the platform is ready; unchanged containers keep running. Raises EverturnError."""
     Installation(settings.home.absolute()).save_first_files()
     compose = open_compose(settings, environment)
     with open_engine(environment) as engine:
-        return _start(settings, images, compose, engine, environment=environment, report=report)
+        return _start(settings, compose, engine, environment=environment, report=report, limit_s=limit_s)
 
 
 def _start(
     settings: ComposeSettings,
-    images: LocalSettings,
     compose: Compose,
     engine: Containers,
     *,
     environment: Mapping[str, str],
     report: Report,
+    limit_s: float,
 ) -> int:
     installation = Installation(settings.home.absolute())
     save_secrets(installation.secrets, environment)
@@ -56,14 +60,14 @@ def _start(
         save_store_keys(installation.secrets)
     check_port(settings, compose)
     made_elsewhere = all(environment.get(name) for name in OWN_IMAGES)
-    run_images(images, only="runs" if made_elsewhere else "all", report=report)
+    run_images(only="runs" if made_elsewhere else "all", report=report)
     report(f"starting the containers of {FILE.name}, project {settings.project}")
     try:
         compose.run("up", "--detach", "--no-build", "--remove-orphans", limit_s=START_LIMIT_S)
     except ComposeFailed:
         show_unhealthy(engine, settings.project, report)
         raise
-    wait_started(settings, engine, report)
+    wait_started(settings, engine, report, limit_s=limit_s)
     report(
         f"settings: {installation.settings_file}, configuration: {installation.config_file}, "
         f"secrets: {installation.secrets}"
@@ -71,10 +75,12 @@ def _start(
     return 0
 
 
-def wait_started(settings: ComposeSettings, engine: Containers, report: Report) -> None:
+def wait_started(
+    settings: ComposeSettings, engine: Containers, report: Report, *, limit_s: float = READY_LIMIT_S
+) -> None:
     """Wait until the platform is ready. Raises NotReady, after showing the last output of unhealthy containers."""
     url = build_url(settings.bind, settings.port)
-    found = wait_ready(lambda: _check(settings, url, engine), limit_s=settings.limit_s)
+    found = wait_ready(lambda: _check(settings, url, engine), limit_s=limit_s)
     if found.missing:
         show_unhealthy(engine, settings.project, report)
         raise NotReady(f"{found.missing} `make logs` shows more.")

@@ -25,7 +25,7 @@ from everturn_local.images.recipes import (
     load_lock,
     load_sources,
 )
-from everturn_local.settings import LocalSettings, load_environment
+from everturn_local.settings import load_environment
 from everturn_local.web.choice import open_web_client
 
 KEPT: Final = 4
@@ -36,6 +36,8 @@ RECIPES: Final[Mapping[str, Sequence[Recipe]]] = {
     "services": SERVICE_RECIPES,
 }
 """The values of `make images ONLY=`."""
+CACHE: Final = Path("~/.cache/everturn")
+"""For downloads; it may be deleted."""
 Report = Callable[[str], None]
 
 
@@ -51,13 +53,13 @@ class Wanted:
         return f"{self.recipe.repository}:{self.content[:16]}"
 
 
-def run_images(settings: LocalSettings, *, base: str = "", only: str = "all", report: Report) -> int:
+def run_images(*, base: str = "", only: str = "all", report: Report) -> int:
     """Return 0 once the images of `only` exist. Raises EverturnError.
 
     Only one runs at a time on this machine; others wait for it.
     """
     started = time.monotonic()
-    cache = settings.everturn_cache.expanduser().absolute()
+    cache = CACHE.expanduser()
     with open_engine(load_environment()) as engine, run_cache_lock(cache):
         names = ImageMaker(engine, cache, report).save_images(base, RECIPES[only])
     report(f"{', '.join(names)} are ready after {time.monotonic() - started:.1f} s")

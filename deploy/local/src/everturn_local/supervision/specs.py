@@ -95,7 +95,6 @@ def build_worker_spec(around: Surroundings, number: int) -> ServiceSpec:
         "DATABASE_URL": around.database.worker,
         "REDIS_URL": around.redis.worker,
         "SANDBOX_PYTHON": str(SANDBOX_PYTHON),
-        "BATTERY_REPORT": around.env.get("BATTERY_REPORT", str(around.home.battery_report)),
     }
     if first.isdigit() and int(first):
         own["METRICS_PORT"] = str(int(first) + number - 1)

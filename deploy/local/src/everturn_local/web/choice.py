@@ -9,7 +9,6 @@ from everturn_local.web.client import WEB, Report, WebClient
 from everturn_local.web.node import try_find_node
 from everturn_local.web.programs import ProgramFailed
 
-SETTING = "EVERTURN_WEB"
 REMEDY = "make setup installs one"
 
 
@@ -38,12 +37,10 @@ def open_web_client(report: Report) -> WebClient:
     return WebClient(WEB, node, report)
 
 
-async def choose_web(environment: Mapping[str, str], *, wanted: bool, report: Report) -> WebChoice:
+async def choose_web(environment: Mapping[str, str], *, report: Report) -> WebChoice:
     """Build the client if its sources changed. A failed build is reported, and the platform runs without a page."""
     if given := environment.get("WEB_DIST"):
         return WebChoice(Path(given).absolute(), "WEB_DIST is set")
-    if not wanted:
-        return WebChoice(None, f"{SETTING}=off")
     try:
         client = open_web_client(report)
         return WebChoice(await client.save_build(), f"built with the Node {client.node.why}")

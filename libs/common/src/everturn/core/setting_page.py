@@ -10,7 +10,7 @@ from typing import Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from everturn.core.settings import Secrecy
+from everturn.core.settings import Secrecy, Unlisted
 
 UNITS: Final = (
     (r"_BYTES(_|$)", "bytes"),
@@ -95,8 +95,9 @@ BEGINNING: Final = (
 
 
 def list_settings(group: SettingGroup, checkout: Path) -> list[SettingLine]:
-    """In the order of the class. Paths in `checkout` are shown relative to it."""
-    return [_describe(name, field, checkout) for name, field in group.settings.model_fields.items()]
+    """Those for operators, in the order of the class. Paths in `checkout` are shown relative to it."""
+    fields = group.settings.model_fields.items()
+    return [_describe(name, field, checkout) for name, field in fields if not _is_unlisted(field)]
 
 
 def render_env_example(groups: Sequence[SettingGroup], checkout: Path) -> str:
@@ -131,6 +132,10 @@ def render_setting_page(groups: Sequence[SettingGroup], checkout: Path) -> str:
     for variable in LIBRARY_VARIABLES:
         lines.append(_row((f"`{variable.name}`", variable.readers, variable.secrecy or "", variable.meaning)))
     return "\n".join([*lines, ""])
+
+
+def _is_unlisted(field: FieldInfo) -> bool:
+    return any(isinstance(mark, Unlisted) for mark in field.metadata)
 
 
 def _row(cells: Sequence[str]) -> str:

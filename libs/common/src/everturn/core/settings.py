@@ -1,4 +1,5 @@
-"""Settings that every service shares, the mark for those with a secret, and secrets in files."""
+"""Settings that every service shares, the marks for those with a secret and those that no page lists, and secrets in
+files."""
 
 import os
 import re
@@ -35,6 +36,13 @@ class Secrecy(StrEnum):
     FILE = "the file"
 
 
+class Unlisted(StrEnum):
+    """Why a setting is not for operators, so that no page lists it: a mark in its annotation."""
+
+    PARENT = "the parent process sets it"
+    TESTS = "tests set it, in development mode only"
+
+
 class CommonSettings(BaseSettings):
     """What every service reads from its environment. A service adds its own in its `settings.py`."""
 
@@ -62,7 +70,7 @@ class CommonSettings(BaseSettings):
         description="Folder of secrets: each file contains the setting that it is named after, such as DATABASE_URL. "
         "An empty file sets nothing. Environment variables take precedence.",
     )
-    ready_fd: int | None = Field(
+    ready_fd: Annotated[int | None, Unlisted.PARENT] = Field(
         default=None,
         ge=0,
         validation_alias="READY_FD",
@@ -81,16 +89,15 @@ class CommonSettings(BaseSettings):
         description="OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://collector:4318; empty "
         "disables tracing. The SDK's other OTEL_ variables, for headers, sampling and queue, apply as well.",
     )
-    failpoint: str = Field(
+    failpoint: Annotated[str, Unlisted.TESTS] = Field(
         default="",
         validation_alias="FAILPOINT",
-        description="For tests in development mode: name:nth:kill|stop|raise, joined by commas.",
+        description="name:nth:kill|stop|raise, joined by commas.",
     )
-    clock_steps: str = Field(
+    clock_steps: Annotated[str, Unlisted.TESTS] = Field(
         default="",
         validation_alias="CLOCK_STEPS",
-        description="For tests in development mode: seconds added to the clock, and the reading from which on: "
-        "3600@1,-3600@40.",
+        description="Seconds added to the clock, and the reading from which on: 3600@1,-3600@40.",
     )
 
     @field_validator("database_url")

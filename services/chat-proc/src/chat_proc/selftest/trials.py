@@ -131,21 +131,6 @@ def _mark(held: bool | None) -> str:
     return "not tried" if held is None else "held" if held else "**not held**"
 
 
-def dump_report(report: BatteryReport) -> str:
-    """The report in stored form."""
-    return json.dumps(asdict(report))
-
-
-def parse_report(text: str) -> BatteryReport:
-    """Parse a stored report. Raises ValueError if it is not one."""
-    try:
-        read = json.loads(text)
-        findings = tuple(Finding(**finding) for finding in read["findings"])
-        return BatteryReport(read["launcher"], findings, float(read["at"]), float(read["took_s"]))
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"not a battery report: {error}") from error
-
-
 GRANTED_TOOL: Final = "battery_tools.echo"
 ONE_TOOL: Final = Capability((ToolGrant(GRANTED_TOOL, (ArgumentRule("text", max_chars=100),)),), max_calls=50)
 NONCE: Final = "battery_tools._call.__self__._nonce"

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from chat_proc.bounds import TENANT_PART
 from chat_proc.settings import WorkerSettings
 from everturn.core.errors import Unavailable
 from everturn.core.leases import ClaimBounds
@@ -84,15 +85,10 @@ class PresenceTask:
         self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in workers))
 
 
-def count_extra_slots(settings: WorkerSettings) -> int:
-    """The extra slots of this worker."""
-    return settings.worker_slots if settings.worker_extra_slots is None else settings.worker_extra_slots
-
-
 def build_claim_bounds(settings: WorkerSettings, presence: PresenceTask) -> ClaimBounds:
     """The bounds of running turns for the workers that are alive now."""
     slots, extra = presence.slots
-    tenant_max = max(1, math.ceil(settings.tenant_running_share * slots))
+    tenant_max = max(1, math.ceil(slots / TENANT_PART))
     return ClaimBounds(settings.user_running_max, tenant_max, slots, extra)
 
 

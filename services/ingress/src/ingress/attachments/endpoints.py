@@ -15,7 +15,7 @@ from ingress.admission.route import AdmittedRoute
 from ingress.attachments.sniffing import ACCEPTED_KINDS, PLAIN
 from ingress.attachments.structure.limits import MAX_PIXELS
 from ingress.auth.gate import Me
-from ingress.bounds import JSON_MAX_BYTES
+from ingress.bounds import JSON_MAX_BYTES, TEXT_MAX_CHARS, Bounds
 from ingress.settings import IngressSettings
 
 _FAMILIES: Mapping[str, Literal["image", "document", "text"]] = {"image": "image", "doc": "document", "text": "text"}
@@ -72,15 +72,16 @@ class MessageLimits(JsonBody):
 async def get_limits(request: Request, me: Me) -> MessageLimits:
     """The limits of messages here. They are the same for all users and change only when a service restarts."""
     settings = cast(IngressSettings, request.app.state.settings)
-    caps = {"image": settings.max_image_bytes, "doc": settings.max_doc_bytes, "text": settings.max_text_bytes}
+    bounds = cast(Bounds, request.app.state.bounds)
+    caps = {"image": settings.max_image_bytes, "doc": settings.max_doc_bytes, "text": settings.max_doc_bytes}
     return MessageLimits(
         message_bytes=settings.message_max_bytes,
         json_bytes=min(JSON_MAX_BYTES, settings.message_max_bytes),
-        text_chars=settings.message_max_text_chars,
-        files=settings.max_files,
+        text_chars=TEXT_MAX_CHARS,
+        files=bounds.message_files,
         image_bytes=settings.max_image_bytes,
         document_bytes=settings.max_doc_bytes,
-        text_bytes=settings.max_text_bytes,
+        text_bytes=settings.max_doc_bytes,
         image_pixels=MAX_PIXELS,
         file_types=tuple(
             FileType(
@@ -93,7 +94,7 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
         ),
         zeros_in_text=tuple(sorted(PLAIN)),
         pending_signals=MAX_OPEN_SIGNALS,
-        event_streams=settings.streams_max_per_user,
+        event_streams=bounds.streams_of_user,
         running_turns=await _load_running_turns(request.app.state.fleet),
     )
 

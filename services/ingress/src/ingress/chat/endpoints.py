@@ -24,7 +24,7 @@ Service = Annotated[ChatService, Depends(chat_service)]
 
 def load_caps(request: Request) -> SubmissionCaps:
     """The submission caps of this application."""
-    return build_caps(request.app.state.settings)
+    return build_caps(request.app.state.settings, request.app.state.bounds)
 
 
 Caps = Annotated[SubmissionCaps, Depends(load_caps)]

@@ -13,7 +13,7 @@ from ingress.admission.responses import problem_of_validation
 from ingress.admission.route import AdmittedRequest, check_charset, media_type
 from ingress.attachments.intake import IncomingFile, read_declared
 from ingress.attachments.multipart import read_multipart
-from ingress.bounds import JSON_MAX_BYTES
+from ingress.bounds import JSON_MAX_BYTES, TEXT_MAX_CHARS, Bounds
 from ingress.chat.schemas import AttachmentIn, MessageIn, SignalIn
 from ingress.errors import ProblemError, too_large, unprocessable, unsupported
 from ingress.settings import IngressSettings
@@ -33,11 +33,11 @@ class SubmissionCaps:
     json_bytes: int
 
 
-def build_caps(settings: IngressSettings) -> SubmissionCaps:
-    """The caps from the settings."""
+def build_caps(settings: IngressSettings, bounds: Bounds) -> SubmissionCaps:
+    """The caps from the settings and bounds."""
     return SubmissionCaps(
-        text_chars=settings.message_max_text_chars,
-        files=settings.max_files,
+        text_chars=TEXT_MAX_CHARS,
+        files=bounds.message_files,
         json_bytes=min(JSON_MAX_BYTES, settings.message_max_bytes),
     )
 

@@ -207,6 +207,7 @@ async def test_idle_connections_count_again_after_their_answer(shared: Any) -> N
 
 async def test_a_trusted_proxy_is_not_counted_and_names_the_client(start_ingress: Callable[..., Any]) -> None:
     server = start_ingress(
+        {"guests_per_minute": 5},
         CONNECTIONS_MAX="9",
         TRUSTED_PROXIES="127.0.0.6/32,10.0.0.0/8",
         EVERTURN_MODE="production",
@@ -214,7 +215,6 @@ async def test_a_trusted_proxy_is_not_counted_and_names_the_client(start_ingress
         AUTH_AUDIENCE="a",
         AUTH_SECRET="a secret that is long enough for HS256",
         ANONYMOUS="1",
-        GUESTS_PER_MINUTE="5",
     )
 
     async def come(client: str) -> bytes:
