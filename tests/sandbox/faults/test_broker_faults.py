@@ -18,7 +18,7 @@ from leftovers.watching import Watch, watching
 from parts.begun import refuse, start_run
 from parts.broker import OwnBroker
 
-from chat_proc.sandbox.containers import ClientCertificate, open_container_sandbox, parse_address
+from chat_proc.sandbox.containers import open_container_sandbox, parse_address
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.port import RunRequest
 
@@ -29,7 +29,7 @@ END_LIMIT_S = 30.0
 
 WORKER = """
 import asyncio, sys
-from chat_proc.sandbox.containers import ClientCertificate, parse_address
+from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.containers import open_container_sandbox
 from chat_proc.sandbox.port import RunRequest
 from everturn.execution.messages import Capability, ToolGrant, ToolReply
@@ -39,7 +39,7 @@ async def begun(call):
     return ToolReply(call.id, True)
 
 async def main():
-    sandbox = await open_container_sandbox(parse_address(sys.argv[1], ClientCertificate()))
+    sandbox = await open_container_sandbox(parse_address(sys.argv[1]))
     program = "import time; await web.begun(); time.sleep(50)"
     capability = Capability((ToolGrant("web.begun"),))
     request = RunRequest("killed", "turn_1", program, (), timeout_s=60, capability=capability)
@@ -77,7 +77,7 @@ def engine() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def sandbox(broker: OwnBroker) -> SupervisedSandbox:
-    return asyncio.run(open_container_sandbox(parse_address(broker.url, ClientCertificate())))
+    return asyncio.run(open_container_sandbox(parse_address(broker.url)))
 
 
 async def check_next_run_works(sandbox: SupervisedSandbox) -> None:

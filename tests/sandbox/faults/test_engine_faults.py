@@ -16,7 +16,7 @@ from parts.begun import refuse, start_run
 from parts.broker import OwnBroker
 from parts.engine import OwnEngine, find_obstacle
 
-from chat_proc.sandbox.containers import ClientCertificate, open_container_sandbox, parse_address
+from chat_proc.sandbox.containers import open_container_sandbox, parse_address
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.port import RunRequest, RunResult
 
@@ -56,7 +56,7 @@ async def run_next(sandbox: SupervisedSandbox) -> RunResult:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_a_run_fails_typed_nothing_stays_and_the_next_works(broker, engine, how):
-    sandbox = await open_container_sandbox(parse_address(broker.url, ClientCertificate()))
+    sandbox = await open_container_sandbox(parse_address(broker.url))
     running = await start_run(sandbox)
 
     await asyncio.to_thread(engine.stop if how == "stop" else engine.kill)

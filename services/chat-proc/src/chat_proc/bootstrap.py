@@ -19,7 +19,7 @@ from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.models.retry import RetryingModel
 from chat_proc.models.roles import DECISION, EMBEDDING, ModelChoice, ModelRoles, choose_roles
-from chat_proc.sandbox.containers import ClientCertificate, parse_address
+from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
@@ -242,10 +242,9 @@ def build_memory_tools(database: Database, embedder: Embedder, memories: UserMem
 def choose_execution(settings: ExecutionSettings) -> ExecutionChoice:
     """The settings for running programs. Raises BadBrokerAddress, Invalid."""
     profiles = load_profiles(settings.execution_profiles)
-    certificate = ClientCertificate(settings.broker_ca, settings.broker_client_cert, settings.broker_client_key)
     return ExecutionChoice(
         mode=settings.execution_mode,
-        broker=parse_address(settings.broker_url, certificate) if settings.broker_url else None,
+        broker=parse_address(settings.broker_url, settings.broker_tls_dir) if settings.broker_url else None,
         python=settings.sandbox_python,
         profiles=profiles,
         offered=choose_profiles(profiles, settings.code_profiles),

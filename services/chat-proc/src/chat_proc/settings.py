@@ -16,6 +16,7 @@ from everturn.core.addresses import MAX_HOST_CHARS, spell_host
 from everturn.core.errors import Invalid
 from everturn.core.logging import find_named_secrets, find_url_secrets
 from everturn.core.settings import BY_ALIAS, CommonSettings, Secrecy
+from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 
 MAX_ROUNDS = 200
@@ -42,20 +43,8 @@ class ExecutionSettings(BaseSettings):
         description="Address of the broker that starts containers for programs: unix:///path or tls://host:port; empty "
         "for none.",
     )
-    broker_ca: Path | None = Field(
-        default=None,
-        validation_alias="BROKER_CA",
-        description="With tls://: PEM file of the authority that signed the broker's certificate.",
-    )
-    broker_client_cert: Path | None = Field(
-        default=None,
-        validation_alias="BROKER_CLIENT_CERT",
-        description="With tls://: PEM file of this worker's certificate.",
-    )
-    broker_client_key: Annotated[Path | None, Secrecy.FILE] = Field(
-        default=None,
-        validation_alias="BROKER_CLIENT_KEY",
-        description="With tls://: PEM file of the key of that certificate.",
+    broker_tls_dir: Annotated[Path | None, Secrecy.FILE] = Field(
+        default=None, validation_alias=TLS_DIR, description=TLS_DIR_MEANING
     )
     sandbox_python: Path | None = Field(
         default=None,

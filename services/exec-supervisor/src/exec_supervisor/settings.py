@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
 from everturn.core.settings import BY_ALIAS, Secrecy
+from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 
 
@@ -40,16 +41,8 @@ class BrokerSettings(BaseSettings):
         description="host:port on which the broker serves workers on other machines, with mutual TLS only; empty for "
         "none.",
     )
-    tls_cert: Path | None = Field(
-        default=None, validation_alias="BROKER_TLS_CERT", description="The broker's certificate chain in PEM."
-    )
-    tls_key: Annotated[Path | None, Secrecy.FILE] = Field(
-        default=None, validation_alias="BROKER_TLS_KEY", description="The key of that certificate in PEM."
-    )
-    tls_client_ca: Path | None = Field(
-        default=None,
-        validation_alias="BROKER_TLS_CLIENT_CA",
-        description="PEM file of the authority whose client certificates may connect; it must sign for nothing else.",
+    tls_dir: Annotated[Path | None, Secrecy.FILE] = Field(
+        default=None, validation_alias=TLS_DIR, description=TLS_DIR_MEANING
     )
     docker_host: str = Field(
         default="unix:///var/run/docker.sock",
@@ -98,8 +91,8 @@ class BrokerSettings(BaseSettings):
     @model_validator(mode="after")
     def check_tls(self) -> Self:
         """Reject a network listener without mutual TLS."""
-        if self.tcp and not (self.tls_cert and self.tls_key and self.tls_client_ca):
-            raise ValueError("BROKER_TCP needs BROKER_TLS_CERT, BROKER_TLS_KEY and BROKER_TLS_CLIENT_CA.")
+        if self.tcp and not self.tls_dir:
+            raise ValueError(f"BROKER_TCP needs {TLS_DIR}.")
         return self
 
 

@@ -120,7 +120,7 @@ def test_a_second_broker_for_the_same_socket_does_not_start(folder: Path, ready:
     [
         ({"EXECUTION_PROFILES": '{"default": {"privileged": true}}'}, "EXECUTION_PROFILES"),
         ({"EXECUTION_PROFILES": '{"default": {"warm": 3}}', "BROKER_MAX_PAIRS": "3"}, "BROKER_MAX_PAIRS"),
-        ({"BROKER_TCP": "127.0.0.1:0"}, "BROKER_TLS_CERT"),
+        ({"BROKER_TCP": "127.0.0.1:0"}, "BROKER_TLS_DIR"),
         ({"DOCKER_HOST": "ssh://engine"}, "DOCKER_HOST"),
         ({"BROKER_SOCKET_GROUP": "no-such-group"}, "BROKER_SOCKET_GROUP"),
     ],

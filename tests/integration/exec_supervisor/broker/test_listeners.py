@@ -20,7 +20,6 @@ from scripted_broker import POSTURE, REPORT, ScriptedBroker, follow
 
 from chat_proc.sandbox.containers import (
     BrokerUnreachable,
-    ClientCertificate,
     build_unseen_sandbox,
     open_broker_connection,
     parse_address,
@@ -107,6 +106,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(server_ca, client_ca, server_ca.issue("broker"), client_ca.issue("worker"))
 
 
+def save_tls_dir(folder: Path, authority: Authority, issued: Issued) -> Path:
+    """What BROKER_TLS_DIR names."""
+    folder.mkdir()
+    for name, file in (("ca.crt", authority.file), ("tls.crt", issued.cert), ("tls.key", issued.key)):
+        (folder / name).symlink_to(file)
+    return folder
+
+
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(100):
         writer.write(data)
@@ -119,12 +126,8 @@ async def listening(
 ) -> AsyncGenerator[Addresses]:
     tls: dict[str, object] = {}
     if certificates is not None:
-        tls = {
-            "tcp": "127.0.0.1:0",
-            "tls_cert": certificates.server.cert,
-            "tls_key": certificates.server.key,
-            "tls_client_ca": certificates.client_ca.file,
-        }
+        tls_dir = save_tls_dir(folder / "tls", certificates.client_ca, certificates.server)
+        tls = {"tcp": "127.0.0.1:0", "tls_dir": tls_dir}
     settings = BrokerSettings(socket=folder / "broker.sock", **tls, **more)  # type: ignore[arg-type]
     async with open_listeners(settings, converse, max_connections=2) as addresses:
         yield addresses
@@ -237,19 +240,17 @@ async def test_a_client_does_not_talk_to_a_broker_of_another_authority(tmp_path:
 
 
 def test_certificates_that_cannot_be_read_are_told_at_the_start(tmp_path: Path, certificates: Certificates):
-    settings = BrokerSettings(
-        tcp="127.0.0.1:0",
-        tls_cert=certificates.server.cert,
-        tls_key=certificates.client.key,
-        tls_client_ca=tmp_path / "none.pem",
-    )
+    mixed = Issued(certificates.server.cert, certificates.client.key)
+    folder = save_tls_dir(tmp_path / "tls", certificates.client_ca, mixed)
 
-    with pytest.raises(Invalid, match="BROKER_TCP"):
-        build_tls_context(settings)
+    with pytest.raises(Invalid, match="BROKER_TLS_DIR"):
+        build_tls_context(BrokerSettings(tcp="127.0.0.1:0", tls_dir=folder))
+    with pytest.raises(Invalid, match="BROKER_TLS_DIR"):
+        build_tls_context(BrokerSettings(tcp="127.0.0.1:0", tls_dir=tmp_path / "none"))
 
 
-def worker_files(certificates: Certificates, authority: Authority) -> ClientCertificate:
-    return ClientCertificate(authority.file, certificates.client.cert, certificates.client.key)
+def worker_files(folder: Path, certificates: Certificates, authority: Authority) -> Path:
+    return save_tls_dir(folder / "worker", authority, certificates.client)
 
 
 async def test_a_worker_runs_a_program_over_tls_and_its_line_is_closed_behind_it(
@@ -260,7 +261,7 @@ async def test_a_worker_runs_a_program_over_tls_and_its_line_is_closed_behind_it
 
     broker = ScriptedBroker(tmp_path / "scripted", follow(), Finished("ended", "", 5, POSTURE, REPORT))
     async with asyncio.timeout(60), listening(tmp_path, certificates, broker.serve) as addresses:
-        address = parse_address(f"tls://{addresses.tcp}", worker_files(certificates, certificates.server_ca))
+        address = parse_address(f"tls://{addresses.tcp}", worker_files(tmp_path, certificates, certificates.server_ca))
         request = RunRequest("run-1", "turn_1", "print('hello')", (), inputs={"big.bin": bytes(3 << 20)})
         result = await build_unseen_sandbox(address).run(request, refuse)
         await broker.all_closed.wait()
@@ -272,7 +273,7 @@ async def test_a_worker_does_not_speak_to_a_broker_that_its_authority_does_not_v
     tmp_path: Path, certificates: Certificates
 ):
     async with listening(tmp_path, certificates) as addresses:
-        address = parse_address(f"tls://{addresses.tcp}", worker_files(certificates, certificates.client_ca))
+        address = parse_address(f"tls://{addresses.tcp}", worker_files(tmp_path, certificates, certificates.client_ca))
 
         with pytest.raises(BrokerUnreachable, match="can't be reached"):
             async with open_broker_connection(address):

@@ -13,51 +13,45 @@ from chat_proc.sandbox.containers import (
     BrokerConnection,
     BrokerRefused,
     BrokerUnreachable,
-    ClientCertificate,
     open_broker_connection,
     parse_address,
 )
 from everturn.execution.broker_messages import Attach, Attached, BrokerRefusal, PairStarted, StartPair
-
-NO_CERTIFICATE = ClientCertificate()
-
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
 async def served_by(serve: Serve, folder: Path) -> AsyncIterator[BrokerConnection]:
-    address = parse_address(f"unix://{folder}/b.sock", NO_CERTIFICATE)
+    address = parse_address(f"unix://{folder}/b.sock")
     async with await asyncio.start_unix_server(serve, folder / "b.sock"), open_broker_connection(address) as line:
         yield line
 
 
 def test_a_unix_socket_is_an_address():
-    assert parse_address("unix:///run/everturn/broker.sock", NO_CERTIFICATE).path == "/run/everturn/broker.sock"
+    assert parse_address("unix:///run/everturn/broker.sock").path == "/run/everturn/broker.sock"
 
 
 @pytest.mark.parametrize("url", ["tcp://host:1", "http://host", "/run/x", "unix://", "tls://host", "tls://host:x"])
 def test_anything_else_is_refused(url):
     with pytest.raises(BadBrokerAddress, match="BROKER_URL"):
-        parse_address(url, NO_CERTIFICATE)
+        parse_address(url)
 
 
-def test_a_broker_behind_tls_needs_the_three_files():
-    with pytest.raises(BadBrokerAddress, match="BROKER_CLIENT_KEY"):
-        parse_address("tls://host:9", NO_CERTIFICATE)
+def test_a_broker_behind_tls_needs_the_folder_of_its_files():
+    with pytest.raises(BadBrokerAddress, match="BROKER_TLS_DIR"):
+        parse_address("tls://host:9")
 
 
 def test_unreadable_files_are_reported(tmp_path):
-    files = ClientCertificate(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
-
     with pytest.raises(BadBrokerAddress, match="can't be used"):
-        parse_address("tls://host:9", files)
+        parse_address("tls://host:9", tmp_path)
 
 
 async def test_a_request_gets_its_answer(tmp_path):
     async with (
         open_broker(tmp_path, follow()) as broker,
-        open_broker_connection(parse_address(broker.url, NO_CERTIFICATE)) as line,
+        open_broker_connection(parse_address(broker.url)) as line,
     ):
         assert await line.request(StartPair("default", "run-1"), PairStarted, timeout_s=5) == PAIR
 
@@ -67,7 +61,7 @@ async def test_a_refusal_is_an_error_with_its_code(tmp_path):
 
     async with (
         open_broker(tmp_path, script) as broker,
-        open_broker_connection(parse_address(broker.url, NO_CERTIFICATE)) as line,
+        open_broker_connection(parse_address(broker.url)) as line,
     ):
         with pytest.raises(BrokerRefused, match="the engine is gone") as raised:
             await line.request(StartPair("default", "run-1"), PairStarted, timeout_s=5)
@@ -75,9 +69,9 @@ async def test_a_refusal_is_an_error_with_its_code(tmp_path):
     assert raised.value.code == "engine_down"
 
 
-async def test_an_unreachable_address_is_an_error(tmp_path):
+async def test_nobody_at_the_address_is_an_error(tmp_path):
     with pytest.raises(BrokerUnreachable, match="can't be reached"):
-        async with open_broker_connection(parse_address(f"unix://{tmp_path}/none", NO_CERTIFICATE)):
+        async with open_broker_connection(parse_address(f"unix://{tmp_path}/none")):
             pass
 
 

@@ -2,12 +2,14 @@
 
 import json
 
-from chat_proc.sandbox.containers import ClientCertificate, parse_address
+import pytest
+
+from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice
 from chat_proc.selftest.command import list_modes, run_command
 from everturn.execution.profiles import load_profiles
 
-BROKER = parse_address("unix:///nowhere/broker.sock", ClientCertificate(None, None, None))
+BROKER = parse_address("unix:///nowhere/broker.sock")
 
 
 def choose(mode="auto", broker=None):

@@ -15,6 +15,14 @@ from everturn.execution.messages import LimitName, Posture, RunLimits
 BROKER_FRAME_BYTES: Final = 256 << 10
 MAX_LISTED: Final = 200
 
+TLS_DIR: Final = "BROKER_TLS_DIR"
+TLS_DIR_MEANING: Final = (
+    "For TLS between worker and broker: folder of this end's PEM files tls.crt and tls.key, and ca.crt, the authority "
+    "that signed the other end's certificate."
+)
+TLS_AUTHORITY, TLS_CERTIFICATE, TLS_KEY = "ca.crt", "tls.crt", "tls.key"
+"""The names of a Kubernetes secret with a certificate."""
+
 PairState = Literal["booting", "warm", "started", "attached", "ending"]
 RefusalCode = Literal[
     "bad_message",

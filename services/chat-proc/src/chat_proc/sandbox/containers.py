@@ -24,6 +24,10 @@ from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.core.errors import Invalid
 from everturn.execution.broker_messages import (
     BROKER_FRAME_BYTES,
+    TLS_AUTHORITY,
+    TLS_CERTIFICATE,
+    TLS_DIR,
+    TLS_KEY,
     Attach,
     Attached,
     BrokerRefusal,
@@ -75,29 +79,20 @@ class BrokerAddress:
     tls: ssl.SSLContext | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCertificate:
-    """Files for a TCP connection: the broker's certificate authority, our certificate and its key."""
-
-    authority: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-
-
-def parse_address(url: str, certificate: ClientCertificate) -> BrokerAddress:
-    """`unix:///path` or `tls://host:port`; the latter reads the three files. Raises BadBrokerAddress."""
+def parse_address(url: str, tls_dir: Path | None = None) -> BrokerAddress:
+    """`unix:///path` or `tls://host:port`; the latter reads the three files in `tls_dir`. Raises BadBrokerAddress."""
     if found := _UNIX.fullmatch(url):
         return BrokerAddress(url, path=found["path"])
     if not (found := _TLS.fullmatch(url)):
         raise BadBrokerAddress(f"BROKER_URL is {url[:100]!r}; it must be unix:///path or tls://host:port.")
-    if certificate.authority is None or certificate.certificate is None or certificate.key is None:
-        raise BadBrokerAddress("A broker behind TLS needs BROKER_CA, BROKER_CLIENT_CERT and BROKER_CLIENT_KEY.")
+    if tls_dir is None:
+        raise BadBrokerAddress(f"A broker behind TLS needs {TLS_DIR}.")
     try:
-        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(certificate.authority))
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(tls_dir / TLS_AUTHORITY))
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_cert_chain(str(certificate.certificate), str(certificate.key))
+        context.load_cert_chain(tls_dir / TLS_CERTIFICATE, tls_dir / TLS_KEY)
     except (OSError, ssl.SSLError) as error:
-        raise BadBrokerAddress(f"The broker's TLS files can't be used: {error}.") from error
+        raise BadBrokerAddress(f"The files in {TLS_DIR} can't be used: {error}.") from error
     return BrokerAddress(url, host=found["host"].strip("[]"), port=int(found["port"]), tls=context)
 
 

@@ -15,6 +15,7 @@ import structlog
 
 from everturn.core.errors import Invalid
 from everturn.core.loops import guarded
+from everturn.execution.broker_messages import TLS_AUTHORITY, TLS_CERTIFICATE, TLS_DIR, TLS_KEY
 from exec_supervisor.settings import BrokerSettings, split_address
 
 SOCKET_MODE: Final = 0o660
@@ -131,17 +132,17 @@ def find_group(group: str) -> int:
 
 def build_tls_context(settings: BrokerSettings) -> ssl.SSLContext:
     """TLS 1.3 with the broker's certificate, for clients whose certificate the client CA has signed. Raises Invalid."""
-    if not (settings.tls_cert and settings.tls_key and settings.tls_client_ca):
-        raise Invalid("BROKER_TCP needs a certificate, its key and the clients' authority")
+    if settings.tls_dir is None:
+        raise Invalid(f"BROKER_TCP needs {TLS_DIR}.")
     # Not a default context, which would also trust the system's CAs.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
-        context.load_verify_locations(settings.tls_client_ca)
+        context.load_cert_chain(settings.tls_dir / TLS_CERTIFICATE, settings.tls_dir / TLS_KEY)
+        context.load_verify_locations(settings.tls_dir / TLS_AUTHORITY)
     except (OSError, ssl.SSLError) as error:
-        raise Invalid(f"the certificates of BROKER_TCP can't be used: {error}") from error
+        raise Invalid(f"The files in {TLS_DIR} can't be used: {error}") from error
     return context
 
 
