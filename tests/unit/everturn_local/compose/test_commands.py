@@ -56,7 +56,7 @@ class Engine:
 
 def serve_one_worker(serve: Callable[..., str]) -> ComposeSettings:
     url = serve((200, {"parts": {}, "workers": [{"id": "that-ended-seconds-ago"}]}))
-    return ComposeSettings(workers=1, port=int(url.rpartition(":")[2]), limit_s=0.01)
+    return ComposeSettings(workers=1, port=int(url.rpartition(":")[2]))
 
 
 @pytest.mark.parametrize("state", [("restarting", ""), ("running", "starting"), ("exited", "")])
@@ -64,7 +64,7 @@ def test_an_ended_worker_does_not_count_as_a_started_one(serve: Callable[..., st
     shown: list[str] = []
 
     with pytest.raises(NotReady, match=r"0 of 1 worker containers are healthy\."):
-        wait_started(serve_one_worker(serve), Engine(state), shown.append)
+        wait_started(serve_one_worker(serve), Engine(state), shown.append, limit_s=0.01)
 
     (worker,) = shown
     assert worker.startswith("trial-chat-proc-1 ")
@@ -73,17 +73,17 @@ def test_an_ended_worker_does_not_count_as_a_started_one(serve: Callable[..., st
 
 def test_it_is_ready_when_the_workers_of_this_start_have_started(serve: Callable[..., str]):
     shown: list[str] = []
-    settings = serve_one_worker(serve).model_copy(update={"limit_s": 60.0})
+    settings = serve_one_worker(serve)
     away = NoEngineError("it is restarted")
 
-    wait_started(settings, Engine(away, ("running", "starting"), ("running", "healthy")), shown.append)
+    wait_started(settings, Engine(away, ("running", "starting"), ("running", "healthy")), shown.append, limit_s=60)
 
     assert shown == [f"ready: http://127.0.0.1:{settings.port}"]
 
 
 def test_an_engine_that_stays_unavailable_is_reported(serve: Callable[..., str]):
     with pytest.raises(NotReady, match="it was stopped"):
-        wait_started(serve_one_worker(serve), Engine(NoEngineError("it was stopped")), list[str]().append)
+        wait_started(serve_one_worker(serve), Engine(NoEngineError("it was stopped")), list[str]().append, limit_s=0.01)
 
 
 def test_the_reason_mentions_a_missing_engine(tmp_path: Path):
