@@ -199,7 +199,9 @@ def build_program_parts(
 ) -> ProgramParts:
     """The dependencies for answering calls of programs."""
     redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
-    return ProgramParts(PostgresEffects(database), policy, stragglers, redactor, failpoints, LeaseTiming(bounds.lease_s))
+    return ProgramParts(
+        PostgresEffects(database), policy, stragglers, redactor, failpoints, LeaseTiming(bounds.lease_s)
+    )
 
 
 def choose_web_tools(settings: WorkerSettings, reader: PageReader) -> tuple[Tool, ...]:

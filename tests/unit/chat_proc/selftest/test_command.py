@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice
 from chat_proc.selftest.command import list_modes, run_command
