@@ -1,5 +1,5 @@
 -- Triggers, not parts of the functions that write these tables: so they hold for every version of every service.
--- Whoever creates a trigger must be allowed to call its function, but only at that moment.
+-- The role that creates a trigger must be allowed to call its function, but only at that moment.
 SET LOCAL ROLE everturn_dispatch;
 GRANT EXECUTE ON FUNCTION count_leased_time, add_usage_totals TO SESSION_USER;
 RESET ROLE;

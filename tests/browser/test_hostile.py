@@ -117,7 +117,7 @@ async def test_a_page_of_the_agent_keeps_no_frame_whatever_it_replaces(
     await person.button("Run this page").click()
 
     frame = person.page.frame_locator("iframe[title='Page made by the agent']")
-    await expect(frame.locator("#told")).to_have_text("all tried")
+    await expect(frame.locator("#result")).to_have_text("all tried")
     assert await person.page.evaluate("heard") == ["artifact-frame"]
     assert [visit for visit in stranger.visits if visit.startswith("datagram")] == []
     assert person.alarms == []

@@ -1,6 +1,6 @@
 """F25: one tenant asks for ten times what may wait. It never holds more than its share, and others hardly notice.
 
-How fast turns run is read from their rows, alone and in the flood: what the machine costs is told apart from the queue.
+How fast turns run is read from their rows, alone and in the flood: this separates the load of the machine from the queue.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ async def flooding(light: Stage) -> AsyncIterator[Stage]:
 
 
 class Flood:
-    """Fills the tenant's share; then come many clients, and each comes back once, when it was told."""
+    """Fills the tenant's share; then many clients send a message, and each retries once, after Retry-After."""
 
     def __init__(self, urls: list[str]) -> None:
         self.answers: list[httpx2.Response] = []
@@ -83,7 +83,7 @@ class Flood:
         async with at_once:
             first = await self._post(http, n)
         wait_s = int(first.headers.get("retry-after", "0"))
-        if is_told(first) and wait_s <= PATIENCE_S:
+        if is_queue_refusal(first) and wait_s <= PATIENCE_S:
             await asyncio.sleep(wait_s)
             self.returned.append(await self._post(http, n))
 
@@ -96,12 +96,12 @@ class Flood:
         return answer
 
     def check_answers(self) -> None:
-        """All are let in, or told when to come and why."""
+        """Every request is accepted, or refused with a reason and a Retry-After."""
         refused = [answer for answer in self.answers if answer.status_code != 202]
         assert {answer.status_code for answer in refused} <= {429, 503}
         assert {answer.headers["content-type"] for answer in refused} == {"application/problem+json"}
         assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
-        assert sum(map(is_told, refused)) >= FLOOD / 2
+        assert sum(map(is_queue_refusal, refused)) >= FLOOD / 2
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def build_user_header(n: int) -> dict[str, str]:
     return {"X-Dev-User": f"user{n // OF_USER}"} if n >= OF_USER else {}
 
 
-def is_told(answer: httpx2.Response) -> bool:
+def is_queue_refusal(answer: httpx2.Response) -> bool:
     """Whether the queue was full; a 503 can also be of a part that did not answer in time."""
     if answer.status_code == 503:
         return "turns are already waiting" in answer.json()["detail"]
@@ -182,10 +182,10 @@ async def talk(light: Stage, n: int) -> Accepted:
 
 
 def knows_pace(light: Stage) -> bool:
-    """Whether a worker has told how long turns take; until then it is a guess, and clients wait longer."""
+    """Whether a worker has reported how long turns take; until then it is a guess, and clients wait longer."""
     with Redis.from_url(light.platform.redis.url, decode_responses=True) as redis:
-        told = [json.loads(redis.get(key) or "{}") for key in redis.scan_iter("worker:*")]
-    return any(worker.get("turn_s") for worker in told)
+        reports = [json.loads(redis.get(key) or "{}") for key in redis.scan_iter("worker:*")]
+    return any(worker.get("turn_s") for worker in reports)
 
 
 async def call_off(light: Stage) -> None:
@@ -215,8 +215,8 @@ async def load_figures(light: Stage, alone: list[Accepted], beside: list[Accepte
             f"avg(ended_at - started_at) FROM turn WHERE {meanwhile} OR (tenant = 'flood' AND status = 'completed')",
         ),
         let_in=sum(answer.status_code == 202 for answer in flood.returned),
-        refused_again=sum(map(is_told, flood.returned)),
-        unanswered=sum(answer.status_code == 503 and not is_told(answer) for answer in flood.answers),
+        refused_again=sum(map(is_queue_refusal, flood.returned)),
+        unanswered=sum(answer.status_code == 503 and not is_queue_refusal(answer) for answer in flood.answers),
     )
 
 

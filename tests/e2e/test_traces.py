@@ -146,7 +146,7 @@ async def test_a_socket_message_has_a_trace_linked_to_the_handshake(stage: Any, 
     assert (first.service, first.parent, first.is_error) == ("everturn-ingress", "", False)
     assert (work.trace_id, work.parent) == (first.trace_id, first.span_id)
     (line,) = [line for line in load_lines(stage, "ingress-1") if line.get("trace_id") == first.trace_id]
-    assert (line["event"], line["tenant"], line["turn_id"]) == ("message_accepted", "default", turn_id)
+    assert (line["event"], line["tenant"], line["turn_id"]) == ("Accepted a message", "default", turn_id)
     await stage.check_history(accepted["body"]["conversation_id"], watcher)
     await stage.close()
 
@@ -186,7 +186,7 @@ async def test_log_lines_name_request_and_turn_but_no_content(stage: Any) -> Non
         "turn_id": turn_id,
     }
     (accepted,) = [line for line in load_lines(stage, "ingress-1") if line.get("trace_id") == caller.trace_id]
-    assert accepted["event"] == "message_accepted"
+    assert accepted["event"] == "Accepted a message"
     assert accepted == accepted | names
 
     def load_own() -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ async def test_the_web_client_folds_every_stream_as_we_do(
     web_client: WebClient, stories: list[Story], tmp_path: Path
 ) -> None:
     file = tmp_path / "streams.json"
-    file.write_text(json.dumps([build_told(story) for story in stories]))
+    file.write_text(json.dumps([build_states(story) for story in stories]))
 
     stories = await web_client.test("src/api/fold/fold.test.ts", env={"FOLD_STREAMS": str(file)})
 
@@ -44,9 +44,9 @@ async def test_the_web_client_folds_every_stream_as_we_do(
     assert "skipped" not in stories
 
 
-def build_told(story: Story) -> dict[str, Any]:
+def build_states(story: Story) -> dict[str, Any]:
     """The state before the stream and after each event: in order, again from its middle, a snapshot, and all again."""
-    title = address(story, events.ConvTitle(title="Told"), "1-3")
+    title = address(story, events.ConvTitle(title="Trams"), "1-3")
     page = story.pages[len(story.pages) // 2]
     snapshot = address(story, events.StreamSnapshot(state=read(page)), None)
     half = len(story.events) // 2

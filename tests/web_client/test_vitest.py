@@ -4,7 +4,7 @@ from everturn_local.web.client import WebClient
 
 
 async def test_the_web_clients_own_tests_pass(web_client: WebClient) -> None:
-    told = await web_client.test()
+    output = await web_client.test()
 
-    assert "passed" in told
-    assert "failed" not in told.rpartition("Test Files")[2]
+    assert "passed" in output
+    assert "failed" not in output.rpartition("Test Files")[2]

@@ -1,5 +1,5 @@
 -- Releases the lease and lets the running turn wait for a person. Returns false, with the lease still held, if the
--- lease was lost, no approval is pending, or a signal needs the turn now. Whoever sends a signal locks the same row:
+-- lease was lost, no approval is pending, or a signal needs the turn now. The sender of a signal locks the same row:
 -- the signal comes either before, and is seen here, or after, and wakes the turn. Waiting costs no attempt and resets
 -- the counter: a turn that could be parked has not killed its worker. Returns true again for a turn that already waits
 -- under this fence: nobody has claimed it since, so only the first reply was lost.

@@ -1,4 +1,4 @@
--- told: whether a block shows this feedback to the model.
+-- The column "told" is true when a block shows this feedback to the model.
 CREATE TABLE feedback (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     conversation_id text COLLATE "C" NOT NULL REFERENCES conversation (id),

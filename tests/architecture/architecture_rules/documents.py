@@ -62,7 +62,7 @@ def check_record(path: str, text: str) -> Iterator[Violation]:
 
 
 def check_links(document: str, text: str, exists: Callable[[str], bool]) -> Iterator[Violation]:
-    """Every link of a Markdown document to a place beside it leads somewhere. `exists` tells whether a
+    """Every link of a Markdown document to a place beside it leads somewhere. `exists` returns whether a
     path of the repository is a file or folder."""
     for number, line in enumerate(text.splitlines(), 1):
         for target in LINK.findall(line):

@@ -79,7 +79,7 @@ def check_broad_except(module: Module, edges: frozenset[str] = EDGE_FUNCTIONS) -
 
 
 def check_silent_except(module: Module) -> Iterator[Violation]:
-    """What is caught is told, counted or answered; where nothing is to be done, `suppress` and a comment say why."""
+    """A caught exception is logged, counted or answered; if it can be ignored, use `suppress` with a comment."""
     for node in module.nodes:
         if isinstance(node, ast.ExceptHandler) and all(_does_nothing(each) for each in node.body):
             yield Violation(module.path, node.lineno, "an exception is caught and nothing is done about it")

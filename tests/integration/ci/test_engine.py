@@ -109,7 +109,7 @@ def test_one_that_answers_is_used_and_not_stopped(engine: OwnEngine):
     assert read_state(pid) == "dockerd"
 
 
-def test_an_engine_that_cannot_start_is_told_with_its_log(engine: OwnEngine):
+def test_an_engine_that_cannot_start_is_reported_with_its_log(engine: OwnEngine):
     (engine.root / "data").write_text("a file where a folder belongs")
 
     failed = engine.run("start")

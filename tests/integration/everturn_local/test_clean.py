@@ -56,11 +56,11 @@ def test_what_is_not_ours_stays_and_the_exit_status_and_names_tell_it(root: Path
     assert capsys.readouterr().err.splitlines()[1:] == ["  notes.txt"]
 
 
-def test_of_much_that_stays_the_first_names_are_told(root: Path, capsys: pytest.CaptureFixture[str]):
+def test_only_the_first_remaining_names_are_printed(root: Path, capsys: pytest.CaptureFixture[str]):
     for number in range(MAX_PRINTED + 2):
         (root / f"{number:03}.txt").touch()
 
     assert main(["clean", "--yes"]) == 1
 
-    told = capsys.readouterr().err.splitlines()[1:]
-    assert (told[0], told[-1], len(told)) == ("  000.txt", "  and 2 more", MAX_PRINTED + 1)
+    printed = capsys.readouterr().err.splitlines()[1:]
+    assert (printed[0], printed[-1], len(printed)) == ("  000.txt", "  and 2 more", MAX_PRINTED + 1)

@@ -92,7 +92,7 @@ def test_an_open_home_is_a_problem(settings: LocalSettings):
     assert "chmod 700" in inspect_home(settings).remedy
 
 
-def test_a_store_of_files_is_told_and_tried(settings: LocalSettings, tmp_path: Path):
+def test_the_file_store_is_printed_and_checked(settings: LocalSettings, tmp_path: Path):
     folder = settings.model_copy(update={"objects_url": tmp_path.joinpath("kept").as_uri()})
     absent = settings.model_copy(update={"objects_url": "s3://b?endpoint=http://127.0.0.1:9&region=x&timeout=2"})
     wrong = settings.model_copy(update={"objects_url": "s3://key:hidden-word@b"})

@@ -27,9 +27,9 @@ def test_where_nothing_runs_it_says_what_to_start(settings: LocalSettings):
     with pytest.raises(NotRunning, match="make run") as refusal:
         load_operator(settings, ENVIRONMENT)
 
-    told = str(refusal.value)
-    assert f"EVERTURN_HOME is {settings.everturn_home}" in told
-    assert "EVERTURN_HOME=FOLDER make operate" in told
+    message = str(refusal.value)
+    assert f"EVERTURN_HOME is {settings.everturn_home}" in message
+    assert "EVERTURN_HOME=FOLDER make operate" in message
 
 
 def test_the_command_gets_the_addresses_of_what_runs_and_the_migrating_role(settings: LocalSettings):

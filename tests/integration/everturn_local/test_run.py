@@ -33,7 +33,7 @@ async def test_a_signal_ends_what_is_awaited_and_waits_for_its_cleanup(sig: sign
     assert cleaned.is_set()
 
 
-async def test_work_that_ends_by_itself_is_told_apart_and_its_error_comes_through():
+async def test_work_that_ends_by_itself_is_distinguished_and_its_error_raised():
     signals = StopSignals()
 
     async def fail() -> None:
@@ -44,7 +44,7 @@ async def test_work_that_ends_by_itself_is_told_apart_and_its_error_comes_throug
         await signals.run_unless_signalled(fail())
 
 
-async def test_a_second_signal_is_told_apart_from_the_first():
+async def test_a_second_signal_is_distinguished_from_the_first():
     signals = StopSignals()
 
     async def interrupted() -> None:

@@ -117,7 +117,7 @@ async def test_an_unknown_query_parameter_is_refused_by_its_name(
     assert "secret" not in answer.text
 
 
-async def test_many_and_long_unknown_parameters_are_told_in_short(client: httpx2.AsyncClient, refused: Any) -> None:
+async def test_many_and_long_unknown_parameters_are_reported_briefly(client: httpx2.AsyncClient, refused: Any) -> None:
     problem = refused(await client.get(BASE, params={f"{'x' * 100}{number}": "1" for number in range(50)}), 422)
 
     assert len(problem["errors"]) == MAX_ERRORS

@@ -342,7 +342,7 @@ async def test_every_field_has_a_description_and_the_page_of_the_document_shows_
     shown = {(field, re.sub("<[^>]+>", "", text)) for field, text in rows}
     for name, field, about in fields:
         text = html.escape(about["description"].replace("`", ""))
-        assert any(field == other and told.startswith(text) for other, told in shown), (name, field)
+        assert any(field == other and message.startswith(text) for other, message in shown), (name, field)
     assert all(f'id="{name}"' in page.text for name in ("AcceptedOut", "ChatDelta", "StreamGap"))
     assert "`" not in page.text
 

@@ -50,10 +50,10 @@ Operation = tuple[str, str, dict[str, Any]]
 
 
 def check(answer: httpx2.Response, wanted: Refusal, case: object) -> None:
-    """The answer is that problem and tells nothing of the inside."""
+    """The answer is that problem and reveals nothing internal."""
     body = answer.json()
-    told = (answer.status_code, body["type"].rpartition(":")[2], answer.headers["content-type"])
-    assert told == (wanted.status, wanted.kind, "application/problem+json"), (case, answer.text[:500])
+    problem = (answer.status_code, body["type"].rpartition(":")[2], answer.headers["content-type"])
+    assert problem == (wanted.status, wanted.kind, "application/problem+json"), (case, answer.text[:500])
     assert "traceback" not in answer.text.lower()
 
 
@@ -131,9 +131,9 @@ async def test_broken_http_has_one_answer(ingress: Any, untouched: None, documen
         raw, wanted = RAW_HTTP[case]
         answer = await ask_raw(ingress, raw)
         head, _, body = answer.partition(b"\r\n\r\n")
-        told = json.loads(body)
-        assert (int(head.split()[1]), told["status"]) == (wanted.status, wanted.status), answer
-        assert told["type"] == f"urn:everturn:problem:{wanted.kind}"
+        problem = json.loads(body)
+        assert (int(head.split()[1]), problem["status"]) == (wanted.status, wanted.status), answer
+        assert problem["type"] == f"urn:everturn:problem:{wanted.kind}"
         assert b"content-type: application/problem+json" in head.lower()
         if raw.startswith(b"POST "):
             documented.check("POST", f"{BASE}/new/messages", wanted.status)
@@ -157,13 +157,13 @@ async def test_an_odd_id_in_a_path_is_the_same_404_on_every_route(
     places = [(*each, name) for each in operations for name in PREFIXES if f"{{{name}}}" in each[1]]
 
     async def ask(case: str) -> None:
-        told: set[str] = set()
+        texts: set[str] = set()
         for method, path, it, name in places:
             odd = {name: escaped(odd_id(case, PREFIXES[name]))}
             answer = await client.request(method, path.format(**IDS | odd), json=example(it) or {})
             check(answer, Refusal(404, "not-found"), (method, path, name))
-            told.add(answer.text)
-        assert len(told) == 1
+            texts.add(answer.text)
+        assert len(texts) == 1
 
     await play(ODD_IDS, ask)
 
@@ -278,8 +278,8 @@ async def test_no_text_breaks_the_frames_of_a_stream(
         async for line in stream.response.aiter_lines():
             name, _, value = line.partition(": ")
             assert name in ("", "event", "id", "retry", "data"), line
-            told = json.loads(value) if name == "data" else {}
-            text = told.get("data", told).get("text", told.get("content"))
+            problem = json.loads(value) if name == "data" else {}
+            text = problem.get("data", problem).get("text", problem.get("content"))
             got += [] if text is None else [text]
             if len(got) == len(texts):
                 break
@@ -357,7 +357,7 @@ async def test_what_no_client_may_send_ends_that_one_socket_with_its_code(
     assert (await socket.call("conv_status.get", {"conversation_id": CONVERSATION}))["status"] == 404
 
 
-async def test_a_refused_connection_tells_its_problem(web: aiohttp.ClientSession, untouched: None) -> None:
+async def test_a_refused_connection_gets_its_problem(web: aiohttp.ClientSession, untouched: None) -> None:
     for case, (frame, wanted) in REFUSED_JOINS.items():
         async with web.ws_connect(ROUTE) as opened:
             raw = RawSocket(opened)
@@ -366,8 +366,8 @@ async def test_a_refused_connection_tells_its_problem(web: aiohttp.ClientSession
             refused = await raw.next()
 
         assert refused.startswith("44"), (case, refused)
-        told = json.loads(refused[refused.index("{") :])["data"]
-        assert (told["status"], told["type"].rpartition(":")[2]) == (wanted.status, wanted.kind), (case, told)
+        problem = json.loads(refused[refused.index("{") :])["data"]
+        assert (problem["status"], problem["type"].rpartition(":")[2]) == (wanted.status, wanted.kind), (case, problem)
 
 
 async def test_a_call_that_cannot_be_meant_has_one_answer_and_the_socket_goes_on(
@@ -380,8 +380,8 @@ async def test_a_call_that_cannot_be_meant_has_one_answer_and_the_socket_goes_on
             refused = await raw.next()
             assert refused.startswith("431["), (case, refused)
             (answer,) = json.loads(refused[3:])
-            told = answer["status"], answer["body"]["status"], answer["body"]["type"].rpartition(":")[2]
-            assert told == (wanted.status, wanted.status, wanted.kind), (case, answer)
+            problem = answer["status"], answer["body"]["status"], answer["body"]["type"].rpartition(":")[2]
+            assert problem == (wanted.status, wanted.status, wanted.kind), (case, answer)
 
 
 @pytest.fixture
@@ -401,8 +401,8 @@ async def test_a_body_has_the_same_answer_in_a_call_and_only_what_is_no_utf_8_en
             if is_utf_8(raw):
                 await going_on.send_bytes_as_text(packet)
                 answer = json.loads((await going_on.next()).removeprefix(f"43{number}"))[0]
-                told = (answer["status"], answer["body"]["status"], answer["body"]["type"].rpartition(":")[2])
-                assert told == (wanted.status, wanted.status, wanted.kind), (case, answer)
+                problem = (answer["status"], answer["body"]["status"], answer["body"]["type"].rpartition(":")[2])
+                assert problem == (wanted.status, wanted.status, wanted.kind), (case, answer)
                 continue
             async with web.ws_connect(ROUTE) as other:
                 ended = await RawSocket(other).join()
@@ -498,8 +498,8 @@ async def test_a_credential_that_is_none_is_refused_in_a_header_as_a_ticket_and_
         events = f"{base}/{CONVERSATION}/events"
         check(await stranger.get(events, params={"ticket": token}), refusal, "ticket")
         check(await stranger.get(events, params={"ticket": token}, headers=good), refusal, "ticket beside a header")
-        told = await SocketClient(production.url).refused(token=token, tenant=TENANT, project=PROJECT)
-        assert (told["status"], told["type"].rpartition(":")[2]) == (401, "unauthorized"), told
+        problem = await SocketClient(production.url).refused(token=token, tenant=TENANT, project=PROJECT)
+        assert (problem["status"], problem["type"].rpartition(":")[2]) == (401, "unauthorized"), problem
 
     await play(BAD_TOKENS, ask)
 
@@ -517,8 +517,8 @@ async def test_a_ticket_opens_nothing_but_the_stream_it_is_for_however_often_it_
         check(await stranger.get(f"{other}/events", params={"ticket": ticket}), refusal, "another stream")
         check(await stranger.get(own, params={"ticket": ticket}), refusal, "the conversation itself")
         check(await stranger.get(own, headers={"Authorization": f"Bearer {ticket}"}), refusal, "as a token")
-        told = await SocketClient(production.url).refused(token=ticket, tenant=TENANT, project=PROJECT)
-        assert told["status"] == 401
+        problem = await SocketClient(production.url).refused(token=ticket, tenant=TENANT, project=PROJECT)
+        assert problem["status"] == 401
 
 
 async def test_a_foreign_page_writes_nothing_also_with_a_good_credential(
@@ -533,7 +533,7 @@ async def test_a_foreign_page_writes_nothing_also_with_a_good_credential(
             answer = await stranger.post(url, content=b'{"text":"stored by mistake"}', headers=headers | more)
             check(answer, forbidden, sorted(more))
         origin = {"Origin": headers["Origin"]}
-        told = await SocketClient(production.url).refused(headers=origin, token=good, tenant=TENANT, project=PROJECT)
-        assert told["status"] == 403
+        problem = await SocketClient(production.url).refused(headers=origin, token=good, tenant=TENANT, project=PROJECT)
+        assert problem["status"] == 403
 
     await play(FOREIGN_PAGES, ask)

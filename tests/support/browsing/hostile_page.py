@@ -74,7 +74,7 @@ def build_hostile_page(url: str, port: int) -> str:
 
 
 _FRAMES_PAGE = """<!doctype html><title>Frames</title>
-<p id="told">not yet</p><div id="place"></div>
+<p id="result">not yet</p><div id="place"></div>
 <script>
 const peer = "new RTCPeerConnection({ iceServers: [{ urls: 'stun:127.0.0.1:PORT' }] })";
 const source = (name) => `<script>
@@ -176,11 +176,11 @@ const attempts = {
 for (const name in attempts) {
   try { attempts[name](); } catch { /* closed in another way */ }
 }
-setTimeout(() => { document.getElementById("told").textContent = "all tried"; }, 2000);
+setTimeout(() => { document.getElementById("result").textContent = "all tried"; }, 2000);
 </script>
 """
 
 
 def build_frames_page(port: int) -> str:
-    """A page that tries to keep a frame whose own script makes connections between peers; each tells the top window."""
+    """A page that tries to keep a frame whose own script makes connections between peers and reports each one to the top window."""
     return _FRAMES_PAGE.replace("PORT", str(port))

@@ -1,4 +1,4 @@
-"""Content codings as RFC 9110 tells."""
+"""Content codings as in RFC 9110."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from ingress.web import try_choose_coding
         (",,;q=1", None),
     ],
 )
-def test_the_best_coding_is_chosen_that_the_client_takes(accepted: str, chosen: str | None) -> None:
+def test_the_best_coding_that_the_client_accepts_is_chosen(accepted: str, chosen: str | None) -> None:
     assert try_choose_coding(accepted, ("br", "gzip")) == chosen
 
 

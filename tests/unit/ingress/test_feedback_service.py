@@ -52,7 +52,7 @@ async def test_everybody_else_is_refused() -> None:
     assert refused.value.answer.status == 403
 
 
-async def test_an_admin_is_told_of_the_project_unless_it_asks_for_its_own() -> None:
+async def test_an_admin_gets_the_project_unless_it_requests_its_own() -> None:
     book = Book()
     service = FeedbackService(book, FixedClock())
 

@@ -1,4 +1,4 @@
-"""A fork waits for its twin, a while."""
+"""A fork waits a limited time for a concurrent one with the same key."""
 
 import pytest
 from starlette.datastructures import Headers
@@ -40,7 +40,7 @@ def make(busy: int = 0) -> tuple[ForkService, BusyForks]:
     return ForkService(forks, SequentialIds(), clock), forks
 
 
-async def test_a_twin_is_waited_for() -> None:
+async def test_a_concurrent_fork_is_awaited() -> None:
     service, forks = make(busy=2)
 
     fork = await service.fork(ANN, SOURCE, ForkIn(), Headers({"Idempotency-Key": "a"}))
@@ -48,7 +48,7 @@ async def test_a_twin_is_waited_for() -> None:
     assert (fork.source_id, len(forks.keys)) == (SOURCE, 3)
 
 
-async def test_a_twin_that_takes_too_long_is_told() -> None:
+async def test_a_concurrent_fork_that_takes_too_long_is_a_conflict() -> None:
     service, forks = make(busy=99)
 
     with pytest.raises(KeyBusy):

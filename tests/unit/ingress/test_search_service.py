@@ -39,11 +39,11 @@ class Late(Meaning):
 
 class Finder:
     def __init__(self, hits: int = 0) -> None:
-        self.asked: list[SnippetQuery] = []
+        self.queries: list[SnippetQuery] = []
         self._hits = hits
 
     async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
-        self.asked.append(query)
+        self.queries.append(query)
         return tuple(
             FoundSnippet(ConversationId("c"), TurnId("t"), SnippetTarget.USER, f"ar:{n}", "x", BEGINNING, 1 / (n + 1))
             for n in range(self._hits)
@@ -62,7 +62,7 @@ class Titles:
         return {each: f"About {each}" for each in conversation_ids if each not in self._gone}
 
     async def load(self, principal: Principal, conversation_id: ConversationId) -> None:
-        raise AssertionError("nobody asked for a conversation")
+        raise AssertionError("nobody queries for a conversation")
 
 
 def build(
@@ -83,7 +83,7 @@ async def test_without_its_encoder_a_search_compares_words_and_says_so() -> None
     answer = await build(finder, Lost()).search(ANN, SearchIn(query="x"))
 
     assert answer.mode == "lexical"
-    assert finder.asked[0].vector is None
+    assert finder.queries[0].vector is None
 
 
 async def test_an_encoder_that_is_still_loading_does_not_hold_up_a_search() -> None:
@@ -95,8 +95,8 @@ async def test_an_encoder_that_is_still_loading_does_not_hold_up_a_search() -> N
     later = await service.search(ANN, SearchIn(query="x"))
 
     assert (early.mode, later.mode) == ("lexical", "hybrid")
-    assert finder.asked[0].vector is None
-    assert finder.asked[1].vector is not None
+    assert finder.queries[0].vector is None
+    assert finder.queries[1].vector is not None
 
 
 async def test_later_pages_compare_what_the_first_page_compared() -> None:
@@ -114,22 +114,22 @@ async def test_later_pages_compare_what_the_first_page_compared() -> None:
         await service.search(ANN, SearchIn(query="x", limit=2, cursor=by_meaning.next_cursor))
 
 
-async def test_with_meanings_it_says_so() -> None:
+async def test_a_search_with_meanings_is_reported_as_hybrid() -> None:
     finder = Finder()
 
     answer = await build(finder, Meaning()).search(ANN, SearchIn(query="x"))
 
     assert answer.mode == "hybrid"
-    assert finder.asked[0].vector is not None
+    assert finder.queries[0].vector is not None
 
 
-async def test_whoever_wants_words_only_asks_no_encoder() -> None:
+async def test_a_lexical_search_does_not_use_the_encoder() -> None:
     finder = Finder()
 
     answer = await build(finder, Meaning()).search(ANN, SearchIn(query="x", mode="lexical"))
 
     assert answer.mode == "lexical"
-    assert finder.asked[0].vector is None
+    assert finder.queries[0].vector is None
 
 
 async def test_hits_have_their_conversations_titles_and_those_of_erased_ones_are_left_out() -> None:
@@ -150,5 +150,5 @@ async def test_the_second_page_ranks_as_of_the_first() -> None:
 
     assert [hit.ref for hit in (*first.items, *second.items)] == ["ar:0", "ar:1", "ar:2"]
     assert second.next_cursor is None
-    assert finder.asked[0].now == finder.asked[1].now
-    assert finder.asked[0].until - finder.asked[0].now == timedelta(0)
+    assert finder.queries[0].now == finder.queries[1].now
+    assert finder.queries[0].until - finder.queries[0].now == timedelta(0)

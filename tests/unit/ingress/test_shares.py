@@ -17,7 +17,7 @@ NAMESAKE = Principal("other", "support", "ann")
 
 
 class Searches:
-    """Searches that stay inside until they are let go; `inside` holds who is."""
+    """Searches that run until they are released; `inside` holds their users."""
 
     def __init__(self) -> None:
         self.shares = SearchShares()

@@ -192,9 +192,9 @@ def _name_operation(route: APIRoute) -> str:
 def _add_services(app: FastAPI, parts: Parts) -> None:
     app.state.bounds = parts.bounds
     app.state.settings, app.state.auth, app.state.metrics = parts.settings, parts.auth, parts.metrics
-    app.state.fleet = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
-    app.state.chat = _build_chat(parts, app.state.fleet)
-    app.state.front = build_request_limits(
+    app.state.workers = WorkerPoolWatch(parts.presences, monotonic=parts.clock.monotonic)
+    app.state.chat = _build_chat(parts, app.state.workers)
+    app.state.request_limits = build_request_limits(
         parts.settings,
         parts.buckets,
         bad_credentials=parts.bounds.bad_credentials,
@@ -249,11 +249,11 @@ def _build_readiness(parts: Parts) -> TtlCache[ReadyOut]:
         "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),
         "loops": Part(LOOPS.check, required=False),
     }
-    look = partial(check_parts, needed, parts.presences)
-    return TtlCache(look, keep_s=READINESS_KEEP_S, monotonic=parts.clock.monotonic)
+    check = partial(check_parts, needed, parts.presences)
+    return TtlCache(check, keep_s=READINESS_KEEP_S, monotonic=parts.clock.monotonic)
 
 
-def _build_chat(parts: Parts, fleet: WorkerPoolWatch) -> ChatService:
+def _build_chat(parts: Parts, workers: WorkerPoolWatch) -> ChatService:
     settings = parts.settings
     caps = FileCaps(
         settings.max_image_bytes, settings.max_doc_bytes, settings.max_doc_bytes, parts.bounds.message_files
@@ -269,7 +269,7 @@ def _build_chat(parts: Parts, fleet: WorkerPoolWatch) -> ChatService:
     return ChatService(
         inbox=parts.inbox,
         wires=parts.wires,
-        gate=_build_gate(parts, fleet),
+        gate=_build_gate(parts, workers),
         intake=intake,
         ids=parts.ids,
         clock=parts.clock,
@@ -281,13 +281,13 @@ def _build_chat(parts: Parts, fleet: WorkerPoolWatch) -> ChatService:
     )
 
 
-def _build_gate(parts: Parts, fleet: WorkerPoolWatch) -> WorkGate:
+def _build_gate(parts: Parts, workers: WorkerPoolWatch) -> WorkGate:
     settings = parts.settings
     return WorkGate(
         doorbells=parts.wires.doorbells,
         queue=parts.queue,
         memory=parts.wire_memory,
-        fleet=fleet,
+        workers=workers,
         caps=QueueCaps(settings.queue_max),
         metrics=parts.metrics,
         monotonic=parts.clock.monotonic,
@@ -323,7 +323,7 @@ def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
     return SocketServer(
         SocketParts(
             auth=parts.auth,
-            limits=app.state.front,
+            limits=app.state.request_limits,
             calls=ChatCalls(app.state.chat, app.state.conversations, build_caps(parts.settings, parts.bounds)),
             streams=app.state.streams,
             metrics=parts.metrics,

@@ -207,11 +207,11 @@ def feedback_service(request: Request) -> FeedbackService:
     return cast(FeedbackService, request.app.state.feedback)
 
 
-def _check_scope(principal: Principal, asked: Scope | None) -> Literal["own", "project"]:
+def _check_scope(principal: Principal, requested: Scope | None) -> Literal["own", "project"]:
     """The scope of a report: for an admin the project by default; raises 403 if others request it."""
     if Role.ADMIN in principal.roles:
-        return asked or "project"
-    if asked == "project":
+        return requested or "project"
+    if requested == "project":
         raise forbidden("Reports of the whole project require the role admin.")
     return "own"
 

@@ -51,7 +51,7 @@ class ExportService:
             yield writer.render(BrokenLine(detail=str(erased)))
             return
         except EverturnError as error:
-            _log.warning("export broke off", conversation_id=header.conversation_id, error=str(error))
+            _log.warning("An export stopped before its end", conversation_id=header.conversation_id, error=str(error))
             yield writer.render(BrokenLine(detail="The rows could not be read. Try again."))
             return
         yield writer.render_end()

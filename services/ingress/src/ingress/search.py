@@ -248,7 +248,7 @@ class SearchService:
                 # Another ranking would repeat hits of earlier pages and miss others.
                 raise EmbedderUnavailable("The encoder does not respond.") from error
             reason = str(error) or f"no vector within {self._embed_timeout_s:g} s"
-            _log.warning("a search compares words only", error=reason)
+            _log.warning("Searched without meanings because the encoder failed", error=reason)
             return None
         return QueryVector(self._embedder.name, vector)
 

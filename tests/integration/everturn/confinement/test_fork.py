@@ -179,7 +179,7 @@ def test_a_process_that_hides_is_not_read_by_others_of_its_user(hide: bool, is_r
 
 
 def run_hidden(hide: bool) -> int:
-    """What a child finds that looks into this process, which is nobody's now: 0 when it may read."""
+    """The result of a child that tries to read this process, which runs as "nobody": 0 if it can."""
     os.setresuid(NOBODY, NOBODY, NOBODY)
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     if hide:

@@ -35,7 +35,7 @@ def test_an_image_is_built_with_its_label_tagged_and_removed(engine: Engine, rep
     assert engine.load_tags(repository) == [f"{repository}:latest"]
 
 
-def test_names_of_other_repositories_are_not_told(engine: Engine, repository: str, executor_image: str):
+def test_names_of_other_repositories_are_not_listed(engine: Engine, repository: str, executor_image: str):
     engine.tag_image(executor_image, alias=f"{repository}:alias")
 
     assert engine.load_tags(repository) == [f"{repository}:alias"]

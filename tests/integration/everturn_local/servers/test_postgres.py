@@ -129,7 +129,7 @@ def test_a_wrong_password_is_refused(server: EmbeddedPostgres, tmp_path: Path):
         stranger.run_sql("SELECT 1")
 
 
-def test_the_password_stands_in_no_argument_list(server: EmbeddedPostgres):
+def test_the_password_is_in_no_argument_list(server: EmbeddedPostgres):
     child = server.child
     assert child is not None
 

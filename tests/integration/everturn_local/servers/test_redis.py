@@ -69,7 +69,7 @@ def test_without_the_password_nothing_is_answered(server: EmbeddedRedis):
         redis.Redis(host=LOOPBACK, port=server.port, retry=Retry(NoBackoff(), 0)).ping()
 
 
-def test_the_password_stands_in_no_argument_list(server: EmbeddedRedis):
+def test_the_password_is_in_no_argument_list(server: EmbeddedRedis):
     child = server.child
     assert child is not None
 

@@ -110,7 +110,7 @@ async def test_a_group_on_request_runs_only_when_asked_for(make_suite: MakeSuite
     assert {run.group.name for run in runs} == ({"a", "b", "c"} if asked else {"a"})
 
 
-async def test_each_kind_of_end_is_told(make_suite: MakeSuite):
+async def test_each_kind_of_end_is_reported(make_suite: MakeSuite):
     suite = make_suite(
         {
             "tests/good/test_a.py": "def test_a(): pass\n",
@@ -143,7 +143,7 @@ async def test_a_failure_that_pytest_could_not_show_is_shown_in_another_form(mak
     assert "the reason" in run.again
 
 
-async def test_groups_that_the_time_does_not_suffice_for_are_told(make_suite: MakeSuite):
+async def test_groups_that_do_not_fit_into_the_time_are_reported(make_suite: MakeSuite):
     suite = make_suite({"tests/a/test_a.py": "def test_a(): pass\n"}, Group("tests/a"), Group("tests/b"), limit_s=0.0)
 
     runs: list[GroupRun] = []

@@ -27,14 +27,14 @@ signal.pause()
 
 
 @pytest.fixture
-def told() -> list[str]:
+def reports() -> list[str]:
     return []
 
 
 @pytest.fixture
-async def platform(home: Home, make_spec: SpecMaker, told: list[str]) -> AsyncIterator[Platform]:
+async def platform(home: Home, make_spec: SpecMaker, reports: list[str]) -> AsyncIterator[Platform]:
     specs = [make_spec("ingress-1", POLITE), make_spec("worker-1", POLITE)]
-    platform = Platform(copy_home(home.root), durable=False, report=told.append, specs=lambda *_: specs)
+    platform = Platform(copy_home(home.root), durable=False, report=reports.append, specs=lambda *_: specs)
     await platform.start()
     yield platform
     await platform.stop()
@@ -46,14 +46,14 @@ async def test_all_parts_run_and_what_services_say_can_be_read(platform: Platfor
     assert platform.postgres.run_sql("SELECT count(*) FROM alembic_version", database=DATABASE) == "1"
 
 
-async def test_a_service_and_a_server_that_die_are_started_again(platform: Platform, told: list[str]):
+async def test_a_service_and_a_server_that_die_are_started_again(platform: Platform, reports: list[str]):
     for name in ("worker-1", "postgres", "redis"):
         old = platform.pid(name)
 
         await platform.kill_and_wait(name)
 
         assert platform.pid(name) not in (None, old)
-    assert sum("signal SIGKILL" in line for line in told) == 3
+    assert sum("signal SIGKILL" in line for line in reports) == 3
 
 
 async def test_a_server_that_comes_back_has_its_address_and_data(platform: Platform):
@@ -130,14 +130,14 @@ async def test_what_a_killed_run_left_is_ended_by_the_next_start(home: Home, mak
     fields = f'{{"boot": "{record.boot}", "pid": {record.pid}, "started": {record.started}}}'
     (home.processes / "worker-7.json").write_text(fields)
     (home.processes / "worker-8.json").write_text(fields.replace(str(record.started), "1"))
-    told: list[str] = []
+    reports: list[str] = []
 
-    async with Platform(home.root, durable=False, report=told.append, specs=lambda *_: []):
+    async with Platform(home.root, durable=False, report=reports.append, specs=lambda *_: []):
         code = await left.wait_exit()
 
     assert code == -signal.SIGKILL
-    assert any("worker-7" in line for line in told)
-    assert not any("worker-8" in line for line in told)
+    assert any("worker-7" in line for line in reports)
+    assert not any("worker-8" in line for line in reports)
 
 
 async def test_nothing_outlives_a_killed_run_and_the_next_start_keeps_the_data(home: Home, tmp_path: Path):

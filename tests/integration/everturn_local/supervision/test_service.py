@@ -98,7 +98,7 @@ async def test_a_service_that_ignores_sigterm_is_killed_after_the_limit(home: Ho
     assert try_record(pid) is None
 
 
-async def test_a_killed_service_tells_its_signal(home: Home, make_spec: SpecMaker):
+async def test_a_killed_service_reports_its_signal(home: Home, make_spec: SpecMaker):
     service = ServiceProcess(make_spec("w", POLITE), records=home.processes)
     await service.start()
 
@@ -108,7 +108,7 @@ async def test_a_killed_service_tells_its_signal(home: Home, make_spec: SpecMake
     await service.stop()
 
 
-async def test_a_service_that_is_killed_while_it_starts_tells_its_signal(home: Home, make_spec: SpecMaker):
+async def test_a_service_killed_at_its_start_reports_its_signal(home: Home, make_spec: SpecMaker):
     service = ServiceProcess(make_spec("w", "time.sleep(60)"), records=home.processes)
     starting = asyncio.create_task(service.start())
     await asyncio.sleep(0)

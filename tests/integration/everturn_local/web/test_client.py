@@ -27,32 +27,32 @@ def web(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def reports() -> list[str]:
     return []
 
 
 @pytest.fixture
-def client(web: Path, told: list[str]) -> WebClient:
+def client(web: Path, reports: list[str]) -> WebClient:
     node = try_find_in_wheel()
     assert node is not None
-    return WebClient(web, node, told.append)
+    return WebClient(web, node, reports.append)
 
 
-async def test_the_client_is_built_once_for_its_sources(client: WebClient, web: Path, told: list[str]) -> None:
+async def test_the_client_is_built_once_for_its_sources(client: WebClient, web: Path, reports: list[str]) -> None:
     dist = await client.save_build()
     assert (dist / "index.html").read_text() == "one"
-    count = len(told)
+    count = len(reports)
 
     await client.save_build()
-    assert len(told) == count
+    assert len(reports) == count
 
     (web / "page").write_text("two")
     await client.save_build()
     assert (dist / "index.html").read_text() == "two"
-    assert len(told) == count + 1, "its packages are those of before"
+    assert len(reports) == count + 1, "its packages are those of before"
 
 
-async def test_a_build_that_is_gone_is_made_anew(client: WebClient) -> None:
+async def test_a_deleted_build_is_made_again(client: WebClient) -> None:
     dist = await client.save_build()
     (dist / "index.html").unlink()
 
@@ -70,11 +70,11 @@ async def test_a_build_that_fails_says_why_and_is_tried_again(client: WebClient,
     assert ((await client.save_build()) / "index.html").read_text() == "back"
 
 
-async def test_checks_tell_all_that_failed(client: WebClient) -> None:
+async def test_checks_report_every_failure(client: WebClient) -> None:
     with pytest.raises(ProgramFailed) as failure:
         await client.check()
 
-    told = str(failure.value)
-    assert "eslint" in told
-    assert "tsc" in told
-    assert told.count("A tool of the web client failed.") == 1
+    message = str(failure.value)
+    assert "eslint" in message
+    assert "tsc" in message
+    assert message.count("A tool of the web client failed.") == 1

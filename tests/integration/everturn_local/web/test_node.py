@@ -14,8 +14,10 @@ def test_our_environment_has_a_node_with_npm() -> None:
 
     assert node is not None
     assert node == try_find_node()
-    told = subprocess.run([node.program, node.npm, "--version"], capture_output=True, text=True, timeout=60, check=True)
-    assert told.stdout.strip()[0].isdigit()
+    version = subprocess.run(
+        [node.program, node.npm, "--version"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert version.stdout.strip()[0].isdigit()
     assert Path(sys.prefix).name in node.why
 
 

@@ -34,9 +34,9 @@ def wait_end(pid_fd: int) -> bool:
 async def test_what_it_prints_is_given_back(node: Node, tmp_path: Path) -> None:
     tool = write(tmp_path, "console.log(process.argv[2], process.env.MORE); console.error(process.cwd())")
 
-    told = await run_program(node, [tool, "one"], folder=tmp_path, limit_s=60, env={"MORE": "two"})
+    output = await run_program(node, [tool, "one"], folder=tmp_path, limit_s=60, env={"MORE": "two"})
 
-    assert sorted(told.split("\n")) == sorted(["", "one two", str(tmp_path)])
+    assert sorted(output.split("\n")) == sorted(["", "one two", str(tmp_path)])
 
 
 async def test_a_failure_shows_the_end_of_what_was_printed(node: Node, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_what_is_given_up_ends_with_all_it_has_started(node: Node, tmp_pat
     os.close(child)
 
 
-async def test_a_limit_of_time_is_told(node: Node, tmp_path: Path) -> None:
+async def test_a_timeout_is_reported(node: Node, tmp_path: Path) -> None:
     tool = write(tmp_path, "setInterval(() => {}, 1000)")
 
     with pytest.raises(ProgramFailed, match=r"did not end within 0\.5 s"):

@@ -116,7 +116,7 @@ def test_a_second_broker_for_the_same_socket_does_not_start(folder: Path, ready:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "name"),
     [
         ({"EXECUTION_PROFILES": '{"default": {"privileged": true}}'}, "EXECUTION_PROFILES"),
         ({"EXECUTION_PROFILES": '{"default": {"warm": 3}}', "BROKER_MAX_PAIRS": "3"}, "BROKER_MAX_PAIRS"),
@@ -125,12 +125,12 @@ def test_a_second_broker_for_the_same_socket_does_not_start(folder: Path, ready:
         ({"BROKER_SOCKET_GROUP": "no-such-group"}, "BROKER_SOCKET_GROUP"),
     ],
 )
-def test_settings_that_do_not_fit_are_told_and_nothing_is_served(tmp_path: Path, settings: dict[str, str], told: str):
+def test_invalid_settings_are_reported_and_nothing_is_served(tmp_path: Path, settings: dict[str, str], name: str):
     process = start(tmp_path, **settings)
     out, said = process.communicate(timeout=30)
 
     assert (process.returncode, out) == (2, "")
-    assert told in said
+    assert name in said
 
 
 def test_sigterm_ends_it_and_takes_its_socket_away(tmp_path: Path):

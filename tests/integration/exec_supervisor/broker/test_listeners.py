@@ -141,7 +141,7 @@ def client_context(trusted: Authority, issued: Issued | None) -> ssl.SSLContext:
 
 
 async def say_over_tls(addresses: Addresses, context: ssl.SSLContext | None) -> bytes:
-    """What comes back of a word; nothing where we are not let in, which TLS 1.3 tells as an error or as an end."""
+    """The echo of a message; empty if the client is rejected, which TLS 1.3 reports as an error or as an end."""
     host, port = split_address(addresses.tcp)
     async with asyncio.timeout(20):
         try:
@@ -239,7 +239,7 @@ async def test_a_client_does_not_talk_to_a_broker_of_another_authority(tmp_path:
     assert heard == b""
 
 
-def test_certificates_that_cannot_be_read_are_told_at_the_start(tmp_path: Path, certificates: Certificates):
+def test_unreadable_certificates_are_reported_at_startup(tmp_path: Path, certificates: Certificates):
     mixed = Issued(certificates.server.cert, certificates.client.key)
     folder = save_tls_dir(tmp_path / "tls", certificates.client_ca, mixed)
 

@@ -70,12 +70,12 @@ async def test_an_infected_file_is_found_plain_packed_and_nested(clamd: ClamdSer
 @pytest.mark.parametrize(
     "data", [b"x" * (STREAM_MAX_BYTES + 1), nest(EICAR, 40), build_zip([Member("a", b"x" * 99, flags=0x801)])]
 )
-async def test_what_can_not_be_looked_into_whole_is_not_clean(clamd: ClamdServer, data: bytes) -> None:
+async def test_a_file_that_cannot_be_scanned_whole_is_not_clean(clamd: ClamdServer, data: bytes) -> None:
     with pytest.raises(Unscannable):
         await Clamd(clamd.url).scan(data)
 
 
-async def test_a_clamd_that_calls_clean_what_it_did_not_look_into_is_not_trusted(
+async def test_a_clamd_that_does_not_scan_archives_is_not_trusted(
     own_clamd: Callable[..., ClamdServer],
 ) -> None:
     lenient = Clamd(own_clamd(AlertExceedsMax="no").url)
@@ -86,7 +86,7 @@ async def test_a_clamd_that_calls_clean_what_it_did_not_look_into_is_not_trusted
         await lenient.check()
 
 
-async def test_a_killed_or_frozen_clamd_is_no_verdict_and_one_that_is_back_is(
+async def test_a_killed_or_frozen_clamd_gives_no_verdict_until_it_is_back(
     own_clamd: Callable[..., ClamdServer],
 ) -> None:
     server = own_clamd()
@@ -124,7 +124,7 @@ class WatchedClamd(Clamd):
         return verdict
 
 
-async def test_many_heavy_files_of_one_user_do_not_hold_up_a_small_one_of_another(clamd: ClamdServer) -> None:
+async def test_heavy_files_of_one_user_do_not_delay_small_ones_of_another(clamd: ClamdServer) -> None:
     antivirus, small = WatchedClamd(clamd.url, CHECKED_AT_ONCE_OF_USER), b"c,d\n"
     nothing: Any = None
     intake = Intake(
@@ -191,7 +191,7 @@ class HeldScans:
             each.close()
 
 
-async def test_a_light_upload_is_scanned_while_a_flooding_person_has_slow_scans(clamd: ClamdServer) -> None:
+async def test_a_light_upload_is_scanned_beside_a_flood_of_slow_scans(clamd: ClamdServer) -> None:
     async with hold_scans(clamd, b"slow") as held, asyncio.timeout(60), asyncio.TaskGroup() as group:
         antivirus = Clamd(held.url)
         await antivirus.load_verdict()
@@ -218,7 +218,7 @@ async def send_heavy(intake: Intake, message: int) -> int:
     return 200
 
 
-async def test_the_version_is_asked_for_again_after_its_time(clamd: ClamdServer) -> None:
+async def test_the_version_is_queried_again_after_it_expires(clamd: ClamdServer) -> None:
     now = 0.0
     antivirus = Clamd(clamd.url, monotonic=lambda: now)
     await antivirus.load_verdict()
@@ -258,10 +258,10 @@ async def test_an_infected_upload_is_refused_logged_and_counted(
     assert body["detail"] == "The file 'letter.txt' was rejected: it is infected (Test.Eicar.UNOFFICIAL)."
     assert [error["field"] for error in body["errors"]] == ["files.0"]
     assert 'ingress_refused_files_total{reason="infected"} 1.0' in (await client.get("/metrics")).text
-    assert "infected upload refused" in scanning.log.read_text()
+    assert "Rejected an infected upload" in scanning.log.read_text()
 
 
-async def test_two_pictures_of_many_pixels_are_refused_before_the_antivirus_sees_them(
+async def test_pictures_of_many_pixels_are_refused_before_the_scan(
     client: httpx2.AsyncClient, refused: Refused, clamd: ClamdServer
 ) -> None:
     await send(client, "a.csv", b"a,b\n")
@@ -282,7 +282,7 @@ async def test_a_kept_file_says_which_engine_found_it_clean(client: httpx2.Async
     assert fetched.json()["turns"][0]["attachments"][0]["verdict"].startswith("clean ClamAV ")
 
 
-async def test_without_clamd_uploads_get_a_503_text_goes_on_and_readiness_tells(
+async def test_without_clamd_uploads_get_a_503_and_readiness_reports_it(
     client: httpx2.AsyncClient, clamd: ClamdServer, refused: Refused
 ) -> None:
     clamd.kill()

@@ -96,7 +96,7 @@ async def test_keys_are_fetched_once_and_kept(stage: Stage) -> None:
     assert stage.issuer.paths == ["/keys"]
 
 
-async def test_a_new_key_is_found_and_unknown_ones_cause_one_fetch_in_a_while(stage: Stage) -> None:
+async def test_a_new_key_is_found_and_fetches_for_unknown_keys_are_limited(stage: Stage) -> None:
     stage.publish("one")
     assert await stage.status("one") == 200
     stage.publish("one", "two")
@@ -119,7 +119,7 @@ async def test_a_withdrawn_key_is_refused_once_the_set_is_old(stage: Stage) -> N
     assert [await stage.status("one"), await stage.status("two")] == [401, 200]
 
 
-async def test_requests_at_once_share_a_fetch(stage: Stage) -> None:
+async def test_concurrent_requests_share_a_fetch(stage: Stage) -> None:
     stage.publish("one")
 
     assert await asyncio.gather(*(stage.status("one") for _ in range(20))) == [200] * 20
@@ -142,7 +142,7 @@ async def test_requests_at_once_share_a_fetch(stage: Stage) -> None:
     ],
     ids=["closed", "no-http", "no-json", "deep", "list", "empty", "odd-keys", "symmetric", "huge", "error"],
 )
-async def test_an_answer_that_is_no_key_set_is_a_503_and_old_keys_outlive_it(stage: Stage, said: bytes) -> None:
+async def test_an_invalid_key_set_is_a_503_and_old_keys_stay_valid(stage: Stage, said: bytes) -> None:
     stage.issuer.said = said
     assert await stage.status("one") == 503
 
@@ -164,14 +164,14 @@ async def test_a_redirect_is_not_followed(stage: Stage) -> None:
     assert stage.issuer.paths == ["/keys"]
 
 
-async def test_an_issuer_that_hangs_delays_nobody_who_has_a_known_key(stage: Stage) -> None:
+async def test_a_hanging_issuer_does_not_delay_tokens_of_known_keys(stage: Stage) -> None:
     stage.publish("one")
     assert await stage.status("one") == 200
     stage.issuer.said = None
     stage.clock.advance(PAUSE_S)
 
     waiting = asyncio.create_task(stage.status("one", "unknown"))
-    while len(stage.issuer.paths) < 2:  # noqa: ASYNC110 - the issuer tells by its list only
+    while len(stage.issuer.paths) < 2:  # noqa: ASYNC110 - the list is the only sign of a fetch
         await asyncio.sleep(0.01)
     known = [await stage.status("one") for _ in range(10)]
 
@@ -204,6 +204,6 @@ async def test_a_key_of_the_set_verifies_only_what_it_signed(stage: Stage) -> No
     assert await stage.status("one", "two") == 401
 
 
-async def test_an_issuer_that_is_gone_is_an_error_of_the_network() -> None:
+async def test_an_unreachable_issuer_is_a_network_error() -> None:
     with pytest.raises(OSError, match="refused"):
         await JwksFetch("http://127.0.0.1:9/keys")()

@@ -51,7 +51,7 @@ async def test_a_signal_is_edited_and_retracted_until_it_is_applied(
     refused(await client.patch(url, json={"text": "c"}), 409)
 
 
-async def test_a_conversation_at_rest_takes_no_signal(client: httpx2.AsyncClient, refused: Refused) -> None:
+async def test_an_idle_conversation_accepts_no_signal(client: httpx2.AsyncClient, refused: Refused) -> None:
     resting = (await client.post(BASE, json={})).json()["conversation_id"]
 
     refused(await post(client, resting, kind="cancel"), 409)
@@ -99,7 +99,7 @@ async def test_an_edit_to_nothing_is_refused(client: httpx2.AsyncClient, chat: A
         refused(await client.patch(url, json={"text": text}), 422)
 
 
-async def test_cancels_and_steers_at_once_are_all_received(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_concurrent_cancels_and_steers_are_all_accepted(client: httpx2.AsyncClient, chat: Any) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
 
     answers = await asyncio.gather(
@@ -111,7 +111,7 @@ async def test_cancels_and_steers_at_once_are_all_received(client: httpx2.AsyncC
     assert len({answer.json()["signal_id"] for answer in answers}) == 10
 
 
-async def test_a_key_makes_a_repeated_signal_one(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_a_signal_repeated_with_its_key_is_stored_once(client: httpx2.AsyncClient, chat: Any) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     headers = {"Idempotency-Key": "sig-1"}
 
@@ -122,7 +122,7 @@ async def test_a_key_makes_a_repeated_signal_one(client: httpx2.AsyncClient, cha
     assert len({answer.text for answer in answers}) == 1
 
 
-async def test_the_files_of_a_followup_stand_under_its_signal(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_the_files_of_a_followup_are_listed_with_its_signal(client: httpx2.AsyncClient, chat: Any) -> None:
     first = await chat.send("hello")
     files = [{"filename": "a.csv", "mime": "text/csv", "data_base64": base64.b64encode(b"a,b\n").decode()}]
 
@@ -138,7 +138,7 @@ async def test_the_files_of_a_followup_stand_under_its_signal(client: httpx2.Asy
 @pytest.mark.parametrize(
     "body", [{"kind": "cancel", "attachments": [{"filename": "a.txt", "data_base64": "YQ=="}]}, {}]
 )
-async def test_senseless_signals_are_refused(
+async def test_invalid_signals_are_refused(
     client: httpx2.AsyncClient, chat: Any, refused: Refused, body: dict[str, Any]
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
@@ -157,13 +157,13 @@ async def test_an_event_goes_into_the_open_turn_with_its_file(client: httpx2.Asy
     accepted = (await post(client, first["conversation_id"], **event(payload={"n": 1}), attachments=files)).json()
 
     assert (accepted["turn_id"], accepted["receipt"]) == (first["turn_id"], {"state": "accepted"})
-    told = (await chat.state(first["conversation_id"]))["turns"][0]["signals"][0]
-    assert (told["kind"], told["event"]) == ("event", {"kind": "form", "reactive": True})
+    signal = (await chat.state(first["conversation_id"]))["turns"][0]["signals"][0]
+    assert (signal["kind"], signal["event"]) == ("event", {"kind": "form", "reactive": True})
     ref = f"fi:{first['turn_id']}.external.form.attachments/{accepted['signal_id']}/a.csv"
-    assert [file["ref"] for file in told["attachments"]] == [ref]
+    assert [file["ref"] for file in signal["attachments"]] == [ref]
 
 
-async def test_an_event_takes_its_files_as_multipart_too(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_an_event_accepts_files_as_multipart_too(client: httpx2.AsyncClient, chat: Any) -> None:
     first = await chat.send("hello")
     parts: list[Any] = [("message", (None, json.dumps(event()).encode(), "application/json"))]
     parts += [("files", (name, b"a,b\n", "text/csv")) for name in ("a.csv", "a.csv")]
@@ -171,11 +171,11 @@ async def test_an_event_takes_its_files_as_multipart_too(client: httpx2.AsyncCli
     answer = await client.post(f"{BASE}/{first['conversation_id']}/signals", files=parts)
 
     assert answer.status_code == 202
-    told = (await chat.state(first["conversation_id"]))["turns"][0]["signals"][0]
-    assert len({file["ref"] for file in told["attachments"]}) == 2
+    signal = (await chat.state(first["conversation_id"]))["turns"][0]["signals"][0]
+    assert len({file["ref"] for file in signal["attachments"]}) == 2
 
 
-async def test_a_reactive_event_opens_a_turn_in_a_conversation_at_rest(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_a_reactive_event_starts_a_turn_in_an_idle_conversation(client: httpx2.AsyncClient, chat: Any) -> None:
     resting = (await client.post(BASE, json={})).json()["conversation_id"]
 
     accepted = (await post(client, resting, **event())).json()
@@ -184,9 +184,7 @@ async def test_a_reactive_event_opens_a_turn_in_a_conversation_at_rest(client: h
     assert [turn["turn_id"] for turn in (await chat.state(resting))["turns"]] == [accepted["turn_id"]]
 
 
-async def test_an_event_to_be_recorded_waits_for_the_next_turn_and_says_so(
-    client: httpx2.AsyncClient, chat: Any
-) -> None:
+async def test_a_recorded_event_waits_for_the_next_turn(client: httpx2.AsyncClient, chat: Any) -> None:
     resting = (await client.post(BASE, json={})).json()["conversation_id"]
 
     accepted = (await post(client, resting, **event(reactive=False))).json()
@@ -214,7 +212,7 @@ async def test_an_event_to_be_recorded_waits_for_the_next_turn_and_says_so(
         (event(surprise=1), 422, "surprise"),
     ],
 )
-async def test_an_event_that_is_none_is_refused_and_the_problem_names_the_field(
+async def test_an_invalid_event_is_refused_and_the_problem_names_the_field(
     client: httpx2.AsyncClient, chat: Any, refused: Refused, body: dict[str, Any], status: int, named: str
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
@@ -247,7 +245,7 @@ async def test_a_message_for_a_turn_of_another_conversation_is_refused(
     refused(await client.post(f"{BASE}/{resting}/messages", json=body), 409)
 
 
-async def test_more_signals_than_a_turn_takes_are_refused_with_a_time_to_come_again(
+async def test_more_signals_than_a_turn_accepts_are_refused_with_retry_after(
     client: httpx2.AsyncClient, chat: Any, refused: Refused
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]

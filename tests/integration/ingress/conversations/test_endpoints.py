@@ -78,13 +78,11 @@ async def test_bad_parameters_are_refused(client: httpx2.AsyncClient, refused: R
 
 
 @pytest.mark.parametrize("cursor", ["x", "eyJ4IjoxfQ", "\x00", "\u0661", "W10", "eyJ" * 90])
-async def test_a_cursor_that_is_none_of_ours_can_not_be_read(
-    client: httpx2.AsyncClient, refused: Refused, cursor: str
-) -> None:
+async def test_an_invalid_cursor_is_refused(client: httpx2.AsyncClient, refused: Refused, cursor: str) -> None:
     refused(await client.get(BASE, params={"cursor": cursor}), 400)
 
 
-async def test_a_patch_of_nothing_is_refused(client: httpx2.AsyncClient, refused: Refused) -> None:
+async def test_an_empty_patch_is_refused(client: httpx2.AsyncClient, refused: Refused) -> None:
     made = await create(client, "dev")
 
     refused(await client.patch(f"{BASE}/{made['conversation_id']}", json={}), 422)

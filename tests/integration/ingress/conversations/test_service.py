@@ -30,8 +30,8 @@ async def test_an_erased_conversation_leaves_nothing(
     conversation = sent["conversation_id"]
     file = (await chat.state(conversation))["turns"][0]["attachments"][0]
     assert stored_files(ingress_env["OBJECTS_URL"], conversation)
-    told = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
-    await wire.event_writer.publish(conversation, told, after=None)
+    entry = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
+    await wire.event_writer.publish(conversation, entry, after=None)
 
     erased = await client.delete(f"{BASE}/{conversation}")
 

@@ -21,7 +21,7 @@ ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"
 Refused = Callable[..., dict[str, Any]]
 
 
-async def test_a_turn_is_the_one_that_fetch_shows_and_tells_its_place(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_a_turn_equals_that_of_fetch_and_has_its_position(client: httpx2.AsyncClient, chat: Any) -> None:
     sent = await chat.send("hello")
 
     turn = await client.get(f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}")
@@ -34,7 +34,7 @@ async def test_a_turn_is_the_one_that_fetch_shows_and_tells_its_place(client: ht
     assert shown == named.json()["turns"][0] == (await chat.state(sent["conversation_id"]))["turns"][0]
 
 
-async def test_materialized_the_documents_come_along(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_a_materialized_fetch_contains_the_documents(client: httpx2.AsyncClient, chat: Any) -> None:
     sent = await chat.send("hello")
     asked = {"conversation_id": sent["conversation_id"]}
 
@@ -109,9 +109,7 @@ async def test_bad_fetches_are_refused(
     refused(await client.post(f"{BASE}/fetch", json=body), status)
 
 
-async def test_a_cursor_that_is_none_of_ours_is_refused(
-    client: httpx2.AsyncClient, chat: Any, refused: Refused
-) -> None:
+async def test_an_invalid_cursor_is_refused(client: httpx2.AsyncClient, chat: Any, refused: Refused) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
 
     refused(await client.post(f"{BASE}/fetch", json={"conversation_id": conversation, "cursor": ""}), 422)
@@ -119,7 +117,7 @@ async def test_a_cursor_that_is_none_of_ours_is_refused(
         refused(await client.post(f"{BASE}/fetch", json={"conversation_id": conversation, "cursor": cursor}), 400)
 
 
-async def test_judged_turns_are_told_with_their_feedback(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_rated_turns_are_listed_with_their_feedback(client: httpx2.AsyncClient, chat: Any) -> None:
     sent = await chat.send("hello")
     url = f"{BASE}/{sent['conversation_id']}"
 

@@ -32,20 +32,20 @@ async def url(chat: Any) -> str:
     return f"{BASE}/{sent['conversation_id']}/turns/{sent['turn_id']}/feedback"
 
 
-async def told(client: httpx2.AsyncClient, url: str) -> list[dict[str, Any]]:
+async def load_feedback(client: httpx2.AsyncClient, url: str) -> list[dict[str, Any]]:
     return (await client.get(url.removesuffix("/feedback"))).json().get("feedback", [])
 
 
 async def test_a_second_judgement_replaces_the_first_and_null_clears_it(client: httpx2.AsyncClient, url: str) -> None:
     await client.post(url, json={"reaction": "ok", "text": "good"})
     second = await client.post(url, json={"reaction": "not_ok", "text": "bad", "ts": "2026-01-01T00:00:00Z"})
-    after_second = await told(client, url)
+    after_second = await load_feedback(client, url)
     cleared = await client.post(url, json={"reaction": None})
 
     assert second.json()["feedback"]["reaction"] == "not_ok"
     assert [item["text"] for item in after_second] == ["bad"]
     assert cleared.json()["cleared"] is True
-    assert await told(client, url) == []
+    assert await load_feedback(client, url) == []
 
 
 async def test_judgements_of_machines_add_up(client: httpx2.AsyncClient, url: str) -> None:
@@ -55,7 +55,7 @@ async def test_judgements_of_machines_add_up(client: httpx2.AsyncClient, url: st
         assert answer.status_code == 200, answer.text
     await client.post(url, json={"reaction": "ok"})
 
-    assert sorted(item["origin"] for item in await told(client, url)) == ["machine", "machine", "user"]
+    assert sorted(item["origin"] for item in await load_feedback(client, url)) == ["machine", "machine", "user"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_only_those_with_the_right_judge_as_machines(
     refused(await client.post(url, json=body), 403)
     refused(await client.post(url, json=body, headers=bearer("dev", "registered", "paid")), 403)
 
-    assert await told(client, url) == []
+    assert await load_feedback(client, url) == []
 
 
 @pytest.mark.parametrize("ts", ["2026-01-01T00:00:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00"])

@@ -157,7 +157,7 @@ async def test_while_the_store_is_silent_files_are_refused_in_time_and_nothing_i
 
 async def wait_unready(client: httpx2.AsyncClient) -> dict[str, Any]:
     """What the ingress says of its parts once it is not ready any more: an answer is kept for a moment."""
-    while (answer := await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process tells when it is asked
+    while (answer := await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process reports this only when asked
         await asyncio.sleep(LOOK_EVERY_S)
     assert answer.status_code == 503
     return answer.json()

@@ -8,7 +8,7 @@ from parts.sockets import SocketClient
 BASE = "/conversations/default/default"
 
 
-async def test_a_client_is_told_who_it_is_and_what_it_may_do(socket: Any) -> None:
+async def test_a_joined_client_receives_its_identity_and_rights(socket: Any) -> None:
     name, info = await socket.next()
 
     assert name == "session_info"

@@ -97,9 +97,9 @@ async def test_who_waits_sees_its_place_fall_over_a_socket_until_its_turn_runs(
     await socket.call("conv_subscribe", {"conversation_id": mine})
     seen: list[tuple[str, int | None]] = []
     for taken in (first["conversation_id"], second["conversation_id"], mine):
-        told = (await socket.until("conv_status"))["data"]
-        assert told["turn_id"] == sent["turn_id"]
-        seen.append((told["state"], told["position"]))
+        status = (await socket.until("conv_status"))["data"]
+        assert status["turn_id"] == sent["turn_id"]
+        seen.append((status["state"], status["position"]))
         await worker.claim(taken)
     await worker.publish(mine, ConvStatus(state="running", turn_id=sent["turn_id"]))
     running = (await socket.until("conv_status"))["data"]

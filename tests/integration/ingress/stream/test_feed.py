@@ -44,11 +44,11 @@ async def test_a_client_that_never_reads_holds_up_nobody_and_is_resynced_when_it
         await worker.commit(conversation)
         (last,) = await worker.say(conversation, "last")
         assert (await stream.until("chat_delta", skip=HINTS)).id == last
-    told = await asyncio.to_thread(read_until, idle, f"id: {last}".encode())
+    received = await asyncio.to_thread(read_until, idle, f"id: {last}".encode())
     idle.close()
 
-    assert b"event: stream_gap" in told
-    gap, _, after = told.rpartition(b"event: stream_gap")
+    assert b"event: stream_gap" in received
+    gap, _, after = received.rpartition(b"event: stream_gap")
     assert b"event: stream_snapshot" in after
     assert after.count(b"event: chat_delta") == 1
     ids = [line for line in gap.split(b"\n") if line.startswith(b"id: ")]
@@ -57,12 +57,12 @@ async def test_a_client_that_never_reads_holds_up_nobody_and_is_resynced_when_it
 
 def read_until(connected: socket.socket, wanted: bytes) -> bytes:
     connected.settimeout(20)
-    told = bytearray()
-    while wanted not in told:
+    received = bytearray()
+    while wanted not in received:
         piece = connected.recv(1 << 20)
         assert piece, "the stream ended"
-        told += piece
-    return bytes(told)
+        received += piece
+    return bytes(received)
 
 
 async def test_a_draining_server_says_goodbye_and_when_to_come_back_and_exits(start_ingress: Any, chat: Any) -> None:
@@ -104,10 +104,10 @@ async def test_a_stream_ends_when_its_token_does(start_ingress: Any) -> None:
             asyncio.timeout(30),
             http.stream("GET", url, headers={"Authorization": f"Bearer {dying}"}) as response,
         ):
-            told = [line async for line in response.aiter_lines()]
+            received = [line async for line in response.aiter_lines()]
 
-    assert "event: stream_snapshot" in told
-    assert "event: server_shutdown" not in told
+    assert "event: stream_snapshot" in received
+    assert "event: server_shutdown" not in received
 
 
 @pytest.mark.parametrize("clients", [60])

@@ -57,7 +57,7 @@ async def test_a_hole_in_the_chain_gets_gap_snapshot_and_live(chat: Any, follow:
         assert (await stream.until("chat_delta", skip=HINTS)).id == after
 
 
-async def test_redis_emptied_under_a_running_turn_is_mended_by_the_rewind(
+async def test_a_rewind_repairs_the_stream_after_redis_was_emptied(
     chat: Any, follow: Any, worker: Any, redis_server: EmbeddedRedis
 ) -> None:
     sent = await chat.send("hello")
@@ -71,10 +71,10 @@ async def test_redis_emptied_under_a_running_turn_is_mended_by_the_rewind(
         await stream.until("chat_delta", skip=HINTS)
         redis_server.empty()
         worker.skip(conversation, 2)
-        (mended,) = await worker.publish(conversation, rewind, anywhere=True, turn_id=sent["turn_id"])
+        (rewound,) = await worker.publish(conversation, rewind, anywhere=True, turn_id=sent["turn_id"])
         await stream.until("stream_gap", skip=HINTS)
         await stream.until("stream_snapshot")
-        assert (await stream.until("chat_rewind", skip=HINTS)).id == mended
+        assert (await stream.until("chat_rewind", skip=HINTS)).id == rewound
         (live,) = await worker.say(conversation, "b")
         assert (await stream.until("chat_delta", skip=HINTS)).id == live
 
@@ -92,7 +92,7 @@ async def test_a_client_with_a_cursor_of_an_emptied_redis_is_resynced(
         await stream.until("stream_snapshot")
 
 
-async def test_a_message_and_a_signal_are_told_to_open_streams(chat: Any, follow: Any) -> None:
+async def test_a_message_and_a_signal_reach_open_streams(chat: Any, follow: Any) -> None:
     conversation = (await chat.http.post(BASE, json={"title": "t"})).json()["conversation_id"]
 
     async with follow(conversation) as stream:

@@ -59,13 +59,13 @@ async def test_signals_of_unknown_kinds_and_states_end_nothing(
         for _ in range(10):
             await hint(wire, f"signal {mine} {signal}")
         await hint(wire, f"weather {mine} {signal} and more")
-        told = await stream.until("chat_signal", skip=(":", "conv_status", "conv_title"))
+        received = await stream.until("chat_signal", skip=(":", "conv_status", "conv_title"))
         await worker.say(mine, "a")
         await stream.until("chat_delta", skip=SKIP)
         await worker.say(other, "b")
         await neighbour.until("chat_delta", skip=SKIP)
 
-    assert (told.data.data.kind, told.data.data.state) == ("unknown", "unknown")
+    assert (received.data.data.kind, received.data.data.state) == ("unknown", "unknown")
     signals = (await chat.state(mine))["turns"][0]["signals"]
     assert [(each["signal_id"], each["kind"]) for each in signals] == [(signal, "unknown")]
     metrics = (await client.get("/metrics")).text
@@ -82,9 +82,9 @@ async def test_an_unknown_state_of_a_conversation_is_shown_as_unknown(
     async with follow(conversation) as stream:
         await stream.until("stream_snapshot", skip=("ready",))
         await hint(wire, f"status {conversation} -")
-        told = await stream.until("conv_status", skip=(":", "conv_title", "chat_signal"))
+        received = await stream.until("conv_status", skip=(":", "conv_title", "chat_signal"))
 
-    assert told.data.data.state == "unknown"
+    assert received.data.data.state == "unknown"
     assert (await chat.state(conversation))["conversation"]["state"] == "unknown"
 
 

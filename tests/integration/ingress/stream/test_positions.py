@@ -7,7 +7,7 @@ import httpx2
 BASE = "/conversations/default/default"
 
 
-async def test_a_place_is_told_by_the_receipt_by_rest_and_by_the_stream_while_it_falls(
+async def test_receipt_rest_and_stream_report_the_position_as_it_falls(
     client: httpx2.AsyncClient, chat: Any, follow: Any, worker: Any
 ) -> None:
     first, second, third = [await chat.send("hello") for _ in range(3)]

@@ -1,4 +1,4 @@
-"""A ticket opens the events of one conversation, again and again, and nothing else; it stands in no log."""
+"""A ticket opens the events of one conversation, any number of times, and nothing else; it appears in no log."""
 
 from collections.abc import Callable
 from typing import Any

@@ -34,7 +34,7 @@ def ask(process: IngressProcess, method: str, path: str, **headers: str) -> http
     return httpx2.request(method, f"{process.url}{path}", headers=sent, timeout=20)
 
 
-def test_the_page_runs_only_what_is_from_here_and_stands_in_no_frame(serving: IngressProcess) -> None:
+def test_the_page_runs_only_own_scripts_and_cannot_be_framed(serving: IngressProcess) -> None:
     page = ask(serving, "GET", "/")
 
     assert (page.status_code, page.content) == (200, PAGE)

@@ -98,7 +98,7 @@ async def test_a_body_that_is_described_twice_is_400_and_the_connection_ends(
 
 
 @pytest.mark.parametrize(("status", "left"), [(202, 6), (503, 7)])
-async def test_an_answer_tells_how_many_tokens_there_are_now_and_not_now_takes_none(status: int, left: int) -> None:
+async def test_an_answer_has_the_tokens_left_and_a_retry_later_uses_none(status: int, left: int) -> None:
     async def answer(_: Scope, __: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": status, "headers": [(b"a", b"b")]})
         await send({"type": "http.response.body", "body": b""})

@@ -38,7 +38,7 @@ class World:
             doorbells=self.doorbells,
             queue=world,
             memory=world,
-            fleet=WorkerPoolWatch(self.presences, monotonic=self.clock.monotonic),
+            workers=WorkerPoolWatch(self.presences, monotonic=self.clock.monotonic),
             caps=CAPS,
             metrics=self.metrics,
             monotonic=self.clock.monotonic,

@@ -13,7 +13,7 @@ ME = Principal("t", "p", "me")
 KEY = IdempotencyKey("messages", "k", "hash")
 
 
-async def test_twins_come_one_after_another_also_when_the_first_fails() -> None:
+async def test_concurrent_requests_run_one_by_one_even_if_the_first_fails() -> None:
     locks = IdempotencyLocks(FixedClock())
     inside: list[int] = []
     most = 0
@@ -45,7 +45,7 @@ async def test_other_requests_wait_for_nobody(principal: Principal, key: Idempot
         pass
 
 
-async def test_a_twin_that_waits_too_long_is_told_so_and_the_next_one_comes_in() -> None:
+async def test_a_wait_that_is_too_long_fails_and_the_next_request_gets_in() -> None:
     locks = IdempotencyLocks(FixedClock(), wait_s=0)
 
     async with locks.hold(ME, KEY):
@@ -57,7 +57,7 @@ async def test_a_twin_that_waits_too_long_is_told_so_and_the_next_one_comes_in()
         pass
 
 
-async def test_who_waited_for_a_twin_here_waits_less_for_one_elsewhere() -> None:
+async def test_a_wait_in_this_process_shortens_the_wait_for_another() -> None:
     clock = FixedClock()
     locks = IdempotencyLocks(clock)
     waited, asks = asyncio.Event(), 0

@@ -13,7 +13,7 @@ def test_a_line_is_taken_as_it_is(text: str) -> None:
     assert LINE.validate_python(text) == text
 
 
-def test_twins_that_look_alike_are_one_line() -> None:
+def test_equal_looking_requests_share_a_line() -> None:
     assert LINE.validate_python("cafe\u0301") == LINE.validate_python("caf\xe9") == "caf\xe9"
 
 

@@ -52,7 +52,7 @@ class World:
         raise AssertionError
 
 
-async def test_a_call_tells_what_is_left() -> None:
+async def test_a_call_returns_what_is_left() -> None:
     world = World()
 
     await world.call()
@@ -74,7 +74,7 @@ async def test_one_too_many_is_a_429_that_says_when_and_is_counted() -> None:
     assert count == 2
 
 
-async def test_after_the_told_time_the_call_passes() -> None:
+async def test_the_call_passes_after_retry_after() -> None:
     world = World()
     await world.count()
 
@@ -131,9 +131,7 @@ async def test_shared_buckets_that_come_back_are_asked_again() -> None:
 
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize(("status", "left"), [(202, 6), (422, 6), (429, 7), (503, 7)])
-async def test_who_is_to_come_again_later_gets_the_token_back_and_is_told_so(
-    down: bool, status: int, left: int
-) -> None:
+async def test_a_retry_later_gives_the_token_back_and_shows_it(down: bool, status: int, left: int) -> None:
     world = World(tokens=32 if down else 8)
     world.buckets.down = down
     await world.call()
@@ -177,7 +175,7 @@ async def test_who_calls_on_and_on_while_nothing_is_served_is_limited_all_the_sa
     assert passed == 16
 
 
-async def test_a_token_that_cannot_be_given_back_is_not_told_as_there() -> None:
+async def test_a_token_that_cannot_be_given_back_is_not_shown_as_left() -> None:
     world = World()
     await world.call()
     world.buckets.down = True

@@ -12,15 +12,15 @@ HEADER = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONVERSATION = RandomIds(lambda: 0).conversation()
 
 
-def ask(path: str, *headers: tuple[bytes, bytes], method: str = "POST") -> Scope:
+def build_scope(path: str, *headers: tuple[bytes, bytes], method: str = "POST") -> Scope:
     return {"type": "http", "method": method, "scheme": "https", "path": path, "headers": list(headers)}
 
 
 def test_the_callers_span_is_named_once_or_not_at_all() -> None:
-    assert try_caller(ask("/x", (b"traceparent", HEADER))) is not None
-    assert try_caller(ask("/x", (b"traceparent", HEADER), (b"traceparent", HEADER))) is None
-    assert try_caller(ask("/x", (b"traceparent", b"\xff"))) is None
-    assert try_caller(ask("/x")) is None
+    assert try_caller(build_scope("/x", (b"traceparent", HEADER))) is not None
+    assert try_caller(build_scope("/x", (b"traceparent", HEADER), (b"traceparent", HEADER))) is None
+    assert try_caller(build_scope("/x", (b"traceparent", b"\xff"))) is None
+    assert try_caller(build_scope("/x")) is None
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_the_callers_span_is_named_once_or_not_at_all() -> None:
     ],
 )
 def test_probes_and_streams_are_no_spans(path: str, passed_on: bool) -> None:
-    with open_span(NO_TRACING, ask(path, (b"traceparent", HEADER))):
+    with open_span(NO_TRACING, build_scope(path, (b"traceparent", HEADER))):
         assert (NO_TRACING.current() is not None) is passed_on
 
 
@@ -41,7 +41,7 @@ def test_probes_and_streams_are_no_spans(path: str, passed_on: bool) -> None:
 def test_a_request_has_the_attributes_that_the_conventions_require(method: str, named: str) -> None:
     tracing = KeptTracing()
 
-    with open_span(tracing, ask("/" + "x" * 1000, method=method)):
+    with open_span(tracing, build_scope("/" + "x" * 1000, method=method)):
         pass
 
     (span,) = tracing.spans
@@ -49,7 +49,7 @@ def test_a_request_has_the_attributes_that_the_conventions_require(method: str, 
     assert span.attributes == {"http.request.method": named, "url.path": "/" + "x" * 255, "url.scheme": "https"}
 
 
-def test_an_answer_is_told_by_its_route_and_a_servers_error_fails() -> None:
+def test_a_span_has_its_route_and_fails_on_a_server_error() -> None:
     tracing = KeptTracing()
 
     with tracing.span("POST", {}) as span:
@@ -66,19 +66,19 @@ def test_an_answer_is_told_by_its_route_and_a_servers_error_fails() -> None:
 def test_log_lines_name_the_tenant_the_conversation_and_the_trace() -> None:
     trace = TraceContext("a" * 32, "b" * 16)
 
-    assert find_log_names(ask(f"/conversations/acme/main/{CONVERSATION}/messages"), trace) == {
+    assert find_log_names(build_scope(f"/conversations/acme/main/{CONVERSATION}/messages"), trace) == {
         "trace_id": "a" * 32,
         "tenant": "acme",
         "conversation_id": CONVERSATION,
     }
-    assert find_log_names(ask("/conversations/acme/main/new/messages"), None) == {"tenant": "acme"}
-    assert find_log_names(ask("/other"), None) == {}
+    assert find_log_names(build_scope("/conversations/acme/main/new/messages"), None) == {"tenant": "acme"}
+    assert find_log_names(build_scope("/other"), None) == {}
 
 
 @pytest.mark.parametrize("tenant", ["a\x1b[2Jb", "a\u202eb", "a\nb"])
 def test_what_a_terminal_would_obey_is_no_tenant_of_a_log_line(tenant: str) -> None:
-    assert find_log_names(ask(f"/conversations/{tenant}/main"), None) == {}
+    assert find_log_names(build_scope(f"/conversations/{tenant}/main"), None) == {}
 
 
 def test_methods_are_few() -> None:
-    assert [name_method(ask("/x", method=each)) for each in ("GET", "BREW")] == ["GET", "other"]
+    assert [name_method(build_scope("/x", method=each)) for each in ("GET", "BREW")] == ["GET", "other"]

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from everturn.core.errors import Invalid, Unavailable
-from ingress.attachments.antivirus import ask, parse_address
+from ingress.attachments.antivirus import parse_address, send_command
 
 Address = tuple[str, int]
 Serve = Callable[..., "asyncio.Future[Address]"]
@@ -72,14 +72,14 @@ async def test_a_stream_arrives_whole(serve: Callable[..., object]) -> None:
     peer, address = await serve(b"stream: OK\n")  # type: ignore[misc]
     data = bytes(range(256)) * 4_000
 
-    assert await ask(address, "INSTREAM", timeout_s=20, stream=data) == "stream: OK"
+    assert await send_command(address, "INSTREAM", timeout_s=20, stream=data) == "stream: OK"
     assert peer.received == data
 
 
 async def test_a_reply_in_the_middle_of_the_stream_is_heard(serve: Callable[..., object]) -> None:
     _, address = await serve(b"INSTREAM size limit exceeded. ERROR\n", reads=False)  # type: ignore[misc]
 
-    said = await ask(address, "INSTREAM", timeout_s=20, stream=b"x" * 1000)
+    said = await send_command(address, "INSTREAM", timeout_s=20, stream=b"x" * 1000)
 
     assert "size limit exceeded" in said
 
@@ -89,10 +89,10 @@ async def test_a_reply_without_an_end_is_none(serve: Callable[..., object], repl
     _, address = await serve(reply)  # type: ignore[misc]
 
     with pytest.raises(Unavailable):
-        await ask(address, "INSTREAM", timeout_s=20, stream=b"x")
+        await send_command(address, "INSTREAM", timeout_s=20, stream=b"x")
 
 
 async def test_nobody_there_is_no_answer() -> None:
     for address in (("127.0.0.1", 9), "/nowhere/clamd"):
         with pytest.raises(Unavailable):
-            await ask(address, "PING", timeout_s=20)
+            await send_command(address, "PING", timeout_s=20)

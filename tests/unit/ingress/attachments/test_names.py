@@ -73,9 +73,9 @@ def test_a_long_name_keeps_its_extension_and_whole_characters() -> None:
 
 
 def test_the_same_name_gets_a_number() -> None:
-    twins = ["a.csv", "a.csv", "A.CSV", "a (2).csv", unicodedata.normalize("NFD", "é.txt"), "é.txt"]
+    same = ["a.csv", "a.csv", "A.CSV", "a (2).csv", unicodedata.normalize("NFD", "é.txt"), "é.txt"]
 
-    assert name_apart(twins) == ("a.csv", "a (2).csv", "A (3).CSV", "a (2) (2).csv", "é.txt", "é (2).txt")
+    assert name_apart(same) == ("a.csv", "a (2).csv", "A (3).CSV", "a (2) (2).csv", "é.txt", "é (2).txt")
 
 
 @given(st.lists(st.sampled_from(["a.csv", "A.csv", "a (2).csv", "x" * 300, "x" * 299, "../a.csv"]), max_size=12))

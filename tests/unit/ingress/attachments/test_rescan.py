@@ -63,7 +63,7 @@ async def test_every_file_is_looked_at_once_and_counted() -> None:
     assert world.done[0] == ("verdict", "key/a", "new")
 
 
-async def test_a_file_is_refused_before_it_is_deleted_and_told_as_gone_after() -> None:
+async def test_a_file_is_refused_before_it_is_deleted_and_absent_after() -> None:
     world = World(a="infected")
 
     await world.rescan.run(everything=True)

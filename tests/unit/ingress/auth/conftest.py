@@ -1,4 +1,4 @@
-"""Gates with fakes behind them, and what it takes to knock at one."""
+"""Gates with fakes behind them, and the credentials to pass one."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ VERIFIER = TokenVerifier(
 
 @dataclass
 class Door:
-    """A gate with its clock, which tells the real time, and the credentials behind it."""
+    """A gate with its clock, which shows the real time, and its credentials."""
 
     gate: AuthGate
     clock: FixedClock

@@ -1,4 +1,4 @@
-"""What browsers are told: preflights before anything else, answers marked for listed origins, no cookies ever."""
+"""The answers to browsers: preflights before anything else, answers marked for listed origins, no cookies ever."""
 
 import httpx2
 import pytest

@@ -59,7 +59,7 @@ def test_a_guest_token_expires() -> None:
     assert status_of(refused) == 401
 
 
-def test_too_many_new_guests_are_told_when_to_come_back_and_then_are_let_in() -> None:
+def test_too_many_new_guests_get_retry_after_and_are_then_accepted() -> None:
     clock = FixedClock()
     guests = Guests(SEALS, clock, scopes=HERE, per_minute=2)
     guests.admit("t", "p")

@@ -1,4 +1,4 @@
-"""Accepting when parts fail: waiting for twins, bells that can't be rung, objects of refused messages."""
+"""Accepting messages: concurrent requests, notifications that fail, objects of refused messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -91,7 +91,7 @@ class World:
             doorbells=world,
             queue=world,
             memory=world,
-            fleet=WorkerPoolWatch(presences, monotonic=self.clock.monotonic),
+            workers=WorkerPoolWatch(presences, monotonic=self.clock.monotonic),
             caps=QueueCaps(self._cap),
             metrics=self.metrics,
             monotonic=self.clock.monotonic,
@@ -150,7 +150,7 @@ class World:
         return await self.service.accept_message(ME, "new", submission, Headers({"idempotency-key": "k"}))
 
 
-async def test_an_accepted_message_rings_and_tells_and_keeps_its_objects() -> None:
+async def test_an_accepted_message_notifies_and_keeps_its_objects() -> None:
     world = World(RECEIPT)
 
     assert await world.accept(CSV) == RECEIPT
@@ -167,7 +167,7 @@ async def test_after_the_commit_bells_that_fail_change_nothing_for_the_client() 
     assert world.metrics.registry.get_sample_value("ingress_unrung_total") == 2
 
 
-async def test_a_signal_rings_the_running_turn_and_is_told() -> None:
+async def test_a_signal_notifies_the_running_turn_and_the_clients() -> None:
     receipt = Receipt(
         ConversationId("conv_1"), TurnId("turn_1"), SignalId("sig_1"), SignalState.ACCEPTED, ring=False, lane=Lane.PAID
     )
@@ -178,18 +178,18 @@ async def test_a_signal_rings_the_running_turn_and_is_told() -> None:
     assert world.sent == [("conv_1",), Hint("signal", ConversationId("conv_1"), "sig_1")]
 
 
-async def test_a_twin_is_waited_for_and_its_answer_is_given_without_waking_a_worker_again() -> None:
+async def test_a_concurrent_request_is_awaited_and_wakes_no_worker_again() -> None:
     replay = Receipt(ConversationId("conv_2"), TurnId("t"), None, None, ring=False, lane=Lane.PAID, replayed=True)
     world = World(KeyBusy(), KeyBusy(), replay)
 
     assert await world.accept(CSV) == replay
 
-    # The twin may have died before it sent its hint.
+    # The other process may have died before it sent its hint.
     assert world.sent == [Hint("status", ConversationId("conv_2"))]
     assert world.objects == {}
 
 
-async def test_a_twin_that_takes_longer_than_five_seconds_is_a_conflict() -> None:
+async def test_a_concurrent_request_of_more_than_five_seconds_is_a_conflict() -> None:
     world = World(KeyBusy())
 
     with pytest.raises(KeyBusy):
@@ -255,7 +255,7 @@ async def test_a_store_that_is_away_changes_nothing_for_a_request_that_was_accep
     assert await world.accept(CSV) == REPLAY
 
 
-async def test_before_a_full_queue_a_key_of_another_request_is_told_as_ever() -> None:
+async def test_a_key_of_another_request_is_refused_even_if_the_queue_is_full() -> None:
     world = World(RECEIPT, depth=10)
     world.kept = KeyReused()
 
@@ -273,7 +273,7 @@ async def test_a_database_that_does_not_tell_what_was_answered_leaves_the_refusa
     assert refused.value.status_code == 503
 
 
-async def test_twins_that_come_together_need_one_place() -> None:
+async def test_concurrent_equal_requests_need_one_place() -> None:
     world = World(RECEIPT, depth=9)
     world.kept = REPLAY
 
@@ -305,7 +305,7 @@ async def test_a_store_that_deletes_nothing_keeps_no_certain_answer_back() -> No
     assert refused.value.status_code == 429
 
 
-async def test_a_tenant_whose_part_filled_meanwhile_is_told_when_to_come_and_leaves_nothing() -> None:
+async def test_a_tenant_whose_share_filled_meanwhile_gets_retry_after() -> None:
     world = World(QueueFull("tenant", "10 turns wait."))
 
     with pytest.raises(ProblemError) as refused:

@@ -20,7 +20,7 @@ def test_harmless_types_are_shown_unless_a_download_is_asked_for() -> None:
     assert build_disposition("a.png", "image/png", download=True).startswith("attachment;")
 
 
-def test_a_name_beyond_ascii_stands_in_both_forms() -> None:
+def test_a_name_beyond_ascii_is_sent_in_both_forms() -> None:
     value = build_disposition('grü"ße 1%.csv', "text/csv", download=False)
 
     assert value == "attachment; filename=\"gr__ _e 1_.csv\"; filename*=UTF-8''gr%C3%BC%22%C3%9Fe%201%25.csv".replace(

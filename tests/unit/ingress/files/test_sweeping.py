@@ -1,4 +1,4 @@
-"""The sweeper of objects takes what is old and unknown, and nothing else."""
+"""The sweeper of objects finds old unknown ones, and no others."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -41,7 +41,7 @@ async def sweep(objects: MemoryObjects, rows: Rows, **options: Any) -> tuple[Any
     return await run_sweep(SweepParts(objects, rows, FixedClock()), report=lines.append, **wanted), lines
 
 
-async def test_an_orphan_is_told_and_left_unless_its_deletion_is_asked_for(objects: MemoryObjects) -> None:
+async def test_an_orphan_is_reported_and_deleted_only_on_request(objects: MemoryObjects) -> None:
     swept, lines = await sweep(objects, Rows(KNOWN))
 
     assert (swept.seen, swept.orphans, swept.orphan_bytes, swept.deleted) == (2, 1, 3, 0)

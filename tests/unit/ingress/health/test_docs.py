@@ -19,7 +19,7 @@ EVENTS = {
 }
 
 
-def test_every_operation_is_told_with_what_it_takes_and_answers() -> None:
+def test_every_operation_is_listed_with_its_input_and_answers() -> None:
     page = render_docs(DOCUMENT, EVENTS)
 
     for text in (

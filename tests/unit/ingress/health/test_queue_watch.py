@@ -31,10 +31,10 @@ def read(metrics: IngressMetrics, lane: str) -> tuple[float | None, float | None
     return waiting, oldest
 
 
-async def test_lanes_are_told_also_where_nothing_waits() -> None:
+async def test_empty_lanes_are_reported_too() -> None:
     metrics, queue = IngressMetrics(), Lanes()
 
-    await QueueWatch(queue, metrics, monotonic=FixedClock().monotonic).look()
+    await QueueWatch(queue, metrics, monotonic=FixedClock().monotonic).update_gauges()
 
     assert (read(metrics, "paid"), read(metrics, "anonymous")) == ((3, 12.5), (0, 0))
 
@@ -44,9 +44,9 @@ async def test_the_queue_is_not_counted_for_every_reader() -> None:
     watch = QueueWatch(queue, IngressMetrics(), monotonic=clock.monotonic)
 
     for _ in range(10):
-        await watch.look()
+        await watch.update_gauges()
     clock.advance(KEEP_S + 1)
-    await watch.look()
+    await watch.update_gauges()
 
     assert queue.looks == 2
 
@@ -54,10 +54,10 @@ async def test_the_queue_is_not_counted_for_every_reader() -> None:
 async def test_a_database_that_is_away_leaves_no_old_number() -> None:
     metrics, queue, clock = IngressMetrics(), Lanes(), FixedClock()
     watch = QueueWatch(queue, metrics, monotonic=clock.monotonic)
-    await watch.look()
+    await watch.update_gauges()
     queue.is_away = True
     clock.advance(KEEP_S + 1)
 
-    await watch.look()
+    await watch.update_gauges()
 
     assert read(metrics, "paid") == (None, None)

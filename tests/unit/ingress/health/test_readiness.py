@@ -49,7 +49,7 @@ async def test_a_part_that_hangs_counts_as_missing() -> None:
     assert "no answer" in found.parts["redis"].detail
 
 
-async def test_workers_are_told_of_with_what_the_escape_battery_found() -> None:
+async def test_workers_are_listed_with_the_result_of_the_escape_tests() -> None:
     presences = MemoryPresences()
     await presences.save(WorkerPresence("b", "", None, 1), ttl_s=600)
     await presences.save(WorkerPresence("a", "containers", BatteryOutcome(12, 12, 1000.0), 4), ttl_s=600)

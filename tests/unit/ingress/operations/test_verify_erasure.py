@@ -25,7 +25,7 @@ async def run(remains: Remains, conversation: str = GONE) -> int:
     return await build_verify_erasure(find).run(settings, argparse.Namespace(conversation=conversation))
 
 
-async def test_nothing_left_is_told_as_clean(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_complete_erasure_is_reported_as_clean(capsys: pytest.CaptureFixture[str]) -> None:
     status = await run(Remains({}, False, (), ("k",)))
 
     assert (status, capsys.readouterr().out) == (

@@ -16,7 +16,7 @@ PLAIN: Scope = {"type": "websocket", "headers": []}
 PAYLOAD = [{"conversation_id": CONVERSATION, "text": "A secret question."}]
 
 
-def test_a_call_is_a_span_by_its_name_linked_to_the_handshakes_and_tells_nothing_of_its_payload() -> None:
+def test_a_call_is_a_span_linked_to_the_handshake_without_its_payload() -> None:
     tracing = KeptTracing()
 
     with open_call_span(tracing, "chat_message", TRACED, tenant="acme", payload=PAYLOAD) as span:

@@ -66,7 +66,7 @@ class OvertakenEvents(MemoryEvents):
         late, self.late = self.late, None
         if late is not None and self.hub is not None:
             await self.publish(conversation_id, late, after=late.prev)
-            while self.hub.positions()[conversation_id] < late.events[-1].id:  # noqa: ASYNC110 - nothing tells of it
+            while self.hub.positions()[conversation_id] < late.events[-1].id:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
         return found
 
@@ -137,16 +137,16 @@ async def test_behind_a_snapshot_that_is_larger_than_what_may_wait_comes_what_fo
     client = await hub.open(ANN, CONVERSATION, None, None)
     client.cursor.stale_hints = True
 
-    told = b""
+    received = b""
     async with asyncio.timeout(10), aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 0.0).chunks(client)) as chunks:
         async for chunk in chunks:
-            told += chunk
-            if b"conv_status" in told or told.count(b"stream_snapshot") > 1:
+            received += chunk
+            if b"conv_status" in received or received.count(b"stream_snapshot") > 1:
                 break
     hub.close(client)
 
-    assert told.count(b"event: stream_snapshot") == 1
-    assert told.endswith(b"event: conv_status\n\n")
+    assert received.count(b"event: stream_snapshot") == 1
+    assert received.endswith(b"event: conv_status\n\n")
 
 
 class HugeRows(Rows):
@@ -262,7 +262,7 @@ async def test_only_some_snapshots_are_read_at_once_and_a_client_that_leaves_mak
     assert all(b"event: stream_snapshot" in snapshot for snapshot in snapshots)
 
 
-async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() -> None:
+async def test_the_lag_of_a_live_event_is_measured_when_its_client_read_it() -> None:
     events, metrics = MemoryEvents(), IngressMetrics()
     await events.publish(CONVERSATION, entry(1), after=None)
     hub = Hub(reader=events, hints=cast(Any, NoHints()), rows=Rows(at(1)), metrics=metrics, queue_bytes=10_000)
@@ -272,7 +272,7 @@ async def test_the_lag_of_a_live_event_is_told_once_its_client_has_taken_it() ->
     async with asyncio.timeout(10), aclosing(Feed(hub, heartbeat_s=60, unix_now=lambda: 12.0).chunks(client)) as chunks:
         await anext(chunks)
         coming = asyncio.create_task(anext(chunks))
-        while client.cursor.phase is not Phase.LIVE:  # noqa: ASYNC110 - nothing tells of it
+        while client.cursor.phase is not Phase.LIVE:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
         payload = b'{"ts":"1970-01-01T00:00:10Z"}'
         await events.publish(CONVERSATION, Entry(at(1), (EncodedEvent(at(2), "chat.delta", payload),)), after=at(1))
@@ -328,39 +328,39 @@ class Hints:
 
 
 async def read_heads(hints: Hints, rows: LateRows, *then: asyncio.Event) -> list[str]:
-    """The heads that a client is told, each of `then` set when it has the one before."""
+    """The heads that a client receives; each of `then` is set when it has the one before."""
     events = MemoryEvents()
     await events.publish(CONVERSATION, entry(1), after=None)
     hub = Hub(reader=events, hints=cast(Any, hints), rows=rows, metrics=IngressMetrics(), queue_bytes=10_000)
     running = asyncio.create_task(hub.run())
     client = await hub.open(ANN, CONVERSATION, at(1), None)
-    waiting, told = list(then), ""
+    waiting, received = list(then), ""
     async with (
         asyncio.timeout(10),
         aclosing(Feed(hub, heartbeat_s=0.01, unix_now=lambda: 0.0).chunks(client)) as chunks,
     ):
         async for chunk in chunks:
-            told += chunk.decode()
+            received += chunk.decode()
             if b"head" in chunk:
                 if not waiting:
                     break
                 waiting.pop(0).set()
     running.cancel()
     await asyncio.wait([running])
-    return re.findall(r"head_\d+", told)
+    return re.findall(r"head_\d+", received)
 
 
-async def test_a_head_that_can_not_be_read_at_first_is_told_when_it_can() -> None:
+async def test_a_head_that_is_unreadable_at_first_is_sent_later() -> None:
     assert await read_heads(Hints(), LateRows(after=2)) == ["head_3"]
 
 
-async def test_a_hint_whose_row_can_not_be_read_is_told_with_the_head() -> None:
+async def test_a_hint_whose_row_is_unreadable_is_sent_with_the_head() -> None:
     hints = Hints()
 
     assert await read_heads(hints, LateRows(after=0), hints.comes) == ["head_1", "head_2"]
 
 
-async def test_what_hints_told_while_nobody_listened_is_told_with_the_head() -> None:
+async def test_hints_missed_without_listeners_are_sent_with_the_head() -> None:
     hints = Hints()
 
     assert await read_heads(hints, LateRows(after=0), hints.reconnects) == ["head_1", "head_2"]

@@ -1,4 +1,4 @@
-"""Clients that wait are told their place in the queue when it changes, and nobody is asked about who does not wait."""
+"""Waiting clients receive their position in the queue when it changes; no query is made for others."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -26,7 +26,7 @@ class World:
 
     def __init__(self) -> None:
         self.places: dict[ConversationId, QueuePosition] = {}
-        self.asked: list[list[ConversationId]] = []
+        self.queries: list[list[ConversationId]] = []
         self.gone = False
         self.meanwhile: list[ConversationStream] = []
         nothing: Any = None
@@ -34,13 +34,13 @@ class World:
         rows = StreamRows(conversations=nothing, turns=nothing, inbox=nothing, queue=queue, clock=FixedClock())
         self.positions = Positions(rows)
 
-    async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+    async def load_positions(self, conversations: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
         if self.gone:
             raise Unavailable("Postgres")
-        self.asked.append([conversation_id for _, conversation_id in asked])
+        self.queries.append([conversation_id for _, conversation_id in conversations])
         for stream in self.meanwhile:
             stream.offer(build_batch(Entry(START, (EncodedEvent(EventCursor(1, 2), "chat.delta", b"{}"),))))
-        return {one: WaitingTurn(TurnId("turn_1"), self.places[one]) for _, one in asked if one in self.places}
+        return {one: WaitingTurn(TurnId("turn_1"), self.places[one]) for _, one in conversations if one in self.places}
 
     def wait(self, name: str, ahead: int) -> ConversationStream:
         """A followed conversation that is queued."""
@@ -57,7 +57,7 @@ class World:
         stream.clients.add(Subscription(stream, cursor, None, START))
 
 
-def told(stream: ConversationStream) -> list[bytes]:
+def received(stream: ConversationStream) -> list[bytes]:
     """What each client has got since the last time."""
     return [client.cursor.take() for client in stream.clients]
 
@@ -67,40 +67,40 @@ def world() -> World:
     return World()
 
 
-async def test_a_client_sees_its_place_fall_and_is_told_nothing_while_it_stays(world: World) -> None:
+async def test_a_client_receives_its_position_only_when_it_changes(world: World) -> None:
     stream = world.wait("conv_1", 2)
-    await world.positions.tell()
-    assert b'"position":2' in told(stream)[0]
+    await world.positions.publish()
+    assert b'"position":2' in received(stream)[0]
 
-    await world.positions.tell()
-    assert told(stream) == [b""]
+    await world.positions.publish()
+    assert received(stream) == [b""]
     world.places[stream.conversation_id] = QueuePosition(1)
-    await world.positions.tell()
+    await world.positions.publish()
 
-    assert b'"state":"queued","turn_id":"turn_1","position":1}' in told(stream)[0]
+    assert b'"state":"queued","turn_id":"turn_1","position":1}' in received(stream)[0]
 
 
-async def test_more_than_the_most_is_told_as_such(world: World) -> None:
+async def test_a_position_above_the_maximum_is_marked(world: World) -> None:
     stream = world.wait("conv_1", 0)
     world.places[stream.conversation_id] = QueuePosition(100, more=True)
 
-    await world.positions.tell()
+    await world.positions.publish()
 
-    assert b'"position":100,"position_more":true' in told(stream)[0]
+    assert b'"position":100,"position_more":true' in received(stream)[0]
 
 
-async def test_a_turn_that_was_taken_is_not_asked_about_again(world: World) -> None:
+async def test_no_query_is_made_for_a_turn_that_has_started(world: World) -> None:
     stream = world.wait("conv_1", 0)
     world.places.clear()
 
-    await world.positions.tell()
-    await world.positions.tell()
+    await world.positions.publish()
+    await world.positions.publish()
 
-    assert told(stream) == [b""]
-    assert len(world.asked) == 1
+    assert received(stream) == [b""]
+    assert len(world.queries) == 1
 
 
-async def test_a_row_that_comes_when_its_clients_have_gone_keeps_nothing_from_those_who_came_since(
+async def test_a_late_row_of_a_closed_stream_does_not_affect_a_new_one(
     world: World,
 ) -> None:
     gone = world.wait("conv_1", 2)
@@ -110,47 +110,47 @@ async def test_a_row_that_comes_when_its_clients_have_gone_keeps_nothing_from_th
     world.positions.note(gone, queued=True)
     present = world.wait("conv_1", 2)
     world.positions.note(gone, queued=True)
-    await world.positions.tell()
+    await world.positions.publish()
 
-    assert b'"position":2' in told(present)[0]
-    assert [len(asked) for asked in world.asked] == [1]
+    assert b'"position":2' in received(present)[0]
+    assert [len(queries) for queries in world.queries] == [1]
 
 
-async def test_while_nobody_waits_nothing_is_asked(world: World) -> None:
+async def test_no_query_is_made_while_no_turn_waits(world: World) -> None:
     stream = world.wait("conv_1", 0)
     world.positions.note(stream, queued=False)
 
-    await world.positions.tell()
+    await world.positions.publish()
 
-    assert world.asked == []
+    assert world.queries == []
 
 
-async def test_what_happened_while_the_queue_was_read_is_not_told_over(world: World) -> None:
+async def test_a_stale_position_does_not_replace_a_newer_state(world: World) -> None:
     stream = world.wait("conv_1", 0)
     world.meanwhile = [stream]
 
-    await world.positions.tell()
+    await world.positions.publish()
 
-    assert b"position" not in told(stream)[0]
+    assert b"position" not in received(stream)[0]
 
 
-async def test_a_queue_that_can_not_be_read_is_asked_again(world: World) -> None:
+async def test_a_failed_query_of_the_queue_is_repeated(world: World) -> None:
     stream = world.wait("conv_1", 3)
     world.gone = True
-    await world.positions.tell()
+    await world.positions.publish()
     world.gone = False
 
-    await world.positions.tell()
+    await world.positions.publish()
 
-    assert b'"position":3' in told(stream)[0]
+    assert b'"position":3' in received(stream)[0]
 
 
-async def test_where_many_wait_they_take_turns(world: World) -> None:
+async def test_many_waiting_streams_are_queried_in_turn(world: World) -> None:
     for n in range(BATCH + 20):
         world.wait(f"conv_{n}", n)
 
-    await world.positions.tell()
-    await world.positions.tell()
+    await world.positions.publish()
+    await world.positions.publish()
 
-    assert [len(asked) for asked in world.asked] == [BATCH, BATCH]
-    assert len({one for asked in world.asked for one in asked}) == BATCH + 20
+    assert [len(queries) for queries in world.queries] == [BATCH, BATCH]
+    assert len({one for queries in world.queries for one in queries}) == BATCH + 20

@@ -22,16 +22,16 @@ ANN = Caller(Principal("t", "p", "ann"))
 
 
 class Gate:
-    """Answers as told; counts how often it was asked."""
+    """Answers as configured; counts its calls."""
 
     def __init__(self) -> None:
         self.refusal: Exception | None = None
         self.hangs = False
-        self.asked = 0
+        self.calls = 0
 
     async def recheck(self, caller: Caller) -> None:
         assert caller is ANN
-        self.asked += 1
+        self.calls += 1
         if self.hangs:
             await asyncio.Event().wait()
         if self.refusal:
@@ -42,7 +42,7 @@ def begin(gate: Gate, clock: FixedClock) -> CallerCheck:
     return Recheck(gate.recheck, every_s=60, monotonic=clock.monotonic).begin(ANN)
 
 
-async def test_it_asks_once_in_its_time_and_not_before() -> None:
+async def test_it_checks_once_per_interval_and_not_before() -> None:
     gate, clock = Gate(), FixedClock()
     standing = begin(gate, clock)
 
@@ -50,7 +50,7 @@ async def test_it_asks_once_in_its_time_and_not_before() -> None:
         assert await standing.try_refusal() is None
         clock.advance(1)
 
-    assert gate.asked == 1
+    assert gate.calls == 1
 
 
 async def test_a_refusal_ends_the_stream() -> None:
@@ -64,7 +64,7 @@ async def test_a_refusal_ends_the_stream() -> None:
     assert await standing.try_refusal() is not None
 
 
-async def test_who_can_not_be_asked_about_stays_until_the_next_time() -> None:
+async def test_a_caller_that_cannot_be_checked_stays_until_the_next_check() -> None:
     gate, clock = Gate(), FixedClock()
     standing = begin(gate, clock)
     gate.refusal = Unavailable("down")
@@ -92,7 +92,7 @@ class NoRows(StreamRows):
         raise Unavailable("the stream ends before it needs one")
 
 
-async def test_a_client_is_told_by_a_comment_that_its_stream_ends() -> None:
+async def test_a_comment_announces_the_end_of_a_stream() -> None:
     gate, clock = Gate(), FixedClock()
     hub = Hub(reader=MemoryEvents(), hints=cast(Any, None), rows=NoRows(), metrics=IngressMetrics(), queue_bytes=10_000)
     client = await hub.open(ANN.principal, ConversationId("conv_1"), None, None)

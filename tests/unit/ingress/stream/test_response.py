@@ -64,7 +64,7 @@ class Feed:
             self.closed = True
 
 
-async def test_a_feed_that_ends_is_sent_whole_and_its_end_is_told() -> None:
+async def test_a_feed_that_ends_is_sent_completely_with_its_end() -> None:
     feed, line = Feed(b"a", b"b"), Line()
 
     async with asyncio.timeout(LIMIT_S):
@@ -94,7 +94,7 @@ async def test_a_client_that_leaves_ends_a_feed_that_waits() -> None:
     assert line.body == b"a"
 
 
-async def test_a_client_that_takes_nothing_is_let_go() -> None:
+async def test_a_client_that_reads_nothing_is_disconnected() -> None:
     feed, line = Feed(b"a", endless=True), Line(stuck=True)
 
     async with asyncio.timeout(LIMIT_S):
@@ -104,7 +104,7 @@ async def test_a_client_that_takes_nothing_is_let_go() -> None:
     assert line.body == b""
 
 
-async def test_a_client_that_takes_nothing_is_disconnected_before_the_response_returns() -> None:
+async def test_a_stuck_client_is_disconnected_before_the_response_returns() -> None:
     """The server logs an error for a response that returns incomplete while its client is connected."""
     feed, line = Feed(b"a", endless=True), Line(stuck=True)
     scope: Scope = {**SCOPE, CUT_KEY: lambda: asyncio.get_running_loop().call_soon(line.left.set)}
@@ -116,7 +116,7 @@ async def test_a_client_that_takes_nothing_is_disconnected_before_the_response_r
     assert feed.closed
 
 
-async def test_a_large_chunk_that_is_read_too_slowly_is_given_up() -> None:
+async def test_a_large_chunk_that_is_read_too_slowly_is_aborted() -> None:
     chunk = b"a" * 100 * PIECE_BYTES
     feed, line = Feed(chunk, endless=True), Line(pause_s=0.05)
     response = EventStreamResponse(feed.run(), send_timeout_s=0.5, min_bytes_per_s=100 * len(chunk))

@@ -1,4 +1,4 @@
-"""One read serves all who asked before it began."""
+"""One read serves every reader that came before it began."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_asks_while_a_read_runs_shares_the_next_one() -> None:
+async def test_a_reader_that_comes_during_a_read_shares_the_next_one() -> None:
     source = Source()
     shared = SharedRead(source.read)
 
@@ -46,7 +46,7 @@ async def test_who_asks_while_a_read_runs_shares_the_next_one() -> None:
     assert source.reads == 2
 
 
-async def test_a_value_is_not_kept_for_who_asks_afterwards() -> None:
+async def test_a_value_is_not_kept_for_later_readers() -> None:
     source = Source()
     source.gate.set()
     shared = SharedRead(source.read)
@@ -69,7 +69,7 @@ async def test_a_failing_read_fails_for_one_and_the_next_one_tries_again() -> No
     assert await second == 2
 
 
-async def test_a_reader_that_is_cancelled_does_not_take_the_others_along() -> None:
+async def test_a_cancelled_reader_does_not_cancel_the_others() -> None:
     source = Source()
     shared = SharedRead(source.read)
     first, second = asyncio.create_task(shared.get()), asyncio.create_task(shared.get())

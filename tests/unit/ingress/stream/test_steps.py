@@ -85,7 +85,7 @@ def test_an_answer_begins_grows_and_ends() -> None:
     ]
 
 
-def test_a_thought_is_told_when_it_ends() -> None:
+def test_a_thought_is_sent_when_it_ends() -> None:
     shown = show(
         delta("thinking", 0, "Let me "), delta("thinking", 1, "see."), delta("thinking", 2, "", completed=True)
     )
@@ -103,7 +103,7 @@ def test_a_thought_is_kept_within_bounds() -> None:
     assert len(body["reasoning"]) == 20_000
 
 
-def test_a_question_and_its_answer_are_told_live_and_after_a_rewind() -> None:
+def test_an_approval_and_its_answer_are_sent_live_and_after_a_rewind() -> None:
     asked = ChatApproval(
         approval_id="appr_1", call_id="call_1", tool_id="mail.send", params={"to": "ann"}, state="pending",
         expires_at="2026-03-02T12:00:00.000Z",
@@ -125,7 +125,7 @@ def test_a_question_and_its_answer_are_told_live_and_after_a_rewind() -> None:
     assert again == pending
 
 
-def test_who_comes_to_a_conversation_that_waits_is_told_the_question_and_that_it_waits() -> None:
+def test_a_new_client_of_a_waiting_conversation_gets_its_approval() -> None:
     story = AskingStory()
     story.start_turn("Send it")
     story.start_round()
@@ -139,7 +139,7 @@ def test_who_comes_to_a_conversation_that_waits_is_told_the_question_and_that_it
     assert (shown[3][1]["state"], shown[4][1]["phase"]) == ("pending", "waiting")
 
 
-def test_turn_phase_and_injection_are_told() -> None:
+def test_turn_phase_and_injection_are_sent() -> None:
     signal = ChatSignal(signal_id="s", kind="followup", state="applied", text="Only the north.", round=2)
     shown = show(ConvStatus(state="queued", position=3), ChatStart(turn_id="t", ordinal=1, text="Hi"), signal)
 
@@ -160,7 +160,7 @@ def test_the_end_carries_the_whole_result_or_the_error() -> None:
     assert (bad["answer"], bad["error"]["status"]) == (None, 502)
 
 
-def test_a_rewind_begins_the_turn_anew() -> None:
+def test_a_rewind_restarts_the_turn() -> None:
     step = StepView(step="c", status="completed", title="Echo", round=1, tool_id="demo.echo", result_preview="a")
     text = TextView(round=2, channel="answer", instance=0, marker="answer", format="markdown", text="So far")
     turn = TurnView(turn_id="t", ordinal=1, status="running", text="Hi", steps=(step,), texts=(text,), sealed_round=1)

@@ -126,7 +126,7 @@ class BoundedProtocol(H11Protocol):
         self._caps = caps
         self._metrics = metrics
         self._sending: asyncio.TimerHandle | None = None
-        self._untaken = 0
+        self._unread_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._refused = False
         self._heard = False
@@ -214,14 +214,14 @@ class BoundedProtocol(H11Protocol):
     def _watch_sending(self) -> None:
         """Check later whether the client has read anything meanwhile."""
         self._forget_sending()
-        self._untaken = self.transport.get_write_buffer_size()
-        if self._untaken:
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        if self._unread_bytes:
             self._sending = self.loop.call_later(self._caps.send_s, self._check_sending)
 
     def _check_sending(self) -> None:
-        at_rest = self.flow.write_paused or self._responded()
+        is_idle = self.flow.write_paused or self._responded()
         # While a response is still written, the same number of bytes can be different ones.
-        if not at_rest or self.transport.get_write_buffer_size() < self._untaken:
+        if not is_idle or self.transport.get_write_buffer_size() < self._unread_bytes:
             self._watch_sending()
             return
         self._cut()
@@ -231,7 +231,7 @@ class BoundedProtocol(H11Protocol):
             return  # the limits of the connection and of the application can end in the same moment
         self._metrics.stuck.inc()
         waiting_bytes = self.transport.get_write_buffer_size()
-        _log.info("A client was disconnected because it did not read its response.", waiting_bytes=waiting_bytes)
+        _log.info("Disconnected a client that did not read its response", waiting_bytes=waiting_bytes)
         self.transport.abort()
 
     def _forget_sending(self) -> None:

@@ -30,8 +30,8 @@ _MAX_PATH_CHARS: Final = 256
 
 def try_caller(scope: Scope) -> TraceContext | None:
     """The caller's span from the header `traceparent`, if it is sent exactly once."""
-    said = [value for name, value in scope["headers"] if name == b"traceparent"]
-    return try_parse_context(said[0].decode("latin-1")) if len(said) == 1 else None
+    values = [value for name, value in scope["headers"] if name == b"traceparent"]
+    return try_parse_context(values[0].decode("latin-1")) if len(values) == 1 else None
 
 
 def open_span(tracing: Tracing, scope: Scope) -> AbstractContextManager[Span]:
@@ -61,13 +61,13 @@ def tell_answer(span: Span, *, method: str, route: str, status: int) -> None:
 def find_log_names(scope: Scope, trace: TraceContext | None) -> dict[str, str]:
     """The log fields of a request. Tenant and conversation are the requested ones, allowed or not."""
     names = {"trace_id": trace.trace_id} if trace else {}
-    asked = _CONVERSATION.match(scope["path"])
-    if asked is not None:
+    match = _CONVERSATION.match(scope["path"])
+    if match is not None:
         # Terminals interpret control characters, and the path is not validated yet.
-        if asked[1].isprintable():
-            names["tenant"] = asked[1]
-        if asked[2] and is_id(asked[2], "conv"):
-            names["conversation_id"] = asked[2]
+        if match[1].isprintable():
+            names["tenant"] = match[1]
+        if match[2] and is_id(match[2], "conv"):
+            names["conversation_id"] = match[2]
     return names
 
 
@@ -132,7 +132,7 @@ class OuterMiddleware:
                 await self._app(_without_cookies(scope), receive, watch.send)
         except Exception:
             self._metrics.unhandled.inc()
-            _log.exception("unhandled error", route=watch.route())
+            _log.exception("Unhandled error", route=watch.route())
             if watch.status:
                 raise
             await problem_response(internal_error())(scope, receive, watch.send)
@@ -146,7 +146,7 @@ class OuterMiddleware:
             await self._app(_without_cookies(scope), receive, send)
         except Exception:
             self._metrics.unhandled.inc()
-            _log.exception("unhandled error in a socket")
+            _log.exception("Unhandled error in a socket")
             raise
 
 

@@ -111,7 +111,7 @@ class CredentialGuard:
 
 FALLBACK_PART = 4
 """While the shared buckets don't answer, each process grants one fourth of a limit on its own."""
-REST_S = 1.0
+PAUSE_S = 1.0
 """How long the shared buckets are not queried after a failure, so that not every request waits for them."""
 
 NOT_NOW = frozenset({429, 503})
@@ -120,7 +120,7 @@ NOT_NOW = frozenset({429, 503})
 READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period")
 
 _log = structlog.get_logger(__name__)
-Told = TypeVar("Told", Draw, Level)
+Result = TypeVar("Result", Draw, Level)
 Fields = tuple[tuple[bytes, bytes], ...]
 GiveBack = Callable[[], Awaitable[Level | None]]
 
@@ -167,7 +167,7 @@ class RateGate:
         self._metrics = metrics
         self._monotonic = monotonic
         self._local = BucketTable(monotonic=monotonic)
-        self._rest_until = -math.inf
+        self._pause_until = -math.inf
 
     async def admit(self, principal: Principal, *, write: bool, address: str, keep: Callable[[Drawn], None]) -> None:
         """Raises a 429 problem with an accurate Retry-After. `keep` receives the draw, even if it got no token."""
@@ -197,16 +197,16 @@ class RateGate:
 
         return tighter, self._local.draw(key, tighter), give_back
 
-    async def _try_shared(self, ask: Callable[[], Awaitable[Told]]) -> Told | None:
+    async def _try_shared(self, call: Callable[[], Awaitable[Result]]) -> Result | None:
         """None while the shared buckets don't answer; a token that can't be given back then is lost until the bucket
         refills."""
-        if self._monotonic() < self._rest_until:
+        if self._monotonic() < self._pause_until:
             return None
         try:
-            return await ask()
+            return await call()
         except Unavailable as error:
-            _log.warning("rates are limited by this process alone", error=str(error))
-            self._rest_until = self._monotonic() + REST_S
+            _log.warning("Could not reach the shared rate limits and used those of this process", error=str(error))
+            self._pause_until = self._monotonic() + PAUSE_S
             return None
 
 
@@ -387,4 +387,4 @@ def load_drawn(scope: Scope) -> Drawn | None:
 
 def load_request_limits(connection: HTTPConnection) -> RequestLimits:
     """The limits of this application."""
-    return cast(RequestLimits, connection.app.state.front)
+    return cast(RequestLimits, connection.app.state.request_limits)

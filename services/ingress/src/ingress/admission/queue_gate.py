@@ -20,11 +20,11 @@ from ingress.errors import ProblemError, too_many, unavailable
 
 # The capacity of the live workers: how many turns run at once, and how long one takes.
 
-FLEET_KEEP_S = 1.0
+WORKERS_KEEP_S = 1.0
 """The maximum age of the known workers; they report every 5 s."""
 STALE_S = 5.0
 """How long the last known workers are used while the wire does not answer."""
-REST_S = 0.5
+PAUSE_S = 0.5
 """How long a wire that did not answer is not queried again, so that requests meanwhile don't wait for its timeout."""
 GUESSED_TURN_S = 10.0
 """Used while no worker has ended a turn yet."""
@@ -40,13 +40,13 @@ class WorkerPool:
     """Turns of one user that can run while others wait: the smallest value that a worker reports, None if none does."""
 
 
-def build_fleet(workers: tuple[WorkerPresence, ...]) -> WorkerPool:
+def build_worker_pool(workers: tuple[WorkerPresence, ...]) -> WorkerPool:
     """Sum up the workers, weighted by their slots."""
     slots = sum(worker.slots for worker in workers)
-    told = [(worker.slots, worker.turn_s) for worker in workers if worker.turn_s is not None]
+    reported = [(worker.slots, worker.turn_s) for worker in workers if worker.turn_s is not None]
     running = [worker.user_running_max for worker in workers if worker.user_running_max is not None]
-    weight = sum(weight for weight, _ in told)
-    turn_s = sum(weight * turn_s for weight, turn_s in told) / weight if weight else GUESSED_TURN_S
+    weight = sum(weight for weight, _ in reported)
+    turn_s = sum(weight * turn_s for weight, turn_s in reported) / weight if weight else GUESSED_TURN_S
     return WorkerPool(slots, turn_s, min(running, default=None))
 
 
@@ -56,28 +56,28 @@ class WorkerPoolWatch:
     def __init__(self, presences: Presences, *, monotonic: Callable[[], float]) -> None:
         self._presences = presences
         self._monotonic = monotonic
-        self._fleet = WorkerPool(0, GUESSED_TURN_S)
+        self._pool = WorkerPool(0, GUESSED_TURN_S)
         self._failure: str | None = None
-        self._ask_at = self._known_at = -math.inf
-        self._asking = asyncio.Lock()
+        self._reload_at = self._known_at = -math.inf
+        self._reload_lock = asyncio.Lock()
 
     async def load(self) -> WorkerPool:
         """Raises Unavailable after at most 250 ms if nothing is known, and then for half a second without a query."""
-        async with self._asking:
-            if self._monotonic() >= self._ask_at:
-                await self._ask()
+        async with self._reload_lock:
+            if self._monotonic() >= self._reload_at:
+                await self._reload()
         if self._failure is not None:
             raise Unavailable(self._failure)
-        return self._fleet
+        return self._pool
 
-    async def _ask(self) -> None:
+    async def _reload(self) -> None:
         try:
-            self._fleet, self._failure = build_fleet(await self._presences.load_all()), None
+            self._pool, self._failure = build_worker_pool(await self._presences.load_all()), None
             self._known_at = self._monotonic()
         except Unavailable as error:
             if self._monotonic() - self._known_at > STALE_S:
                 self._failure = str(error)
-        self._ask_at = self._monotonic() + (REST_S if self._failure is not None else FLEET_KEEP_S)
+        self._reload_at = self._monotonic() + (PAUSE_S if self._failure is not None else WORKERS_KEEP_S)
 
 
 # The depth of the queue for a tenant on a lane: the last count, plus what this process has admitted since.
@@ -184,7 +184,7 @@ class WorkGate:
         doorbells: Doorbells,
         queue: Queue,
         memory: WireMemory,
-        fleet: WorkerPoolWatch,
+        workers: WorkerPoolWatch,
         caps: QueueCaps,
         metrics: IngressMetrics,
         monotonic: Callable[[], float],
@@ -193,7 +193,7 @@ class WorkGate:
         self._doorbells = doorbells
         self._places = QueueDepthCache(queue, monotonic=monotonic)
         self._memory = memory
-        self._fleet = fleet
+        self._workers = workers
         self._caps = caps
         self._metrics = metrics
         self._random = random
@@ -229,7 +229,7 @@ class WorkGate:
         refused together don't come back together.
         """
         try:
-            pool = await self._fleet.load()
+            pool = await self._workers.load()
         except Unavailable:
             pool = None
         idle = pool is not None and not pool.slots

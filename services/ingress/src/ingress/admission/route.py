@@ -46,26 +46,26 @@ class AdmittedRequest(Request):
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """Yield the body as it arrives. Raises a 413 problem at the first byte above the cap, whatever Content-Length
         said."""
-        cap, taken = self.scope[_CAP_KEY], 0
+        cap, received = self.scope[_CAP_KEY], 0
         hold: BodyHold | None = self.scope.get(_HOLD_KEY)
         began = asyncio.get_running_loop().time()
         chunks = super().stream()
         with hold.reading() if hold is not None else nullcontext():
             async with aclosing(chunks):
-                while (chunk := await self._next_chunk(chunks, began, taken)) is not None:
-                    taken += len(chunk)
-                    if taken > cap:
+                while (chunk := await self._next_chunk(chunks, began, received)) is not None:
+                    received += len(chunk)
+                    if received > cap:
                         raise too_large(f"The body has more than {cap} bytes.")
                     if hold is not None:
                         hold.grow(len(chunk))
                     yield chunk
 
-    async def _next_chunk(self, chunks: AsyncGenerator[bytes, None], began: float, taken: int) -> bytes | None:
-        """Raises 408 when the body is too slow; `taken` bytes arrived since `began`, in loop time."""
+    async def _next_chunk(self, chunks: AsyncGenerator[bytes, None], began: float, received: int) -> bytes | None:
+        """Raises 408 when the body is too slow; `received` bytes arrived since `began`, in loop time."""
         now = asyncio.get_running_loop().time()
         waits = {
             began + self.body_timeout_s: f"The body was not complete after {self.body_timeout_s:g} s.",
-            began + self.grace_s + taken / BODY_BYTES_PER_S: f"The body is slower than {BODY_BYTES_PER_S} bytes/s.",
+            began + self.grace_s + received / BODY_BYTES_PER_S: f"The body is slower than {BODY_BYTES_PER_S} bytes/s.",
             now + self.idle_timeout_s: f"No byte of the body came for {self.idle_timeout_s:g} s.",
         }
         give_up = min(waits)
@@ -173,8 +173,8 @@ def check_query(request: Request, allowed: frozenset[str]) -> None:
     unknown = [name[:MAX_NAME_CHARS] for name in request.query_params if name not in allowed]
     if not unknown:
         return
-    takes = f"allowed: {', '.join(sorted(allowed))}" if allowed else "this endpoint accepts no query parameters"
-    errors = [{"field": f"query.{name}", "message": f"Unknown parameter; {takes}"} for name in unknown[:MAX_ERRORS]]
+    hint = f"allowed: {', '.join(sorted(allowed))}" if allowed else "this endpoint accepts no query parameters"
+    errors = [{"field": f"query.{name}", "message": f"Unknown parameter; {hint}"} for name in unknown[:MAX_ERRORS]]
     raise unprocessable(f"{errors[0]['field']}: {errors[0]['message']}", errors=errors)
 
 
@@ -195,12 +195,12 @@ class AdmittedRoute(StrictRoute):
 
     async def admit(self, request: Request) -> AdmittedRequest:
         """Authenticate, then check what is known without the body. Raises problems: 401, 403, 404, 413, 415, 429."""
-        gate, front = cast(AuthGate, request.app.state.auth), load_request_limits(request)
-        with front.authenticating(request):
+        gate, limits = cast(AuthGate, request.app.state.auth), load_request_limits(request)
+        with limits.authenticating(request):
             caller = await self.authenticate(request, gate)
         _recognize(request, caller)
-        await front.admit(request, caller.principal, write=is_write(request.method, self.path))
-        hold = front.bodies.open(caller.principal)
+        await limits.admit(request, caller.principal, write=is_write(request.method, self.path))
+        hold = limits.bodies.open(caller.principal)
         admitted = admit_request(request, max_body_bytes=self.max_body_bytes_of(request), hold=hold)
         self.check_type(admitted)
         return admitted
@@ -238,15 +238,15 @@ class BodyScopedRoute(AdmittedRoute):
     async def admit(self, request: Request) -> AdmittedRequest:
         """Admit in another order than other routes: the credential, its rate, the body, then access to its tenant and
         project."""
-        gate, front = cast(AuthGate, request.app.state.auth), load_request_limits(request)
-        with front.authenticating(request):
+        gate, limits = cast(AuthGate, request.app.state.auth), load_request_limits(request)
+        with limits.authenticating(request):
             owner = await gate.load_owner(request.headers)
-        await front.admit(request, owner, write=is_write(request.method, self.path))
-        admitted = admit_request(request, max_body_bytes=SMALL_BODY_BYTES, hold=front.bodies.open(owner))
+        await limits.admit(request, owner, write=is_write(request.method, self.path))
+        admitted = admit_request(request, max_body_bytes=SMALL_BODY_BYTES, hold=limits.bodies.open(owner))
         try:
             self.check_type(admitted)
             tenant, project = self.read_scope(await admitted.json())
-            with front.authenticating(request):
+            with limits.authenticating(request):
                 caller = await gate.authenticate(request.headers, tenant=tenant, project=project)
         except BaseException:
             release_body(admitted)

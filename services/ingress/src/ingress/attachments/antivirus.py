@@ -39,12 +39,12 @@ def parse_address(url: str) -> Address:
     raise Invalid("CLAMD_URL must be tcp://host:port or unix:///path.")
 
 
-async def ask(address: Address, command: str, *, timeout_s: float, stream: bytes | None = None) -> str:
+async def send_command(address: Address, command: str, *, timeout_s: float, stream: bytes | None = None) -> str:
     """Send one command, followed by `stream`, and return the reply. Raises Unavailable when there is none in time."""
     line = _Line(address, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            return await asyncio.to_thread(line.ask, command, stream)
+            return await asyncio.to_thread(line.send_command, command, stream)
     except (clamd.ClamdError, OSError, TimeoutError, UnicodeDecodeError) as error:
         raise Unavailable(_SILENT) from error
     finally:
@@ -64,7 +64,7 @@ class _Line(clamd.ClamdNetworkSocket):
         self._timeout_s = timeout_s
         self.clamd_socket = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
 
-    def ask(self, command: str, stream: bytes | None) -> str:
+    def send_command(self, command: str, stream: bytes | None) -> str:
         """Blocks for at most the timeout in each of its steps."""
         with closing(self.clamd_socket):
             self._init_socket()
@@ -123,7 +123,7 @@ class Infected(Exception):
 
 
 class Unscannable(Exception):
-    """The antivirus can't look into all of the file."""
+    """The antivirus can't scan the whole file."""
 
 
 class Antivirus(Protocol):
@@ -209,26 +209,26 @@ class Clamd:
         async with self._slots.take(person):
             # Load the version before the scan: a verdict must never name newer signatures than those that scanned.
             verdict = await self.load_verdict()
-            check_reply(await ask(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=data))
+            check_reply(await send_command(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=data))
         return verdict
 
     async def load_verdict(self) -> str:
         if self._monotonic() >= self._known.until:
-            verdict = build_verdict(await ask(self._address, "VERSION", timeout_s=CHECK_TIMEOUT_S))
+            verdict = build_verdict(await send_command(self._address, "VERSION", timeout_s=CHECK_TIMEOUT_S))
             if verdict != self._known.verdict:
                 await self._check_honest()
             self._known = _Known(verdict, self._monotonic() + VERSION_KEPT_S)
         return self._known.verdict
 
     async def check(self) -> None:
-        if await ask(self._address, "PING", timeout_s=CHECK_TIMEOUT_S) != "PONG":
+        if await send_command(self._address, "PING", timeout_s=CHECK_TIMEOUT_S) != "PONG":
             raise Unavailable("clamd does not respond as expected.")
         await self.load_verdict()
 
     async def _check_honest(self) -> None:
         """Scan an archive that is nested too deep: without AlertExceedsMax clamd answers OK for content that it did not
         scan."""
-        reply = await ask(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=build_too_deep())
+        reply = await send_command(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=build_too_deep())
         try:
             check_reply(reply)
         except Unscannable:
@@ -240,13 +240,13 @@ class Clamd:
 
 def check_reply(reply: str) -> None:
     """Raises unless the reply to a stream says that all of it is clean."""
-    said = reply.removeprefix("stream: ")
-    if said == "OK" and said != reply:
+    result = reply.removeprefix("stream: ")
+    if result == "OK" and result != reply:
         return
-    if _SIZE_REPLY in said:
+    if _SIZE_REPLY in result:
         raise Unscannable("it is larger than the antivirus accepts")
-    signature = said.removesuffix(" FOUND")
-    if signature == said:
+    signature = result.removesuffix(" FOUND")
+    if signature == result:
         raise Unavailable("The antivirus gave no verdict.")
     if signature.startswith(_LIMITS):
         raise Unscannable("the antivirus can't scan all of it")

@@ -95,7 +95,7 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
         zeros_in_text=tuple(sorted(PLAIN)),
         pending_signals=MAX_OPEN_SIGNALS,
         event_streams=bounds.streams_of_user,
-        running_turns=await _load_running_turns(request.app.state.fleet),
+        running_turns=await _load_running_turns(request.app.state.workers),
     )
 
 

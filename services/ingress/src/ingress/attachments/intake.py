@@ -47,23 +47,23 @@ class Refusal:
 def build_refusal(name: str, field: str, error: Refused) -> Refusal:
     """Build a refusal. `name` is the file's clean name, `field` its place in the request."""
     say = f"The file {name!r} was rejected: {error.detail if isinstance(error, Unavailable) else error}"
-    said = say if say.endswith(".") else f"{say}."
-    fields = [{"field": field, "message": said}]
+    message = say if say.endswith(".") else f"{say}."
+    fields = [{"field": field, "message": message}]
     match error:
         case TooBig():
-            return Refusal("size", too_large(said, errors=fields))
+            return Refusal("size", too_large(message, errors=fields))
         case NotAccepted():
-            return Refusal("type", unsupported(said, errors=fields))
+            return Refusal("type", unsupported(message, errors=fields))
         case NotAcceptable():
-            return Refusal("content", unprocessable(said, errors=fields))
+            return Refusal("content", unprocessable(message, errors=fields))
         case Infected():
-            return Refusal("infected", unprocessable(said, errors=fields))
+            return Refusal("infected", unprocessable(message, errors=fields))
         case Unscannable():
-            return Refusal("unscannable", unprocessable(said, errors=fields))
+            return Refusal("unscannable", unprocessable(message, errors=fields))
         case Unsound():
-            return Refusal("structure", unprocessable(said, errors=fields))
+            return Refusal("structure", unprocessable(message, errors=fields))
         case Unavailable():
-            return Refusal("unavailable", unavailable(said, errors=fields))
+            return Refusal("unavailable", unavailable(message, errors=fields))
         case _:
             assert_never(error)
 
@@ -187,7 +187,7 @@ class Intake:
         sha256 = await asyncio.to_thread(_hash, data) if sound.content else file.sha256
         mime = f"{kind.mime}; charset={sound.charset}" if sound.charset else kind.mime
         if sound.change:
-            _log.info("upload changed", form=kind.form, size=len(file.data), stored=len(data), change=sound.change)
+            _log.info("Changed an upload", form=kind.form, size=len(file.data), stored=len(data), change=sound.change)
         return CheckedFile(name, mime, data, sha256, verdict, sound.change)
 
     def _decide_kind(self, name: str, file: IncomingFile) -> Kind:
@@ -204,9 +204,9 @@ class Intake:
         refusal = build_refusal(name, file.field, error)
         self._metrics.refused_files.labels(reason=refusal.reason).inc()
         if isinstance(error, Infected):
-            _log.warning("infected upload refused", signature=str(error), size=len(file.data))
+            _log.warning("Rejected an infected upload", signature=str(error), size=len(file.data))
         else:
-            _log.info("upload refused", reason=refusal.reason, size=len(file.data), fault=str(error))
+            _log.info("Rejected an upload", reason=refusal.reason, size=len(file.data), fault=str(error))
         return refusal.problem
 
     async def save_files(
@@ -251,7 +251,9 @@ class Intake:
                 await self._objects.delete(keys)
         except (EverturnError, TimeoutError) as error:
             # The client must get the original error; the sweeper of objects finds these later.
-            _log.warning("objects of a message were not deleted", keys=keys, error=str(error) or "no answer in time")
+            _log.warning(
+                "Could not delete the objects of a message", keys=keys, error=str(error) or "no answer in time"
+            )
 
 
 @dataclass(frozen=True, slots=True)

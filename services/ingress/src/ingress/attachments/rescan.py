@@ -40,13 +40,13 @@ class Rescan:
             raise Unavailable("There is no antivirus: set CLAMD_URL.")
         tally = Tally()
         async for target in self._walk(None if everything else present):
-            name = await self._look(target)
+            name = await self._scan(target)
             tally = replace(tally, **{name: getattr(tally, name) + 1})
         return tally
 
     async def revoke(self, artifact_id: ArtifactId, reason: str) -> int:
         """Revoke one file and all that share its object; returns their number. Raises NotFound."""
-        return await self._take_away(await self._scans.load(artifact_id), reason)
+        return await self._revoke(await self._scans.load(artifact_id), reason)
 
     async def _walk(self, verdict: str | None) -> AsyncIterator[ScanTarget]:
         after = ""
@@ -55,29 +55,29 @@ class Rescan:
             for target in page:
                 yield target
 
-    async def _look(self, target: ScanTarget) -> str:
+    async def _scan(self, target: ScanTarget) -> str:
         if target.revoked:
-            await self._take_away(target, "before")
+            await self._revoke(target, "before")
             return "revoked"
         try:
             data = await self._objects.load(target.object_key, max_bytes=target.size)
             await self._scans.save_verdict(target.object_key, await self._antivirus.scan(data))
         except NotFound:
-            _log.warning("file without its object", artifact=target.id)
+            _log.warning("A file has no object", artifact=target.id)
             return "missing"
         except Unscannable as error:
-            _log.warning("stored file can't be scanned", artifact=target.id, fault=str(error))
+            _log.warning("Could not scan a stored file", artifact=target.id, fault=str(error))
             return "unscannable"
         except Infected as error:
-            await self._take_away(target, str(error))
+            await self._revoke(target, str(error))
             return "revoked"
         return "clean"
 
-    async def _take_away(self, target: ScanTarget, reason: str) -> int:
+    async def _revoke(self, target: ScanTarget, reason: str) -> int:
         """Block reads first, then delete the object, then save the verdict; a later run completes an interrupted
         sequence."""
         count = await self._scans.revoke(target.object_key)
         await self._objects.delete([target.object_key])
         await self._scans.save_verdict(target.object_key, f"{REVOKED}: {reason}")
-        _log.warning("stored file revoked", artifact=target.id, files=count, reason=reason)
+        _log.warning("Revoked a stored file", artifact=target.id, files=count, reason=reason)
         return count

@@ -96,7 +96,7 @@ class AuthGate:
         now."""
         if caller.expires_at is not None and caller.expires_at <= self._clock.now().timestamp():
             raise unauthorized("The credential has expired.")
-        if caller.proof.kind == "guest" and not self._ways.guests.takes(caller.principal):
+        if caller.proof.kind == "guest" and not self._ways.guests.accepts(caller.principal):
             raise unauthorized("This server no longer accepts guests.")
         await self._ways.standing.check(caller)
 

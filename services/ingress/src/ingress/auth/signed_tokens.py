@@ -18,7 +18,7 @@ from everturn.limits.token_buckets import BucketTable, Limit
 from ingress.auth.callers import Caller, Proof, build_record, read_record
 from ingress.errors import absent, forbidden, too_many, unauthorized
 
-# Small signed values that the server hands out and verifies later, so that it does not have to store them. A sealed
+# Small signed values that the server issues and verifies later, so that it does not have to store them. A sealed
 # text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each purpose
 # has its own key, derived from one secret that all nodes share.
 
@@ -137,7 +137,7 @@ class Guests:
             raise unauthorized("The guest token has expired.")
         return read_record(record)
 
-    def takes(self, principal: Principal) -> bool:
+    def accepts(self, principal: Principal) -> bool:
         """Whether the scope of this guest still accepts guests."""
         return (principal.tenant, principal.project) in self._scopes
 

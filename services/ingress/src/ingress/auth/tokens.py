@@ -276,7 +276,7 @@ class JwksKeys:
                 self._keys = read_key_set(await self._fetch())
                 self._fetched_at = self._monotonic()
             except _FAILURES as error:
-                _log.warning("the issuer's keys were not fetched", error=f"{type(error).__name__}: {error}"[:300])
+                _log.warning("Could not fetch the issuer's keys", error=f"{type(error).__name__}: {error}"[:300])
             self._next_fetch = self._monotonic() + (PAUSE_S if self._keys else FIRST_PAUSE_S)
 
 

@@ -202,7 +202,7 @@ class ChatService:
             async with answered_within(KEPT_LIMIT_S):
                 return await self._inbox.try_load_receipt(principal, key)
         except (TimeoutError, Unavailable) as error:
-            _log.warning("kept answer not read", error=str(error))
+            _log.warning("Could not read a recorded answer", error=str(error))
             return None
 
     def _load_trace(self) -> str | None:
@@ -255,7 +255,7 @@ class ChatService:
             raise
         except Unavailable:
             # It is unknown whether this was committed. If no row names these objects, workers delete them later.
-            _log.warning("message may have been stored", objects=saved.keys())
+            _log.warning("A message failed but may have been stored", objects=saved.keys())
             raise
         except EverturnError:
             await self._intake.discard(saved)
@@ -264,33 +264,33 @@ class ChatService:
             # The first request stored files of its own.
             await self._intake.discard(saved)
             # The process that stored it may have died before it sent its hints.
-            await self._ring(receipt)
+            await self._notify(receipt)
             return receipt
         kind = "signal" if receipt.signal_id else "turn"
         MESSAGES_ACCEPTED.labels(kind=kind).inc()
         # A new conversation gets its id only now.
         bind_contextvars(conversation_id=receipt.conversation_id, turn_id=receipt.turn_id)
-        _log.info("message_accepted", kind=kind, lane=receipt.lane.value)
-        await self._ring(receipt)
+        _log.info("Accepted a message", kind=kind, lane=receipt.lane.value)
+        await self._notify(receipt)
         return receipt
 
-    async def _ring(self, receipt: Receipt) -> None:
+    async def _notify(self, receipt: Receipt) -> None:
         """Notify workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""
         if receipt.ring:
-            await self._try("doorbell", self._wires.doorbells.ring(receipt.lane, receipt.conversation_id))
+            await self._try_send("doorbell", self._wires.doorbells.ring(receipt.lane, receipt.conversation_id))
         if receipt.signal_id:
-            await self._try("inbox bell", self._wires.inbox_bells.ring(receipt.conversation_id))
+            await self._try_send("inbox notification", self._wires.inbox_bells.ring(receipt.conversation_id))
             hint = Hint("signal", receipt.conversation_id, receipt.signal_id)
         else:
             hint = Hint("status", receipt.conversation_id)
-        await self._try("hint", self._wires.hints.send(hint))
+        await self._try_send("hint", self._wires.hints.send(hint))
 
-    async def _try(self, what: str, sending: Awaitable[None]) -> None:
+    async def _try_send(self, what: str, sending: Awaitable[None]) -> None:
         try:
             await sending
         except Unavailable as error:
             self._metrics.unrung.inc()
-            _log.warning("not sent", what=what, error=str(error))
+            _log.warning("Could not send a notification", what=what, error=str(error))
 
     async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:
         """A signal with its receipt."""
@@ -315,8 +315,8 @@ class ChatService:
         return signal
 
     async def _tell_signal(self, conversation_id: ConversationId, signal_id: SignalId) -> None:
-        await self._try("inbox bell", self._wires.inbox_bells.ring(conversation_id))
-        await self._try("hint", self._wires.hints.send(Hint("signal", conversation_id, signal_id)))
+        await self._try_send("inbox notification", self._wires.inbox_bells.ring(conversation_id))
+        await self._try_send("hint", self._wires.hints.send(Hint("signal", conversation_id, signal_id)))
 
 
 def chat_service(request: Request) -> ChatService:

@@ -85,14 +85,14 @@ class ConversationService:
     ) -> Conversation:
         """Change the fields that are not None."""
         saved = await self._conversations.save(principal, conversation_id, title=title, archived=archived)
-        await self._tell(conversation_id)
+        await self._send_status_hint(conversation_id)
         return saved
 
     async def erase(self, principal: Principal, conversation_id: ConversationId) -> ErasedOut:
         """Delete the rows in one transaction, then the events and all objects, including those of refused commits."""
         erasure = await self._conversations.erase(principal, conversation_id)
         await self._erase_events(conversation_id)
-        await self._tell(conversation_id)
+        await self._send_status_hint(conversation_id)
         objects = await self._delete_objects(principal, conversation_id, erasure.object_keys)
         left = 0 if objects is not None else len(erasure.object_keys)
         return ErasedOut(
@@ -104,7 +104,7 @@ class ConversationService:
             await self._events.erase(conversation_id)
         except Unavailable as error:
             # The events expire by themselves an hour after the last one.
-            _log.error("events of an erased conversation were not removed", error=str(error))
+            _log.error("Could not delete the events of an erased conversation", error=str(error))
 
     async def _delete_objects(
         self, principal: Principal, conversation_id: ConversationId, keys: Sequence[str]
@@ -114,14 +114,14 @@ class ConversationService:
             try:
                 return await delete_erased_objects(self._artifacts, self._objects, principal, conversation_id, keys)
             except EverturnError as error:
-                _log.error("objects of an erased conversation were not deleted", keys=list(keys), error=str(error))
+                _log.error("Could not delete the objects of an erased conversation", keys=list(keys), error=str(error))
         return None
 
-    async def _tell(self, conversation_id: ConversationId) -> None:
+    async def _send_status_hint(self, conversation_id: ConversationId) -> None:
         try:
             await self._hints.send(Hint("status", conversation_id))
         except Unavailable as error:
-            _log.warning("hint not sent", error=str(error))
+            _log.warning("Could not send a hint", error=str(error))
 
     async def fetch(self, principal: Principal, wanted: FetchIn) -> FetchView:
         """The state of a conversation: its row and the requested turns."""

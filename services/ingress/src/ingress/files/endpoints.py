@@ -162,8 +162,8 @@ def _read_request(request: Request, artifact: Artifact, *, download: bool) -> tu
     tag = headers["ETag"]
     if has_tag(request.headers.getlist("if-none-match"), tag):
         return headers, None
-    asked = request.headers.get("range") if request.headers.get("if-range", tag) == tag else None
-    piece = _read_range(asked, artifact.size)
+    requested = request.headers.get("range") if request.headers.get("if-range", tag) == tag else None
+    piece = _read_range(requested, artifact.size)
     if piece is not None:
         headers["Content-Range"] = f"bytes {piece.start}-{piece.end - 1}/{artifact.size}"
     piece = piece or Slice(0, artifact.size)

@@ -90,8 +90,8 @@ _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
 def has_tag(headers: Iterable[str], tag: str) -> bool:
     """Whether `If-None-Match`, which can be a list, weak or `*`, contains the tag, by weak comparison."""
-    told = ",".join(headers).strip()
-    return told == "*" or tag in _TAG.findall(told)
+    listed = ",".join(headers).strip()
+    return listed == "*" or tag in _TAG.findall(listed)
 
 
 # Serving files by their rows, and handling stored objects that differ from their row.
@@ -157,7 +157,7 @@ class FileService:
         """Count a file that could not be read, and log its id."""
         reason = "altered" if isinstance(error, AlteredObject) else "store"
         self._metrics.unread_files.labels(reason=reason).inc()
-        _log.error("a file could not be read", artifact_id=artifact.id, reason=reason, error=str(error))
+        _log.error("Could not read a file", artifact_id=artifact.id, reason=reason, error=str(error))
 
     async def _rest(self, artifact: Artifact, first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
         async with aclosing(chunks):

@@ -34,22 +34,22 @@ class QueueWatch:
         self._queue = queue
         self._metrics = metrics
         self._monotonic = monotonic
-        self._looked_at = -math.inf
-        self._looking = asyncio.Lock()
+        self._updated_at = -math.inf
+        self._update_lock = asyncio.Lock()
 
-    async def look(self) -> None:
+    async def update_gauges(self) -> None:
         """Count the queue and set the gauges. Takes at most two seconds."""
-        async with self._looking:
-            if self._monotonic() - self._looked_at <= KEEP_S:
+        async with self._update_lock:
+            if self._monotonic() - self._updated_at <= KEEP_S:
                 return
-            self._looked_at = self._monotonic()
+            self._updated_at = self._monotonic()
             self._metrics.queued.clear()
             self._metrics.oldest_queued.clear()
             try:
                 async with asyncio.timeout(LIMIT_S):
                     lanes = await self._queue.load_lanes()
             except (Unavailable, TimeoutError) as error:
-                _log.warning("queue_not_counted", error=str(error))
+                _log.warning("Could not count the queue", error=str(error))
                 return
             for lane in (lane for lane in Lane if lane is not Lane.CONTROL):
                 self._metrics.queued.labels(lane.value).set(lanes[lane].waiting if lane in lanes else 0)
@@ -150,7 +150,7 @@ async def get_readiness(request: Request) -> Response:
 async def get_metrics(request: Request) -> Response:
     """Metrics for Prometheus; docs/metrics.md lists them."""
     metrics = cast(IngressMetrics, request.app.state.metrics)
-    await cast(QueueWatch, request.app.state.queue_watch).look()
+    await cast(QueueWatch, request.app.state.queue_watch).update_gauges()
     ready = await cast(TtlCache[ReadyOut], request.app.state.readiness).load()
     for name, part in ready.parts.items():
         metrics.part_ready.labels(name).set(part.ok)

@@ -155,8 +155,8 @@ def open_call_span(
         if tenant.isprintable() and tenant:
             names["tenant"] = tenant
         match payload:
-            case [{"conversation_id": str(asked)}] if is_id(asked, "conv"):
-                names["conversation_id"] = asked  # allowed or not; `new` has none yet
+            case [{"conversation_id": str(wanted)}] if is_id(wanted, "conv"):
+                names["conversation_id"] = wanted  # allowed or not; `new` has none yet
             case _:
                 pass
         with bound_contextvars(**names):

@@ -377,7 +377,7 @@ class Connection:
             translated = translate_error(error) if isinstance(error, EverturnError) else None
             if translated is None:
                 self._parts.metrics.unhandled.inc()
-                _log.exception("unhandled error in a socket's call")
+                _log.exception("Unhandled error in a call of a socket")
             return translated or internal_error()
 
     async def _watch(self, session: Session) -> None:

@@ -74,7 +74,7 @@ class Feed:
                 # The connection has sent the chunk. Free it now: a large one must not stay in memory while this waits
                 # for the next.
                 chunk = b""
-                client.cursor.let_go()
+                client.cursor.release_piece()
                 client.release_snapshot()
                 if said_at is not None:
                     self._hub.metrics.stream_lag.observe(max(0.0, self._unix_now() - said_at))
@@ -93,7 +93,7 @@ class Feed:
                 if not has_room:
                     return HEARTBEAT
         except Unavailable as error:
-            _log.info("a client waits", error=str(error))
+            _log.info("Could not read the rows of a stream", error=str(error))
             return cursor.take() or await self._wait(client, min(RETRY_S, self._heartbeat_s))
         if guard.error is not None:
             # Rows that can't be read now may be readable after the next commit; until then the client keeps its state.

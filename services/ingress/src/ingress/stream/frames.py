@@ -335,7 +335,7 @@ class ClientCursor:
         self.taken_said_at = next((each.said_at for each in piece if each.said_at is not None), None)
         return piece[0].frames if count == 1 else b"".join(each.frames for each in piece)
 
-    def let_go(self) -> None:
+    def release_piece(self) -> None:
         """Record that the connection no longer holds the last piece."""
         self._in_hand_bytes = 0
 

@@ -54,15 +54,15 @@ class Positions:
         """Remove a stream that has no clients any more or is no longer queued."""
         if self._waiting.get(stream.conversation_id) is stream:
             del self._waiting[stream.conversation_id]
-        stream.told_position = None
+        stream.published_position = None
 
     async def run(self) -> None:
         """Publish positions until cancelled."""
         while True:
             await asyncio.sleep(self._every_s)
-            await self.tell()
+            await self.publish()
 
-    async def tell(self) -> None:
+    async def publish(self) -> None:
         """Publish changed positions once. While the database is unavailable, clients keep the last known position."""
         batch = list(self._waiting.values())[:BATCH]
         if not batch:
@@ -71,7 +71,7 @@ class Positions:
         try:
             found = await self._rows.load_positions([(stream.principal, stream.conversation_id) for stream in batch])
         except Unavailable as error:
-            _log.info("positions were not read", error=str(error))
+            _log.info("Could not read queue positions", error=str(error))
             return
         for stream, (version, reads) in zip(batch, known, strict=True):
             waiting = found.get(stream.conversation_id)
@@ -82,8 +82,8 @@ class Positions:
                 self.forget(stream)
                 continue
             self._move_back(stream)
-            if waiting.position != stream.told_position:
-                stream.told_position = waiting.position
+            if waiting.position != stream.published_position:
+                stream.published_position = waiting.position
                 stream.offer_hint(self._rows.build_waiting(stream.conversation_id, waiting), read_at=reads)
 
     def _move_back(self, stream: ConversationStream) -> None:
@@ -152,7 +152,7 @@ class Hub:
             cursor.lose("old")
         client = Subscription(stream, cursor, expires_at, after)
         stream.clients.add(client)
-        stream.told_position = None
+        stream.published_position = None
         self.metrics.streams.inc()
         if self.draining:
             client.end()
@@ -216,7 +216,7 @@ class Hub:
                     with guarded("hub_entry", conversation_id=conversation_id):
                         self._dispatch(conversation_id, entry)
             except Unavailable as error:
-                _log.warning("the event wire is lost", error=str(error))
+                _log.warning("Lost the connection to the event stream", error=str(error))
                 self.metrics.wire_losses.labels(kind="events").inc()
                 await self._wait_for_wire()
 
@@ -249,7 +249,7 @@ class Hub:
                     pause_s = 0.1
                     self._keep_hint(hint)
             except Unavailable as error:
-                _log.warning("the hint wire is lost", error=str(error))
+                _log.warning("Lost the connection to the hints", error=str(error))
                 self.metrics.wire_losses.labels(kind="hints").inc()
                 await asyncio.sleep(pause_s)
                 pause_s = min(MAX_BACKOFF_S, pause_s * 2)
@@ -286,7 +286,7 @@ class Hub:
             if hint.kind == "status":
                 stream.end_all()
         except Unavailable as error:
-            _log.warning("a hint's row was not read", error=str(error))
+            _log.warning("Could not read the row of a hint", error=str(error))
             stream.defer_hint()
 
     async def _offer_hint(self, stream: ConversationStream, hint: Hint) -> None:

@@ -57,8 +57,8 @@ class CallerCheck:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 await self._recheck()
         except ProblemError as refusal:
-            _log.info("a caller is not let in any more", why=refusal.detail)
+            _log.info("The caller of a stream lost its access", why=refusal.detail)
             return refusal
         except (Unavailable, TimeoutError) as error:
-            _log.info("a caller could not be checked", error=str(error))
+            _log.info("Could not recheck the caller of a stream", error=str(error))
         return None

@@ -92,9 +92,9 @@ class StreamRows:
         view = build_signal_view(signal, tenant=principal.tenant, project=principal.project)
         return self.build_frame(conversation_id, build_signal_event(view), turn_id=signal.turn_id)
 
-    async def load_positions(self, asked: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+    async def load_positions(self, conversations: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
         """The queue positions of those of these conversations that are queued."""
-        return await self._queue.load_positions(asked)
+        return await self._queue.load_positions(conversations)
 
     def build_waiting(self, conversation_id: ConversationId, waiting: WaitingTurn) -> bytes:
         """Build the event, without id, of a queue position."""

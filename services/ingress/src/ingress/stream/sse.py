@@ -64,7 +64,7 @@ class EventStreamResponse(EventSourceResponse):
                 watching.cancel()
         except* _Left:
             # This is the usual end of a stream, so a log line for each would be noise except when debugging.
-            _log.debug("a client left its stream")
+            _log.debug("A client closed its stream")
         except* SendTimeoutError:
             # Returning now would count as a response that was left incomplete by mistake.
             cut = cast(Callable[[], None] | None, scope.get(CUT_KEY))

@@ -77,8 +77,8 @@ class StepsProjector:
                 yield from self._project_thought(envelope, delta)
             case events.ChatDelta(channel="answer") as delta:
                 yield from _project_answer(at, delta)
-            case events.ChatApproval() as asked:
-                yield "approval", {**at, **_build_approval(asked)}
+            case events.ChatApproval() as approval:
+                yield "approval", {**at, **_build_approval(approval)}
             case events.ChatCompaction(status="started"):
                 yield "phase", {**at, "phase": "compacting"}
             case events.ChatCompaction(status="completed") as done:
@@ -162,8 +162,8 @@ def _build_step(step: events.ChatStep | StepView, iteration: int | None) -> dict
     return {**fields, "status": "done", **end}
 
 
-def _build_approval(asked: events.ChatApproval | ApprovalView) -> dict[str, Any]:
-    return asked.model_dump(include=_APPROVAL_FIELDS)
+def _build_approval(approval: events.ChatApproval | ApprovalView) -> dict[str, Any]:
+    return approval.model_dump(include=_APPROVAL_FIELDS)
 
 
 def _build_end(end: events.ChatComplete | events.ChatError) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class ConversationStream:
     terminals: TerminalFilter = field(default_factory=TerminalFilter)
     version: int = 0
     """Counts entries; a row read while it changed may be older than what clients received."""
-    told_position: QueuePosition | None = None
+    published_position: QueuePosition | None = None
     """The queue position that all clients know; None makes the next one be sent again."""
     reads: int = 0
     """Counts the clients' own reads: a client that read for itself may be ahead of the entries counted here."""

@@ -34,7 +34,7 @@ async def test_spans_nest_also_through_tasks_and_arrive_when_the_process_ends(co
 
         async def work() -> None:
             with tracing.span("inner", {"n": 1}):
-                tracing.tell("told", {}, lasted_s=2.0)
+                tracing.tell("finished", {}, lasted_s=2.0)
 
         with tracing.span("outer", {}, kind="server", place=SpanPlace(parent=CALLER)) as outer:
             await asyncio.create_task(work())
@@ -42,13 +42,13 @@ async def test_spans_nest_also_through_tasks_and_arrive_when_the_process_ends(co
             outer.rename("GET /x")
             current = tracing.current()
 
-    told, inner, outer_span = collector.spans
-    assert [told.name, inner.name, outer_span.name] == ["told", "inner", "GET /x"]
+    finished, inner, outer_span = collector.spans
+    assert [finished.name, inner.name, outer_span.name] == ["finished", "inner", "GET /x"]
     assert (outer_span.trace_id, outer_span.parent) == (CALLER.trace_id, CALLER.span_id)
-    assert (inner.parent, told.parent) == (outer_span.span_id, inner.span_id)
+    assert (inner.parent, finished.parent) == (outer_span.span_id, inner.span_id)
     assert current == TraceContext(outer_span.trace_id, outer_span.span_id)
     assert (outer_span.attributes, inner.attributes) == ({"route": "/x"}, {"n": 1})
-    assert told.lasted_ns == 2_000_000_000
+    assert finished.lasted_ns == 2_000_000_000
     assert outer_span.service == "service"
     assert tracing.current() is None
 
@@ -68,10 +68,10 @@ async def test_a_span_may_have_ids_of_its_own_and_a_link(collector: Collector) -
     assert below.links == ((BEFORE.trace_id, BEFORE.span_id),)
 
 
-async def test_a_failure_is_told_by_its_kind_and_never_by_its_text(collector: Collector) -> None:
+async def test_a_failed_span_has_the_type_of_its_error_but_not_its_text(collector: Collector) -> None:
     async with open_tracing("service", collector.url) as tracing:
         with pytest.raises(ValueError), tracing.span("broken", {}):
-            raise ValueError("what somebody wrote")
+            raise ValueError("what a user wrote")
 
     (broken,) = collector.spans
     assert broken.is_error
@@ -79,7 +79,7 @@ async def test_a_failure_is_told_by_its_kind_and_never_by_its_text(collector: Co
     assert b"wrote" not in broken.raw
 
 
-async def test_a_caller_who_is_not_sampled_is_not_told_of(collector: Collector) -> None:
+async def test_no_span_is_sent_for_an_unsampled_caller(collector: Collector) -> None:
     async with open_tracing("service", collector.url) as tracing:
         unsampled = TraceContext("a" * 32, "b" * 16, sampled=False)
         with tracing.span("quiet", {}, place=SpanPlace(parent=unsampled)):

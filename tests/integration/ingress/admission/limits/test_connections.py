@@ -18,7 +18,7 @@ POST = b"POST /conversations/default/default/new/messages HTTP/1.1\r\nHost: loca
 
 @pytest.fixture(scope="module")
 def bounded(start_ingress: Callable[..., Any]) -> Any:
-    """Whoever is slow is soon let go."""
+    """A slow client is soon disconnected."""
     return start_ingress({"headers_s": 0.5})
 
 
@@ -58,7 +58,7 @@ async def drip(writer: asyncio.StreamWriter, data: bytes) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_client_that_says_nothing_is_let_go(bounded: Any) -> None:
+async def test_a_silent_client_is_disconnected(bounded: Any) -> None:
     reader, writer = await connect(bounded)
 
     assert await read_all(reader) == b""
@@ -100,7 +100,7 @@ async def test_the_rest_of_a_refused_body_is_not_waited_for(bounded: Any) -> Non
     writer.close()
 
 
-async def test_a_connection_at_rest_between_requests_stays(bounded: Any) -> None:
+async def test_an_idle_connection_between_requests_stays_open(bounded: Any) -> None:
     async with httpx2.AsyncClient(base_url=bounded.url, timeout=LIMIT_S) as http:
         first = await http.get("/healthz")
         stream = first.extensions["network_stream"].get_extra_info("client_addr")
@@ -124,9 +124,9 @@ async def test_too_many_connections_are_a_503_and_the_others_go_on(small: Any) -
         assert b"Retry-After: " in answer
         assert (await http.get("/healthz")).status_code == 200
         assert 'ingress_refusals_total{reason="connections",role="none"}' in (await http.get("/metrics")).text
-    for at_rest, other in open_ones:
+    for idle, other in open_ones:
         other.write_eof()
-        await read_all(at_rest)
+        await read_all(idle)
         other.close()
     writer.close()
 

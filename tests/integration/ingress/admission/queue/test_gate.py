@@ -20,7 +20,7 @@ ROOM = 40
 OF_USER, OF_TENANT = ROOM // 8, ROOM // 2
 INTERVAL_S = 0.25
 WAITS_S = range(5, 11)
-"""Of a fleet whose turns take less than 5 s."""
+"""Of workers whose turns take less than 5 s."""
 CLIENTS = 24
 TRIES = 5
 STALLED_LIMIT_S = 6
@@ -40,7 +40,7 @@ def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedi
 
 async def save_fleet(url: str) -> None:
     """Before the ingress starts, which remembers for a while whom it has seen."""
-    async with open_wire(url, name="fleet") as wire:
+    async with open_wire(url, name="workers") as wire:
         await wire.presences.save(WorkerPresence("w", "", None, 10, 10 * INTERVAL_S), ttl_s=3600)
 
 
@@ -50,7 +50,7 @@ def gated(start_ingress: Callable[..., Any], own_redis: EmbeddedRedis) -> Any:
 
 
 @pytest.fixture(scope="module")
-def twin(start_ingress: Callable[..., Any], own_redis: EmbeddedRedis) -> Any:
+def second_process(start_ingress: Callable[..., Any], own_redis: EmbeddedRedis) -> Any:
     return start_ingress(REDIS_URL=own_redis.url, QUEUE_MAX=str(ROOM))
 
 
@@ -77,7 +77,7 @@ async def count_queued(rows: asyncpg.Connection) -> int:
     return await rows.fetchval("SELECT count(*) FROM turn WHERE status = 'queued'")
 
 
-async def test_while_redis_stalls_a_message_is_a_503_in_time_and_nothing_is_stored(
+async def test_a_message_is_a_503_in_time_while_redis_stalls(
     http: httpx2.AsyncClient, own_redis: EmbeddedRedis, rows: asyncpg.Connection, refused: Refused
 ) -> None:
     assert (await http.post(NEW, json={"text": "before"})).status_code == 202
@@ -98,7 +98,7 @@ async def test_while_redis_stalls_a_message_is_a_503_in_time_and_nothing_is_stor
     assert (await http.post(NEW, json={"text": "after"})).status_code == 202
 
 
-async def test_while_redis_is_out_of_memory_a_message_is_a_503_and_nothing_is_stored(
+async def test_a_message_is_a_503_while_redis_is_out_of_memory(
     http: httpx2.AsyncClient, own_redis: EmbeddedRedis, rows: asyncpg.Connection, refused: Refused
 ) -> None:
     client = build_client(own_redis.url, name="test")
@@ -134,8 +134,8 @@ async def send(http: httpx2.AsyncClient, n: int, url: str = "") -> httpx2.Respon
     return answer
 
 
-async def run_fleet(rows: asyncpg.Connection) -> None:
-    """A fleet that ends a turn every quarter of a second, also where this machine is slow."""
+async def run_workers(rows: asyncpg.Connection) -> None:
+    """Workers that end a turn every quarter of a second, even on a slow machine."""
     loop = asyncio.get_running_loop()
     began, ended = loop.time(), 0
     while True:
@@ -150,11 +150,11 @@ async def run_fleet(rows: asyncpg.Connection) -> None:
 
 
 async def test_ingresses_together_never_exceed_the_queue(
-    http: httpx2.AsyncClient, gated: Any, twin: Any, rows: asyncpg.Connection, refused: Refused
+    http: httpx2.AsyncClient, gated: Any, second_process: Any, rows: asyncpg.Connection, refused: Refused
 ) -> None:
     await empty_queue(rows)
 
-    answers = await asyncio.gather(*(send(http, n, (gated, twin)[n % 2].url) for n in range(3 * ROOM)))
+    answers = await asyncio.gather(*(send(http, n, (gated, second_process)[n % 2].url) for n in range(3 * ROOM)))
 
     full = [answer for answer in answers if answer.status_code != 202]
     assert len(answers) - len(full) == await count_queued(rows) == ROOM
@@ -165,7 +165,7 @@ async def test_ingresses_together_never_exceed_the_queue(
     assert len(waits_s) > 1
 
 
-async def test_a_user_and_a_tenant_leave_places_to_others(
+async def test_a_user_and_a_tenant_leave_room_for_others(
     http: httpx2.AsyncClient, rows: asyncpg.Connection, refused: Refused
 ) -> None:
     await empty_queue(rows)
@@ -183,7 +183,7 @@ async def test_a_user_and_a_tenant_leave_places_to_others(
 
 
 @pytest.mark.timeout(180)
-async def test_who_comes_back_when_told_is_accepted_in_the_end(
+async def test_a_client_that_honours_retry_after_is_accepted_in_the_end(
     http: httpx2.AsyncClient, rows: asyncpg.Connection
 ) -> None:
     await empty_queue(rows)
@@ -197,35 +197,35 @@ async def test_who_comes_back_when_told_is_accepted_in_the_end(
             await asyncio.sleep(int(answer.headers["retry-after"]))
         return refusals
 
-    fleet = asyncio.create_task(run_fleet(rows))
+    workers = asyncio.create_task(run_workers(rows))
     refusals = await asyncio.gather(*(come(ROOM + n) for n in range(CLIENTS)))
-    fleet.cancel()
-    await asyncio.wait({fleet})
+    workers.cancel()
+    await asyncio.wait({workers})
 
-    assert fleet.cancelled()
+    assert workers.cancelled()
     assert sum(refusals) >= CLIENTS / 2
 
 
-async def test_a_request_that_was_accepted_gets_its_answer_again_while_the_queue_is_full(
+async def test_an_accepted_request_can_be_repeated_while_the_queue_is_full(
     http: httpx2.AsyncClient, rows: asyncpg.Connection, refused: Refused
 ) -> None:
     await empty_queue(rows)
-    headers = {"Idempotency-Key": "lost", "X-Dev-User": "twin"}
+    headers = {"Idempotency-Key": "lost", "X-Dev-User": "retrier"}
     first = await http.post(NEW, json={"text": "Once."}, headers=headers)
     await asyncio.gather(*(send(http, n) for n in range(ROOM)))
     assert await count_queued(rows) == ROOM
     refused(await send(http, 0), 503)
 
-    async def ask_again() -> httpx2.Response:
+    async def retry() -> httpx2.Response:
         # A refusal waits for what was answered before, but not long: a busy machine may not have found it by then.
         for _ in range(TRIES):
-            twin = await http.post(NEW, json={"text": "Once."}, headers=headers)
-            if twin.status_code != 503:
+            repeated = await http.post(NEW, json={"text": "Once."}, headers=headers)
+            if repeated.status_code != 503:
                 break
-        return twin
+        return repeated
 
-    twins = await asyncio.gather(*(ask_again() for _ in range(10)))
+    repeats = await asyncio.gather(*(retry() for _ in range(10)))
 
-    assert [(twin.status_code, twin.json()) for twin in twins] == [(202, first.json())] * len(twins)
+    assert [(repeated.status_code, repeated.json()) for repeated in repeats] == [(202, first.json())] * len(repeats)
     refused(await http.post(NEW, json={"text": "Twice."}, headers=headers), 422)
-    refused(await http.post(NEW, json={"text": "Once."}, headers={"X-Dev-User": "twin"}), 503)
+    refused(await http.post(NEW, json={"text": "Once."}, headers={"X-Dev-User": "retrier"}), 503)

@@ -45,9 +45,9 @@ def check_content(form: Form, data: bytes) -> Sound:
 def run_checker(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until the input ends."""
     while line := requests.readline():
-        asked = json.loads(line)
-        data = requests.read(asked["size"])
-        answers.write(check_in_fork(asked["form"], data))
+        request = json.loads(line)
+        data = requests.read(request["size"])
+        answers.write(check_in_fork(request["form"], data))
         answers.flush()
 
 
@@ -77,9 +77,9 @@ def build_fault(fault: str) -> bytes:
     return json.dumps(head).encode() + b"\n"
 
 
-def run_confined(look: Callable[[], bytes]) -> bytes:
-    """Run `look` in a fork that can do nothing else, and return its answer."""
-    result = fork.run_confined(look, LIMITS)
+def run_confined(check: Callable[[], bytes]) -> bytes:
+    """Run `check` in a fork that can do nothing else, and return its answer."""
+    result = fork.run_confined(check, LIMITS)
     if result.ended == "answered" and _is_answer(result.answer):
         return result.answer
     return build_fault(TOO_LONG if result.ended == "time" else UNREADABLE)

@@ -37,7 +37,7 @@ class CheckerProcesses:
 
     async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
         async with self._slots.take(person), self._process() as process:
-            head, content = await self._ask(process, form, data)
+            head, content = await self._request(process, form, data)
         if fault := head["fault"]:
             raise Unsound(fault)
         return Sound(head["charset"], content, head["change"])
@@ -78,7 +78,9 @@ class CheckerProcesses:
         except OSError as error:
             raise Unavailable("The file checks can't be started.") from error
 
-    async def _ask(self, process: asyncio.subprocess.Process, form: Form, data: bytes) -> tuple[dict[str, Any], bytes]:
+    async def _request(
+        self, process: asyncio.subprocess.Process, form: Form, data: bytes
+    ) -> tuple[dict[str, Any], bytes]:
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("The checker was started without pipes.")
         try:

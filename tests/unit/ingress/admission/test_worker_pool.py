@@ -1,4 +1,4 @@
-"""What workers tell of themselves sums up to how fast the queue drains."""
+"""The reports of the workers sum up to how fast the queue drains."""
 
 import asyncio
 
@@ -8,7 +8,14 @@ from everturn.core.errors import Unavailable
 from everturn.queue.ports import WorkerPresence
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.presences import MemoryPresences
-from ingress.admission.queue_gate import GUESSED_TURN_S, REST_S, STALE_S, WorkerPool, WorkerPoolWatch, build_fleet
+from ingress.admission.queue_gate import (
+    GUESSED_TURN_S,
+    PAUSE_S,
+    STALE_S,
+    WorkerPool,
+    WorkerPoolWatch,
+    build_worker_pool,
+)
 
 
 def worker(name: str, slots: int, turn_s: float | None = None) -> WorkerPresence:
@@ -16,13 +23,13 @@ def worker(name: str, slots: int, turn_s: float | None = None) -> WorkerPresence
 
 
 def test_each_worker_counts_by_its_slots() -> None:
-    fleet = build_fleet((worker("a", 3, 10.0), worker("b", 1, 2.0), worker("c", 4)))
+    pool = build_worker_pool((worker("a", 3, 10.0), worker("b", 1, 2.0), worker("c", 4)))
 
-    assert fleet == WorkerPool(8, 8.0)
+    assert pool == WorkerPool(8, 8.0)
 
 
 def test_nobody_is_an_empty_fleet_with_a_guess() -> None:
-    assert build_fleet(()) == WorkerPool(0, GUESSED_TURN_S)
+    assert build_worker_pool(()) == WorkerPool(0, GUESSED_TURN_S)
 
 
 async def test_workers_are_asked_for_again_after_a_second() -> None:
@@ -39,15 +46,15 @@ async def test_workers_are_asked_for_again_after_a_second() -> None:
 
 
 class SlowPresences(MemoryPresences):
-    """Counts who asks, and answers when it is let."""
+    """Counts its calls, and answers when it is allowed to."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = 0
+        self.calls = 0
         self.answers = asyncio.Event()
 
     async def load_all(self) -> tuple[WorkerPresence, ...]:
-        self.asked += 1
+        self.calls += 1
         await self.answers.wait()
         return await super().load_all()
 
@@ -60,8 +67,8 @@ async def test_many_that_want_to_know_at_once_ask_once() -> None:
 
     presences.answers.set()
 
-    assert {fleet.slots for fleet in await asyncio.gather(*asking)} == {0}
-    assert presences.asked == 1
+    assert {pool.slots for pool in await asyncio.gather(*asking)} == {0}
+    assert presences.calls == 1
 
 
 async def test_a_wire_that_did_not_answer_is_left_alone_for_a_moment() -> None:
@@ -73,11 +80,11 @@ async def test_a_wire_that_did_not_answer_is_left_alone_for_a_moment() -> None:
     failed = await asyncio.gather(*(watch.load() for _ in range(100)), return_exceptions=True)
 
     assert {type(each) for each in failed} == {Unavailable}
-    assert presences.asked == 1
+    assert presences.calls == 1
     presences.down = False
-    clock.advance(REST_S)
+    clock.advance(PAUSE_S)
     assert (await watch.load()).slots == 0
-    assert presences.asked == 2
+    assert presences.calls == 2
 
 
 async def test_a_wire_that_is_slow_for_a_moment_leaves_what_was_known() -> None:

@@ -27,13 +27,13 @@ def limited(start_ingress: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def twin(start_ingress: Callable[..., Any]) -> Any:
+def second_process(start_ingress: Callable[..., Any]) -> Any:
     return start_ingress(GUESSING, **LIMITS)
 
 
-async def test_a_principal_has_one_bucket_at_all_processes(limited: Any, twin: Any, refused: Refused) -> None:
+async def test_a_principal_has_one_bucket_in_all_processes(limited: Any, second_process: Any, refused: Refused) -> None:
     async with httpx2.AsyncClient(timeout=20, headers={"X-Dev-User": "ann"}) as http:
-        answers = [await http.post(f"{(limited, twin)[n % 2].url}{BASE}", json={}) for n in range(7)]
+        answers = [await http.post(f"{(limited, second_process)[n % 2].url}{BASE}", json={}) for n in range(7)]
 
     assert [answer.status_code for answer in answers] == [201] * 5 + [429] * 2
     assert answers[0].headers["ratelimit-policy"] == '"writes";q=5;w=3600'
@@ -45,7 +45,7 @@ async def test_a_principal_has_one_bucket_at_all_processes(limited: Any, twin: A
     assert 600 <= waits[0] <= 720 < waits[1] <= 1440
 
 
-async def test_reads_and_other_users_go_on(limited: Any) -> None:
+async def test_reads_and_other_users_are_not_limited(limited: Any) -> None:
     async with httpx2.AsyncClient(base_url=limited.url, timeout=20, headers={"X-Dev-User": "ben"}) as http:
         for _ in range(6):
             last = await http.post(BASE, json={})
@@ -56,7 +56,7 @@ async def test_reads_and_other_users_go_on(limited: Any) -> None:
     assert (last.status_code, read.status_code, other.status_code) == (429, 200, 201)
 
 
-async def test_one_too_many_is_refused_before_its_body_comes(limited: Any) -> None:
+async def test_a_limited_call_is_refused_before_its_body_arrives(limited: Any) -> None:
     parts = urlsplit(limited.url)
     head = f"POST {BASE}/new/messages HTTP/1.1\r\nHost: localhost\r\nX-Dev-User: dan\r\n"
     async with asyncio.timeout(20):
@@ -82,7 +82,7 @@ async def test_guessing_is_slowed_down_and_counted(limited: Any, refused: Refuse
     assert 'ingress_refusals_total{reason="credentials",role="none"} 2.0' in numbers
 
 
-async def test_a_call_whose_scope_stands_in_its_body_is_refused_before_it_comes_too(
+async def test_a_limited_call_with_its_scope_in_the_body_is_refused_early(
     start_ingress: Callable[..., Any],
 ) -> None:
     slow = start_ingress(RATE_LIMITS_READS="registered=2/h")
@@ -100,7 +100,7 @@ async def test_a_call_whose_scope_stands_in_its_body_is_refused_before_it_comes_
     assert b"429" in status
 
 
-async def test_messages_that_a_full_queue_refuses_take_no_tokens_and_say_so(
+async def test_messages_refused_by_a_full_queue_give_their_tokens_back(
     start_ingress: Callable[..., Any], refused: Refused
 ) -> None:
     full = start_ingress(RATE_LIMITS_WRITES="registered=5/h", QUEUE_MAX="16")
@@ -123,16 +123,16 @@ def bearer(user: str, **claims: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("claims", [{}, {"tenant": "acme"}, {"project": "one"}], ids=["neither", "tenant", "project"])
 async def test_a_token_without_tenant_or_project_is_refused(
-    twin: Any, claims: dict[str, str], refused: Refused
+    second_process: Any, claims: dict[str, str], refused: Refused
 ) -> None:
-    async with httpx2.AsyncClient(base_url=twin.url, timeout=20, headers=bearer("eve", **claims)) as http:
+    async with httpx2.AsyncClient(base_url=second_process.url, timeout=20, headers=bearer("eve", **claims)) as http:
         answer = await http.get("/conversations/acme/one")
 
     assert "`tenant` and `project`" in refused(answer, 401)["detail"]
 
 
 @pytest.mark.parametrize("path", ["/conversations/acme/p{n}", "/conversations/t{n}/one"], ids=["projects", "tenants"])
-async def test_limits_count_the_person_in_however_many_projects(start_ingress: Callable[..., Any], path: str) -> None:
+async def test_limits_count_a_user_across_projects(start_ingress: Callable[..., Any], path: str) -> None:
     """Where the operator accepts tokens for every tenant, made-up names in the address give no new bucket."""
     server = start_ingress(**LIMITS, AUTH_UNSCOPED_TOKENS="1")
     person = bearer(f"fay-{path.count('acme')}")
