@@ -1,6 +1,6 @@
 """F25: one tenant asks for ten times what may wait. It never holds more than its share, and others hardly notice.
 
-How fast turns run is read from their rows, alone and in the flood: this separates the load of the machine from the queue.
+The pace of turns is read from their rows, alone and in the flood: this separates the load of the machine from the queue.
 """
 
 import asyncio

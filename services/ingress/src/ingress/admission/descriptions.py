@@ -139,7 +139,7 @@ _TEXTS_BY_NAME: Final[Mapping[str, str]] = {
     "problem": "What went wrong.",
     "promoted_to": "The turn that it became.",
     "published_time_iso": "When the source was published.",
-    "query": "The text to search for.",
+    "query": "What to look for.",
     "reaction": "The rating.",
     "reactive": "Whether the event wakes the agent.",
     "reason": "Why.",
