@@ -71,7 +71,7 @@ def kill_and_wait(pid: int) -> None:
         time.sleep(0.01)
 
 
-def test_an_engine_starts_again_after_it_was_killed_and_is_stopped_with_all_it_started(engine: OwnEngine):
+def test_a_killed_engine_restarts_and_stops_with_its_containers(engine: OwnEngine):
     started = engine.run("start")
     assert started.returncode == 0, started.stdout
 

@@ -115,7 +115,7 @@ def test_a_step_that_fails_fails_the_run_and_the_others_still_run(machine: Build
     assert {call.split()[1] for call in machine.load_calls()} == {"setup", "images", "check", "test"}
 
 
-def test_a_run_that_is_over_says_what_it_has_found_and_what_it_has_not_begun(machine: BuildMachine):
+def test_a_run_over_its_limit_reports_what_ended_and_did_not_start(machine: BuildMachine):
     machine.save_make(f"  check) echo 'found by check'; exec sleep 600 ;;\n{TESTED}")
 
     done = machine.run({"CI_LIMIT_S": "2"})

@@ -266,7 +266,7 @@ async def test_an_event_that_does_not_end_is_refused(end: bytes) -> None:
     assert endless.asked == 1
 
 
-async def test_a_page_of_a_proxy_is_no_stream_and_is_asked_again_until_it_is_given_up() -> None:
+async def test_a_page_of_a_proxy_is_no_stream_and_is_retried_until_the_limit() -> None:
     pages = Bodies(*(send(b"<p>Back soon") for _ in range(3)), content_type="text/html")
 
     with pytest.raises(Unreachable):

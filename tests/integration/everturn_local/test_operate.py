@@ -32,7 +32,7 @@ def test_where_nothing_runs_it_says_what_to_start(settings: LocalSettings):
     assert "EVERTURN_HOME=FOLDER make operate" in message
 
 
-def test_the_command_gets_the_addresses_of_what_runs_and_the_migrating_role(settings: LocalSettings):
+def test_the_command_gets_the_addresses_and_the_migrating_role(settings: LocalSettings):
     home = save_home(settings.everturn_home)
     secrets = save_secrets(home)
 

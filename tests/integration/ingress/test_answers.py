@@ -21,14 +21,14 @@ RN = (
 
 
 @pytest.mark.parametrize("path", [BASE, f"{BASE}/feedback/summary", "/readyz", "/nowhere", f"{BASE}?limit=0"])
-async def test_json_is_kept_by_no_cache_and_not_taken_for_another_type(ingress: Any, path: str) -> None:
+async def test_json_is_not_cached_and_not_sniffed(ingress: Any, path: str) -> None:
     async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
         answer = await http.get(path)
 
     assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
 
 
-async def test_files_say_themselves_how_they_may_be_kept(client: httpx2.AsyncClient, chat: Any) -> None:
+async def test_files_have_their_own_cache_headers(client: httpx2.AsyncClient, chat: Any) -> None:
     accepted = await chat.send("", attachments=[{"filename": "a.csv", "data_base64": "YSxiCg=="}])
     [file] = (await chat.state(accepted["conversation_id"]))["turns"][0]["attachments"]
 
@@ -36,9 +36,7 @@ async def test_files_say_themselves_how_they_may_be_kept(client: httpx2.AsyncCli
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/readyz", "/openapi.json", "/docs", "/", "/healthz", BASE])
-async def test_in_development_a_page_that_was_bound_to_this_address_reads_nothing(
-    ingress: Any, path: str, refused: Any
-) -> None:
+async def test_dns_rebinding_pages_read_nothing_in_development(ingress: Any, path: str, refused: Any) -> None:
     async with httpx2.AsyncClient(base_url=ingress.url, timeout=20) as http:
         rebound = await http.get(path, headers={"Host": f"evil.example:{urlsplit(ingress.url).port}"})
         own = await http.get(path, headers={"Host": "localhost"})

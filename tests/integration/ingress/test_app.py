@@ -330,7 +330,7 @@ async def test_the_document_is_openapi_31_with_problems_and_examples(client: htt
     assert "HTTPValidationError" not in str(document)
 
 
-async def test_every_field_has_a_description_and_the_page_of_the_document_shows_them_all(
+async def test_every_field_has_a_description_on_the_documentation_page(
     client: httpx2.AsyncClient,
 ) -> None:
     schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
@@ -403,7 +403,7 @@ async def test_development_mode_answers_no_web_page_and_no_proxy(
     refused(await client.post("/conversations/default/default/new/messages", content="text=a", headers=headers), 403)
 
 
-async def test_every_json_body_has_an_example_that_its_schema_takes(client: httpx2.AsyncClient) -> None:
+async def test_every_json_body_has_an_example_that_fits_its_schema(client: httpx2.AsyncClient) -> None:
     document = (await client.get("/openapi.json")).json()
 
     for path, item in document["paths"].items():
@@ -420,7 +420,7 @@ async def test_every_json_body_has_an_example_that_its_schema_takes(client: http
                 assert not wrong, (method, path, wrong)
 
 
-async def test_a_status_that_the_document_does_not_tell_is_noticed(documented: Documented) -> None:
+async def test_an_undocumented_status_is_detected(documented: Documented) -> None:
     list_path, read_path = "/conversations/a/b", "/conversations/a/b/conv_1"
 
     documented.check("POST", list_path, 201)

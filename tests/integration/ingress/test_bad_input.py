@@ -141,7 +141,7 @@ async def test_broken_http_has_one_answer(ingress: Any, untouched: None, documen
     await play(RAW_HTTP, ask)
 
 
-async def test_a_client_that_goes_in_the_middle_leaves_nothing(ingress: Any, untouched: None) -> None:
+async def test_a_client_that_disconnects_midway_leaves_nothing(ingress: Any, untouched: None) -> None:
     async def ask(case: str) -> None:
         assert await ask_raw(ingress, SILENT_HTTP[case], end=True) == b""
 
@@ -216,7 +216,7 @@ def _fill(value: Any, **texts: str) -> Any:
             return value
 
 
-async def test_an_rn_of_nobodys_has_one_answer(client: httpx2.AsyncClient, untouched: None) -> None:
+async def test_an_unknown_rn_has_one_answer(client: httpx2.AsyncClient, untouched: None) -> None:
     async def ask(case: str) -> None:
         rn, wanted = RNS[case]
         check(await client.post("/by-rn", json={"rn": rn}), wanted, case)
@@ -227,7 +227,7 @@ async def test_an_rn_of_nobodys_has_one_answer(client: httpx2.AsyncClient, untou
 # Messages
 
 
-async def test_a_text_that_is_not_taken_has_one_answer(client: httpx2.AsyncClient, own: str, untouched: None) -> None:
+async def test_a_rejected_text_has_one_answer(client: httpx2.AsyncClient, own: str, untouched: None) -> None:
     async def ask(case: str) -> None:
         text, wanted = REFUSED_TEXTS[case]
         body = json.dumps({"text": text})
@@ -370,7 +370,7 @@ async def test_a_refused_connection_gets_its_problem(web: aiohttp.ClientSession,
         assert (problem["status"], problem["type"].rpartition(":")[2]) == (wanted.status, wanted.kind), (case, problem)
 
 
-async def test_a_call_that_cannot_be_meant_has_one_answer_and_the_socket_goes_on(
+async def test_an_invalid_call_has_one_answer_and_the_socket_stays_open(
     web: aiohttp.ClientSession, foreign: str, untouched: None
 ) -> None:
     async with web.ws_connect(ROUTE) as opened:
@@ -391,9 +391,7 @@ async def foreign(client: httpx2.AsyncClient) -> str:
     return sent.json()["conversation_id"]
 
 
-async def test_a_body_has_the_same_answer_in_a_call_and_only_what_is_no_utf_8_ends_the_socket(
-    web: aiohttp.ClientSession, untouched: None
-) -> None:
+async def test_a_bad_body_has_the_same_answer_in_a_socket_call(web: aiohttp.ClientSession, untouched: None) -> None:
     async with web.ws_connect(ROUTE) as opened:
         going_on = await RawSocket(opened).join()
         for number, (case, (raw, wanted)) in enumerate(JSON_BODIES.items(), start=1):
@@ -439,7 +437,7 @@ async def test_an_odd_id_has_the_same_answer_over_a_socket(ingress: Any, untouch
     await play(ODD_IN_BODIES, ask)
 
 
-async def test_a_text_that_is_not_taken_has_the_same_answer_over_a_socket(socket: Any, untouched: None) -> None:
+async def test_a_rejected_text_has_the_same_answer_over_a_socket(socket: Any, untouched: None) -> None:
     async def ask(case: str) -> None:
         text, wanted = REFUSED_TEXTS[case]
         answer = await socket.call("chat_message", {"conversation_id": "new", "text": text})
@@ -482,7 +480,7 @@ async def stranger(production: Any, documented: Documented) -> AsyncIterator[htt
     assert production.alive() and production.process.pid == pid
 
 
-async def test_a_credential_that_is_none_is_refused_in_a_header_as_a_ticket_and_over_a_socket(
+async def test_an_invalid_credential_is_refused_wherever_it_is_sent(
     production: Any, stranger: httpx2.AsyncClient, keys: Keys, untouched: None
 ) -> None:
     base = f"/conversations/{TENANT}/{PROJECT}"
@@ -504,9 +502,7 @@ async def test_a_credential_that_is_none_is_refused_in_a_header_as_a_ticket_and_
     await play(BAD_TOKENS, ask)
 
 
-async def test_a_ticket_opens_nothing_but_the_stream_it_is_for_however_often_it_is_shown(
-    production: Any, stranger: httpx2.AsyncClient, keys: Keys
-) -> None:
+async def test_a_ticket_opens_only_its_own_stream(production: Any, stranger: httpx2.AsyncClient, keys: Keys) -> None:
     base, good = f"/conversations/{TENANT}/{PROJECT}", {"Authorization": f"Bearer {signed(keys)}"}
     made = [(await stranger.post(base, json={"title": "t"}, headers=good)).json() for _ in range(2)]
     own, other = (f"{base}/{each['conversation_id']}" for each in made)

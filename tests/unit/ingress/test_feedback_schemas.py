@@ -32,6 +32,6 @@ def test_a_time_in_the_past_is_kept_and_one_ahead_counts_as_now() -> None:
         {"reaction": "ok", "user_id": "bob"},
     ],
 )
-def test_senseless_feedback_is_refused(fields: dict[str, object]) -> None:
+def test_invalid_feedback_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         FeedbackIn.model_validate(fields)

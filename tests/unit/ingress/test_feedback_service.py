@@ -35,7 +35,7 @@ MACHINE = FeedbackIn(reaction="ok", origin="machine", confidence=0.5)
 
 
 @pytest.mark.parametrize("role", [Role.PRIVILEGED, Role.ADMIN])
-async def test_a_machine_with_the_right_judges(role: Role) -> None:
+async def test_a_machine_with_the_right_can_rate(role: Role) -> None:
     saved = await FeedbackService(Book(), FixedClock()).save(
         who(Role.REGISTERED, role), ConversationId("c"), TurnId("t"), MACHINE
     )

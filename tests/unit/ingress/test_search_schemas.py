@@ -24,6 +24,6 @@ def test_a_period_may_be_open_at_either_end() -> None:
         {"since": 1},
     ],
 )
-def test_senseless_searches_are_refused(changes: dict[str, object]) -> None:
+def test_invalid_searches_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         SearchIn.model_validate({"query": "x"} | changes)

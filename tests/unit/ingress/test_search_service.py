@@ -132,7 +132,7 @@ async def test_a_lexical_search_does_not_use_the_encoder() -> None:
     assert finder.queries[0].vector is None
 
 
-async def test_hits_have_their_conversations_titles_and_those_of_erased_ones_are_left_out() -> None:
+async def test_hits_have_titles_and_erased_conversations_are_left_out() -> None:
     there = await build(Finder(hits=1), HashedEmbedder()).search(ANN, SearchIn(query="x"))
     gone = await build(Finder(hits=1), HashedEmbedder(), titles=Titles("c")).search(ANN, SearchIn(query="x"))
 

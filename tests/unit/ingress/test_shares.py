@@ -82,7 +82,7 @@ async def test_however_many_users_search_only_so_many_wait_for_the_encoder() -> 
     assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": str(RETRY_AFTER_S)})
 
 
-async def test_who_gives_up_waiting_gives_the_place_back() -> None:
+async def test_a_cancelled_search_gives_its_place_back() -> None:
     searches = Searches()
 
     async with searches.begun(*[ANN] * (AT_ONCE + WAITING)) as tasks:

@@ -113,7 +113,7 @@ async def test_the_list_can_be_narrowed_to_a_state(
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "é", "a" * 300, "MjAyNi0wMS0wMSBj", "bm90IGEgZGF0ZSB4"])
-async def test_a_cursor_that_is_none_of_ours_is_invalid(
+async def test_a_malformed_cursor_is_invalid(
     cursor: str, conversations: PostgresConversations, owner: Principal
 ) -> None:
     with pytest.raises(Invalid):

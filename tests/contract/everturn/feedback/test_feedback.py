@@ -35,7 +35,7 @@ async def fresh(stage: Stage, claim: Claim) -> tuple[Feedback, ...]:
     return await stage.timelines.load_fresh_feedback(ANN, claim.lease.conversation_id)
 
 
-async def test_a_users_judgement_replaces_the_one_before(
+async def test_a_users_rating_replaces_the_previous_one(
     book: PostgresFeedback, claim: Claim, postgres_stage: Stage
 ) -> None:
     await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK))

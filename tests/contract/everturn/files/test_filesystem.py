@@ -98,7 +98,7 @@ async def test_a_listing_skips_other_files(objects: FileObjects, tmp_path: Path)
         key_of(b"a") + "\x00",
     ],
 )
-async def test_a_key_that_is_none_of_ours_is_invalid(key: str, objects: FileObjects) -> None:
+async def test_a_malformed_key_is_invalid(key: str, objects: FileObjects) -> None:
     with pytest.raises(Invalid):
         await objects.save(key, b"a")
     with pytest.raises(Invalid):

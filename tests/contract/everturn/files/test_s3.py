@@ -120,7 +120,7 @@ async def test_a_missing_bucket_is_unavailable(rclone: S3Server) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "../x", key_of(b"a").upper(), PROBE])
-async def test_a_key_that_is_none_of_ours_is_invalid(rclone: S3Server, key: str) -> None:
+async def test_a_malformed_key_is_invalid(rclone: S3Server, key: str) -> None:
     objects = open_s3(rclone.url("x"))
 
     with pytest.raises(Invalid):

@@ -73,7 +73,7 @@ async def test_a_search_in_one_conversation_ignores_all_others(desk: MemoryDesk,
 
 
 @pytest.mark.parametrize("role", ["ingress", "worker"])
-async def test_only_the_worker_takes_turns_to_index_and_nobody_may_ask_the_graph(role: str, roles: Roles) -> None:
+async def test_only_the_worker_may_take_turns_to_index(role: str, roles: Roles) -> None:
     rights = {
         name: await roles.superuser.fetchval(
             "SELECT has_function_privilege($1, p.oid, 'EXECUTE') FROM pg_proc p WHERE p.proname = $2",

@@ -336,9 +336,7 @@ async def test_a_whole_project_does_not_reach_into_another(ann: Ann, roles: Role
 
 
 @pytest.mark.parametrize("user", ["ann", None])
-async def test_the_reports_of_one_person_hold_nothing_of_another_even_when_asked(
-    user: str | None, ann: Ann, roles: Roles
-) -> None:
+async def test_reports_of_a_user_contain_nothing_of_others(user: str | None, ann: Ann, roles: Roles) -> None:
     async with roles.ingress.transaction(STRANGERS[0]) as transaction:
         rows = await transaction.fetch(
             "SELECT * FROM judged_conversations($1, '2020-01-01', '2040-01-01', NULL, NULL, 9)", user

@@ -103,7 +103,7 @@ async def test_a_turn_whose_worker_died_is_found_but_only_with_takeovers(
     assert await sweeps.due_doorbells(takeovers=True) == ()
 
 
-async def test_an_end_that_nobody_announced_is_found(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
+async def test_an_end_without_a_notification_is_found(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
     claim = await stage.start_turn()
     await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
     await age_doorbell(roles, claim.lease.conversation_id, 30)

@@ -66,7 +66,7 @@ async def test_no_call_of_an_ended_turn_is_still_intended(
     assert await roles.superuser.fetchval(query, call.call_id) == settled
 
 
-async def test_the_ledgers_say_what_the_commit_said(postgres_stage: Stage, roles: Roles) -> None:
+async def test_the_ledgers_equal_the_commit(postgres_stage: Stage, roles: Roles) -> None:
     claim = await postgres_stage.start_turn()
     call_id = postgres_stage.ids.call()
     effect = EffectChange(call_id, "io.mail", "h", Effect.IRREVERSIBLE, EffectState.INTENDED)

@@ -160,9 +160,7 @@ async def test_a_conversation_without_turns_is_an_empty_page(turns: PostgresTurn
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "\u0661", "1" * 10])
-async def test_a_cursor_that_is_none_of_ours_is_invalid(
-    cursor: str, turns: PostgresTurns, postgres_stage: Stage
-) -> None:
+async def test_a_malformed_cursor_is_invalid(cursor: str, turns: PostgresTurns, postgres_stage: Stage) -> None:
     receipt = await postgres_stage.say()
 
     with pytest.raises(Invalid):

@@ -7,9 +7,7 @@ from everturn_local.images.engine import Engine
 from everturn_local.settings import load_environment
 
 
-def test_an_image_that_is_not_there_or_of_other_sources_decides_against_containers(
-    engine: Engine, repository: str, supervisor_image: str
-):
+def test_a_missing_or_outdated_image_rules_out_containers(engine: Engine, repository: str, supervisor_image: str):
     absent = f"{repository}:absent"
     engine.tag_image(supervisor_image, alias=f"{repository}:other")
 

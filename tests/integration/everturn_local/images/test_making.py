@@ -73,7 +73,7 @@ def test_the_executor_runs_as_a_user_of_its_own_without_an_installer(engine: Eng
     assert found == {"uid": 1001, "groups": [1001], "setuid": [], "pip": [], "socket": [1002, 1001, "0o750"]}
 
 
-def test_generated_code_finds_its_libraries_and_nothing_has_to_be_made_first(engine: Engine, executor_image: str):
+def test_generated_code_finds_its_libraries_without_a_build(engine: Engine, executor_image: str):
     assert engine.run_python(executor_image, SCIENCE).split() == ["True", "True"]
 
 

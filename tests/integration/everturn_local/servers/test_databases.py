@@ -31,7 +31,7 @@ def test_only_the_dispatch_role_cannot_log_in(postgres_server: EmbeddedPostgres)
     assert found == "everturn_dispatch"
 
 
-def test_the_owner_may_become_the_dispatch_role_but_never_has_its_rights_by_itself(postgres_server: EmbeddedPostgres):
+def test_the_owner_can_set_the_dispatch_role_but_has_not_its_rights(postgres_server: EmbeddedPostgres):
     rights = "SELECT pg_has_role('everturn_owner', 'everturn_dispatch', '{}')"
 
     assert postgres_server.run_sql(rights.format("SET")) == "t"

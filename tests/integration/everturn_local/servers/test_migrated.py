@@ -32,7 +32,7 @@ async def test_a_throwaway_database_has_the_schema_and_leaves_nothing(
         await count_turns(urls.worker)
 
 
-async def test_the_database_of_a_home_keeps_its_rows_and_its_server_ends_when_the_work_fails(home: Home) -> None:
+async def test_a_database_keeps_its_rows_and_its_server_stops_after_a_failure(home: Home) -> None:
     with pytest.raises(ZeroDivisionError), run_database(home, durable=False) as urls:
         connection = await asyncpg.connect(urls.superuser)
         await connection.execute("CREATE TABLE kept (id int)")

@@ -75,9 +75,7 @@ def make_suite(tmp_path: Path) -> MakeSuite:
     return make
 
 
-async def test_groups_run_side_by_side_and_those_that_want_to_be_alone_after_them(
-    make_suite: MakeSuite, tmp_path: Path
-):
+async def test_groups_run_in_parallel_and_exclusive_ones_after_them(make_suite: MakeSuite, tmp_path: Path):
     folder = str(tmp_path)
     suite = make_suite(
         {

@@ -43,7 +43,7 @@ async def test_all_good_tests_end_with_code_0_and_a_total(tmp_path: Path):
     assert re.fullmatch(r"2 passed, 0 failed in [\d.]+s", shown[-1])
 
 
-async def test_one_failure_ends_with_code_1_and_is_shown_between_the_progress_and_the_total(tmp_path: Path):
+async def test_a_failure_exits_with_1_and_is_printed_before_the_total(tmp_path: Path):
     save_test(tmp_path, "tests/a", GOOD)
     save_test(tmp_path, "tests/b", BAD)
     shown: list[str] = []
@@ -72,7 +72,7 @@ def test_that_passes_runs_once_only():
 """
 
 
-async def test_a_failure_that_passes_in_its_second_look_is_shown_and_does_not_fail_the_run(tmp_path: Path):
+async def test_a_failure_that_passes_when_rerun_does_not_fail_the_run(tmp_path: Path):
     save_test(tmp_path, "tests/a", FAILS_ONCE)
     shown: list[str] = []
 

@@ -7,7 +7,7 @@ from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.supervision.parts import ServerPart
 
 
-async def test_a_server_is_started_killed_started_again_and_stopped_like_any_part(tmp_path: Path):
+async def test_a_server_is_started_killed_restarted_and_stopped_like_a_service(tmp_path: Path):
     part = ServerPart("redis", EmbeddedRedis(tmp_path / "redis", password="x"))
     assert part.pid is None
     assert await part.wait_exit() == 0

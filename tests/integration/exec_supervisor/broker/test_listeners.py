@@ -209,7 +209,7 @@ async def test_both_sides_with_certificates_understand_each_other(tmp_path: Path
 
 
 @pytest.mark.parametrize("stranger", ["without one", "of another authority", "of the server's authority", "expired"])
-async def test_a_client_without_a_certificate_of_the_clients_authority_is_not_let_in(
+async def test_a_client_without_a_valid_certificate_is_rejected(
     tmp_path: Path, certificates: Certificates, stranger: str
 ):
     issued = {
@@ -269,9 +269,7 @@ async def test_a_worker_runs_a_program_over_tls_and_its_line_is_closed_behind_it
     assert result.ok, result.report_text
 
 
-async def test_a_worker_does_not_speak_to_a_broker_that_its_authority_does_not_vouch_for(
-    tmp_path: Path, certificates: Certificates
-):
+async def test_a_worker_rejects_a_broker_with_an_untrusted_certificate(tmp_path: Path, certificates: Certificates):
     async with listening(tmp_path, certificates) as addresses:
         address = parse_address(f"tls://{addresses.tcp}", worker_files(tmp_path, certificates, certificates.client_ca))
 

@@ -62,7 +62,7 @@ def read_status(ingress: Any, path: str) -> int:
     return httpx2.get(f"{ingress.url}{path}", timeout=LIMIT_S).status_code
 
 
-async def test_downloads_and_exports_of_a_user_have_slots_that_come_back_when_clients_leave(
+async def test_slots_of_downloads_and_exports_are_released_when_clients_leave(
     bounded: Any, paths: tuple[str, str], silent: Callable[[Any, str], socket.socket], refused: Callable[..., Any]
 ) -> None:
     file, export = paths

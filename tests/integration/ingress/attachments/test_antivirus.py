@@ -75,7 +75,7 @@ async def test_a_file_that_cannot_be_scanned_whole_is_not_clean(clamd: ClamdServ
         await Clamd(clamd.url).scan(data)
 
 
-async def test_a_clamd_that_does_not_scan_archives_is_not_trusted(
+async def test_a_clamd_without_alert_exceeds_max_is_not_trusted(
     own_clamd: Callable[..., ClamdServer],
 ) -> None:
     lenient = Clamd(own_clamd(AlertExceedsMax="no").url)

@@ -92,7 +92,7 @@ TEXTS: dict[str, tuple[bytes, str, str]] = {
 }
 
 
-async def test_texts_of_any_name_and_encoding_are_kept_as_sent_and_never_served_active(
+async def test_texts_are_stored_as_sent_and_never_served_as_active_content(
     client: httpx2.AsyncClient, chat: Any
 ) -> None:
     answer = await post(client, *(file(name, data, declared) for name, (data, declared, _) in TEXTS.items()))
@@ -299,7 +299,7 @@ async def test_equal_messages_under_one_key_keep_one_set_of_objects(
     assert stored(ingress_env) == before + 1
 
 
-async def test_a_refused_message_on_one_node_leaves_the_object_that_another_node_is_committing(
+async def test_a_refused_message_keeps_objects_that_another_node_is_committing(
     client: httpx2.AsyncClient, chat: Any, start_ingress: Any, database: Any, refused: Refused
 ) -> None:
     conversation = (await chat.send("first"))["conversation_id"]

@@ -93,9 +93,7 @@ async def test_a_key_is_anothers_own(client: httpx2.AsyncClient) -> None:
     assert theirs.json()["conversation_id"] != mine.json()["conversation_id"]
 
 
-async def test_many_messages_to_one_conversation_at_once_make_one_turn_and_signals_in_order(
-    client: httpx2.AsyncClient, chat: Any
-) -> None:
+async def test_concurrent_messages_become_one_turn_and_ordered_signals(client: httpx2.AsyncClient, chat: Any) -> None:
     made = await client.post(BASE, json={"title": "race"})
     conversation = made.json()["conversation_id"]
 

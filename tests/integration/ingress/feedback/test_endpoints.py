@@ -36,7 +36,7 @@ async def load_feedback(client: httpx2.AsyncClient, url: str) -> list[dict[str, 
     return (await client.get(url.removesuffix("/feedback"))).json().get("feedback", [])
 
 
-async def test_a_second_judgement_replaces_the_first_and_null_clears_it(client: httpx2.AsyncClient, url: str) -> None:
+async def test_a_second_rating_replaces_the_first_and_null_clears_it(client: httpx2.AsyncClient, url: str) -> None:
     await client.post(url, json={"reaction": "ok", "text": "good"})
     second = await client.post(url, json={"reaction": "not_ok", "text": "bad", "ts": "2026-01-01T00:00:00Z"})
     after_second = await load_feedback(client, url)
@@ -61,7 +61,7 @@ async def test_judgements_of_machines_add_up(client: httpx2.AsyncClient, url: st
 @pytest.mark.parametrize(
     "body", [{}, {"reaction": "x"}, {"reaction": "ok", "confidence": 1}, {"reaction": "ok", "ts": "x"}]
 )
-async def test_senseless_feedback_is_refused(
+async def test_invalid_feedback_is_refused(
     client: httpx2.AsyncClient, url: str, refused: Refused, body: dict[str, Any]
 ) -> None:
     refused(await client.post(url, json=body), 422)
@@ -153,7 +153,7 @@ async def test_a_period_lists_the_conversations_judged_in_it_the_last_first(judg
     assert page["items"][0]["title"] is not None
 
 
-async def test_an_admin_sees_the_whole_project_and_nobody_else_does(judges: Judges, refused: Refused) -> None:
+async def test_only_an_admin_sees_the_whole_project(judges: Judges, refused: Refused) -> None:
     mine = await judges.judge("ann", "ok", "2026-03-01T00:00:00Z")
     his = await judges.judge("bob", "not_ok", "2026-03-02T00:00:00Z")
     other = Judges(judges.http)
@@ -188,7 +188,7 @@ async def test_an_admin_sees_the_whole_project_and_nobody_else_does(judges: Judg
         ({"unknown": 1}, 422),
     ],
 )
-async def test_senseless_reports_are_refused(
+async def test_invalid_reports_are_refused(
     judges: Judges, refused: Refused, changes: dict[str, Any], status: int
 ) -> None:
     refused(await judges.report(ANN, **changes), status)
@@ -198,5 +198,5 @@ async def test_senseless_reports_are_refused(
     "params",
     [{"from": "x"}, {"to": "2026-01-01"}, {"from": YEAR["to"], "to": YEAR["from"]}, {"scope": "tenant"}],
 )
-async def test_senseless_summaries_are_refused(judges: Judges, refused: Refused, params: dict[str, str]) -> None:
+async def test_invalid_summaries_are_refused(judges: Judges, refused: Refused, params: dict[str, str]) -> None:
     refused(await judges.summary(ANN, **params), 422)

@@ -58,7 +58,9 @@ async def test_a_guests_turn_waits_in_the_lane_of_guests(
     assert lane == "anonymous"
 
 
-async def test_guests_come_in_nowhere_else_and_not_without_a_token(http: httpx2.AsyncClient, refused: Refused) -> None:
+async def test_guests_are_accepted_nowhere_else_and_only_with_a_token(
+    http: httpx2.AsyncClient, refused: Refused
+) -> None:
     guest = await come_in(http)
 
     refused(await http.post("/guests/other/default"), 404)
@@ -67,15 +69,13 @@ async def test_guests_come_in_nowhere_else_and_not_without_a_token(http: httpx2.
     refused(await http.post("/guests/default/default", headers={"Origin": "https://evil.example"}), 403)
 
 
-async def test_a_page_can_ask_whether_guests_are_let_in(http: httpx2.AsyncClient, refused: Refused) -> None:
+async def test_a_page_can_check_whether_guests_are_accepted(http: httpx2.AsyncClient, refused: Refused) -> None:
     asked = await http.get("/guests/default/default")
 
     assert (asked.status_code, asked.content) == (204, b"")
     refused(await http.get("/guests/other/default"), 404)
 
 
-async def test_where_nobody_comes_in_as_a_guest_the_answer_says_so(
-    client: httpx2.AsyncClient, refused: Refused
-) -> None:
+async def test_the_answer_says_where_guests_are_disabled(client: httpx2.AsyncClient, refused: Refused) -> None:
     refused(await client.get("/guests/default/default"), 403)
     refused(await client.post("/guests/default/default"), 403)

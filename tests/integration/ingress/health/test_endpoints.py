@@ -39,9 +39,7 @@ async def test_the_process_is_alive_ready_and_counts(client: httpx2.AsyncClient)
     }
 
 
-async def test_without_an_antivirus_outside_development_files_are_refused_and_readiness_says_so(
-    start_ingress: Any, refused: Any
-) -> None:
+async def test_in_production_without_an_antivirus_files_are_refused(start_ingress: Any, refused: Any) -> None:
     ingress = start_ingress(APP_AV_SCAN="1")
     message = {"text": "a", "attachments": [{"filename": "a.txt", "data_base64": "YQ=="}]}
 
@@ -73,9 +71,7 @@ async def test_a_database_that_is_away_makes_it_unready(start_ingress: Any, ingr
     assert "Retry-After" in answer.headers
 
 
-async def test_many_who_ask_whether_it_is_ready_cost_what_it_needs_one_question(
-    start_ingress: Any, tmp_path: Path
-) -> None:
+async def test_concurrent_readiness_checks_share_one_query(start_ingress: Any, tmp_path: Path) -> None:
     clamd = Hanging(str(tmp_path / "clamd"))
     with clamd, clamd.serving():
         ingress = start_ingress(APP_AV_SCAN="1", CLAMD_URL=f"unix://{tmp_path / 'clamd'}")

@@ -98,7 +98,7 @@ async def test_what_can_not_be_forked_is_refused(client: httpx2.AsyncClient, cha
     refused(await client.post(url, content=b"{}"), 415)
 
 
-async def test_a_conversation_that_waits_for_a_person_is_listed_forked_exported_and_erased(
+async def test_a_waiting_conversation_is_listed_forked_exported_and_erased(
     client: httpx2.AsyncClient, chat: Any, worker_database: Database, refused: Refused
 ) -> None:
     sent = await chat.send("hello")

@@ -55,7 +55,7 @@ def stored(env: dict[str, str]) -> set[str]:
 
 
 @pytest.mark.timeout(180)
-async def test_a_file_that_newer_signatures_know_is_taken_away(
+async def test_a_file_that_newer_signatures_detect_is_revoked(
     client: httpx2.AsyncClient, clamd: ClamdServer, command: Run, ingress_env: dict[str, str], refused: Any
 ) -> None:
     good, bad = await send(client, "harmless words", "words of a later virus")
@@ -74,7 +74,7 @@ async def test_a_file_that_newer_signatures_know_is_taken_away(
 
 
 @pytest.mark.timeout(180)
-async def test_an_operator_takes_a_file_away(client: httpx2.AsyncClient, command: Run, refused: Any) -> None:
+async def test_an_operator_revokes_a_file(client: httpx2.AsyncClient, command: Run, refused: Any) -> None:
     (file,) = await send(client, "reported words")
     artifact_id = file["url"].rpartition("/")[2]
 

@@ -74,7 +74,7 @@ async def test_more_fields_are_422(client: httpx2.AsyncClient, file: dict[str, A
     refused(await client.post("/by-rn", json={"rn": file["rn"], "tenant": "other"}), 422)
 
 
-async def test_who_has_no_credential_is_refused_before_the_body_is_read(
+async def test_a_call_without_credential_is_refused_before_the_body_is_read(
     client: httpx2.AsyncClient, refused: Refused
 ) -> None:
     refused(await client.post("/by-rn", content=b"{", headers={"Origin": "http://evil.example"}), 403)

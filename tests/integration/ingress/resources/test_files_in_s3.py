@@ -131,7 +131,7 @@ async def test_a_missing_object_is_not_found(
     refused(await client.get(file["url"]), 404)
 
 
-async def test_while_the_store_is_silent_files_are_refused_in_time_and_nothing_is_half_stored(
+async def test_files_are_refused_in_time_while_the_store_does_not_answer(
     client: httpx2.AsyncClient, chat: Any, s3: S3Server, refused: Refused
 ) -> None:
     file = await upload(chat, SMALL)

@@ -38,7 +38,7 @@ async def index(database: Database, sent: dict[str, Any], *texts: str) -> None:
     assert await PostgresSnippetIndex(database).save_snippets(who, job, snippets, encoder=embedder.name)
 
 
-async def test_what_was_said_is_found_with_its_place(
+async def test_messages_are_found_with_their_turn(
     client: httpx2.AsyncClient, chat: Any, worker_database: Database
 ) -> None:
     sent, other = await chat.send("a"), await chat.send("b")
@@ -58,7 +58,7 @@ async def test_what_was_said_is_found_with_its_place(
     assert stranger.json()["items"] == []
 
 
-async def test_by_words_only_what_says_none_of_them_is_no_hit_and_a_hit_has_its_conversations_title(
+async def test_a_lexical_hit_contains_a_word_and_has_its_conversations_title(
     client: httpx2.AsyncClient, chat: Any, worker_database: Database
 ) -> None:
     sent = await chat.send("e")
@@ -71,7 +71,7 @@ async def test_by_words_only_what_says_none_of_them_is_no_hit_and_a_hit_has_its_
     assert [(hit["snippet"], hit["title"]) for hit in found["items"]] == [("The quayside of Oslo is long.", "Ports")]
 
 
-async def test_pages_show_each_hit_once_though_more_is_said_meanwhile(
+async def test_pages_show_each_hit_once_despite_new_messages(
     client: httpx2.AsyncClient, chat: Any, worker_database: Database
 ) -> None:
     sent = await chat.send("c")
@@ -127,7 +127,7 @@ async def test_bad_searches_are_refused(
 
 
 @pytest.mark.parametrize("query", ["%_*", "'; DROP TABLE snippet", "</channel:code>", "\u202eabc", "a" * 2000])
-async def test_any_text_may_be_looked_for(client: httpx2.AsyncClient, query: str) -> None:
+async def test_any_text_can_be_searched(client: httpx2.AsyncClient, query: str) -> None:
     answer = await client.post(f"{BASE}/search", json={"query": query})
 
     assert answer.status_code == 200, answer.text

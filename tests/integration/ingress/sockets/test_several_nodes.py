@@ -106,7 +106,7 @@ async def test_one_user_has_only_so_many_sockets(sockets: Any, start_ingress: An
     assert refused["retry_after_s"] > 0
 
 
-async def test_guessing_is_slow_wherever_the_token_stands(sockets: Any, start_ingress: Any) -> None:
+async def test_guessing_is_limited_wherever_the_token_is_sent(sockets: Any, start_ingress: Any) -> None:
     ingress = start_ingress({"bad_credentials": [2, 3600]})
 
     refusals = [

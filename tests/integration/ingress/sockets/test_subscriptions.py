@@ -87,9 +87,7 @@ async def test_an_erased_conversation_is_followed_no_more(socket: Any, chat: Any
     assert (end["conversation_id"], end["status"]) == (conversation, 404)
 
 
-async def test_who_waits_sees_its_place_fall_over_a_socket_until_its_turn_runs(
-    socket: Any, chat: Any, worker: Any
-) -> None:
+async def test_a_socket_reports_the_falling_position_of_a_waiting_turn(socket: Any, chat: Any, worker: Any) -> None:
     first, second = [await chat.send("hello") for _ in range(2)]
     sent = (await socket.call("chat_message", {"conversation_id": "new", "text": "hello"}))["body"]
     mine, at = sent["conversation_id"], first["receipt"]["position"]

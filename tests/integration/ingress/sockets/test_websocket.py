@@ -53,7 +53,7 @@ async def test_a_frame_before_the_connection_is_small(web: aiohttp.ClientSession
         assert await raw.closed() == 1009
 
 
-async def test_files_above_the_cap_are_answered_and_the_socket_goes_on(web: aiohttp.ClientSession) -> None:
+async def test_files_above_the_cap_are_refused_and_the_socket_stays_open(web: aiohttp.ClientSession) -> None:
     places = ",".join(f'{{"_placeholder":true,"num":{n}}}' for n in range(21))
     async with web.ws_connect(ROUTE) as opened:
         raw = await RawSocket(opened).join()

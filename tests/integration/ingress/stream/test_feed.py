@@ -25,7 +25,7 @@ def open_idle_socket(url: str, path: str) -> socket.socket:
     return connected
 
 
-async def test_a_client_that_never_reads_holds_up_nobody_and_is_resynced_when_it_reads_again(
+async def test_a_client_that_does_not_read_delays_no_other_and_is_resynced(
     ingress: Any, chat: Any, follow: Any, worker: Any
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
@@ -65,7 +65,7 @@ def read_until(connected: socket.socket, wanted: bytes) -> bytes:
     return bytes(received)
 
 
-async def test_a_draining_server_says_goodbye_and_when_to_come_back_and_exits(start_ingress: Any, chat: Any) -> None:
+async def test_a_draining_server_announces_its_end_with_a_retry_time(start_ingress: Any, chat: Any) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     other = start_ingress()
 

@@ -119,7 +119,7 @@ async def test_the_streams_of_an_erased_conversation_end(chat: Any, follow: Any,
     refused(await chat.http.get(f"{BASE}/{conversation}/events"), 404)
 
 
-async def test_streams_outlive_a_redis_that_goes_away_and_are_resynced_when_it_is_back(
+async def test_streams_survive_a_redis_outage_and_are_resynced(
     start_ingress: Any, ingress_env: dict[str, str], tmp_path_factory: Any, refused: Refused
 ) -> None:
     own = EmbeddedRedis(tmp_path_factory.mktemp("redis"), password="secret", durable=False)

@@ -22,9 +22,7 @@ Refused = Callable[..., dict[str, Any]]
 ENDED = ChatComplete(outcome="completed", answer="a", rounds=1, usage=TurnUsage(), elapsed_ms=1)
 
 
-async def test_a_stream_without_a_cursor_begins_with_ready_and_a_snapshot_and_goes_on_live(
-    chat: Any, follow: Any, worker: Any
-) -> None:
+async def test_a_stream_without_a_cursor_starts_with_a_snapshot(chat: Any, follow: Any, worker: Any) -> None:
     sent = await chat.send("hello")
 
     async with follow(sent["conversation_id"]) as stream:
@@ -41,7 +39,7 @@ async def test_a_stream_without_a_cursor_begins_with_ready_and_a_snapshot_and_go
     assert (first.data.data.text, second.data.data.text) == ("a", "b")
 
 
-async def test_any_cut_point_goes_on_exactly_after_it(chat: Any, follow: Any, worker: Any) -> None:
+async def test_a_stream_resumes_exactly_after_any_cut(chat: Any, follow: Any, worker: Any) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
     ids = [each for n in range(5) for each in await worker.say(conversation, *(f"{n}{k}" for k in range(3)))]
@@ -54,7 +52,7 @@ async def test_any_cut_point_goes_on_exactly_after_it(chat: Any, follow: Any, wo
             assert got == ids[cut + 1 :]
 
 
-async def test_a_snapshot_is_a_place_to_resume_from(chat: Any, follow: Any, worker: Any) -> None:
+async def test_a_stream_resumes_from_a_snapshot(chat: Any, follow: Any, worker: Any) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
     await worker.say(conversation, "committed")
@@ -71,7 +69,7 @@ async def test_a_snapshot_is_a_place_to_resume_from(chat: Any, follow: Any, work
     assert first.id == again.id == after
 
 
-async def test_a_snapshot_of_large_turns_is_smaller_than_a_page_and_leads_to_older_turns(
+async def test_a_snapshot_of_large_turns_is_bounded_and_links_older_turns(
     client: httpx2.AsyncClient, chat: Any, follow: Any, worker_database: Database
 ) -> None:
     text = "x" * (SNAPSHOT_BYTES // 2 + 1)
@@ -95,9 +93,7 @@ async def test_a_snapshot_of_large_turns_is_smaller_than_a_page_and_leads_to_old
     assert [turn["turn_id"] for turn in whole["turns"]] == [first["turn_id"], second["turn_id"]]
 
 
-async def test_a_snapshot_before_the_first_commit_is_a_place_to_resume_from(
-    chat: Any, follow: Any, worker: Any
-) -> None:
+async def test_a_stream_resumes_from_a_snapshot_before_the_first_commit(chat: Any, follow: Any, worker: Any) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
     ids = await worker.say(conversation, "a", "b")
@@ -111,7 +107,7 @@ async def test_a_snapshot_before_the_first_commit_is_a_place_to_resume_from(
     assert got == ids
 
 
-async def test_a_client_before_the_first_event_gets_a_snapshot_once_events_are_gone(
+async def test_a_client_before_the_first_event_gets_a_snapshot_if_events_expired(
     chat: Any, follow: Any, worker: Any, wire: Wire
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
@@ -145,7 +141,7 @@ async def test_from_the_first_event_on(chat: Any, follow: Any, worker: Any) -> N
         assert [(await stream.until("chat_delta", skip=("ready",))).id for _ in ids] == ids
 
 
-async def test_a_resumed_client_hears_the_present_state_and_receipts_once_it_is_live(
+async def test_a_resumed_client_gets_the_current_state_and_receipts(
     client: httpx2.AsyncClient, chat: Any, follow: Any, worker: Any
 ) -> None:
     sent = await chat.send("hello")

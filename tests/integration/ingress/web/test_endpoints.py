@@ -57,7 +57,7 @@ def test_licences_of_the_page_are_served_and_not_kept_forever(serving: IngressPr
     assert licenses.headers["cache-control"] == "no-cache"
 
 
-def test_assets_are_kept_forever_and_come_compressed_to_who_takes_it(serving: IngressProcess) -> None:
+def test_assets_are_immutable_and_sent_compressed_if_accepted(serving: IngressProcess) -> None:
     plain = ask(serving, "GET", "/assets/index-1a2b.js", Accept_Encoding="identity")
     small = ask(serving, "GET", "/assets/index-1a2b.js", Accept_Encoding="gzip, br")
 
@@ -71,7 +71,7 @@ def test_assets_are_kept_forever_and_come_compressed_to_who_takes_it(serving: In
         assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
 
 
-def test_head_says_what_get_would(serving: IngressProcess) -> None:
+def test_head_returns_the_headers_of_get(serving: IngressProcess) -> None:
     head = ask(serving, "HEAD", "/assets/index-1a2b.js", Accept_Encoding="identity")
 
     assert (head.status_code, head.content) == (200, b"")
@@ -86,7 +86,7 @@ def test_what_is_not_there_is_a_problem(serving: IngressProcess, refused: Refuse
     refused(ask(serving, "GET", path), 404)
 
 
-def test_the_page_shadows_nothing_of_the_api(serving: IngressProcess, refused: Refused) -> None:
+def test_the_page_hides_no_route_of_the_api(serving: IngressProcess, refused: Refused) -> None:
     conversations = ask(serving, "GET", "/conversations/default/default")
 
     assert conversations.json()["items"] == []
@@ -96,9 +96,7 @@ def test_the_page_shadows_nothing_of_the_api(serving: IngressProcess, refused: R
     assert "/assets" not in str(list(ask(serving, "GET", "/openapi.json").json()["paths"]))
 
 
-def test_coming_from_another_site_shows_the_page_and_lets_it_ask_nothing_more(
-    serving: IngressProcess, refused: Refused
-) -> None:
+def test_a_cross_site_navigation_gets_the_page_but_no_data(serving: IngressProcess, refused: Refused) -> None:
     foreign = {"Sec_Fetch_Site": "cross-site"}
 
     assert ask(serving, "GET", "/", **foreign).content == PAGE

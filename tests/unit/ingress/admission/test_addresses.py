@@ -20,7 +20,7 @@ def test_an_address_has_one_form(host: str, address: str) -> None:
     assert build_address(host) == address
 
 
-def test_headers_that_anybody_can_write_change_nothing() -> None:
+def test_headers_that_clients_can_forge_change_nothing() -> None:
     scope = {"type": "http", "client": ("10.0.0.1", 1), "headers": [(b"x-forwarded-for", b"1.2.3.4")]}
 
     assert load_address(HTTPConnection(scope)) == "10.0.0.1"

@@ -24,7 +24,7 @@ def refusal(call: Callable[[], object]) -> int:
     return refused.value.status_code
 
 
-def test_a_user_beyond_the_own_cap_is_429_and_the_process_beyond_its_is_503(budget: BodyBudget) -> None:
+def test_a_user_above_its_cap_gets_429_and_a_full_process_gives_503(budget: BodyBudget) -> None:
     first, second = budget.open(ANN), budget.open(BEN)
     first.grow(90)
 

@@ -43,7 +43,7 @@ def value(metrics: IngressMetrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(name, labels)
 
 
-async def test_an_error_that_nobody_expected_is_a_500_problem_without_its_inside() -> None:
+async def test_an_unexpected_error_is_a_500_problem_without_details() -> None:
     async def broken(_: Scope, __: Receive, ___: Send) -> None:
         raise RuntimeError("the secret inside")
 

@@ -35,7 +35,7 @@ def test_a_schema_that_holds_itself_ends() -> None:
     assert build_example({"$ref": "#/components/schemas/Loop"}, SCHEMAS) is not None
 
 
-def test_an_example_that_somebody_wrote_stays() -> None:
+def test_a_written_example_is_kept() -> None:
     written = {"application/json": {"schema": {"type": "integer"}, "example": 7}}
     bare = {"application/json": {"schema": {"type": "integer"}}}
     operation = {"requestBody": {"content": written}, "responses": {"200": {"content": bare}, "404": {}}}

@@ -99,7 +99,7 @@ async def test_a_full_share_of_a_tenant_is_a_429_while_others_are_admitted() -> 
     await world.gate.admit(Principal("light", "p", "u"), new_work=True)
 
 
-async def test_many_at_once_are_not_all_let_in_by_one_count() -> None:
+async def test_concurrent_requests_are_not_all_admitted_by_one_count() -> None:
     world = await World(waiting=98).attend()
 
     for n in range(2):
@@ -152,7 +152,7 @@ async def test_a_queue_that_is_not_counted_is_a_503() -> None:
     assert (await world.refuse())[0] == 503
 
 
-async def test_a_wire_that_never_answers_is_a_503_in_time_and_takes_no_place() -> None:
+async def test_a_wire_that_never_answers_is_a_503_in_time() -> None:
     world = await World(waiting=99).attend()
     world.silent = True
 
@@ -165,7 +165,7 @@ async def test_a_wire_that_never_answers_is_a_503_in_time_and_takes_no_place() -
 
 
 @pytest.mark.parametrize(("full", "status"), [("queue", 503), ("tenant", 429), ("user", 429)])
-async def test_a_refusal_of_the_transaction_is_counted_and_says_when_to_come(full: Any, status: int) -> None:
+async def test_a_refusal_of_the_transaction_is_counted_and_has_retry_after(full: Any, status: int) -> None:
     world = await World().attend()
 
     refused = await world.gate.refuse(ME, QueueFull(full, "13 turns are already waiting."))
@@ -206,7 +206,9 @@ async def test_what_is_being_stored_counts_until_it_is() -> None:
         (WireUse(used=90, limit=0, of_user=50 << 20), None),
     ],
 )
-async def test_who_fills_the_wire_is_refused_before_it_is_full(use: WireUse, refusal: tuple[int, int] | None) -> None:
+async def test_a_user_that_fills_the_wire_is_refused_before_it_is_full(
+    use: WireUse, refusal: tuple[int, int] | None
+) -> None:
     world = await World().attend()
     world.use = use
 

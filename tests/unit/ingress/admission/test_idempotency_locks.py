@@ -38,7 +38,7 @@ async def test_concurrent_requests_run_one_by_one_even_if_the_first_fails() -> N
     ("principal", "key"),
     [(ME, None), (ME, IdempotencyKey("signals", "k", "hash")), (Principal("t", "p", "you"), KEY)],
 )
-async def test_other_requests_wait_for_nobody(principal: Principal, key: IdempotencyKey | None) -> None:
+async def test_requests_with_other_keys_do_not_wait(principal: Principal, key: IdempotencyKey | None) -> None:
     locks = IdempotencyLocks(FixedClock(), wait_s=0)
 
     async with locks.hold(ME, KEY), locks.hold(principal, key):

@@ -9,7 +9,7 @@ LINE: TypeAdapter[str] = TypeAdapter(Line)
 
 
 @pytest.mark.parametrize("text", ["", "Sales by region", "x" * MAX_TITLE_CHARS, "שלום 👩\u200d💻"])
-def test_a_line_is_taken_as_it_is(text: str) -> None:
+def test_a_line_is_accepted_unchanged(text: str) -> None:
     assert LINE.validate_python(text) == text
 
 

@@ -46,7 +46,7 @@ class World:
         self.clock.advance(KEEP_S + 0.01)
 
 
-async def test_one_that_is_let_in_counts_at_once_for_its_tenant_and_for_all() -> None:
+async def test_an_admission_counts_at_once_for_its_tenant_and_for_all() -> None:
     world = World()
 
     world.places.enter(KEY)
@@ -77,7 +77,7 @@ async def test_one_that_is_still_being_stored_outlives_a_new_count() -> None:
     assert await world.waiting() == (1, 1)
 
 
-async def test_one_that_is_refused_after_a_new_count_takes_nothing_away_from_it() -> None:
+async def test_a_refusal_after_a_new_count_does_not_reduce_it() -> None:
     world = World()
     world.stored = 3
     assert await world.waiting() == (3, 3)

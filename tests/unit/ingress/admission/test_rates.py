@@ -60,7 +60,7 @@ async def test_a_call_returns_what_is_left() -> None:
     assert world.fields == {b"ratelimit-policy": b'"writes";q=8;w=60', b"ratelimit": b'"writes";r=7;t=8'}
 
 
-async def test_one_too_many_is_a_429_that_says_when_and_is_counted() -> None:
+async def test_a_limited_call_is_a_counted_429_with_retry_after() -> None:
     world = World()
     assert await world.count() == 8
 
@@ -90,7 +90,7 @@ async def test_others_have_buckets_of_their_own() -> None:
     assert await world.count(BEN) == 8
 
 
-async def test_who_has_no_name_is_limited_by_address() -> None:
+async def test_guests_are_limited_by_address() -> None:
     world = World()
     one, two = (Principal("t", "p", name, frozenset({Role.ANONYMOUS})) for name in ("x", "y"))
 
@@ -99,7 +99,7 @@ async def test_who_has_no_name_is_limited_by_address() -> None:
     assert await world.count(two, address="b") == 2
 
 
-async def test_what_has_no_limit_passes_without_asking() -> None:
+async def test_unlimited_calls_pass_without_a_draw() -> None:
     world = World()
 
     await world.call(write=False)
@@ -118,7 +118,7 @@ async def test_without_the_shared_buckets_a_fourth_passes_and_they_rest() -> Non
     assert world.fields[b"ratelimit-policy"] == b'"writes";q=2;w=60'
 
 
-async def test_shared_buckets_that_come_back_are_asked_again() -> None:
+async def test_shared_buckets_are_used_again_after_an_outage() -> None:
     world = World()
     world.buckets.down = True
     await world.count()
@@ -154,7 +154,7 @@ async def test_a_token_is_given_back_once() -> None:
     assert await world.count() == 7
 
 
-async def test_who_got_no_token_gives_none_back() -> None:
+async def test_a_refused_call_gives_no_token_back() -> None:
     world = World()
     await world.count()
 
@@ -163,7 +163,7 @@ async def test_who_got_no_token_gives_none_back() -> None:
     assert await world.count() == 0
 
 
-async def test_who_calls_on_and_on_while_nothing_is_served_is_limited_all_the_same() -> None:
+async def test_a_client_that_only_gets_503_is_limited_too() -> None:
     world, passed = World(), 0
 
     with pytest.raises(ProblemError):

@@ -69,7 +69,7 @@ async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
 
 
 @pytest.mark.parametrize("announced", ["11", "99999999999999999999999", "-1", "1e3", "\u0661"])
-def test_an_announced_length_above_the_cap_or_senseless_is_refused_unread(announced: str) -> None:
+def test_an_invalid_or_too_large_content_length_is_refused_unread(announced: str) -> None:
     with pytest.raises(ProblemError) as refused:
         build([b""], content_length=announced)
 
@@ -108,7 +108,7 @@ async def test_bad_json_names_what_it_was_in() -> None:
         await load_json(b"{", "The part 'message'")
 
 
-async def test_a_body_that_comes_slower_than_its_rate_is_given_up_after_the_grace() -> None:
+async def test_a_body_slower_than_the_minimum_rate_is_aborted_after_the_grace() -> None:
     async def drip() -> Message:
         await asyncio.sleep(0.005)
         return {"type": "http.request", "body": b"", "more_body": True}

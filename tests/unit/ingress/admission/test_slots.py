@@ -9,7 +9,7 @@ from ingress.errors import ProblemError
 ANN, BOB = Principal("t", "p", "ann"), Principal("t", "p", "bob")
 
 
-def test_a_user_at_its_cap_gets_429_and_others_go_on() -> None:
+def test_a_user_at_its_cap_gets_429_and_others_are_served() -> None:
     slots = OpenSlots(max_total=10, max_per_user=2)
     slots.take(ANN)
     slots.take(ANN)
@@ -54,7 +54,7 @@ def test_a_slot_is_given_back_only_when_the_stream_was_not_opened() -> None:
     assert slots.total == 1
 
 
-def test_all_guests_together_have_a_part_and_leave_the_rest_to_people_with_an_account() -> None:
+def test_all_guests_share_a_part_and_leave_the_rest_to_users() -> None:
     slots = OpenSlots(max_total=8, max_per_user=5)
     guests = [Principal("t", "p", f"guest~{n}", frozenset({Role.ANONYMOUS})) for n in range(3)]
     slots.take(guests[0])

@@ -72,7 +72,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
         (b"{'a':1}", "Expecting property name"),
     ],
 )
-def test_what_cannot_be_read_in_one_way_or_stored_is_refused_with_the_reason(raw: bytes, reason: str) -> None:
+def test_ambiguous_or_unstorable_json_is_refused_with_the_reason(raw: bytes, reason: str) -> None:
     with pytest.raises(BadJson) as refused:
         parse_strict(raw)
 

@@ -8,7 +8,7 @@ from everturn.core.errors import Unavailable
 from ingress.admission.slots import WorkSlots
 
 
-async def test_beyond_those_who_work_and_wait_everybody_is_refused_until_one_is_done() -> None:
+async def test_callers_are_refused_while_slots_and_waiting_places_are_full() -> None:
     slots, order = WorkSlots(1, 1, "Busy."), list[str]()
     began, may_end = asyncio.Event(), asyncio.Event()
 
@@ -31,7 +31,7 @@ async def test_beyond_those_who_work_and_wait_everybody_is_refused_until_one_is_
         assert order == ["first", "second"]
 
 
-async def test_one_who_stops_waiting_leaves_its_place() -> None:
+async def test_a_cancelled_waiter_gives_its_place_back() -> None:
     slots = WorkSlots(1, 1, "Busy.")
 
     async with slots.take():
@@ -41,7 +41,7 @@ async def test_one_who_stops_waiting_leaves_its_place() -> None:
                     pytest.fail("there was no slot")
 
 
-async def test_one_who_waits_much_neither_delays_nor_displaces_others() -> None:
+async def test_a_user_with_many_waiters_does_not_delay_others() -> None:
     slots, order = WorkSlots(1, 4, "Busy."), list[str]()
     may_end = asyncio.Event()
 
@@ -116,7 +116,7 @@ async def test_one_person_never_holds_all_slots() -> None:
     assert working == []
 
 
-async def test_who_waited_too_long_is_refused_and_takes_no_slot_later() -> None:
+async def test_a_waiter_that_timed_out_takes_no_slot_later() -> None:
     slots = WorkSlots(1, 8, "Busy.", longest_wait_s=0.02)
 
     async with slots.take("ann"):

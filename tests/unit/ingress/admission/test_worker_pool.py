@@ -28,11 +28,11 @@ def test_each_worker_counts_by_its_slots() -> None:
     assert pool == WorkerPool(8, 8.0)
 
 
-def test_nobody_is_an_empty_fleet_with_a_guess() -> None:
+def test_no_workers_are_an_empty_pool_with_a_guessed_time() -> None:
     assert build_worker_pool(()) == WorkerPool(0, GUESSED_TURN_S)
 
 
-async def test_workers_are_asked_for_again_after_a_second() -> None:
+async def test_workers_are_loaded_again_after_a_second() -> None:
     clock = FixedClock()
     presences = MemoryPresences(monotonic=clock.monotonic)
     watch = WorkerPoolWatch(presences, monotonic=clock.monotonic)
@@ -59,7 +59,7 @@ class SlowPresences(MemoryPresences):
         return await super().load_all()
 
 
-async def test_many_that_want_to_know_at_once_ask_once() -> None:
+async def test_concurrent_callers_share_one_load() -> None:
     presences = SlowPresences()
     watch = WorkerPoolWatch(presences, monotonic=FixedClock().monotonic)
     asking = [asyncio.create_task(watch.load()) for _ in range(100)]

@@ -92,7 +92,7 @@ async def test_a_reply_without_an_end_is_none(serve: Callable[..., object], repl
         await send_command(address, "INSTREAM", timeout_s=20, stream=b"x")
 
 
-async def test_nobody_there_is_no_answer() -> None:
+async def test_an_unreachable_server_is_no_answer() -> None:
     for address in (("127.0.0.1", 9), "/nowhere/clamd"):
         with pytest.raises(Unavailable):
             await send_command(address, "PING", timeout_s=20)

@@ -33,7 +33,7 @@ class SlowScan(NoScan):
         return await super().scan(data, person)
 
 
-async def test_one_user_keeps_the_checks_from_nobody_else() -> None:
+async def test_a_user_does_not_delay_the_checks_of_others() -> None:
     scan = SlowScan()
     nothing: Any = None
     intake = Intake(

@@ -19,7 +19,7 @@ class Source:
         return len(self.asked)
 
 
-async def test_an_answer_is_asked_for_again_when_it_is_old() -> None:
+async def test_an_old_answer_is_loaded_again() -> None:
     clock, source = FixedClock(), Source()
     cache = FreshCache(source.load, monotonic=clock.monotonic, max_age_s=15)
 

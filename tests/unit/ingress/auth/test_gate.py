@@ -62,7 +62,7 @@ async def test_in_development_a_local_request_is_dev_or_who_it_names(make_door: 
     assert plain.expires_at is None
 
 
-async def test_outside_development_nobody_comes_in_without_a_credential(make_door: MakeDoor) -> None:
+async def test_a_credential_is_required_outside_development(make_door: MakeDoor) -> None:
     refused = await refusal(make_door().gate, LOCAL, ("x-dev-user", "ann"))
 
     assert refused.status_code == 401
@@ -136,7 +136,7 @@ async def test_a_guest_has_only_the_role_of_guests(make_door: MakeDoor) -> None:
     assert caller.principal.roles == {Role.ANONYMOUS}
 
 
-async def test_a_key_works_in_development_too_and_is_refused_after_its_revocation(make_door: MakeDoor) -> None:
+async def test_a_key_works_in_development_until_it_is_revoked(make_door: MakeDoor) -> None:
     door = make_door(development=True, verifier=None)
     key_id, credential = await make_key(door)
     caller = await enter(door.gate, LOCAL, credential)
@@ -173,7 +173,7 @@ async def test_a_caller_whose_credential_expired_meanwhile_is_refused(make_door:
     assert refused.value.status_code == 401
 
 
-async def test_a_ticket_speaks_for_its_caller_until_that_one_may_not_come_in(make_door: MakeDoor) -> None:
+async def test_a_ticket_is_valid_until_its_caller_loses_access(make_door: MakeDoor) -> None:
     door = make_door()
     key_id, key = await make_key(door)
     callers = [await enter(door.gate, credential) for credential in (door.bearer(), key)]
@@ -226,7 +226,7 @@ async def test_a_ticket_of_development_mode_passes_the_same_checks_as_its_caller
         assert refused.value.status_code == status
 
 
-async def test_guests_that_are_not_let_in_any_more_lose_their_tickets(make_door: MakeDoor) -> None:
+async def test_guests_that_are_no_longer_accepted_lose_their_tickets(make_door: MakeDoor) -> None:
     door = make_door()
     caller = await enter(door.gate, ("authorization", f"Bearer {door.guests.admit('t', 'p').token}"))
     ticket = door.gate.build_ticket(caller, MINE).text
@@ -272,7 +272,7 @@ async def test_development_lets_guests_in_only_from_this_machine(make_door: Make
     assert refused.value.status_code == 403
 
 
-async def test_whose_credential_it_is_is_known_before_what_it_is_for(make_door: MakeDoor) -> None:
+async def test_the_owner_of_a_credential_is_known_before_its_scope(make_door: MakeDoor) -> None:
     door = make_door(scopes=frozenset({("t", "p")}))
     _, key = await make_key(door)
     guest = door.gate.admit_guest(build_headers(), tenant="t", project="p")

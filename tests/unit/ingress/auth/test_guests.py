@@ -28,7 +28,7 @@ def test_two_guests_are_two_users_with_the_weakest_role() -> None:
     assert is_user_name(one.user_id)
 
 
-def test_where_guests_are_not_let_in_there_are_none_and_old_ones_are_refused() -> None:
+def test_where_guests_are_disabled_new_and_old_ones_are_refused() -> None:
     token = Guests(SEALS, FixedClock(), scopes=HERE).admit("t", "p").token
     closed = Guests(SEALS, FixedClock())
 
@@ -40,7 +40,7 @@ def test_where_guests_are_not_let_in_there_are_none_and_old_ones_are_refused() -
     assert (status_of(asked), status_of(shown)) == (403, 401)
 
 
-def test_another_tenant_takes_no_guests() -> None:
+def test_another_tenant_accepts_no_guests() -> None:
     with pytest.raises(ProblemError) as refused:
         Guests(SEALS, FixedClock(), scopes=HERE).admit("other", "p")
 

@@ -53,7 +53,7 @@ async def test_a_key_speaks_for_its_owner_with_its_roles(stage: Stage) -> None:
     assert caller.proof == Proof("key", key.created_at.timestamp(), key.key_id)
 
 
-async def test_a_key_that_is_unknown_wrong_expired_or_without_a_good_owner_is_401_alike(stage: Stage) -> None:
+async def test_unknown_wrong_and_expired_keys_are_the_same_401(stage: Stage) -> None:
     past = stage.clock.now() - timedelta(seconds=1)
     good, key = await stage.make()
     wrong = f"evk_{key.key_id}_{build_key_text()[0].rpartition('_')[2][-43:]:a>43}"
@@ -76,7 +76,7 @@ async def test_a_key_that_is_unknown_wrong_expired_or_without_a_good_owner_is_40
     assert (await stage.standing.load_key_caller(good)).principal == ANN
 
 
-async def test_a_key_is_asked_for_once_in_a_while_and_its_revocation_acts_within_seconds(stage: Stage) -> None:
+async def test_a_key_is_cached_and_its_revocation_takes_effect_within_seconds(stage: Stage) -> None:
     text, key = await stage.make()
     for _ in range(5):
         caller = await stage.standing.load_key_caller(text)
@@ -92,7 +92,7 @@ async def test_a_key_is_asked_for_once_in_a_while_and_its_revocation_acts_within
 
 
 @pytest.mark.parametrize("kind", ["token", "guest", "key"])
-async def test_credentials_from_before_a_cutoff_are_refused_and_later_ones_are_not(stage: Stage, kind: Kind) -> None:
+async def test_only_credentials_from_before_a_cutoff_are_refused(stage: Stage, kind: Kind) -> None:
     _, key = await stage.make()
     before = stage.clock.now().timestamp()
     stage.clock.advance(10)
@@ -105,7 +105,7 @@ async def test_credentials_from_before_a_cutoff_are_refused_and_later_ones_are_n
     await stage.standing.check(Caller(replace(ANN, user_id="bob"), None, Proof(kind, before, key.key_id)))
 
 
-async def test_a_cutoff_acts_within_seconds_though_the_person_was_asked_for_before(stage: Stage) -> None:
+async def test_a_cutoff_takes_effect_within_seconds_despite_the_cache(stage: Stage) -> None:
     caller = Caller(ANN, None, Proof("token", stage.clock.now().timestamp()))
     await stage.standing.check(caller)
     await stage.credentials.save_cutoff("ann", tenant="t")
@@ -115,7 +115,7 @@ async def test_a_cutoff_acts_within_seconds_though_the_person_was_asked_for_befo
     assert await refusal(stage.standing.check(caller)) == 401
 
 
-async def test_development_mode_asks_nobody(stage: Stage) -> None:
+async def test_development_mode_makes_no_query(stage: Stage) -> None:
     await stage.standing.check(Caller(ANN, None, Proof("local")))
 
     assert stage.credentials.asked == 0

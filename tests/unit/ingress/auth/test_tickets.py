@@ -18,7 +18,7 @@ def check(tickets: Tickets, text: str, tenant: str = "t", project: str = "p", co
     return tickets.check(text, tenant=tenant, project=project, conversation_id=conversation)
 
 
-def test_a_ticket_speaks_for_who_asked_for_it_as_often_as_it_is_shown() -> None:
+def test_a_ticket_can_be_used_repeatedly_for_its_caller() -> None:
     tickets = Tickets(SEALS, FixedClock())
 
     ticket = tickets.build(ANN, MINE)

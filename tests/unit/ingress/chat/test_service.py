@@ -159,7 +159,7 @@ async def test_an_accepted_message_notifies_and_keeps_its_objects() -> None:
     assert list(world.objects.values()) == [CSV.data]
 
 
-async def test_after_the_commit_bells_that_fail_change_nothing_for_the_client() -> None:
+async def test_a_notification_that_fails_after_the_commit_is_no_error() -> None:
     world = World(RECEIPT, wire_down=True)
 
     assert await world.accept() == RECEIPT
@@ -239,7 +239,7 @@ async def test_a_full_queue_gives_the_answer_again_that_a_request_has_got_before
     assert (world.objects, world.sent) == ({}, [])
 
 
-async def test_a_file_that_is_not_taken_any_more_changes_nothing_for_a_request_that_was_accepted() -> None:
+async def test_an_accepted_request_is_repeated_although_its_file_is_now_refused() -> None:
     world = World(NotFound("is not asked"))
     world.kept = REPLAY
 
@@ -248,7 +248,7 @@ async def test_a_file_that_is_not_taken_any_more_changes_nothing_for_a_request_t
     assert (world.objects, world.sent) == ({}, [])
 
 
-async def test_a_store_that_is_away_changes_nothing_for_a_request_that_was_accepted() -> None:
+async def test_an_accepted_request_is_repeated_while_the_store_is_down() -> None:
     world = World(NotFound("is not asked"))
     world.kept, world.store_away = REPLAY, True
 
@@ -263,7 +263,7 @@ async def test_a_key_of_another_request_is_refused_even_if_the_queue_is_full() -
         await world.accept()
 
 
-async def test_a_database_that_does_not_tell_what_was_answered_leaves_the_refusal_as_it_is() -> None:
+async def test_a_refusal_stands_if_the_recorded_answer_is_unreadable() -> None:
     world = World(RECEIPT, depth=10)
     world.kept = Unavailable("Postgres")
 
@@ -290,7 +290,7 @@ def test_a_target_must_be_a_turns_id() -> None:
         refusing("turn_x")
 
 
-async def test_a_store_that_deletes_nothing_keeps_no_certain_answer_back() -> None:
+async def test_a_failed_deletion_does_not_delay_a_certain_answer() -> None:
     accepted, full, unknown = World(REPLAY), World(QueueFull("tenant", "10 turns wait.")), World(NotFound("x"))
     for world in (accepted, full, unknown):
         world.store_silent = True
@@ -356,7 +356,7 @@ async def test_a_message_without_room_to_be_stored_leaves_no_objects() -> None:
     await asyncio.gather(*waiting)
 
 
-async def test_a_message_does_not_wait_for_all_that_a_hanging_database_keeps() -> None:
+async def test_a_message_does_not_wait_for_all_requests_of_a_hanging_database() -> None:
     world = World(RECEIPT, cap=1000, store_wait_s=0.05)
     world.may_store.clear()
     text = Submission(MessageIn(text="hello"), ())

@@ -29,7 +29,7 @@ def part(text: str, *, point: bool = False, seq: int = 0, form: str = "", origin
     )  # fmt: skip
 
 
-def test_what_both_requests_begin_with_is_read_up_to_the_older_ones_cache_point() -> None:
+def test_the_common_prefix_is_read_up_to_the_older_cache_point() -> None:
     before = [part("system", point=True), part("a"), part("b", point=True), part("old announce")]
     now = [part("system", point=True), part("a"), part("b"), part("c", point=True), part("new announce")]
 

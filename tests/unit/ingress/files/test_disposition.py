@@ -15,7 +15,7 @@ def test_types_that_could_run_are_downloads(mime: str) -> None:
     assert build_disposition("a", mime, download=False).startswith("attachment;")
 
 
-def test_harmless_types_are_shown_unless_a_download_is_asked_for() -> None:
+def test_harmless_types_are_shown_unless_a_download_is_requested() -> None:
     assert build_disposition("a.png", "image/png", download=False) == 'inline; filename="a.png"'
     assert build_disposition("a.png", "image/png", download=True).startswith("attachment;")
 

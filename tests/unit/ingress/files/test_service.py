@@ -86,7 +86,7 @@ async def test_a_row_without_its_object_is_not_found() -> None:
         await files.read()
 
 
-async def test_only_where_it_is_asked_for_clients_are_sent_to_the_store() -> None:
+async def test_clients_are_redirected_to_the_store_only_if_configured() -> None:
     sends, asks, has_none = Files(signs="https://x/"), Files(signs="https://x/", redirects=True), Files(redirects=True)
 
     url = await asks.service.try_redirect(asks.artifact, download=False)

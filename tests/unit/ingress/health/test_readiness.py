@@ -62,7 +62,7 @@ async def test_workers_are_listed_with_the_result_of_the_escape_tests() -> None:
     ]
 
 
-async def test_without_workers_it_is_ready_and_workers_that_cannot_be_asked_for_are_null() -> None:
+async def test_it_is_ready_without_workers_and_unknown_workers_are_null() -> None:
     presences = MemoryPresences()
 
     nobody = await check_parts({"postgres": Part(fine)}, presences)

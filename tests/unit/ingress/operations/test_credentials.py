@@ -108,7 +108,7 @@ def test_a_person_is_cut_off_everywhere_or_in_one_place(desk: Desk) -> None:
     assert desk.run("revoke-user", "ann", "--tenant", "a b")[0] == 1
 
 
-def test_a_database_that_does_not_answer_is_said(desk: Desk) -> None:
+def test_an_unreachable_database_is_reported(desk: Desk) -> None:
     desk.down = True
 
     status, _, said = desk.run("keys", "list")

@@ -40,6 +40,6 @@ async def test_what_is_left_is_named(capsys: pytest.CaptureFixture[str]) -> None
     assert (status, capsys.readouterr().out) == (1, f"LEFT of {GONE}:\nturn: 2 rows\nevents\nobject key\n")
 
 
-async def test_what_is_no_id_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_invalid_id_is_not_queried(capsys: pytest.CaptureFixture[str]) -> None:
     assert await run(Remains({}, False, (), ()), "conv_x") == 2
     assert capsys.readouterr().err

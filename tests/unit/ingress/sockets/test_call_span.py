@@ -43,7 +43,7 @@ def test_only_an_error_of_the_server_fails(status: int, failed: str) -> None:
     assert tracing.spans[0].link is None
 
 
-def test_the_log_lines_of_a_call_name_the_tenant_the_conversation_and_the_trace() -> None:
+def test_log_lines_of_a_call_name_tenant_conversation_and_trace() -> None:
     tracing = KeptTracing()
 
     with open_call_span(tracing, "chat_signal", PLAIN, tenant="acme", payload=PAYLOAD):
@@ -55,6 +55,6 @@ def test_the_log_lines_of_a_call_name_the_tenant_the_conversation_and_the_trace(
 
 
 @pytest.mark.parametrize("payload", [[], ["x"], [{"conversation_id": "new"}], [{"conversation_id": 1}], [{}, {}]])
-def test_what_is_no_conversation_of_ours_and_no_printable_tenant_is_not_named(payload: list[object]) -> None:
+def test_invalid_conversations_and_unprintable_tenants_are_not_logged(payload: list[object]) -> None:
     with open_call_span(NO_TRACING, "chat_message", PLAIN, tenant="a\x1b[2Jb", payload=payload):
         assert get_contextvars() == {}

@@ -189,7 +189,7 @@ async def test_the_token_of_a_call_comes_back_when_it_is_to_come_again_later(pro
     assert len(given) == back
 
 
-async def test_an_attachment_without_room_refuses_its_call_and_the_rest_is_dropped() -> None:
+async def test_an_attachment_without_room_refuses_its_call() -> None:
     desk = Desk()
     async with joined(desk) as websocket:
         websocket.say(UPLOAD, too_many("No room.", retry_after_s=5), b"one", '422["m",{}]')
@@ -215,7 +215,7 @@ async def test_only_so_many_calls_are_open_whether_or_not_they_are_answered() ->
         await wait_until(lambda: statuses(websocket) == [429, 200])
 
 
-async def test_an_answer_that_is_not_read_keeps_its_call_open_but_not_its_payload() -> None:
+async def test_an_unread_answer_keeps_its_call_open_but_not_its_payload() -> None:
     desk = Desk()
     async with joined(desk) as websocket:
         websocket.writable.clear()

@@ -45,7 +45,7 @@ async def test_what_is_sent_counts_as_sent_once_the_client_has_taken_it() -> Non
     assert websocket.texts() == ["42[1]", "42[2]"]
 
 
-async def test_who_does_not_read_holds_up_its_own_events_and_is_cut_off_at_the_end() -> None:
+async def test_a_slow_client_delays_only_itself_and_is_disconnected() -> None:
     websocket, outlet = open_outlet()
     websocket.writable.clear()
 
@@ -92,7 +92,7 @@ class Streams:
         yield b""
 
 
-async def test_a_call_that_is_cancelled_while_it_replaces_a_feed_leaves_no_second_one() -> None:
+async def test_a_call_cancelled_while_it_replaces_a_feed_leaves_no_second_one() -> None:
     (websocket, outlet), streams = open_outlet(), Streams()
     caller, payload = Caller(Principal("t", "p", "ann")), {"conversation_id": CONVERSATION}
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:

@@ -69,7 +69,7 @@ def test_a_hole_in_the_chain_drops_what_waits_and_asks_for_a_snapshot() -> None:
     assert client.taken == at(1)
 
 
-def test_a_slow_client_is_cut_off_at_its_bound_and_not_fed_until_it_is_rebased() -> None:
+def test_a_slow_client_is_lost_at_its_bound_until_its_next_snapshot() -> None:
     client = live_at(at(1), max_bytes=100)
     n = 1
     while client.phase is Phase.LIVE:
@@ -86,7 +86,7 @@ def test_a_slow_client_is_cut_off_at_its_bound_and_not_fed_until_it_is_rebased()
     assert client.taken == at(n + 1)
 
 
-def test_a_client_that_never_takes_its_piece_is_lost_before_it_holds_more_than_its_bound_with_the_piece() -> None:
+def test_a_client_that_never_reads_its_piece_is_lost_at_its_bound() -> None:
     client = live_at(at(1), max_bytes=1000)
     client.offer(batch(at(1), at(2)))
     size = client.waiting_bytes
@@ -104,7 +104,7 @@ def test_a_client_that_never_takes_its_piece_is_lost_before_it_holds_more_than_i
     assert 1000 - 2 * size < held <= 1000
 
 
-def test_a_snapshot_above_the_bound_that_was_sent_leaves_the_whole_bound_to_what_follows() -> None:
+def test_a_sent_snapshot_does_not_count_against_the_bound() -> None:
     client = ClientCursor(None, max_bytes=100)
     client.rebase(at(1), b"snapshot" * 50)
     client.take()
@@ -116,7 +116,7 @@ def test_a_snapshot_above_the_bound_that_was_sent_leaves_the_whole_bound_to_what
     assert (client.phase, client.take()) == (Phase.LIVE, b"hint")
 
 
-def test_what_a_client_reads_to_catch_up_may_be_more_than_the_bound_and_leaves_room_for_what_comes_live() -> None:
+def test_catching_up_does_not_count_against_the_bound() -> None:
     size = len(batch(at(1), at(2)).joined)
     client = ClientCursor(at(1), max_bytes=10 * size, piece_bytes=2 * size)
     for n in range(1, 40):
@@ -134,7 +134,7 @@ def test_what_a_client_reads_to_catch_up_may_be_more_than_the_bound_and_leaves_r
     assert client.phase is Phase.LOST
 
 
-def test_what_is_more_than_a_piece_is_taken_in_pieces_that_say_how_far_they_go() -> None:
+def test_large_frames_are_read_in_pieces_with_their_positions() -> None:
     client = live_at(at(1), max_bytes=10_000, piece_bytes=3 * len(batch(at(1), at(2)).joined))
     for n in range(1, 6):
         client.offer(batch(at(n), at(n + 1)))
@@ -186,7 +186,7 @@ def test_without_a_fresh_snapshot_a_rewind_behind_a_hole_does_not_fit() -> None:
     assert client.phase is Phase.LOST
 
 
-def test_an_entry_that_skips_what_the_client_saw_of_a_zombie_asks_for_a_snapshot() -> None:
+def test_an_entry_that_skips_events_of_a_zombie_requires_a_snapshot() -> None:
     client = live_at(at(5))
 
     client.offer(batch(at(3), at(1, fence=2)))

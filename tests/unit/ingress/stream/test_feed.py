@@ -109,7 +109,7 @@ async def test_an_entry_that_overtakes_the_read_behind_a_snapshot_is_not_missed(
     assert await follow(None, 2) == ["1-3", "1-4"]
 
 
-async def test_an_entry_that_overtakes_the_read_of_a_client_that_has_all_needs_no_snapshot() -> None:
+async def test_an_entry_during_the_read_of_a_current_client_needs_no_snapshot() -> None:
     assert await follow(at(3), 1) == ["1-4"]
 
 
@@ -128,7 +128,7 @@ class LargeRows(Rows):
         return Head(b"event: conv_status\n\n", queued=False)
 
 
-async def test_behind_a_snapshot_that_is_larger_than_what_may_wait_comes_what_follows_and_not_another_one() -> None:
+async def test_a_snapshot_above_the_bound_is_not_followed_by_another_one() -> None:
     events = MemoryEvents()
     await events.publish(CONVERSATION, entry(1), after=None)
     hub = Hub(
@@ -163,7 +163,7 @@ class HugeRows(Rows):
         return Snapshot(at(1), frame, queued=False)
 
 
-async def test_only_some_large_snapshots_of_a_person_are_sent_at_once_and_the_others_wait_their_turn() -> None:
+async def test_concurrent_large_snapshots_of_a_user_are_bounded() -> None:
     events = MemoryEvents()
     await events.publish(CONVERSATION, entry(1), after=None)
     rows = HugeRows(at(1))
@@ -236,7 +236,7 @@ class SlowRows(Rows):
         return await super().load_snapshot(principal, conversation_id)
 
 
-async def test_only_some_snapshots_are_read_at_once_and_a_client_that_leaves_makes_room() -> None:
+async def test_concurrent_snapshot_reads_are_bounded_and_leavers_make_room() -> None:
     rows, count = SlowRows(at(1)), SNAPSHOT_READS + 2
     hub = Hub(
         reader=MemoryEvents(), hints=cast(Any, NoHints()), rows=rows, metrics=IngressMetrics(), queue_bytes=10_000

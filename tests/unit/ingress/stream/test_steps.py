@@ -171,7 +171,7 @@ def test_a_rewind_restarts_the_turn() -> None:
     assert shown[-1][1]["content"] == "So far"
 
 
-def test_the_last_of_several_frames_has_the_id_and_what_is_not_shown_leaves_it() -> None:
+def test_the_last_of_several_frames_has_the_id() -> None:
     projector = StepsProjector()
 
     several = read(projector.project_frame(frame(delta("answer", 0, "a"), "3-7")))

@@ -30,7 +30,7 @@ def build_stream(clients: int) -> ConversationStream:
     return stream
 
 
-async def test_an_entry_reaches_all_clients_as_the_same_bytes_and_moves_the_position() -> None:
+async def test_an_entry_reaches_all_clients_as_the_same_bytes() -> None:
     stream = build_stream(3)
     batch = build_batch(Entry(START, (EncodedEvent(EventCursor(1, 2), "chat.delta", b"{}"),)))
 
@@ -49,7 +49,7 @@ async def test_a_hint_reaches_all_live_clients() -> None:
     assert [client.cursor.take() for client in stream.clients] == [b"hint", b"hint"]
 
 
-async def test_who_has_read_more_than_a_hint_knows_reads_the_row_again() -> None:
+async def test_a_client_newer_than_a_hint_reads_the_row_again() -> None:
     stream = build_stream(2)
     ahead, other = stream.clients
     read_at = stream.reads

@@ -102,7 +102,7 @@ async def test_a_collector_that_refuses_costs_a_counter_and_no_request(collector
     assert (count_ended(), count_sent("failed"), count_sent("ok")) == (before[0] + 3, before[1] + 3, before[2])
 
 
-async def test_a_collector_that_is_away_holds_no_end_up_and_a_queue_that_is_full_no_work(
+async def test_an_unreachable_collector_delays_neither_work_nor_exit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "512")

@@ -36,7 +36,7 @@ def test_a_trailer_is_cut_off_and_that_is_said() -> None:
     assert sound.change == f"{len(video)} bytes after the end of the picture were removed."
 
 
-def test_a_png_of_fifty_thousand_by_fifty_thousand_is_refused_without_decoding() -> None:
+def test_a_png_with_too_many_pixels_is_refused_without_decoding() -> None:
     with pytest.raises(Unsound, match="pixels"):
         check_image("png", png_of(50_000, 50_000))
 

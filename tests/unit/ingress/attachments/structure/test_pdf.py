@@ -47,7 +47,7 @@ DRAWN = pdf(stream(b"0 0 m 9 9 l S"), page=b"/Contents 4 0 R")
         DRAWN.replace(b"/Length 13", b"/Length 12"),
     ],
 )
-def test_damage_that_all_readers_repair_is_repaired_in_what_is_kept(data: bytes) -> None:
+def test_damage_that_all_readers_repair_is_repaired_in_the_stored_file(data: bytes) -> None:
     sound = check_pdf(data)
 
     assert "rebuilt" in sound.change
@@ -57,7 +57,7 @@ def test_damage_that_all_readers_repair_is_repaired_in_what_is_kept(data: bytes)
 
 
 @pytest.mark.parametrize("hidden", [b"/OpenAction" + SCRIPT, b"/OpenAction<</S/Launch/F(calc.exe)>>"])
-def test_what_a_damaged_document_holds_is_looked_into_as_well(hidden: bytes) -> None:
+def test_the_content_of_a_damaged_document_is_checked_too(hidden: bytes) -> None:
     with pytest.raises(Unsound):
         check_pdf(pdf(catalog=hidden).replace(b"startxref\n", b"startxref\n9"))
 
