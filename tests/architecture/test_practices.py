@@ -20,7 +20,8 @@ from architecture_rules.practices import (
     check_silent_except,
     check_unfinished,
 )
-from architecture_rules.sources import ROOT, Module, Violation, load_modules, render
+from architecture_rules.prose import check_log_events, check_words
+from architecture_rules.sources import ROOT, Module, Violation, load_modules, load_repository_texts, render
 
 Check = Callable[[Module], Iterator[Violation]]
 CHECKS: list[Check] = [
@@ -28,6 +29,7 @@ CHECKS: list[Check] = [
     check_docstring,
     check_driver_imports,
     check_executor_imports,
+    check_log_events,
     check_metrics,
     check_name,
     check_no_code_from_data,
@@ -266,3 +268,40 @@ def test_the_executor_imports_the_standard_library_and_its_wire_format(text: str
 def test_the_wire_format_of_the_executor_needs_the_standard_library_only():
     assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/execution/messages.py") == 1
     assert count(check_executor_imports, "import pydantic", "libs/common/src/everturn/events/model.py") == 0
+
+
+def test_no_text_has_a_banned_word():
+    suffixes = (".py", ".md", ".ts", ".tsx", ".sql", ".yml", ".yaml", ".toml", ".css", ".html", ".sh")
+    texts = ((path, text) for path, text in load_repository_texts() if path.endswith(suffixes))
+
+    violations = [found for path, text in texts for found in check_words(path, text)]
+
+    assert not violations, render(violations)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The client is notified.", 0),
+        ("The client is " + "to" + "ld.", 1),
+        ("def test_it_is_" + "to" + "ld():", 1),
+        ("retold and untold stories", 0),
+        ("Let" + "s go on " + "an" + "ew", 1),
+    ],
+)
+def test_a_banned_word_is_found_alone_and_in_names(text: str, found: int):
+    assert len(list(check_words("docs/x.md", text))) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('_log.info("Started a turn", turn=1)', 0),
+        ('_log.info("turn_started", turn=1)', 1),
+        ('_log.warning("Could not start.")', 1),
+        ("_log.warning(event)", 0),
+        ('other.info("turn_started")', 0),
+    ],
+)
+def test_a_log_event_is_a_sentence(text: str, found: int):
+    assert count(check_log_events, text) == found

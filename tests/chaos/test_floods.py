@@ -1,6 +1,6 @@
 """F25: one tenant asks for ten times what may wait. It never holds more than its share, and others hardly notice.
 
-The pace of turns is read from their rows, alone and in the flood: this separates the load of the machine from the queue.
+Their pace is read from their rows, alone and in the flood: it separates the load of the machine from the queue.
 """
 
 import asyncio

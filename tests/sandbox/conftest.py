@@ -136,10 +136,12 @@ def check_installed_copies() -> None:
     [installed] = (ROOT / ".venv-sandbox" / "lib").glob("python*/site-packages")
     for package, parts in (
         (executor, ("*.py",)),
-        (everturn, ("wire/framing.py", "wire/execution.py", "wire/records.py")),
+        (everturn, ("execution/framing.py", "execution/messages.py", "execution/records.py")),
     ):
         source = Path(package.__path__[0])
-        for file in itertools.chain.from_iterable(map(source.glob, parts)):
+        files = [file for part in parts for file in source.glob(part)]
+        assert len(files) >= len(parts), f"{package.__name__} has no longer all of {parts}"
+        for file in files:
             copy = installed / source.name / file.relative_to(source)
             if not copy.exists() or not filecmp.cmp(file, copy, shallow=False):
                 pytest.fail(f"{copy} is not the present {file.name}: run `make setup`")

@@ -182,5 +182,5 @@ setTimeout(() => { document.getElementById("result").textContent = "all tried"; 
 
 
 def build_frames_page(port: int) -> str:
-    """A page that tries to keep a frame whose own script makes connections between peers and reports them to the top window."""
+    """A page that tries to keep a frame whose script opens peer connections and reports them to the top window."""
     return _FRAMES_PAGE.replace("PORT", str(port))
