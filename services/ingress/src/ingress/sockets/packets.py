@@ -112,6 +112,8 @@ def parse_head(text: str) -> Head:
     except ValueError as error:
         raise BadPacket("its head can't be read") from error
     at = 1 + len(start) - len(packet.data or "")
+    if not text[:at].isascii():
+        raise BadPacket("its head has other characters than ASCII")  # the library takes any digits for a number
     namespace = packet.namespace or "/"
     if len(namespace) > MAX_NAMESPACE_CHARS:
         raise BadPacket("its namespace is too long")
