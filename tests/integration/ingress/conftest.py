@@ -81,13 +81,13 @@ def ingress(start_ingress: StartIngress) -> IngressProcess:
 
 @pytest.fixture(scope="module")
 def documented(ingress: IngressProcess) -> Documented:
-    """What the module's ingress says of its operations."""
+    """The OpenAPI document of the module's ingress."""
     return Documented(httpx2.get(f"{ingress.url}/openapi.json", timeout=20).json())
 
 
 @pytest.fixture
 async def client(ingress: IngressProcess, documented: Documented) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of the module's ingress that takes no undocumented status; the process lives on after each test."""
+    """A client of the module's ingress that fails on undocumented statuses; the process survives each test."""
     hooks = {"response": [documented.check_response]}
     async with httpx2.AsyncClient(base_url=ingress.url, timeout=20, event_hooks=hooks) as http:
         yield http
@@ -96,7 +96,7 @@ async def client(ingress: IngressProcess, documented: Documented) -> AsyncIterat
 
 @dataclass
 class Chat:
-    """What a client does most: send a message to a conversation, begin one, read its state."""
+    """Frequent calls: send a message, start a conversation, read its state."""
 
     http: httpx2.AsyncClient
     base: str = "/conversations/default/default"
@@ -149,7 +149,7 @@ async def wire(redis_server: EmbeddedRedis) -> AsyncIterator[Wire]:
 async def untouched(
     database: DatabaseUrls, ingress: IngressProcess, ingress_env: dict[str, str]
 ) -> AsyncIterator[None]:
-    """After the test all tables and the object store hold what they held, by the same process without an error."""
+    """After the test, tables and object store are unchanged, and the process still runs without an error."""
     async with open_database(database.superuser, pool_size=1, application_name="test-counter") as rows:
         before, pid = await load_all(rows, ingress_env), ingress.process.pid
         yield
@@ -189,7 +189,7 @@ def refused() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def remember(worker_database: Database) -> Callable[..., Awaitable[str]]:
-    """Keeps a memory as a worker does; the id is returned."""
+    """Save a memory as a worker does, and return its id."""
 
     async def save(user: str, text: str, *, tenant: str = "default", project: str = "default") -> str:
         now = datetime.now(UTC)
@@ -202,7 +202,7 @@ def remember(worker_database: Database) -> Callable[..., Awaitable[str]]:
 
 @pytest.fixture
 def keep_context(ingress_env: dict[str, str]) -> Callable[..., Awaitable[None]]:
-    """Keeps the input of a turn's first rounds as a worker does: `rounds` are their texts behind the system text."""
+    """Save the input of a turn's first rounds as a worker does: `rounds` are their texts behind the system text."""
 
     async def save(conversation: str, turn: str, *rounds: Sequence[str], system: str = "You are helpful.") -> None:
         objects = open_objects(ingress_env["OBJECTS_URL"])

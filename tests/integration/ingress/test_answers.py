@@ -1,4 +1,4 @@
-"""What all answers have in common: headers, methods, and how fields are read, over HTTP and sockets."""
+"""Rules of all answers: headers, methods, and how fields are read, over HTTP and sockets."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Bad input against one running ingress: each case gets its one answer, and nothing is half stored afterwards.
+"""Bad input against one running ingress: each case has one answer, and nothing is partly stored.
 
 The tables are in tests/support/bad_input; that of uploads is in attachments/test_intake.py, addresses to fetch are
 played in tests/unit/chat_proc/tools/web/test_bad_addresses.py. A test is a row: it plays all cases, and names those
@@ -59,7 +59,7 @@ def check(answer: httpx2.Response, wanted: Refusal, case: object) -> None:
 
 @pytest.fixture(scope="module")
 def operations(documented: Documented) -> list[Operation]:
-    """All that the document offers."""
+    """All operations of the document."""
     return [(method.upper(), path, it) for path, item in documented.paths.items() for method, it in item.items()]
 
 
@@ -110,7 +110,7 @@ async def test_a_million_keys_are_refused_by_the_cap_or_by_their_number(
 
 
 async def ask_raw(ingress: Any, raw: bytes, *, end: bool = False) -> bytes:
-    """What the server says until it closes or has said one answer."""
+    """The bytes from the server until it closes, or one complete answer."""
     parts = urlsplit(ingress.url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
@@ -472,7 +472,7 @@ def production(start_ingress: Any, keys: Keys) -> Any:
 
 @pytest.fixture
 async def stranger(production: Any, documented: Documented) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client outside development; the process lives on without an error."""
+    """A client outside development; the process survives without an error."""
     pid, hooks = production.process.pid, {"response": [documented.check_response]}
     async with httpx2.AsyncClient(base_url=production.url, timeout=20, event_hooks=hooks) as http:
         yield http

@@ -54,7 +54,7 @@ class Proxy:
         return await asyncio.open_connection(parts.hostname, parts.port, local_addr=(address, 0))
 
     async def exchange(self, sent: bytes, address: str = "127.0.0.1") -> bytes:
-        """What the server says to this until it closes the connection."""
+        """The server's answer until it closes the connection."""
         reader, writer = await self.connect(address)
         writer.write(sent)
         came = b""

@@ -1,4 +1,4 @@
-"""What of a built client is served, and which folders are none."""
+"""Which files of a built client are served, and which folders are no client."""
 
 from pathlib import Path
 

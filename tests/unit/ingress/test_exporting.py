@@ -1,4 +1,4 @@
-"""An export holds one page at a time, and says where it could not go on."""
+"""An export holds one page at a time, and marks where it stopped."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What feedback may say."""
+"""The schema of feedback."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Who may judge as a machine, and whose judgements a report counts."""
+"""Who may rate as a machine, and whose ratings a report counts."""
 
 import pytest
 

@@ -17,7 +17,7 @@ SOURCE = ConversationId("conv_source")
 
 
 class BusyForks:
-    """The key is another request's for so many asks; each takes a second."""
+    """The key belongs to another request for that many calls; each takes a second."""
 
     def __init__(self, clock: FixedClock, busy: int = 0) -> None:
         self.keys: list[IdempotencyKey | None] = []

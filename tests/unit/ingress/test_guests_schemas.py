@@ -1,4 +1,4 @@
-"""What a guest gets."""
+"""The schema of guests."""
 
 import pytest
 from pydantic import ValidationError

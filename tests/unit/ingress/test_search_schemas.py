@@ -1,4 +1,4 @@
-"""What may be asked of a search."""
+"""The schema of search requests."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""The search service with an encoder that is out of reach, and over hits that a finder gives."""
+"""The search service with an unavailable encoder, and with the hits of a fake finder."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -51,7 +51,7 @@ class Finder:
 
 
 class Titles:
-    """A conversation is called after its id; `gone` are erased."""
+    """A conversation's title is its id; `gone` are erased."""
 
     def __init__(self, *gone: str) -> None:
         self._gone = gone

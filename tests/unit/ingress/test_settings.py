@@ -1,4 +1,4 @@
-"""Settings that would let strangers in or infected files through are refused."""
+"""Settings that would admit strangers or infected files are refused."""
 
 from typing import Any
 

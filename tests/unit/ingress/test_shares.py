@@ -1,4 +1,4 @@
-"""One user's many searches against the encoder's line, which is one for all."""
+"""Many searches of one user in the encoder's shared queue."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -31,7 +31,7 @@ class Searches:
 
     @asynccontextmanager
     async def begun(self, *principals: Principal) -> AsyncGenerator[list[asyncio.Task[None]]]:
-        """So many searches, as far as they come; they end with the block."""
+        """That many searches, as far as they get; they end with the block."""
         async with asyncio.TaskGroup() as group:
             yield [group.create_task(self.search(principal)) for principal in principals]
             self.leave.set()

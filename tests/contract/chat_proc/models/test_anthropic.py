@@ -1,4 +1,4 @@
-"""The Anthropic adapter on the wire: what it sends, what it makes of answers, and of every way to answer badly."""
+"""The Anthropic adapter on the wire: its requests, and how it handles good and bad answers."""
 
 import asyncio
 import json

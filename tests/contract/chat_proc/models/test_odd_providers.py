@@ -170,7 +170,7 @@ def test_events_without_data_are_no_part_of_a_reply(
 
 
 class Endless(httpx2.AsyncByteStream):
-    """Sends the same chunk until it is closed; knows how much was taken."""
+    """Sends the same chunk until it is closed; counts what was read."""
 
     def __init__(self, chunk: bytes, *, begin: bytes = b"", limit_bytes: int = 64 * MAX_EVENT_BYTES) -> None:
         self.taken = 0

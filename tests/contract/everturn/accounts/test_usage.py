@@ -1,4 +1,4 @@
-"""What people used is reported the same before and after their conversations are deleted."""
+"""Usage reports are the same before and after conversations are deleted."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -25,7 +25,7 @@ TODAY = datetime.now(UTC).date()
 
 
 class Report:
-    """What an operator reads of ANN's tenant."""
+    """The report of ANN's tenant for an operator."""
 
     def __init__(self, report: PostgresUsageReport) -> None:
         self._report = report

@@ -23,7 +23,7 @@ def conversations(roles: Roles) -> PostgresConversations:
 
 @pytest.fixture
 def owner(module_ids: SequentialIds) -> Principal:
-    """A user whom no other test knows."""
+    """A user of this test only."""
     return replace(ANN, user_id=module_ids.call())
 
 

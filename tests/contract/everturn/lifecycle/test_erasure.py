@@ -62,7 +62,7 @@ async def test_named_objects_are_found_across_owners(roles: Roles, postgres_stag
 
 @pytest.fixture(params=["ingress", "worker"])
 def rows(request: pytest.FixtureRequest, roles: Roles) -> PostgresObjectRows:
-    """As each role that may ask."""
+    """Run as each role that is allowed to."""
     return PostgresObjectRows(roles.ingress if request.param == "ingress" else roles.worker)
 
 

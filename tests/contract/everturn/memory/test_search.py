@@ -28,7 +28,7 @@ class TestPostgresMemorySearch(MemorySearchContract, CatalogContract):
 
 
 class TestPostgresMemorySearchThroughTheGraph(MemorySearchContract):
-    """The same with the graph over everybody's vectors."""
+    """The same with the graph over the vectors of all users."""
 
     @pytest.fixture
     def desk(self, desk: MemoryDesk, roles: Roles) -> MemoryDesk:

@@ -1,4 +1,4 @@
-"""Nothing crosses a tenant: a stranger's repository calls find nothing, nor does SQL that forgot its filter."""
+"""Tenant isolation: a stranger's repository calls find nothing, nor does SQL without its filter."""
 
 import importlib
 import inspect

@@ -20,7 +20,7 @@ from everturn_testing.turns.stage import Stage, closing
 
 @pytest.fixture
 async def stage(postgres_stage: Stage, roles: Roles) -> AsyncIterator[Stage]:
-    """No other test's turns are there to be found."""
+    """The tables have no turns of other tests."""
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
     yield postgres_stage
 

@@ -42,7 +42,7 @@ class TestPostgresApprovals(ApprovalsContract, AnswersContract):
 
 @pytest.fixture
 async def alone(postgres_stage: Stage, roles: Roles) -> AsyncIterator[Stage]:
-    """No other test's turns are there to be found."""
+    """The tables have no turns of other tests."""
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
     yield postgres_stage
 
@@ -91,7 +91,7 @@ async def test_a_question_of_a_running_turn_expires_only_once_that_is_parked(
 async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
     alone: Stage, approvals: Approvals, roles: Roles
 ) -> None:
-    """It came to tell of an earlier end, and died between that and handing the lease back."""
+    """The worker announced an earlier end, and died before it released the lease."""
     first = await alone.start_turn()
     assert first.turn_id is not None
     await alone.timelines.commit(first.lease, closing(first, seen_inbox=first.inbox_seq))

@@ -1,4 +1,4 @@
-"""The bounds of running turns, as the database keeps them for all workers together."""
+"""The bounds of running turns, enforced by the database for all workers together."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Postgres keeps the caps of the queue, also for messages that come together at several ingresses."""
+"""Postgres enforces the caps of the queue, also for concurrent messages at several ingresses."""
 
 import asyncio
 from collections import Counter
@@ -29,7 +29,7 @@ class TestPostgresInbox(QueueCapsContract):
 
 
 async def send_together(stage: Stage, principals: list[tuple[str, str]]) -> Counter[str]:
-    """What was full for how many, `taken` for those that were accepted."""
+    """How many were refused by which cap; `taken` counts the accepted ones."""
 
     async def take(tenant: str, user: str) -> str:
         try:

@@ -21,7 +21,7 @@ ROUNDS = 15
 
 
 class Said:
-    """A followup into a running turn, and what may be done about it."""
+    """A followup into a running turn, and the calls that change it."""
 
     def __init__(self, stage: Stage, claim: Claim, signal_id: SignalId) -> None:
         self.stage = stage
@@ -36,13 +36,13 @@ class Said:
         return await self.stage.inbox.retract_signal(ANN, self.conversation_id, self.signal_id)
 
     async def apply(self, text: str = WAS) -> int:
-        """What a round does that has read the signal with this text."""
+        """The commit of a round that read the signal with this text."""
         blocks = write(self.claim, SignalBody(signal_id=self.signal_id, text=text))
         change = SignalChange(self.signal_id, SignalState.APPLIED, round=1)
         return await self.stage.timelines.commit(self.claim.lease, commit(self.claim, blocks, change))
 
     async def promote(self) -> int:
-        """What the end of the turn does that has read the signal as it was."""
+        """The commit that ends the turn after reading the unedited signal."""
         promotion = Promotion((self.signal_id,), self.stage.ids.turn(), WAS)
         seen = self.claim.inbox_seq + 1
         return await self.stage.timelines.commit(
@@ -66,7 +66,7 @@ async def say(stage: Stage) -> Said:
 
 
 async def run_in_order(roles: Roles, said: Said, works: Sequence[Awaitable[Any]]) -> list[Any]:
-    """What became of works that came to the conversation's row one after another while it was held."""
+    """The results of calls that queued up for the conversation's row while it was locked."""
     holding = roles.superuser.transaction()
     await holding.start()
     await roles.superuser.execute("SELECT FROM conversation WHERE id = $1 FOR UPDATE", said.conversation_id)

@@ -1,4 +1,4 @@
-"""Turns read back in one snapshot, page by page, with what hangs on them."""
+"""Turns read back in one snapshot, page by page, with their details."""
 
 import subprocess
 import sys
@@ -198,7 +198,7 @@ SELECT COALESCE(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tab
 
 
 class CountingDatabase:
-    """Counts the rows of blocks that the last transaction read, those with them that a filter left out."""
+    """Counts the rows of blocks that the last transaction read, including filtered ones."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

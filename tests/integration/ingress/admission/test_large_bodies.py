@@ -1,4 +1,4 @@
-"""Large bodies: what still comes in as JSON, what has to come as multipart, and that neither stops the process."""
+"""Large bodies: which are accepted as JSON, which must be multipart, and that neither blocks the process."""
 
 import asyncio
 import base64
@@ -60,7 +60,7 @@ async def test_padding_inside_of_base64_is_refused(client: Any, refused: Any) ->
 
 
 async def test_a_large_body_does_not_hold_up_other_requests(ingress: Any) -> None:
-    """A body of 8 MB in the spelling that takes longest to read; others ask meanwhile."""
+    """A body of 8 MB in the form that is slowest to parse, with concurrent requests."""
     async with httpx2.AsyncClient(base_url=ingress.url, timeout=60) as http:
         waits: list[float] = []
         done = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Clients of a real ingress that ask for much and take nothing of it."""
+"""Clients of a real ingress that request much and read nothing."""
 
 import base64
 import socket
@@ -42,7 +42,7 @@ def paths(bounded: Any) -> tuple[str, str]:
 
 @pytest.fixture
 def silent() -> Iterator[Callable[[Any, str], socket.socket]]:
-    """Asks for something and reads nothing of it but that it comes."""
+    """Send a request, and read only the beginning of the answer."""
     with ExitStack() as opened:
 
         def ask(ingress: Any, path: str) -> socket.socket:

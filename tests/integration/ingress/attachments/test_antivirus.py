@@ -1,4 +1,4 @@
-"""F17: whatever the antivirus can't or doesn't say is no clean file."""
+"""F17: a file is clean only if the antivirus says so."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -107,7 +107,7 @@ async def test_a_killed_or_frozen_clamd_gives_no_verdict_until_it_is_back(
 
 
 class WatchedClamd(Clamd):
-    """Says when so many files came to be scanned, and in which order they were done."""
+    """Reports when that many files arrived, and in which order their scans ended."""
 
     def __init__(self, url: str, expected: int) -> None:
         super().__init__(url)
@@ -165,7 +165,7 @@ async def hold_scans(clamd: ClamdServer, mark: bytes) -> AsyncGenerator["HeldSca
 
 
 class HeldScans:
-    """Passes connections on to clamd; as with files that take it long, some answers come late."""
+    """Forwards connections to clamd; some answers are late, as with files that are slow to scan."""
 
     def __init__(self, clamd: ClamdServer, mark: bytes) -> None:
         self.url = ""

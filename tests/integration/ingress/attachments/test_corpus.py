@@ -39,7 +39,7 @@ async def intake() -> AsyncIterator[Intake]:
 
 
 async def find_refusals(intake: Intake, files: Iterable[tuple[str, bytes]]) -> dict[str, str]:
-    """What is said of each file that is refused, by its name; four files are looked into at once."""
+    """The reason for each refused file, by its name; four files are checked at once."""
     slots, said = asyncio.Semaphore(4), dict[str, str]()
 
     async def check(name: str, data: bytes) -> None:

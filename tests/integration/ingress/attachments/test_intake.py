@@ -1,4 +1,4 @@
-"""Files of messages: caps, types, names, and that a refused message leaves nothing."""
+"""Files of messages: caps, types, names, and refused messages leave nothing."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Keys of an issuer over real HTTP: they rotate, and the issuer hangs, lies, redirects or is gone."""
+"""Keys of an issuer over real HTTP: they rotate, and the issuer hangs, sends bad answers, redirects or is down."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
 
 
 class Issuer:
-    """Answers each request with `said`; hangs while there is nothing to say. `paths` are what was asked for."""
+    """Answers each request with `said`, and hangs without it. `paths` are the requested paths."""
 
     def __init__(self) -> None:
         self.said: bytes | None = None
@@ -53,7 +53,7 @@ class Issuer:
 
 
 class Stage:
-    """An issuer, and who verifies its tokens."""
+    """An issuer, and the verifier of its tokens."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.issuer = issuer

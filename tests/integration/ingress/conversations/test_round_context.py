@@ -1,4 +1,4 @@
-"""What the model was sent in a round, over HTTP."""
+"""The input of the model in a round, over HTTP."""
 
 from collections.abc import Callable
 from typing import Any

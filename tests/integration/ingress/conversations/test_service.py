@@ -1,4 +1,4 @@
-"""Erasing: rows and objects are gone, and counted."""
+"""Erasing: rows and objects are deleted and counted."""
 
 import base64
 from collections.abc import Callable

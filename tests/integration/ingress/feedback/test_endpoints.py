@@ -1,4 +1,4 @@
-"""Judging turns, and what it comes to."""
+"""Rating turns, and the totals of ratings."""
 
 import itertools
 import time
@@ -86,7 +86,7 @@ async def test_a_time_that_no_calendar_knows_is_refused(
 
 
 class Judges:
-    """Turns of a project of its own, each judged by its owner."""
+    """Turns of a separate project, each rated by its owner."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self.http = http

@@ -1,4 +1,4 @@
-"""People without an account, on a real ingress: each sees its own conversations, and its turns wait in their lane."""
+"""Guests on a real ingress: each sees only its own conversations, and guests' turns wait in their own lane."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -58,9 +58,7 @@ async def test_a_guests_turn_waits_in_the_lane_of_guests(
     assert lane == "anonymous"
 
 
-async def test_guests_are_accepted_nowhere_else_and_only_with_a_token(
-    http: httpx2.AsyncClient, refused: Refused
-) -> None:
+async def test_guests_need_their_scope_and_a_token(http: httpx2.AsyncClient, refused: Refused) -> None:
     guest = await come_in(http)
 
     refused(await http.post("/guests/other/default"), 404)

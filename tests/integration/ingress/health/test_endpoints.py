@@ -84,7 +84,7 @@ async def test_concurrent_readiness_checks_share_one_query(start_ingress: Any, t
 
 
 class Hanging(socketserver.ThreadingUnixStreamServer):
-    """Takes connections, notes them, and hangs up."""
+    """Accepts connections, counts them, and hangs up."""
 
     def __init__(self, path: str) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""What is remembered of a person, over HTTP."""
+"""Memories of a user over HTTP."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Newer signatures take a stored file away, and an operator may."""
+"""Stored files are revoked by newer signatures and by an operator."""
 
 import base64
 import os

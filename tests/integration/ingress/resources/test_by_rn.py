@@ -1,4 +1,4 @@
-"""Finding a file by its rn: the rn says whose it is, and only they get it."""
+"""Finding a file by its rn: the rn names the owner, and only the owner gets it."""
 
 import base64
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Files in a bucket: served, signed, and refused when the bucket is away or holds something else (F18)."""
+"""Files in a bucket: served, signed, and refused when the bucket is down or its content was altered (F18)."""
 
 import asyncio
 import base64
@@ -43,7 +43,7 @@ def ingress(start_ingress: Any, s3: S3Server) -> Any:
 
 @pytest.fixture
 def objects(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Objects:
-    """The bucket as the ingress sees it, for looking into it."""
+    """The bucket that the ingress uses."""
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     return open_s3(s3.url("files"))
@@ -51,7 +51,7 @@ def objects(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Objects:
 
 @contextmanager
 def stopped(s3: S3Server) -> Iterator[None]:
-    """The server takes connections and says nothing."""
+    """The server accepts connections and never answers."""
     s3.process.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -67,7 +67,7 @@ async def upload(chat: Any, data: bytes) -> dict[str, Any]:
 
 
 async def alter(s3: S3Server, objects: Objects, file: dict[str, Any], data: bytes) -> None:
-    """Change what is stored behind everybody's back."""
+    """Change a stored object directly."""
     (stored,) = (await objects.load_page(f"{file['conversation_id']}/")).objects
     s3.client().put_object(Bucket=BUCKET, Key=f"files/{stored.key}", Body=data)
 
@@ -156,7 +156,7 @@ async def test_files_are_refused_in_time_while_the_store_does_not_answer(
 
 
 async def wait_unready(client: httpx2.AsyncClient) -> dict[str, Any]:
-    """What the ingress says of its parts once it is not ready any more: an answer is kept for a moment."""
+    """The parts in /readyz once it is not ready; answers are cached for a moment."""
     while (answer := await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process reports this only when asked
         await asyncio.sleep(LOOK_EVERY_S)
     assert answer.status_code == 503

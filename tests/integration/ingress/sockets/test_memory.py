@@ -1,4 +1,4 @@
-"""What the sockets of one user can make a real ingress keep in memory."""
+"""The memory that the sockets of one user can occupy in a real ingress."""
 
 import asyncio
 import json

@@ -29,7 +29,7 @@ def build_token(user: str = "ada", *, expires_in_s: float = 600, **claims: Any) 
 
 @pytest.fixture(scope="module")
 def strict(start_ingress: Any) -> Any:
-    """An ingress that wants tokens."""
+    """An ingress that requires tokens."""
     return start_ingress(**PRODUCTION)
 
 

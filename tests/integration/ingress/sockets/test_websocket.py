@@ -1,4 +1,4 @@
-"""The WebSocket itself, spoken without a Socket.IO client: what no official client would send."""
+"""The WebSocket without a Socket.IO client: input that no official client would send."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""What single clients go through: slow ones, and ends that are meant."""
+"""Single clients: slow ones, and planned ends."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""The hub when things are lost: gap and snapshot, never silence and never a broken sequence."""
+"""The hub after losses: a gap and a snapshot, never silence and never a broken sequence."""
 
 import asyncio
 from collections.abc import Callable

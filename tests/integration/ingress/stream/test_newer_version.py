@@ -1,4 +1,4 @@
-"""The museum: rows, hints and entries of a newer version, and this version's ingress between them.
+"""Rows, hints and entries of a newer version, read by this version's ingress.
 
 Nothing ends, what is known goes on, and what is unknown is shown neutrally or passed over.
 """

@@ -1,4 +1,4 @@
-"""A person who waits sees over REST and in the stream how many turns come first, and sees that number fall."""
+"""A waiting user sees the position of the turn over REST and in the stream, and sees it fall."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What streams read from the rows."""
+"""The rows that streams read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One form of address for each peer, whatever headers say."""
+"""Each peer has one form of address, regardless of headers."""
 
 import pytest
 from starlette.requests import HTTPConnection

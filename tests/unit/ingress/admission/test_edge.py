@@ -1,4 +1,4 @@
-"""The outermost layer answers what nobody else does, and counts."""
+"""The outermost layer answers unhandled errors, and counts."""
 
 from typing import Any
 

@@ -57,7 +57,7 @@ class World:
         return self.depth
 
     async def attend(self, turn_s: float = 10.0) -> "World":
-        """Ten slots, whose turns take so long."""
+        """Ten slots whose turns take this many seconds."""
         await self.presences.save(WorkerPresence("w", "", None, 10, turn_s), ttl_s=600)
         return self
 
@@ -206,9 +206,7 @@ async def test_what_is_being_stored_counts_until_it_is() -> None:
         (WireUse(used=90, limit=0, of_user=50 << 20), None),
     ],
 )
-async def test_a_user_that_fills_the_wire_is_refused_before_it_is_full(
-    use: WireUse, refusal: tuple[int, int] | None
-) -> None:
+async def test_a_user_that_fills_the_wire_is_refused_early(use: WireUse, refusal: tuple[int, int] | None) -> None:
     world = await World().attend()
     world.use = use
 

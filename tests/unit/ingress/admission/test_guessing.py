@@ -1,4 +1,4 @@
-"""Guessing is slow, and those with a good credential go on."""
+"""Guessing is limited, and callers with a good credential are served."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from ingress.errors import ProblemError, absent, unauthorized
 
 
 class World:
-    """A guard that takes three bad credentials a minute from an address."""
+    """A guard that accepts three bad credentials a minute from an address."""
 
     def __init__(self) -> None:
         self.clock = FixedClock()

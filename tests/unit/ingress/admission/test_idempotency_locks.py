@@ -1,4 +1,4 @@
-"""IdempotencyLocks: who waits for whom, and for how long."""
+"""IdempotencyLocks: which requests wait for each other, and for how long."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""JSON bodies hold what they name, and leave out what isn't there."""
+"""JSON bodies contain their fields and omit absent ones."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Ids in paths that are not ours by their form are absent."""
+"""Malformed ids in paths are a 404."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rates by principal and role; without the shared buckets each process gives out a fourth."""
+"""Rates by principal and role; without the shared buckets each process grants a fourth."""
 
 import pytest
 

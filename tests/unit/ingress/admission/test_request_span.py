@@ -1,4 +1,4 @@
-"""What a request is in traces and in logs."""
+"""Requests in traces and logs."""
 
 import pytest
 from parts.kept_spans import KeptTracing

@@ -1,4 +1,4 @@
-"""What is refused as JSON, and that the reason is named."""
+"""JSON that is refused, with the reason."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A few at once, a few waiting, the rest refused."""
+"""A few run at once, a few wait, and the rest are refused."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which antivirus is chosen; talking to a real clamd is in the integration tests."""
+"""Which antivirus is chosen; the integration tests use a real clamd."""
 
 import pytest
 

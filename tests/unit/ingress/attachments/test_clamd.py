@@ -1,4 +1,4 @@
-"""Talking to clamd, as far as a socket that speaks its protocol shows it."""
+"""The client of clamd against a fake server of its protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

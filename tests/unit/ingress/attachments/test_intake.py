@@ -1,4 +1,4 @@
-"""How many messages with files one user may have looked into at once."""
+"""How many messages with files of one user are checked at once."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ CSV = IncomingFile("a.csv", "text/csv", b"a,b\n")
 
 
 class SlowScan(NoScan):
-    """Finds nothing, when it may."""
+    """Finds nothing, once it is released."""
 
     def __init__(self) -> None:
         self.may_end = asyncio.Event()

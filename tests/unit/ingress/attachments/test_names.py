@@ -1,4 +1,4 @@
-"""File names come out clean, bounded and apart."""
+"""File names become clean, bounded and distinct."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""A rescan goes through everything once, and makes up for what an earlier one did not finish."""
+"""A rescan covers everything once, and completes an interrupted one."""
 
 from typing import Any
 

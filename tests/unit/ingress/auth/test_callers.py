@@ -1,4 +1,4 @@
-"""A caller can be written down and read again."""
+"""A caller can be stored and read back."""
 
 import json
 

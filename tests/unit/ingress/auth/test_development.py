@@ -1,4 +1,4 @@
-"""Who may speak without a token in development mode: this machine's own user, and no web page."""
+"""Callers without a token in development mode: local users, but no web page."""
 
 import pytest
 from starlette.datastructures import Headers

@@ -1,4 +1,4 @@
-"""The gate decides who a request speaks for: one policy for every kind of credential."""
+"""The gate authenticates requests: one policy for every kind of credential."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Guests come in where the settings say so, each as a user of its own, and not too many at once."""
+"""Guests are accepted where the settings allow it, each as a separate user, and in a limited number."""
 
 import pytest
 

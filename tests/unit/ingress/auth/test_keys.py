@@ -1,4 +1,4 @@
-"""The form of API keys, and that only the right secret is one."""
+"""The form of API keys, and their secrets."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Keys and people: what was revoked is refused within seconds."""
+"""Revoked keys and users are refused within seconds."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace

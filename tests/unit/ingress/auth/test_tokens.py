@@ -1,4 +1,4 @@
-"""Bearer tokens: which are taken, and what their claims say."""
+"""Bearer tokens: which are accepted, and how their claims are read."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What a message may say."""
+"""The schema of messages."""
 
 import pytest
 from pydantic import ValidationError

@@ -37,7 +37,7 @@ REPLAY = replace(RECEIPT, ring=False, replayed=True)
 
 
 class World:
-    """All that the service touches, in memory; `outcomes` are what accepting does in turn."""
+    """The dependencies of the service, in memory; `outcomes` are the results of accepting, in order."""
 
     def __init__(
         self,

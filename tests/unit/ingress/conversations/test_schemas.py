@@ -1,4 +1,4 @@
-"""What may be said about conversations."""
+"""The schemas of conversations."""
 
 import pytest
 from pydantic import ValidationError

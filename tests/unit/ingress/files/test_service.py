@@ -1,4 +1,4 @@
-"""Files from their store to a client: what is altered never arrives whole, and every failure is counted."""
+"""Files from their store to a client: altered ones never arrive complete, and every failure is counted."""
 
 import hashlib
 from typing import Any

@@ -16,7 +16,7 @@ OLD, KNOWN = key_of(b"old"), key_of(b"known")
 
 
 class Rows:
-    """Knows some keys; `asked` is how many it was asked for at once."""
+    """Knows some keys; `asked` has the number of keys of each call."""
 
     def __init__(self, *known: str) -> None:
         self.known = set(known)

@@ -1,4 +1,4 @@
-"""The queue's gauges are looked up for who reads them, rarely, and say nothing when nothing is known."""
+"""The queue's gauges are updated rarely, on reads, and have no value while the queue can't be counted."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""An operator makes, lists and revokes API keys, and cuts people off."""
+"""An operator creates, lists and revokes API keys, and revokes users' credentials."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

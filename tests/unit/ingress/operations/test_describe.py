@@ -1,4 +1,4 @@
-"""What the ingress says of itself, and the web client's types, which are made from that."""
+"""The schemas that the ingress prints, and the web client's types generated from them."""
 
 import hashlib
 import json

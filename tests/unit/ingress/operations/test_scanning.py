@@ -1,4 +1,4 @@
-"""What the commands read from their command line."""
+"""The arguments of the commands."""
 
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,4 +1,4 @@
-"""An operator reads what people used."""
+"""An operator reads the usage of a tenant."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ TOTAL = UsageTotal("acme", "one", "ann", date(2026, 11, 3), "m", "decision", 2, 
 
 
 class Report:
-    """Rows in memory, and what was asked for."""
+    """Rows in memory; records its calls."""
 
     def __init__(self, *totals: UsageTotal, down: bool = False) -> None:
         self.totals, self.down = totals, down

@@ -1,4 +1,4 @@
-"""What the operator reads, and the exit status."""
+"""The output for the operator, and the exit status."""
 
 import argparse
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a call over a socket is in traces and in logs."""
+"""Calls over a socket in traces and logs."""
 
 import pytest
 from parts.kept_spans import KeptTracing

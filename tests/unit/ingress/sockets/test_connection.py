@@ -100,7 +100,7 @@ class Desk:
 
 @asynccontextmanager
 async def joined(desk: Desk) -> AsyncGenerator[FakeWebSocket]:
-    """A client that has joined; at the end it leaves, and everything that was counted for it is free again."""
+    """A client that has joined; after it leaves, nothing is counted for it any more."""
     websocket = FakeWebSocket()
     scope = {"type": "websocket", "headers": [], "client": ("127.0.0.1", 1), "everturn.websocket": websocket}
     connection = Connection(desk.parts(), scope, websocket.incoming.get, websocket.send)

@@ -1,4 +1,4 @@
-"""Packets of Socket.IO: what clients send is read strictly, and an official client reads what it is sent."""
+"""Packets of Socket.IO: client packets are read strictly, and an official client can read ours."""
 
 import json
 from typing import Any

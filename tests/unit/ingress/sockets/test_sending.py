@@ -1,4 +1,4 @@
-"""What a client is sent: it waits for a client that does not read, and a feed is never doubled."""
+"""Sending to a client: it waits for a client that does not read, and a feed is never doubled."""
 
 import asyncio
 from collections.abc import AsyncGenerator

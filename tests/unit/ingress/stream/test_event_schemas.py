@@ -1,4 +1,4 @@
-"""The schemas take what a stream sends, and nothing else."""
+"""The schemas accept what a stream sends, and nothing else."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a client reads while entries come at awkward moments; the streams are in memory, the hub is the real one."""
+"""Clients that read while entries arrive at awkward moments; the streams are in memory, the hub is the real one."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ class Rows(StreamRows):
         self._cursor = cursor
 
     async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
-        """It is theirs."""
+        """It belongs to the caller."""
 
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
         return Snapshot(self._cursor, f"id: {self._cursor}\nevent: stream_snapshot\n\n".encode(), queued=False)
@@ -91,7 +91,7 @@ async def read_ids(hub: Hub, after: EventCursor | None, count: int) -> list[str]
 
 
 async def follow(after: EventCursor | None, count: int) -> list[str]:
-    """What a client gets of a stream with three entries, all in the rows, and a fourth that overtakes its read."""
+    """What a client receives from a stream with three stored entries and a fourth that arrives during its read."""
     events = OvertakenEvents(late=entry(4))
     for n in range(1, 4):
         await events.publish(CONVERSATION, entry(n), after=None if n == 1 else at(n - 1))
@@ -291,7 +291,7 @@ async def test_the_lag_of_a_live_event_is_measured_when_its_client_read_it() -> 
 
 
 class LateRows(Rows):
-    """The head can be read `after` as many tries, and no signal's row ever."""
+    """The head is readable `after` that many tries, the row of a signal never."""
 
     def __init__(self, *, after: int) -> None:
         super().__init__(at(1))

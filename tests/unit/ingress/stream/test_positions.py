@@ -58,7 +58,7 @@ class World:
 
 
 def received(stream: ConversationStream) -> list[bytes]:
-    """What each client has got since the last time."""
+    """What each client has received since the last call."""
     return [client.cursor.take() for client in stream.clients]
 
 

@@ -1,4 +1,4 @@
-"""An open stream asks again whether its caller would be let in, and ends when not."""
+"""An open stream rechecks its caller, and ends if the caller would be rejected."""
 
 import asyncio
 from contextlib import aclosing
@@ -86,7 +86,7 @@ class NoRows(StreamRows):
         super().__init__(conversations=nothing, turns=nothing, inbox=nothing, queue=nothing, clock=FixedClock())
 
     async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
-        """It is theirs."""
+        """It belongs to the caller."""
 
     async def load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
         raise Unavailable("the stream ends before it needs one")

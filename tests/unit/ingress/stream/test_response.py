@@ -14,7 +14,7 @@ LIMIT_S = 10.0
 
 
 class Line:
-    """A connection: what was sent over it, and when its client leaves. A stuck one takes nothing but the head;
+    """A connection: what was sent over it, and when its client leaves. A stuck one accepts only the head;
     `pause_s` is how long it takes for each message."""
 
     def __init__(self, *, stuck: bool = False, pause_s: float = 0.0) -> None:
@@ -43,7 +43,7 @@ class Line:
 
 
 class Feed:
-    """Gives some chunks, then waits for ever or ends; `closed` once it is over."""
+    """Yields some chunks, then waits forever or ends; `closed` once it is over."""
 
     def __init__(self, *chunks: bytes, endless: bool = False, failure: Exception | None = None) -> None:
         self.waiting, self.closed = asyncio.Event(), False

@@ -22,7 +22,7 @@ Cursor = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_CH
 
 
 class JsonBody(BaseModel):
-    """Nothing unknown inside, and nothing taken for what it is not."""
+    """No unknown fields, and no conversions between types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -14,7 +14,7 @@ APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
 MAX_REASON_CHARS = 2_000
 """Of the text of an answer to an approval, which the model reads."""
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
-"""The syntax of an external thing's kind in refs (everturn.core.refs)."""
+"""The syntax of the kind of an external object in refs (everturn.core.refs)."""
 
 
 def check_zone(name: str) -> str:

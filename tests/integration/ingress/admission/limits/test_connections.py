@@ -1,4 +1,4 @@
-"""A real ingress closes connections that say nothing or too slowly, and refuses too many of them."""
+"""A real ingress closes silent and slow connections, and limits their number."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ def bounded(start_ingress: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def small(start_ingress: Callable[..., Any]) -> Any:
-    """Few are let in, and little of each; as slow as they like."""
+    """Few connections and bodies are accepted, at any speed."""
     return start_ingress(CONNECTIONS_MAX="10", BODIES_MAX_BYTES="20000")
 
 
@@ -34,13 +34,13 @@ async def connect(ingress: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWri
 
 
 async def read_all(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the server closes the connection."""
+    """The bytes until the server closes the connection."""
     async with asyncio.timeout(LIMIT_S):
         return await reader.read()
 
 
 async def read_beside_writing(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the connection ends. A byte that is still sent when the server has closed it makes a reset."""
+    """The bytes until the connection ends. A byte that is still sent when the server has closed it makes a reset."""
     came = b""
     async with asyncio.timeout(LIMIT_S):
         with contextlib.suppress(ConnectionError):
@@ -50,7 +50,7 @@ async def read_beside_writing(reader: asyncio.StreamReader) -> bytes:
 
 
 async def drip(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """One byte at a time, for ever."""
+    """Send one byte at a time, forever."""
     while True:
         for n in range(len(data)):
             writer.write(data[n : n + 1])

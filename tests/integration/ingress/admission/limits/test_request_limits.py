@@ -1,4 +1,4 @@
-"""Two ingress processes share the buckets of a principal, refuse before the body comes, and slow down guessing."""
+"""Two ingress processes share the buckets of a principal, refuse before the body arrives, and limit guessing."""
 
 import asyncio
 import time

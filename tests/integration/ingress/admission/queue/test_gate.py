@@ -1,4 +1,4 @@
-"""Real ingresses before a full queue and before a Redis that stalls or is full: what they say is true, and in time."""
+"""Real ingresses with a full queue, or a Redis that stalls or is full: correct answers in time."""
 
 import asyncio
 import signal
@@ -39,7 +39,7 @@ def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedi
 
 
 async def save_fleet(url: str) -> None:
-    """Before the ingress starts, which remembers for a while whom it has seen."""
+    """Runs before the ingress starts, because it caches callers."""
     async with open_wire(url, name="workers") as wire:
         await wire.presences.save(WorkerPresence("w", "", None, 10, 10 * INTERVAL_S), ttl_s=3600)
 
@@ -125,7 +125,7 @@ async def empty_queue(rows: asyncpg.Connection) -> None:
 
 
 async def send(http: httpx2.AsyncClient, n: int, url: str = "") -> httpx2.Response:
-    """The message of one of many users of many tenants; sent again where a busy machine did not count in time."""
+    """Send the message of one of many users; retry if a busy machine did not count in time."""
     path = f"{url}/conversations/tenant{n % 8}/default/new/messages"
     for _ in range(TRIES):
         answer = await http.post(path, json={"text": "Let me in."}, headers={"X-Dev-User": f"user{n}"})

@@ -32,7 +32,7 @@ def loaded() -> None:
 
 
 def children() -> str:
-    """All of this thread; a fork that nobody waited for would be one."""
+    """The children of this thread; a fork that was not waited for would be one."""
     return Path("/proc/thread-self/children").read_text()
 
 

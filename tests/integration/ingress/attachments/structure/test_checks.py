@@ -1,4 +1,4 @@
-"""Checker processes: few, replaced when they end, gone at the end, and with nothing of ours."""
+"""Checker processes: few, replaced when they end, stopped at the end, and without our settings."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Archives whose directory and bytes say different things are refused, and so are bombs."""
+"""Archives whose directory contradicts their bytes are refused, and so are bombs."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""What a fork may be asked for."""
+"""The schema of fork requests."""
 
 import pytest
 from pydantic import ValidationError

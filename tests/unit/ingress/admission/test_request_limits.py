@@ -1,4 +1,4 @@
-"""Which limits hold follows from the mode and the settings."""
+"""The limits follow from the mode and the settings."""
 
 from typing import Any
 

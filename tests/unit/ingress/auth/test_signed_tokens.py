@@ -1,4 +1,4 @@
-"""A sealed value is known again, and nothing else is."""
+"""A signed value is verified, and no other value is."""
 
 import base64
 import json

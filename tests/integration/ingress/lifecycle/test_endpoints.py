@@ -1,4 +1,4 @@
-"""What becomes of a conversation beyond its turns, over HTTP."""
+"""Forking, exporting and erasing conversations over HTTP."""
 
 import base64
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def stored_files(objects_url: str, conversation: str) -> list[Path]:
 
 
 async def end_turn(worker_database: Database, sent: dict[str, Any]) -> None:
-    """What a worker does, in short: claim the turn and end it."""
+    """Claim the turn and end it, as a worker does."""
     leases, timelines = PostgresLeases(worker_database, owner="w"), PostgresTimelines(worker_database)
     claim = await leases.try_claim(sent["conversation_id"])
     assert claim is not None

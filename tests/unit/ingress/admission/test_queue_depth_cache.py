@@ -1,4 +1,4 @@
-"""Who is let in counts once: from then until it is stored here, and in the queue's own count afterwards."""
+"""An admission counts once: in this process until it is stored, and in the queue's count afterwards."""
 
 import asyncio
 from typing import Any
@@ -38,7 +38,7 @@ class World:
         return depth.waiting, depth.of_tenant
 
     def store(self) -> None:
-        """One that was let in is committed."""
+        """Store one admitted turn."""
         self.stored += 1
         self.places.settle(KEY)
 
