@@ -47,7 +47,7 @@ def test_without_a_running_engine_containers_are_not_tried_and_no_problem(tmp_pa
     [containers] = inspect_escapes(settings)
 
     assert containers.fact.startswith("containers: not tried.")
-    assert "engine does not answer" in containers.fact
+    assert "engine does not respond" in containers.fact
     assert (containers.remedy, containers.rows) == ("", ())
 
 
