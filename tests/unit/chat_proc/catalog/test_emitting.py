@@ -32,7 +32,7 @@ def test_three_kinds_of_events_name_the_call_and_its_tool(events: ToolEvents, li
     events.message("Look.")
     events.data({"done": 3})
 
-    assert live.sent == [
+    assert live.events == [
         ChatTool(call_id="call_1", tool_id="demo.work", kind="progress", text="Half."),
         ChatTool(call_id="call_1", tool_id="demo.work", kind="message", text="Look."),
         ChatTool(call_id="call_1", tool_id="demo.work", kind="data", data={"done": 3}),
@@ -51,7 +51,7 @@ def test_data_that_is_too_large_or_no_json_is_refused(events: ToolEvents, live: 
     with pytest.raises(Invalid):
         events.data(data)  # pyright: ignore[reportArgumentType] that is what is tried
 
-    assert live.sent == []
+    assert live.events == []
 
 
 def test_a_call_sends_a_bounded_number_of_events(events: ToolEvents, live: RecordingTurn) -> None:
@@ -60,7 +60,7 @@ def test_a_call_sends_a_bounded_number_of_events(events: ToolEvents, live: Recor
 
     with pytest.raises(Conflict):
         events.progress("x")
-    assert len(live.sent) == MAX_EVENTS
+    assert len(live.events) == MAX_EVENTS
 
 
 def test_no_event_is_sent_after_the_call(events: ToolEvents, live: RecordingTurn) -> None:
@@ -68,4 +68,4 @@ def test_no_event_is_sent_after_the_call(events: ToolEvents, live: RecordingTurn
 
     with pytest.raises(Conflict):
         events.message("x")
-    assert live.sent == []
+    assert live.events == []

@@ -154,7 +154,7 @@ async def test_a_secret_is_redacted_in_values_errors_and_on_the_timeline() -> No
 
     replies = [await run.call("demo.leak"), await run.call("demo.fail", 2)]
 
-    reported = [str(reply) for reply in replies] + [result.text for result in run.results] + [str(run.live.sent)]
+    reported = [str(reply) for reply in replies] + [result.text for result in run.results] + [str(run.live.events)]
     assert not [text for text in reported if SECRET in text]
     assert replies[0].value == {"header": "Bearer [redacted]", "[redacted]": [b"[redacted]"]}
 
