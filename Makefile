@@ -20,8 +20,8 @@ setup: ## Create the environments from the lock files, unless they are up to dat
 run: setup ## Start the whole platform on this machine: PORT=8080 EVERTURN_HOME=.everturn; set ANTHROPIC_API_KEY or OPENAI_API_KEY for a real model
 	@exec $(LOCAL) run
 
-images: setup ## Build the container images that are missing; ONLY=runs or services builds only those; BASE=image sets the base image
-	@$(LOCAL) images --base "$(BASE)" --images "$(or $(ONLY),all)"
+images: setup ## Build the container images; ONLY=runs or services builds only those
+	@$(LOCAL) images --images "$(or $(ONLY),all)"
 
 up: setup ## Start the platform as containers and wait until it is ready: PORT=8080 WORKERS=2 BIND=127.0.0.1 S3=1
 	@$(LOCAL) up $(if $(LIMIT_S),--limit-s $(LIMIT_S))

@@ -1,9 +1,12 @@
-# The broker, the one service that is given the container engine. `make images` gathers what is copied here; nothing is
-# downloaded. BASE has glibc and a Python of version PYTHON.
-ARG BASE=python:3.12-slim-bookworm
+# The broker, the one service that is given the container engine. From the root of the repository:
+# docker build -f deploy/docker/broker.Dockerfile .
+# PYTHON_BUILD_IMAGE has the Python of PYTHON_IMAGE, and pip. It installs packages; only files are copied from it,
+# so a mirror or a certificate that you configure there stays out of the image.
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+ARG PYTHON_BUILD_IMAGE=python:3.12-slim-bookworm
 
 # What the images of the services stand on, and share: installers and rights of other users are not there.
-FROM ${BASE} AS ground
+FROM ${PYTHON_IMAGE} AS ground
 RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
  && rm -rf "$library/ensurepip" "$library"/site-packages/* /usr/local/bin/pip* /usr/share/python-wheels \
  && python3 -I -m compileall -q -j 0 -x '/(test|idlelib|turtledemo|dist-packages)/' "$library" \
@@ -15,17 +18,34 @@ RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"
  && install -d -o 10001 -g 10001 -m 0700 /var/lib/everturn/objects \
  && install -d -o 10002 -g 10001 -m 0750 /run/everturn
 
-FROM ground AS libraries
-ARG PYTHON=3.12
-RUN python3 -I -m venv --without-pip /opt/everturn
-COPY libraries/ /opt/everturn/lib/python${PYTHON}/site-packages/
-RUN python3 -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
+FROM ${PYTHON_BUILD_IMAGE} AS libraries
+WORKDIR /build
+COPY deploy/docker/select_libraries.py requirements.lock ./
+COPY libs/common/pyproject.toml libs/common/
+COPY services/exec-supervisor/pyproject.toml services/exec-supervisor/
+RUN python3 -I -m venv --without-pip /opt/everturn \
+ && python3 -I select_libraries.py services/exec-supervisor > libraries.lock \
+ && pip --python /opt/everturn/bin/python install --no-cache-dir --no-compile --no-deps --only-binary :all: \
+    --require-hashes -r libraries.lock \
+ && find /opt/everturn/bin -type f -delete \
+ && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
 
-# Apart from the libraries, so that a change of ours makes a small layer.
-FROM ground AS code
-ARG PYTHON=3.12
-COPY python/ /opt/everturn/lib/python${PYTHON}/site-packages/
-RUN python3 -I -m compileall -q --invalidation-mode unchecked-hash /opt/everturn/lib
+# Apart from the libraries, so that a change of ours makes a small layer. Only the modules that the broker imports.
+FROM ${PYTHON_BUILD_IMAGE} AS code
+WORKDIR /build/packages
+COPY libs/common/src/everturn/__init__.py everturn/
+COPY libs/common/src/everturn/core/__init__.py libs/common/src/everturn/core/cancellation.py libs/common/src/everturn/core/errors.py \
+     libs/common/src/everturn/core/logging.py libs/common/src/everturn/core/loops.py libs/common/src/everturn/core/metrics.py \
+     libs/common/src/everturn/core/page_server.py libs/common/src/everturn/core/settings.py everturn/core/
+COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/broker_messages.py \
+     libs/common/src/everturn/execution/framing.py libs/common/src/everturn/execution/messages.py \
+     libs/common/src/everturn/execution/profiles.py libs/common/src/everturn/execution/records.py everturn/execution/
+COPY services/exec-supervisor/src/exec_supervisor/*.py exec_supervisor/
+COPY services/exec-supervisor/src/exec_supervisor/broker exec_supervisor/broker/
+COPY services/exec-supervisor/src/exec_supervisor/supervisor exec_supervisor/supervisor/
+RUN packages=$(python3 -I -c 'import sys; print("/opt/everturn/lib/python%d.%d/site-packages" % sys.version_info[:2])') \
+ && mkdir -p "$packages" && cp -r . "$packages" && chmod -R a+rX /opt/everturn \
+ && python3 -I -m compileall -q --invalidation-mode unchecked-hash "$packages"
 
 FROM ground
 COPY --from=libraries /opt/everturn /opt/everturn

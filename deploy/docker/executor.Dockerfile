@@ -1,9 +1,12 @@
 # The untrusted half of a run: Python, the libraries of generated code, and our runner, which needs only the standard
-# library. `make images` gathers what is copied here; nothing is downloaded. BASE has glibc and a Python of version PYTHON.
-ARG BASE=python:3.12-slim-bookworm
+# library. From the root of the repository: docker build -f deploy/docker/executor.Dockerfile .
+# PYTHON_BUILD_IMAGE has the Python of PYTHON_IMAGE, and pip. It installs packages; only files are copied from it,
+# so a mirror or a certificate that you configure there stays out of the image.
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+ARG PYTHON_BUILD_IMAGE=python:3.12-slim-bookworm
 
-# What both images stand on, and share: byte code is there, installers and rights of other users are not.
-FROM ${BASE} AS ground
+# What the images of a run's containers stand on, and share: installers and rights of other users are not there.
+FROM ${PYTHON_IMAGE} AS ground
 RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
  && rm -rf "$library/ensurepip" "$library"/site-packages/* /usr/local/bin/pip* /usr/share/python-wheels \
  && python3 -I -m compileall -q -j 0 -x '/(test|idlelib|turtledemo|dist-packages)/' "$library" \
@@ -15,18 +18,27 @@ RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"
  && install -d -o 1002 -g 1001 -m 0750 /run/everturn
 
 # The root of a run is read-only: what would be made at the first import is made here.
-FROM ground AS libraries
-ARG PYTHON=3.12
-RUN python3 -I -m venv --without-pip /opt/everturn
-COPY libraries/ /opt/everturn/lib/python${PYTHON}/site-packages/
-RUN python3 -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests/' /opt/everturn/lib \
+FROM ${PYTHON_BUILD_IMAGE} AS libraries
+WORKDIR /build
+COPY services/executor/requirements.lock libraries.lock
+RUN python3 -I -m venv --without-pip /opt/everturn \
+ && pip --python /opt/everturn/bin/python install --no-cache-dir --no-compile --no-deps --only-binary :all: \
+    --require-hashes -r libraries.lock \
+ && find /opt/everturn/bin -type f -delete \
+ && rm -rf /opt/everturn/lib/python*/site-packages/pandas/tests \
+ && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests/' /opt/everturn/lib \
  && MPLCONFIGDIR=/opt/everturn/share/everturn/matplotlib /opt/everturn/bin/python -I -c 'import matplotlib.font_manager'
 
-# Apart from the libraries, so that a change of ours makes a small layer.
-FROM ground AS code
-ARG PYTHON=3.12
-COPY python/ /opt/everturn/lib/python${PYTHON}/site-packages/
-RUN python3 -I -m compileall -q --invalidation-mode unchecked-hash /opt/everturn/lib
+# Apart from the libraries, so that a change of ours makes a small layer. Only the modules that the executor imports.
+FROM ${PYTHON_BUILD_IMAGE} AS code
+WORKDIR /build/packages
+COPY libs/common/src/everturn/__init__.py everturn/
+COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/framing.py \
+     libs/common/src/everturn/execution/messages.py libs/common/src/everturn/execution/records.py everturn/execution/
+COPY services/executor/src/executor executor/
+RUN packages=$(python3 -I -c 'import sys; print("/opt/everturn/lib/python%d.%d/site-packages" % sys.version_info[:2])') \
+ && mkdir -p "$packages" && cp -r . "$packages" && chmod -R a+rX /opt/everturn \
+ && python3 -I -m compileall -q --invalidation-mode unchecked-hash "$packages"
 
 FROM ground
 RUN install -d -o 1001 -g 1001 -m 0700 /workspace/work /workspace/out

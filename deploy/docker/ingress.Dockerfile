@@ -1,9 +1,13 @@
-# The ingress with the web client, and with the migrations, which an operator's command of it runs. `make images` gathers
-# what is copied here; nothing is downloaded. BASE has glibc and a Python of version PYTHON.
-ARG BASE=python:3.12-slim-bookworm
+# The ingress with the web client, and with the migrations, which an operator's command of it runs. From the root of the
+# repository: docker build -f deploy/docker/ingress.Dockerfile .
+# PYTHON_BUILD_IMAGE has the Python of PYTHON_IMAGE, and pip. It and NODE_IMAGE install packages; only files are copied
+# from them, so a mirror or a certificate that you configure there stays out of the image.
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+ARG PYTHON_BUILD_IMAGE=python:3.12-slim-bookworm
+ARG NODE_IMAGE=node:22-slim
 
 # What the images of the services stand on, and share: installers and rights of other users are not there.
-FROM ${BASE} AS ground
+FROM ${PYTHON_IMAGE} AS ground
 RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
  && rm -rf "$library/ensurepip" "$library"/site-packages/* /usr/local/bin/pip* /usr/share/python-wheels \
  && python3 -I -m compileall -q -j 0 -x '/(test|idlelib|turtledemo|dist-packages)/' "$library" \
@@ -15,23 +19,40 @@ RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"
  && install -d -o 10001 -g 10001 -m 0700 /var/lib/everturn/objects \
  && install -d -o 10002 -g 10001 -m 0750 /run/everturn
 
-FROM ground AS libraries
-ARG PYTHON=3.12
-RUN python3 -I -m venv --without-pip /opt/everturn
-COPY libraries/ /opt/everturn/lib/python${PYTHON}/site-packages/
-RUN python3 -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
+FROM ${PYTHON_BUILD_IMAGE} AS libraries
+WORKDIR /build
+COPY deploy/docker/select_libraries.py requirements.lock ./
+COPY libs/common/pyproject.toml libs/common/
+COPY services/ingress/pyproject.toml services/ingress/
+RUN python3 -I -m venv --without-pip /opt/everturn \
+ && python3 -I select_libraries.py services/ingress > libraries.lock \
+ && pip --python /opt/everturn/bin/python install --no-cache-dir --no-compile --no-deps --only-binary :all: \
+    --require-hashes -r libraries.lock \
+ && find /opt/everturn/bin -type f -delete \
+ && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
+
+FROM ${NODE_IMAGE} AS web
+WORKDIR /build
+COPY clients/web/package.json clients/web/package-lock.json clients/web/.npmrc ./
+# Install scripts of packages don't run: none of our tools needs them.
+RUN npm ci --ignore-scripts
+COPY clients/web ./
+RUN npm run build && chmod -R a+rX dist
 
 # Apart from the libraries, so that a change of ours makes a small layer.
-FROM ground AS code
-ARG PYTHON=3.12
-COPY python/ /opt/everturn/lib/python${PYTHON}/site-packages/
-RUN python3 -I -m compileall -q --invalidation-mode unchecked-hash /opt/everturn/lib
-COPY migrations/ /opt/everturn/migrations/
-COPY web/ /opt/everturn/web/
+FROM ${PYTHON_BUILD_IMAGE} AS code
+WORKDIR /build/packages
+COPY libs/common/src/everturn everturn/
+COPY services/ingress/src/ingress ingress/
+COPY migrations /build/migrations/
+RUN packages=$(python3 -I -c 'import sys; print("/opt/everturn/lib/python%d.%d/site-packages" % sys.version_info[:2])') \
+ && mkdir -p "$packages" && cp -r . "$packages" && cp -r ../migrations /opt/everturn && chmod -R a+rX /opt/everturn \
+ && python3 -I -m compileall -q --invalidation-mode unchecked-hash "$packages"
 
 FROM ground
 COPY --from=libraries /opt/everturn /opt/everturn
 COPY --from=code /opt/everturn /opt/everturn
+COPY --from=web /build/dist /opt/everturn/web/
 ARG VERSION=unknown
 LABEL org.opencontainers.image.title="Everturn ingress" org.opencontainers.image.version="${VERSION}"
 ENV PATH=/opt/everturn/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \

@@ -60,20 +60,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only check whether the environments are up to date")
     parser.add_argument("--lock", action="store_true", help="resolve the dependencies again and write both lock files")
-    parser.add_argument(
-        "--libraries",
-        nargs=4,
-        metavar=("FOLDER", "PYTHON", "PLATFORM", "LOCK"),
-        help="put the libraries of a lock into a folder, for another Python such as 3.12 x86_64-manylinux_2_28",
-    )
     chosen = parser.parse_args()
     try:
         if chosen.check:
             return check_environments()
         if chosen.lock:
             save_locks()
-        elif chosen.libraries:
-            save_libraries(*chosen.libraries)
         else:
             save_environments()
     except SetupError as error:
@@ -181,12 +173,6 @@ def save_font_list() -> None:
     made = SANDBOX / "share" / "everturn" / "matplotlib"
     env = {**os.environ, "MPLCONFIGDIR": str(made)}
     run(SANDBOX / "bin" / "python", "-I", "-c", "import matplotlib.font_manager", env=env)
-
-
-def save_libraries(folder: str, python: str, platform: str, lock: str) -> None:
-    """The libraries of an image, whose Python may differ from ours. Wheels only, so none of their code runs."""
-    target = ["--target", folder, "--python-version", python, "--python-platform", platform]
-    run_uv("pip", "install", "--no-deps", "--require-hashes", "--only-binary", ":all:", *target, "-r", lock)
 
 
 def save_bubblewrap() -> None:

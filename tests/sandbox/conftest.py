@@ -24,10 +24,8 @@ from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable, ToolCaller
 from everturn.execution.messages import Capability, GatewayCall, ToolReply
 from everturn.execution.profiles import DEFAULT_PROFILE, Profiles, load_profiles
-from everturn_local.images.bases import try_load_base
+from everturn_local.images.contents import EXECUTOR, RUN_IMAGES, SUPERVISOR, is_current
 from everturn_local.images.engine import NoEngineError, open_engine
-from everturn_local.images.making import build_wanted
-from everturn_local.images.recipes import RUN_RECIPES
 from everturn_local.settings import load_environment
 
 ROOT = Path(__file__).parents[2]
@@ -72,19 +70,17 @@ def bubblewrap_sandbox(profiles: Profiles) -> SupervisedSandbox:
 
 @pytest.fixture(scope="session")
 def images() -> dict[str, str]:
-    """The images made from the present sources: an older one would be tested in place of these."""
+    """The images made from the present sources: an older one would be tested in place of these. By their ids, because
+    another checkout can give their names to its own."""
     try:
         with open_engine(load_environment()) as engine:
-            base = try_load_base(engine, "")
-            wanted = (
-                {} if base is None else {recipe.package: build_wanted(recipe, base.id).name for recipe in RUN_RECIPES}
-            )
-            missing = [name for name in wanted.values() if engine.try_load_image(name) is None]
+            found = {name: image for name in RUN_IMAGES if (image := engine.try_load_image(name))}
     except NoEngineError as error:
         leave_out(f"no container engine: {error}")
-    if missing or not wanted:
+    current = {name: image.id for name, image in found.items() if is_current(name, image)}
+    if current.keys() != RUN_IMAGES.keys():
         leave_out("no images made from the present sources: make images")
-    return {"executor_image": wanted["executor"], "supervisor_image": wanted["exec_supervisor"]}
+    return {"executor_image": current[EXECUTOR], "supervisor_image": current[SUPERVISOR]}
 
 
 @pytest.fixture(scope="session")

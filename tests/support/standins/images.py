@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from everturn_local.images.bases import try_load_base
+from everturn_local.images.bases import DEFAULT_BASE
+from everturn_local.images.contents import CONTENT_LABEL
 from everturn_local.images.context import Context, build_digest, load_folder
-from everturn_local.images.engine import Engine
-from everturn_local.images.recipes import CONTENT_LABEL
+from everturn_local.images.debian import build_base_name
+from everturn_local.images.engine import Engine, FoundImage
 from everturn_local.servers.clamd import EICAR, PROGRAMS
 from everturn_local.servers.postgres import load_postgres_binary
 from everturn_local.servers.redis import load_redis_binary
@@ -20,9 +21,14 @@ REPOSITORY = "everturn/standins"
 OF_THE_BASE = ("libc.so", "libm.so", "libpthread.so", "libdl.so", "librt.so", "libresolv.so", "ld-linux")
 
 
+def try_load_base(engine: Engine) -> FoundImage | None:
+    """The base of our own images."""
+    return engine.try_load_image(DEFAULT_BASE) or engine.try_load_image(build_base_name())
+
+
 def find_obstacle(engine: Engine) -> str:
     """Why the image can't be made here; empty when it can."""
-    if try_load_base(engine, "") is None:
+    if try_load_base(engine) is None:
         return "there is no base image: make images"
     return "" if find_clamd() else "there is no clamd here: apt-get install clamav-daemon"
 
@@ -33,7 +39,7 @@ def find_clamd() -> str | None:
 
 def save_standins(engine: Engine) -> str:
     """The name of the image, which is there."""
-    ground = try_load_base(engine, "")
+    ground = try_load_base(engine)
     assert ground is not None
     with tempfile.TemporaryDirectory() as folder:
         signatures = Path(folder) / "eicar.ndb"

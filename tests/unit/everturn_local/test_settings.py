@@ -8,6 +8,7 @@ from everturn.execution.profiles import load_profiles
 from everturn_local.settings import (
     REPOSITORY,
     BadSettings,
+    load_compose_environment,
     load_compose_settings,
     load_environment,
     load_run_environment,
@@ -68,6 +69,16 @@ def test_a_file_provides_values_missing_in_the_environment(monkeypatch: pytest.M
 
     assert load_settings(file).port == 8091
     assert (env["OPENAI_API_KEY"], env["EVERTURN_MODEL"]) == ("from-environment", "offline")
+
+
+def test_an_installation_has_variables_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / ".env").write_text("WORKERS=7\nREDIS_IMAGE='registry.example/redis'\n")
+    monkeypatch.setenv("COMPOSE_HOME", str(tmp_path))
+    monkeypatch.delenv("WORKERS", raising=False)
+    monkeypatch.delenv("REDIS_IMAGE", raising=False)
+
+    assert load_compose_settings().workers == 7
+    assert load_compose_environment()["REDIS_IMAGE"] == "registry.example/redis"
 
 
 def test_one_sandbox_waits_unless_somebody_says_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

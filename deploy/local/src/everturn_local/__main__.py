@@ -6,9 +6,9 @@ import sys
 
 from everturn.core.errors import EverturnError
 from everturn_local.compose.commands import READY_LIMIT_S, run_down, run_logs, run_up
+from everturn_local.compose.images import SERVICES, run_images
 from everturn_local.doctor import run_doctor
 from everturn_local.home import Home, load_left, remove_home, run_lock
-from everturn_local.images.making import RECIPES, run_images
 from everturn_local.migrate import run_migrate
 from everturn_local.operate import run_operate
 from everturn_local.run import run_platform, show_progress
@@ -33,8 +33,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--volumes", action="store_true", help="down: delete all data too")
     parser.add_argument("--limit-s", type=float, default=READY_LIMIT_S, help="up: seconds until it must be ready")
     parser.add_argument("--services", default="", help="logs: the services to show")
-    parser.add_argument("--base", default="", help="images: the base image")
-    parser.add_argument("--images", choices=tuple(RECIPES), default="all", help="images: which")
+    parser.add_argument("--images", choices=tuple(SERVICES), default="all", help="images: which")
     parser.add_argument("--only", choices=("build", "check"), default="build", help="web: what to do")
     # Everything after `operate` is for the ingress, even if it begins with a dash.
     operating = arguments[:1] == ["operate"]
@@ -45,7 +44,7 @@ def main(arguments: list[str]) -> int:
             case "run":
                 return asyncio.run(run_platform(settings))
             case "images":
-                return run_images(base=chosen.base, only=chosen.images, report=show_progress)
+                return run_images(load_compose_environment(), only=chosen.images, report=show_progress)
             case "up" | "down" | "logs":
                 return run_compose(chosen)
             case "doctor":

@@ -46,7 +46,7 @@ class ComposeSettings(BaseSettings):
     home: Path = Field(
         default=REPOSITORY / "deploy",
         validation_alias="COMPOSE_HOME",
-        description="Folder for the secrets, everturn.env and config/everturn.toml.",
+        description="Folder for .env, everturn.env, config/everturn.toml and the secrets.",
     )
     project: str = Field(
         default="everturn",
@@ -64,10 +64,15 @@ class ComposeSettings(BaseSettings):
     )
 
 
-def load_compose_settings(env_file: Path = ENV_FILE) -> ComposeSettings:
-    """Like `load_settings`."""
+def find_compose_env_file() -> Path:
+    """The variables of the compose file, in the installation's folder."""
+    return Path(os.environ.get("COMPOSE_HOME") or REPOSITORY / "deploy") / ".env"
+
+
+def load_compose_settings(env_file: Path | None = None) -> ComposeSettings:
+    """Like `load_settings`, from the installation's own file."""
     try:
-        return ComposeSettings(_env_file=env_file)  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
+        return ComposeSettings(_env_file=env_file or find_compose_env_file())  # pyright: ignore[reportCallIssue] pydantic-settings' own argument
     except ValidationError as error:
         raise BadSettings(". ".join(explain_errors(error))) from error
 
@@ -82,11 +87,15 @@ def load_settings(env_file: Path = ENV_FILE) -> LocalSettings:
 
 def load_run_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
     """The variables that `make run` passes to the services: the environment, then `env_file`, and a warm sandbox."""
-    return {"EXECUTION_PROFILES": WARM_PROFILES, **load_compose_environment(env_file)}
+    return {"EXECUTION_PROFILES": WARM_PROFILES, **_load_environment_and(env_file)}
 
 
-def load_compose_environment(env_file: Path = ENV_FILE) -> dict[str, str]:
-    """Where `make up` finds variables of the compose file: the environment, then `env_file`."""
+def load_compose_environment() -> dict[str, str]:
+    """The variables of the compose file: the environment, then the installation's own file."""
+    return _load_environment_and(find_compose_env_file())
+
+
+def _load_environment_and(env_file: Path) -> dict[str, str]:
     written = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
     return {**written, **os.environ}
 

@@ -3,11 +3,13 @@
 import os
 import secrets
 from collections.abc import Iterator
+from typing import Any, cast
 
+import docker
 import pytest
 
+from everturn_local.images.contents import EXECUTOR, SUPERVISOR
 from everturn_local.images.engine import Engine, NoEngineError, open_engine
-from everturn_local.images.recipes import EXECUTOR, SUPERVISOR, Recipe
 from everturn_local.settings import load_environment
 
 
@@ -23,12 +25,15 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def repository(engine: Engine) -> Iterator[str]:
+def repository() -> Iterator[str]:
     """A name for images of one test, which are removed after it."""
     name = f"everturn-test/{secrets.token_hex(6)}"
     yield name
-    for tag in engine.load_tags(name):
-        engine.try_remove_tag(tag)
+    client = cast("Any", docker).from_env()
+    for image in client.images.list(name=name):
+        for tag in [tag for tag in image.tags if tag.startswith(f"{name}:")]:
+            client.images.remove(tag)
+    client.close()
 
 
 @pytest.fixture(scope="session")
@@ -41,10 +46,10 @@ def supervisor_image(engine: Engine) -> str:
     return _check_image(engine, SUPERVISOR)
 
 
-def _check_image(engine: Engine, recipe: Recipe) -> str:
+def _check_image(engine: Engine, name: str) -> str:
     """Made by `make images`: too slow for a test."""
-    if engine.try_load_image(recipe.latest) is None:
+    if engine.try_load_image(name) is None:
         if os.environ.get("CI") == "true":
-            pytest.fail(f"{recipe.latest} is needed here: make images")
-        pytest.skip(f"no image {recipe.latest}: make images")
-    return recipe.latest
+            pytest.fail(f"{name} is needed here: make images")
+        pytest.skip(f"no image {name}: make images")
+    return name

@@ -8,11 +8,10 @@ from everturn_local.settings import load_environment
 
 
 def test_a_missing_or_outdated_image_rules_out_containers(engine: Engine, repository: str, supervisor_image: str):
-    absent = f"{repository}:absent"
-    engine.tag_image(supervisor_image, alias=f"{repository}:other")
-
+    absent, image = f"{repository}:absent", engine.try_load_image(supervisor_image)
+    assert image is not None
     assert find_missing_image(engine, [absent]) == f"there is no image {absent}"
-    assert find_missing_image(engine, [f"{repository}:other"]) == ""
+    assert find_missing_image(engine, [image.id]) == ""
 
     choice = choose_containers(
         {**load_environment(), "EXECUTION_PROFILES": f'{{"a": {{"executor_image": "{absent}"}}}}'},

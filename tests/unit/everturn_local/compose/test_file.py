@@ -63,3 +63,10 @@ def test_a_file_store_that_does_not_read_its_key_is_not_started(
     done = subprocess.run(shell, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False)
 
     assert (done.returncode, said in done.stdout) == (code, True), done
+
+
+def test_a_container_that_only_shows_that_an_image_exists_has_no_network(file: Any):
+    for name in ("supervisor", "executor"):
+        service = file["services"][name]
+        assert (service["network_mode"], service["restart"], service["read_only"]) == ("none", "no", True)
+        assert file["services"]["broker"]["depends_on"][name] == {"condition": "service_completed_successfully"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chat_proc.settings import OperatorConfig, load_config
-from everturn_local.compose.installation import STORE_URL, Installation, NoSocket, build_variables, find_socket
+from everturn_local.compose.installation import STORE_URL, NoSocket, build_variables, find_socket
+from everturn_local.compose.prepare import prepare
 from everturn_local.compose.program import FILE
 from everturn_local.settings import WARM_PROFILES, ComposeSettings
 
@@ -53,23 +53,9 @@ def test_the_error_names_the_address_of_a_missing_socket(address: str):
         find_socket({"DOCKER_HOST": address})
 
 
-def test_files_of_the_operator_are_never_written_over(tmp_path: Path):
-    installation = Installation(tmp_path)
-
-    installation.save_first_files()
-    assert "ANONYMOUS=1" in installation.settings_file.read_text()
-    assert load_config(installation.config_file) == OperatorConfig()
-    installation.settings_file.write_text("ANONYMOUS=0\n")
-    installation.config_file.write_text("[bundles.analyst]\n")
-    installation.save_first_files()
-
-    assert installation.settings_file.read_text() == "ANONYMOUS=0\n"
-    assert installation.config_file.read_text() == "[bundles.analyst]\n"
-
-
 def test_a_changed_configuration_changes_its_digest(engine: dict[str, str], tmp_path: Path):
     settings = ComposeSettings(home=tmp_path)
-    Installation(tmp_path).save_first_files()
+    prepare(tmp_path, {})
 
     def load_digest() -> str:
         return build_variables(settings, engine)["EVERTURN_CONFIG_DIGEST"]

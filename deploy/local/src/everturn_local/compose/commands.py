@@ -2,15 +2,16 @@
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from everturn.core.errors import EverturnError
+from everturn_local.compose.images import save_images
 from everturn_local.compose.installation import Installation, build_variables
+from everturn_local.compose.prepare import VARIABLES, NotPrepared, prepare
 from everturn_local.compose.program import FILE, Compose, ComposeFailed, find_program
-from everturn_local.compose.secret_files import save_secrets, save_store_keys
 from everturn_local.compose.unhealthy import PROJECT_LABEL, WORKERS, Containers, count_healthy, show_unhealthy
 from everturn_local.images.engine import NoEngineError, open_engine
-from everturn_local.images.making import run_images
 from everturn_local.ports import is_port_free
 from everturn_local.readiness import Readiness, build_url, load_readiness, wait_ready
 from everturn_local.settings import ComposeSettings
@@ -31,6 +32,10 @@ class PortTaken(EverturnError):
     """The port is in use by another program."""
 
 
+class NotInstalled(EverturnError):
+    """The files of the installation can't be used."""
+
+
 class NotReady(EverturnError):
     """The platform was started and did not become ready."""
 
@@ -38,36 +43,27 @@ class NotReady(EverturnError):
 def run_up(
     settings: ComposeSettings, environment: Mapping[str, str], report: Report, *, limit_s: float = READY_LIMIT_S
 ) -> int:
-    """Return 0 once the platform is ready; unchanged containers keep running. Raises EverturnError."""
-    Installation(settings.home.absolute()).save_first_files()
+    """Return 0 once the platform is ready; unchanged containers keep running. Raises EverturnError.
+
+    Beside the plain commands that docs/how-to/run-with-compose.md names, it waits and says what failed.
+    """
+    installation = Installation(settings.home.absolute())
+    try:
+        prepare(installation.home, environment, store=settings.s3)
+    except NotPrepared as error:
+        raise NotInstalled(str(error)) from error
     compose = open_compose(settings, environment)
     with open_engine(environment) as engine:
-        return _start(settings, compose, engine, environment=environment, report=report, limit_s=limit_s)
-
-
-def _start(
-    settings: ComposeSettings,
-    compose: Compose,
-    engine: Containers,
-    *,
-    environment: Mapping[str, str],
-    report: Report,
-    limit_s: float,
-) -> int:
-    installation = Installation(settings.home.absolute())
-    save_secrets(installation.secrets, environment)
-    if settings.s3:
-        save_store_keys(installation.secrets)
-    check_port(settings, compose)
-    made_elsewhere = all(environment.get(name) for name in OWN_IMAGES)
-    run_images(only="runs" if made_elsewhere else "all", report=report)
-    report(f"starting the containers of {FILE.name}, project {settings.project}")
-    try:
-        compose.run("up", "--detach", "--no-build", "--remove-orphans", limit_s=START_LIMIT_S)
-    except ComposeFailed:
-        show_unhealthy(engine, settings.project, report)
-        raise
-    wait_started(settings, engine, report, limit_s=limit_s)
+        check_port(settings, compose)
+        made_elsewhere = all(environment.get(name) for name in OWN_IMAGES)
+        save_images(compose, only="runs" if made_elsewhere else "all", report=report)
+        report(f"starting the containers of {FILE.name}, project {settings.project}")
+        try:
+            compose.run("up", "--detach", "--no-build", "--remove-orphans", limit_s=START_LIMIT_S)
+        except ComposeFailed:
+            show_unhealthy(engine, settings.project, report)
+            raise
+        wait_started(settings, engine, report, limit_s=limit_s)
     report(
         f"settings: {installation.settings_file}, configuration: {installation.config_file}, "
         f"secrets: {installation.secrets}"
@@ -123,7 +119,12 @@ def open_compose(settings: ComposeSettings, environment: Mapping[str, str]) -> C
     """Open the compose program with the variables of the file. Raises NoCompose, NoSocket."""
     variables = build_variables(settings, environment)
     program = find_program(environment.get("PATH", os.defpath))
-    return Compose(program, settings.project, variables, ("--profile", "s3") if settings.s3 else ())
+    written = settings.home.absolute() / VARIABLES
+    options = [
+        *(["--env-file", str(written)] if written.exists() else []),
+        *(["--profile", "s3"] if settings.s3 else []),
+    ]
+    return Compose(program, settings.project, variables, options)
 
 
 def check_port(settings: ComposeSettings, compose: Compose) -> None:

@@ -8,26 +8,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from everturn.core.errors import EverturnError
+from everturn_local.compose.prepare import CONFIG, SECRETS, SETTINGS
 from everturn_local.settings import WARM_PROFILES, ComposeSettings
 
 USUAL_ENGINE: Final = "unix:///var/run/docker.sock"
 STORE_URL: Final = "s3://everturn/objects?endpoint=http://s3:9000&region=us-east-1"
-FIRST_SETTINGS: Final = """\
-# Settings of ingress and workers, one per line; .env.example lists them all. `make up` applies changes.
-# Don't put secrets here: they are files in the folder `secrets`.
-
-# Tokens of this issuer for this audience are accepted; docs/how-to/authenticate.md describes other credentials.
-AUTH_ISSUER=everturn
-AUTH_AUDIENCE=everturn
-
-# 1 accepts people without an account, as guests. Set it to 0 before strangers can reach the address.
-ANONYMOUS=1
-"""
-FIRST_CONFIG: Final = """\
-# Models by role, limits by bundle, and your own tools: docs/how-to/configure.md. Ingress and workers read this file
-# as /etc/everturn/everturn.toml; other files in this folder, such as tool modules, are next to it.
-# `make up` recreates the containers when a file in this folder has changed.
-"""
 
 
 class NoSocket(EverturnError):
@@ -42,22 +27,15 @@ class Installation:
 
     @property
     def secrets(self) -> Path:
-        return self.home / "secrets"
+        return self.home / SECRETS
 
     @property
     def settings_file(self) -> Path:
-        return self.home / "everturn.env"
+        return self.home / SETTINGS
 
     @property
     def config_file(self) -> Path:
-        return self.home / "config" / "everturn.toml"
-
-    def save_first_files(self) -> None:
-        """Create settings and configuration if they don't exist; afterwards the operator owns them."""
-        self.config_file.parent.mkdir(parents=True, exist_ok=True)
-        for file, text in ((self.settings_file, FIRST_SETTINGS), (self.config_file, FIRST_CONFIG)):
-            if not file.exists():
-                file.write_text(text)
+        return self.home / CONFIG
 
     def compute_config_digest(self) -> str:
         """A digest of the configuration folder; the compose program does not detect changes in mounted folders."""

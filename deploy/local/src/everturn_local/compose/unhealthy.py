@@ -9,7 +9,7 @@ PROJECT_LABEL: Final = "com.docker.compose.project"
 SERVICE_LABEL: Final = "com.docker.compose.service"
 WORKERS: Final = "chat-proc"
 """The service whose containers are workers."""
-JOBS: Final = frozenset({"migrate"})
+JOBS: Final = frozenset({"migrate", "supervisor", "executor"})
 """Services that must end, with status 0."""
 SHOWN_LINES: Final = 40
 MAX_SHOWN_CHARS: Final = 20_000
@@ -28,11 +28,11 @@ def show_unhealthy(engine: Containers, project: str, show: Callable[[str], None]
     """Show the state and the last lines of each unhealthy container. An engine failure is only shown, because the
     caller has a failure of its own to report."""
     try:
-        unwell = find_unhealthy(engine.load_containers(f"{PROJECT_LABEL}={project}"))
+        unhealthy = find_unhealthy(engine.load_containers(f"{PROJECT_LABEL}={project}"))
     except NoEngineError as error:
         show(f"the containers' output can't be shown: {error}")
         return
-    for container in unwell:
+    for container in unhealthy:
         show(f"{container.name} {describe(container)}, and {_load_last_lines(engine, container.name)}")
 
 

@@ -7,9 +7,8 @@ from typing import Final
 
 from everturn.core.errors import EverturnError
 from everturn.execution.profiles import load_profiles
+from everturn_local.images.contents import RUN_IMAGES, is_current
 from everturn_local.images.engine import Engine, EngineRefusedError, NoEngineError, open_engine
-from everturn_local.images.making import is_current
-from everturn_local.images.recipes import RUN_RECIPES
 
 CHECK_LIMIT_S: Final = 10
 """Seconds after which an unresponsive engine counts as absent."""
@@ -65,11 +64,10 @@ def load_image_names(environment: Mapping[str, str]) -> list[str]:
 
 def find_missing_image(engine: Engine, names: list[str]) -> str:
     """The image that must be built first; empty if all exist and ours match the current sources."""
-    ours = {recipe.latest: recipe for recipe in RUN_RECIPES}
     for name in names:
         image = engine.try_load_image(name)
         if image is None:
-            return f"there is no image {name}: {BUILD}" if name in ours else f"there is no image {name}"
-        if name in ours and not is_current(ours[name], image):
+            return f"there is no image {name}: {BUILD}" if name in RUN_IMAGES else f"there is no image {name}"
+        if name in RUN_IMAGES and not is_current(name, image):
             return f"the image {name} was built from other sources: {BUILD}"
     return ""

@@ -1,21 +1,32 @@
-"""Selects the entries of requirements.lock that a service needs: its own libraries and their dependencies."""
+"""Prints the entries of requirements.lock that services need: python3 select_libraries.py services/ingress ...
+
+Runs in the Dockerfiles, in the root of the repository, with the standard library only. The entries are those of the
+libraries in each service's pyproject.toml, of the extras of libs/common that it names, and of all that these need.
+"""
 
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from everturn_local.images.engine import ImageError
-
 COMMON: Final = "everturn"
 """The one package of ours that services depend on, with extras."""
+LOCK: Final = Path("requirements.lock")
+LIBRARY: Final = Path("libs/common")
 _ENTRY: Final = re.compile(r"^([A-Za-z0-9._-]+)==.*(?:\n[ \t].*)*", re.MULTILINE)
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?")
 
 
+def main(services: Sequence[str]) -> int:
+    wanted = frozenset[str]().union(*(find_wanted(Path(service), LIBRARY) for service in services))
+    sys.stdout.write(build_runtime_lock(LOCK.read_text(), wanted))
+    return 0
+
+
 def build_runtime_lock(lock: str, wanted: Iterable[str]) -> str:
-    """The entries of `wanted` and all their dependencies, each with its hashes. Raises ImageError.
+    """The entries of `wanted` and all their dependencies, each with its hashes. Exits if an entry is missing.
 
     The lock lists the dependents of each package; they are followed backwards.
     """
@@ -26,15 +37,15 @@ def build_runtime_lock(lock: str, wanted: Iterable[str]) -> str:
     dependents = {name: find_dependents(entry) for name, entry in entries.items()}
     found = set(wanted)
     if missing := sorted(found - entries.keys()):
-        raise ImageError(f"requirements.lock has no entry for {', '.join(missing)}; run: make lock")
-    while more := {name for name, users in dependents.items() if users & found} - found:
+        sys.exit(f"requirements.lock has no entry for {', '.join(missing)}; run: make lock")
+    while more := {name for name, names in dependents.items() if names & found} - found:
         found |= more
     return "".join(entries[name] for name in sorted(found))
 
 
-def find_dependents(entries: str) -> frozenset[str]:
+def find_dependents(entry: str) -> frozenset[str]:
     """The names after each `# via`, on its line or on the lines below it."""
-    comments = " ".join(line.strip() for line in entries.splitlines() if line.lstrip().startswith("#"))
+    comments = " ".join(line.strip() for line in entry.splitlines() if line.lstrip().startswith("#"))
     return frozenset(comments.replace("#", " ").split()) - {"via"}
 
 
@@ -50,10 +61,10 @@ def find_wanted(service: Path, common: Path) -> frozenset[str]:
 
 
 def parse_requirement(requirement: str) -> tuple[str, Sequence[str]]:
-    """The normalized name, and the extras of `name[one,two]>=1`. Raises ImageError."""
+    """The normalized name, and the extras of `name[one,two]>=1`. Exits if it names no package."""
     match = _REQUIREMENT.match(requirement)
     if match is None:
-        raise ImageError(f"{requirement!r} names no package")
+        sys.exit(f"{requirement!r} names no package")
     extras = [extra.strip() for extra in (match[2] or "").split(",") if extra.strip()]
     return re.sub(r"[-_.]+", "-", match[1]).lower(), extras
 
@@ -63,6 +74,10 @@ def _find_extras(project: Mapping[str, Any], extras: Sequence[str]) -> set[str]:
     return {parse_requirement(word)[0] for word in asked}
 
 
-def _load_project(file: Path) -> Mapping[str, Any]:
-    project: Mapping[str, Any] = tomllib.loads(file.read_text())["project"]
+def _load_project(folder: Path) -> Mapping[str, Any]:
+    project: Mapping[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     return project
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,17 +1,18 @@
-"""The secrets of the compose file: one file each, generated at the first start and never changed afterwards.
+"""The files of an installation: variables of the compose file, settings, configuration, and secrets.
 
-Containers run as several users, none of which is ours. So every file is readable, and the folder is closed to all but
-us and the engine.
+They are created at the first start and never changed afterwards. A secret is one file. Containers run as several users,
+none of which is ours. So every file is readable, and the folder is closed to all but us and the engine. Uses only the
+standard library, because deploy/prepare.py runs it without an environment.
 """
 
 import os
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from everturn.core.errors import EverturnError
 from everturn.redis.users import INGRESS, WORKER, build_user_lines, derive_password
 
 PASSWORD_BYTES: Final = 24
@@ -34,36 +35,72 @@ LAST: Final = "signing-secret"
 """The file that is written last: if it exists, the folder was complete once; otherwise nothing was started yet."""
 
 
-class SecretsUnusable(EverturnError):
-    """The secrets of the installation can't be stored."""
+DEPLOY: Final = Path(__file__).resolve().parents[4]
+VARIABLES: Final = ".env"
+SETTINGS: Final = "everturn.env"
+CONFIG: Final = "config/everturn.toml"
+SECRETS: Final = "secrets"
+USUAL_SOCKET: Final = "/var/run/docker.sock"
+FIRST_CONFIG: Final = """\
+# Models by role, limits by bundle, and your own tools: docs/how-to/configure.md. Ingress and workers read this file
+# as /etc/everturn/everturn.toml; other files in this folder, such as tool modules, are next to it.
+# `make up` recreates the containers when a file in this folder has changed.
+"""
+
+
+class NotPrepared(Exception):
+    """A file of the installation can't be created, or was lost."""
+
+
+def prepare(home: Path, environment: Mapping[str, str], *, store: bool = False) -> None:
+    """Create what is missing in the installation's folder. `store`: also keys for the included S3 server.
+
+    Raises NotPrepared.
+    """
+    try:
+        save_first_files(home, Path(environment.get("DOCKER_SOCKET") or USUAL_SOCKET))
+        save_secrets(home / SECRETS, environment)
+        if store:
+            save_store_keys(home / SECRETS)
+    except OSError as error:
+        raise NotPrepared(f"{error.filename or home}: {error.strerror}.") from error
+
+
+def save_first_files(home: Path, socket: Path) -> None:
+    """Create variables, settings and configuration if they don't exist; afterwards the operator owns them."""
+    variables = (DEPLOY / ".env.example").read_text()
+    if socket.exists():
+        variables = re.sub(r"^DOCKER_GROUP=.*$", f"DOCKER_GROUP={socket.stat().st_gid}", variables, flags=re.MULTILINE)
+    settings = (DEPLOY / "everturn.env.example").read_text()
+    for name, text in ((VARIABLES, variables), (SETTINGS, settings), (CONFIG, FIRST_CONFIG)):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        if not (home / name).exists():
+            (home / name).write_text(text)
 
 
 def save_secrets(folder: Path, given: Mapping[str, str]) -> None:
-    """Create missing secrets, and copy those of the environment. Raises SecretsUnusable."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(FOLDER_MODE)
-        made = build_secrets()
-        check_complete(folder, made)
-        if not (folder / LAST).exists():
-            for name, value in made.items():
-                _save(folder / name, value)
-        for name, value in build_redis_files((folder / REDIS_OPERATOR).read_text().strip()).items():
-            _save_changed(folder / name, value)
-        for name, variable in GIVEN.items():
-            if value := given.get(variable):
-                _save(folder / name, value)
-            else:
-                _save_missing(folder / name, "")
-    except OSError as error:
-        raise SecretsUnusable(f"{error.filename or folder}: {error.strerror}.") from error
+    """Create missing secrets, and copy those of the environment. Raises NotPrepared."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(FOLDER_MODE)
+    made = build_secrets()
+    check_complete(folder, made)
+    if not (folder / LAST).exists():
+        for name, value in made.items():
+            _save(folder / name, value)
+    for name, value in build_redis_files((folder / REDIS_OPERATOR).read_text().strip()).items():
+        _save_changed(folder / name, value)
+    for name, variable in GIVEN.items():
+        if value := given.get(variable):
+            _save(folder / name, value)
+        else:
+            _save_missing(folder / name, "")
 
 
 def check_complete(folder: Path, names: Iterable[str]) -> None:
-    """Raises SecretsUnusable if some are lost: new ones would not match the existing data."""
+    """Raises NotPrepared if some are lost: new ones would not match the existing data."""
     lost = sorted(name for name in names if not (folder / name).exists())
     if lost and (folder / LAST).exists():
-        raise SecretsUnusable(
+        raise NotPrepared(
             f"{', '.join(lost)} is missing in {folder}. Restore the file, or start over without the data: "
             "make down VOLUMES=1, and delete the folder."
         )

@@ -1,15 +1,25 @@
 """Secrets as files: generated once, unreadable for others, and never silently generated again."""
 
 import hashlib
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from everturn_local.compose.secret_files import (
+from chat_proc.settings import OperatorConfig, load_config
+from everturn_local.compose.prepare import (
+    CONFIG,
     GIVEN,
-    SecretsUnusable,
+    SETTINGS,
+    VARIABLES,
+    NotPrepared,
     build_secrets,
+    prepare,
+    save_first_files,
     save_secrets,
     save_store_keys,
 )
@@ -87,7 +97,7 @@ def test_a_lost_password_is_reported_because_the_data_needs_it(tmp_path: Path):
     (tmp_path / "worker-database-url").unlink()
 
     for _ in range(2):
-        with pytest.raises(SecretsUnusable, match="worker-database-url"):
+        with pytest.raises(NotPrepared, match="worker-database-url"):
             save_secrets(tmp_path, {})
     assert not (tmp_path / "worker-database-url").exists()
 
@@ -106,8 +116,8 @@ def test_a_killed_first_start_is_repeated_from_the_beginning(tmp_path: Path):
 def test_an_unusable_folder_is_reported(tmp_path: Path):
     (tmp_path / "secrets").write_text("a file")
 
-    with pytest.raises(SecretsUnusable, match="secrets"):
-        save_secrets(tmp_path / "secrets", {})
+    with pytest.raises(NotPrepared, match="secrets"):
+        prepare(tmp_path, {})
 
 
 def test_the_store_gets_keys_unless_some_were_given(tmp_path: Path):
@@ -119,3 +129,46 @@ def test_the_store_gets_keys_unless_some_were_given(tmp_path: Path):
     assert read_all(tmp_path) == made
     assert len(made["aws-access-key-id"]) > 20
     assert made["aws-access-key-id"] != made["aws-secret-access-key"]
+
+
+def test_files_of_the_operator_are_never_written_over(tmp_path: Path):
+    names = (VARIABLES, SETTINGS, CONFIG)
+
+    prepare(tmp_path, {})
+    assert "ANONYMOUS=1" in (tmp_path / SETTINGS).read_text()
+    assert load_config(tmp_path / CONFIG) == OperatorConfig()
+    for name in names:
+        (tmp_path / name).write_text(f"# {name}\n")
+    prepare(tmp_path, {})
+
+    assert [(tmp_path / name).read_text() for name in names] == [f"# {name}\n" for name in names]
+
+
+def test_the_variables_name_the_group_of_the_engines_socket(tmp_path: Path):
+    socket = tmp_path / "docker.sock"
+    socket.touch()
+
+    save_first_files(tmp_path / "one", socket)
+    save_first_files(tmp_path / "other", tmp_path / "absent")
+
+    assert f"\nDOCKER_GROUP={os.getgid()}\n" in (tmp_path / "one" / VARIABLES).read_text()
+    assert "\nDOCKER_GROUP=999\n" in (tmp_path / "other" / VARIABLES).read_text()
+
+
+def test_the_script_needs_no_installed_package_and_keys_of_the_store_are_for_who_wants_them(
+    repository: Path, tmp_path: Path
+):
+    shutil.copytree(repository / "deploy", tmp_path / "deploy", ignore=shutil.ignore_patterns("secrets", "__pycache__"))
+    shutil.copytree(repository / "libs/common/src", tmp_path / "libs/common/src")
+    command = [sys.executable, "-I", "-S", str(tmp_path / "deploy" / "prepare.py")]
+    keys = tmp_path / "deploy" / "secrets" / "aws-access-key-id"
+
+    subprocess.run(command, env={"TAVILY_API_KEY": "tvly-1"}, check=True)
+    without = keys.read_text()
+    subprocess.run([*command, "--store"], env={}, check=True)
+    shutil.move(tmp_path / "deploy" / "secrets" / "redis-url", tmp_path / "lost")
+    lost = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
+
+    assert (without, len(keys.read_text().strip())) == ("", 48)
+    assert (keys.parent / "tavily-api-key").read_text() == "tvly-1\n"
+    assert (lost.returncode, lost.stderr.startswith("error: redis-url is missing in")) == (1, True)

@@ -1,16 +1,13 @@
 """`make images`, and what its images are like."""
 
-import dataclasses
 import json
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from everturn_local.images.bases import try_load_base
-from everturn_local.images.engine import Engine
-from everturn_local.images.making import KEPT, ImageMaker, build_wanted, is_current, run_cache_lock
-from everturn_local.images.recipes import CONTENT_LABEL, SUPERVISOR
+from everturn_local.compose.images import run_cache_lock
+from everturn_local.images.bases import choose_bases
+from everturn_local.images.contents import CONTENT_LABEL, SUPERVISOR, is_current
+from everturn_local.images.engine import Engine, FoundImage
 
 LOOK = """
 import json, os, stat, sys
@@ -34,31 +31,19 @@ print(bool(glob.glob(sys.prefix + "/share/everturn/matplotlib/fontlist*.json")),
 """
 
 
-@pytest.fixture
-def maker(engine: Engine, tmp_path: Path) -> ImageMaker:
-    return ImageMaker(engine, tmp_path, lambda _: None)
+def test_bases_that_the_operator_names_are_never_replaced(engine: Engine, tmp_path: Path):
+    said: list[str] = []
+
+    assert choose_bases(engine, {"PYTHON_BUILD_IMAGE": "localhost:1/absent:none"}, tmp_path, said.append) == {}
+
+    assert said == []
 
 
-def test_what_is_there_is_not_made_again_and_earlier_ones_are_few(
-    engine: Engine, maker: ImageMaker, repository: str, supervisor_image: str
-):
-    recipe = dataclasses.replace(SUPERVISOR, repository=repository)
-    for number in range(KEPT + 2):
-        engine.tag_image(supervisor_image, alias=f"{repository}:earlier{number}")
+def test_an_image_of_other_sources_is_not_current(engine: Engine, supervisor_image: str):
+    found = engine.try_load_image(supervisor_image)
 
-    (name,) = maker.save_images("", [recipe])
-    made = engine.try_load_image(name)
-    maker.save_images("", [recipe])
-
-    ground = try_load_base(engine, "")
-    assert made is not None and ground is not None
-    wanted = build_wanted(recipe, ground.id)
-    assert made == engine.try_load_image(wanted.name)
-    assert made.labels[CONTENT_LABEL] == wanted.content
-    assert is_current(recipe, made)
-    assert not is_current(dataclasses.replace(recipe, without=("broker",)), made)
-    assert len([tag for tag in engine.load_tags(repository) if ":earlier" in tag]) == KEPT
-    assert engine.try_load_image(supervisor_image) is not None
+    assert found is not None and found.labels.keys() >= {CONTENT_LABEL}
+    assert not is_current(SUPERVISOR, FoundImage(found.id, {CONTENT_LABEL: "other"}))
 
 
 def test_the_supervisor_runs_as_a_user_of_its_own_without_an_installer(engine: Engine, supervisor_image: str):
