@@ -10,8 +10,8 @@ from architecture_rules.sources import ROOT, Module, Violation
 
 NAMED_PATH = re.compile(r"`((?:\.ci|bench|clients|deploy|docs|libs|migrations|services|tests)/[\w./-]+)`")
 NAMED_FUNCTION = re.compile(r"`([\w./-]+\.py):([\w.]+)`")
-MADE_BY_UP = ("deploy/everturn.env", "deploy/config", "deploy/secrets")
-"""What `make up` creates in an operator's checkout; never committed."""
+MADE_BY_UP = ("deploy/.env", "deploy/everturn.env", "deploy/config", "deploy/secrets")
+"""What `make up` and deploy/prepare.py create in an operator's checkout; never committed."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Put together from parts, so that this file passes its own check.
 REGISTRIES = [

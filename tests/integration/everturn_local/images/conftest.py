@@ -3,9 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator
-from typing import Any, cast
 
-import docker
 import pytest
 
 from everturn_local.images.contents import EXECUTOR, SUPERVISOR
@@ -25,15 +23,12 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-def repository() -> Iterator[str]:
+def repository(engine: Engine) -> Iterator[str]:
     """A name for images of one test, which are removed after it."""
     name = f"everturn-test/{secrets.token_hex(6)}"
     yield name
-    client = cast("Any", docker).from_env()
-    for image in client.images.list(name=name):
-        for tag in [tag for tag in image.tags if tag.startswith(f"{name}:")]:
-            client.images.remove(tag)
-    client.close()
+    for tag in engine.load_tags(name):
+        engine.try_remove_tag(tag)
 
 
 @pytest.fixture(scope="session")

@@ -20,13 +20,27 @@ def build_context(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
     return {name: folder / name for name in files}
 
 
-def test_an_image_is_built_with_its_label(engine: Engine, repository: str, tmp_path: Path):
+def test_an_image_is_built_with_its_label_and_removed(engine: Engine, repository: str, tmp_path: Path):
     context = build_context(tmp_path, {"Dockerfile": "ARG FILE\nFROM scratch\nARG FILE\nCOPY $FILE /", "a": "1"})
 
     engine.build_image(context, name=f"{repository}:one", arguments={"FILE": "a"}, labels={"everturn.content": "c"})
     found = engine.try_load_image(f"{repository}:one")
     assert found is not None
     assert found.labels == {"everturn.content": "c"}
+    assert engine.load_tags(repository) == [f"{repository}:one"]
+    assert engine.try_remove_tag(f"{repository}:one") == f"{repository}:one"
+    assert engine.try_load_image(f"{repository}:one") is None
+
+
+def test_names_in_other_repositories_are_not_listed(engine: Engine, repository: str, tmp_path: Path):
+    context = build_context(tmp_path, {"Dockerfile": "FROM scratch\nCOPY a /", "a": repository})
+    for name in (f"{repository}:one", f"{repository}-other:one"):
+        engine.build_image(context, name=name, arguments={}, labels={})
+
+    listed = engine.load_tags(repository)
+    engine.try_remove_tag(f"{repository}-other:one")
+
+    assert listed == [f"{repository}:one"]
 
 
 def test_a_failing_build_shows_what_was_printed(engine: Engine, repository: str, tmp_path: Path):

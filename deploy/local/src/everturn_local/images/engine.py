@@ -1,5 +1,5 @@
-"""The operations that we need of a container engine: inspect, pull, import and build images, one throw-away run, and
-the state of containers that others started."""
+"""The operations that we need of a container engine: inspect, pull, import, build and remove images, one throw-away
+run, and the state of containers that others started."""
 
 import contextlib
 import tempfile
@@ -40,6 +40,8 @@ class FoundImage:
 
     id: str
     labels: Mapping[str, str]
+    tags: tuple[str, ...] = ()
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,14 @@ class Engine:
                 return None
             return _read_image(found)
 
+    def load_tags(self, repository: str) -> list[str]:
+        """The names of this repository's images, newest first."""
+        with _translated():
+            found = [_read_image(image) for image in self._client.images.list(name=repository)]
+        images = sorted(found, key=lambda image: image.created, reverse=True)
+        # An image can also have names in other repositories, which we must not touch.
+        return [tag for image in images for tag in image.tags if tag.startswith(f"{repository}:")]
+
     def pull_image(self, name: str) -> None:
         """Pull an image from a registry that the engine knows. Raises ImageError."""
         with _translated():
@@ -124,6 +134,17 @@ class Engine:
                 said.append(str(line.get("stream", "")))
                 if "error" in line:
                     raise ImageError(f"{name}: {line['error']}\n{''.join(said)}")
+
+    def try_remove_tag(self, name: str) -> str | None:
+        """Remove a tag; None if it was kept because a container uses it."""
+        with _translated():
+            try:
+                self._client.images.remove(name)
+            except docker_errors.APIError as error:
+                if error.status_code != 409:
+                    raise
+                return None
+        return name
 
     def run_python(self, image: str, source: str) -> str:
         """Run a program in a temporary container and return its output. Raises ImageError."""
@@ -168,7 +189,8 @@ def _read_container(inspected: Mapping[str, Any]) -> FoundContainer:
 
 
 def _read_image(image: Any) -> FoundImage:
-    return FoundImage(str(image.id), dict(image.labels or {}))
+    attributes = cast("dict[str, Any]", image.attrs)
+    return FoundImage(str(image.id), dict(image.labels or {}), tuple(image.tags), str(attributes.get("Created", "")))
 
 
 @contextlib.contextmanager

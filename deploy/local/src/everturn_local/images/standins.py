@@ -31,6 +31,8 @@ DOCKERFILE: Final = Path(__file__).with_name("standin.Dockerfile")
 SELECT: Final = REPOSITORY / "deploy" / "docker" / "select_libraries.py"
 SERVICES: Final = ("services/ingress", "services/chat-proc", "services/exec-supervisor")
 GENERATED_LOCK: Final = REPOSITORY / "services" / "executor" / "requirements.lock"
+KEPT: Final = 3
+"""How many of these images are kept: other checkouts can have other locks."""
 LIMIT_S: Final = 600
 SHOWN_CHARS: Final = 2000
 MIN_GLIBC: Final = (2, 28)
@@ -80,6 +82,8 @@ def save_build_image(engine: Engine, base: FoundImage, cache: Path, report: Repo
             context |= save_npm_cache(node, packages, Path(folder) / "npm")
             arguments = {"BASE": base.id, "REGISTRY": load_npm_registry(node)}
             engine.build_image(context, name=name, arguments=arguments, labels={})
+        for earlier in engine.load_tags(REPOSITORY_NAME)[KEPT:]:
+            engine.try_remove_tag(earlier)
     return name
 
 
