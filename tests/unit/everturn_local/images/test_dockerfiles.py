@@ -109,10 +109,11 @@ def test_an_image_has_a_user_of_its_own_and_names_no_index(name: str):
     assert f"ARG PYTHON_IMAGE={DEFAULT_BASE}\n" in text
 
 
-def test_the_compose_file_builds_every_dockerfile_from_the_repository_with_the_same_base():
+def test_the_compose_file_builds_every_dockerfile_once_and_with_the_same_base():
     services = yaml.safe_load(FILE.read_text())["services"]
     builds = [service["build"] for service in services.values() if "build" in service]
 
-    assert {Path(build["dockerfile"]).name for build in builds} == set(NAMES)
+    assert sorted(Path(build["dockerfile"]).name for build in builds) == NAMES
+    assert services["ingress"]["image"] == services["migrate"]["image"]
     assert {build["context"] for build in builds} == {".."}
     assert {build["args"]["PYTHON_IMAGE"] for build in builds} == {f"${{PYTHON_IMAGE:-{DEFAULT_BASE}}}"}
