@@ -55,7 +55,7 @@ def test_a_service_has_what_it_asks_for_and_what_that_needs_with_all_hashes_and_
     assert all(f"sha256:{digest}" in lock for digest in ("aa", "bb", "dd", "ee", "00"))
 
 
-def test_a_name_that_the_lock_does_not_know_is_told():
+def test_a_name_missing_from_the_lock_is_an_error():
     with pytest.raises(SystemExit, match="absent"):
         script.build_runtime_lock(SMALL, {"wanted", "absent"})
 

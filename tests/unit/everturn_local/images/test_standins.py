@@ -22,7 +22,7 @@ elsewhere==3.0 ; sys_platform == 'win32' \\
 """
 
 
-def test_a_python_tells_what_decides_which_wheels_fit():
+def test_a_python_reports_what_decides_which_wheels_fit():
     printed = subprocess.run([sys.executable, "-I", "-c", ASK_PYTHON], capture_output=True, text=True, check=True)
 
     assert parse_python(printed.stdout).version.startswith(f"{sys.version_info[0]}.{sys.version_info[1]}.")

@@ -1,4 +1,4 @@
-"""An image that stands in for those that the Dockerfiles build with, where no registry can be reached.
+"""A stand-in for the build images of the Dockerfiles, where no registry can be reached.
 
 It is our base image with the wheels of both locks, pip, Node and a cache of npm. Its settings let pip and npm use these
 instead of an index. The Dockerfiles are the same, and what they build holds nothing of it but installed packages.
