@@ -27,12 +27,15 @@ MIN_CONTEXT_TOKENS = 24_000
 again."""
 
 
+ExecutionMode = Literal["auto", "containers", "bubblewrap", "off"]
+
+
 class ExecutionSettings(BaseSettings):
     """How generated programs run; also all that the escape battery needs."""
 
     model_config = BY_ALIAS
 
-    execution_mode: Literal["auto", "containers", "bubblewrap", "off"] = Field(
+    execution_mode: ExecutionMode = Field(
         default="auto",
         validation_alias="EXECUTION_MODE",
         description="How generated programs run; auto uses containers if the broker responds, otherwise bubblewrap.",

@@ -13,7 +13,7 @@ from anthropic import AsyncAnthropic
 from parts.provider import WireProvider
 
 from chat_proc.models.anthropic import AnthropicModel, build_model
-from chat_proc.models.retry import RetryingModel, RetryLimits
+from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from everturn.models.port import (
     ContextLimitExceeded,
     MediaPart,
@@ -332,7 +332,7 @@ async def test_closing_the_reply_closes_the_http_stream(provider: WireProvider, 
 
 async def test_a_stalled_stream_ends_at_the_idle_timeout(provider: WireProvider, model: AnthropicModel) -> None:
     provider.answer_events(started(), said("half"), hang=True)
-    retrying = RetryingModel(model, limits=RetryLimits(idle_timeout_s=0.1))
+    retrying = RetryingModel(model, limits=ModelRetryLimits(idle_timeout_s=0.1))
 
     with pytest.raises(ModelFailed, match="silent") as raised:
         await collect_pieces(retrying, build_request())
@@ -347,7 +347,7 @@ async def test_a_storm_of_refusals_ends_in_an_answer(provider: WireProvider, mod
     provider.answer_error(529, {"type": "error", "error": {"type": "overloaded_error"}})
     provider.answer_error(500, {"type": "error", "error": {"type": "api_error"}})
     provider.answer_events(started(), said("at last"), stopped())
-    retrying = RetryingModel(model, limits=RetryLimits(first_backoff_s=0.001))
+    retrying = RetryingModel(model, limits=ModelRetryLimits(first_backoff_s=0.001))
 
     assert join_text(await collect_pieces(retrying, build_request())) == "at last"
 

@@ -147,6 +147,46 @@ def test_an_answer_that_is_no_stream_points_to_the_base_url(build: Build, conten
     assert (raised.value.retryable, raised.value.likely_permanent) == (True, True)
 
 
+async def send(body: str) -> AsyncIterator[bytes]:
+    """The body in two chunks, as a server would send it."""
+    yield body[:10].encode()
+    yield body[10:].encode()
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    [
+        ({"type": "overloaded_error", "message": "Busy"}, "overloaded", True),
+        ({"code": 503, "message": "Busy"}, "overloaded", True),
+        ({"type": "authentication_error", "message": "No"}, "unauthorized", False),
+    ],
+)
+def test_an_error_sent_with_status_200_is_that_error(
+    build: Build, error: dict[str, Any], kind: str, retryable: bool
+) -> None:
+    headers = {"content-type": "application/json", "retry-after": "7"}
+    response = httpx2.Response(200, headers=headers, content=send(json.dumps({"error": error})))
+
+    with pytest.raises(ModelFailed) as raised:
+        ask(build, response)
+
+    failure = raised.value
+    assert (failure.kind, failure.retryable, failure.likely_permanent) == (kind, retryable, False)
+    assert failure.retry_after_s == 7
+
+
+@pytest.mark.parametrize("build", [build_openai, build_anthropic])
+@pytest.mark.parametrize("body", ['{"error": "Not found"}', '{"error": {"code": "mystery"}}', "[" * 30_000, "not JSON"])
+def test_an_unknown_error_with_status_200_may_be_a_wrong_address(build: Build, body: str) -> None:
+    headers = {"content-type": "application/json; charset=utf-8", "retry-after": "7"}
+
+    with pytest.raises(ModelFailed, match="base URL may be wrong") as raised:
+        ask(build, httpx2.Response(200, headers=headers, content=send(body)))
+
+    assert (raised.value.likely_permanent, raised.value.retry_after_s) == (True, 7)
+
+
 NO_DATA = [b"retry: 3000", b"id: 7", b"event: ping", b": ping", b"data:", b"data", b"id: 8\nretry: 1\n: x", b"", b"\n"]
 
 

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from parts.provider import WireProvider
 
 from chat_proc.models.openai import OpenAIModel, build_model
-from chat_proc.models.retry import RetryingModel, RetryLimits
+from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from everturn.models.port import (
     ContextLimitExceeded,
     MediaPart,
@@ -289,7 +289,7 @@ async def test_a_storm_of_refusals_ends_in_an_answer(provider: WireProvider, mod
     provider.answer_error(429, {"error": {"message": "slow down"}}, retry_after="0.01")
     provider.answer_error(500, {"error": {"message": "oh"}})
     provider.answer_events(said("at last"), STOPPED, DONE)
-    retrying = RetryingModel(model, limits=RetryLimits(first_backoff_s=0.001))
+    retrying = RetryingModel(model, limits=ModelRetryLimits(first_backoff_s=0.001))
 
     assert join_text(await collect_pieces(retrying, build_request())) == "at last"
 

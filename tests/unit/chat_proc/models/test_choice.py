@@ -3,8 +3,7 @@
 import pytest
 
 from chat_proc.models.roles import (
-    DEFAULT_ANTHROPIC_MODEL,
-    DEFAULT_OPENAI_MODEL,
+    PROVIDERS,
     BadModelSetting,
     ModelChoice,
     choose_model,
@@ -18,11 +17,11 @@ def test_without_keys_and_setting_the_offline_demo_runs() -> None:
 @pytest.mark.parametrize(
     ("environment", "provider", "name"),
     [
-        ({"ANTHROPIC_API_KEY": "k"}, "anthropic", DEFAULT_ANTHROPIC_MODEL),
-        ({"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}, "anthropic", DEFAULT_ANTHROPIC_MODEL),
-        ({"OPENAI_API_KEY": "k"}, "openai", DEFAULT_OPENAI_MODEL),
+        ({"ANTHROPIC_API_KEY": "k"}, "anthropic", PROVIDERS["anthropic"].default_model),
+        ({"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}, "anthropic", PROVIDERS["anthropic"].default_model),
+        ({"OPENAI_API_KEY": "k"}, "openai", PROVIDERS["openai"].default_model),
         ({"OPENAI_API_KEY": "  "}, "offline", "offline"),
-        ({"EVERTURN_MODEL": "", "OPENAI_API_KEY": "k"}, "openai", DEFAULT_OPENAI_MODEL),
+        ({"EVERTURN_MODEL": "", "OPENAI_API_KEY": "k"}, "openai", PROVIDERS["openai"].default_model),
         ({"EVERTURN_MODEL": "offline", "OPENAI_API_KEY": "k"}, "offline", "offline"),
         ({"EVERTURN_MODEL": "openai:qwen3:8b", "OPENAI_API_KEY": "k"}, "openai", "qwen3:8b"),
         ({"EVERTURN_MODEL": "anthropic:claude-x", "ANTHROPIC_API_KEY": "k"}, "anthropic", "claude-x"),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from chat_proc.models.pricing import UNKNOWN_CONTEXT_TOKENS, build_traits, find_card, load_cards, price_usage
-from chat_proc.models.roles import DEFAULT_ANTHROPIC_MODEL, DEFAULT_OPENAI_MODEL
-from everturn.models.port import ModelUsage
+from chat_proc.models.pricing import UNKNOWN_CONTEXT_TOKENS, build_traits, find_card, has_price, load_cards, price_usage
+from chat_proc.models.roles import PROVIDERS
+from everturn.models.port import ModelTraits, ModelUsage
 
 
 def test_each_kind_of_token_has_its_price() -> None:
@@ -32,13 +32,19 @@ def test_an_unknown_model_costs_nothing_and_says_that_this_is_not_known() -> Non
     assert (priced.cost_usd, priced.cost_known) == (0.0, False)
 
 
+def test_only_a_stand_in_costs_nothing_without_a_price() -> None:
+    assert has_price(ModelTraits("demo", 1_000, images=False, documents=False))
+    assert has_price(build_traits("claude-haiku-4-5", provider="anthropic", unknown_reads_media=True))
+    assert not has_price(build_traits("my-local-model", provider="acme", unknown_reads_media=True))
+
+
 def test_a_dated_name_has_the_row_of_the_plain_one() -> None:
     assert find_card("claude-haiku-4-5-20251001") == find_card("claude-haiku-4-5")
     assert find_card("claude-haiku-4-5-large") is None
 
 
 def test_the_default_models_are_in_the_table() -> None:
-    assert {DEFAULT_ANTHROPIC_MODEL, DEFAULT_OPENAI_MODEL} <= set(load_cards())
+    assert {access.default_model for access in PROVIDERS.values()} <= set(load_cards())
 
 
 def test_an_unknown_model_gets_cautious_traits() -> None:

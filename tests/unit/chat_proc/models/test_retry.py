@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import UTC, datetime
 
 import pytest
 
 from chat_proc.models.failures import build_cut_failure
-from chat_proc.models.retry import MAX_PIECE_CHARS, RetryingModel, RetryLimits, RetryTiming
+from chat_proc.models.retry import MAX_PIECE_CHARS, ModelRetryLimits, RetryingModel, RetryTiming
 from everturn.models.port import (
     ContextLimitExceeded,
     ModelFailed,
@@ -116,7 +117,7 @@ async def test_a_lasting_failure_is_not_retried(fake_time: FakeTime) -> None:
     assert len(model.requests) == 1
 
 
-NO_STREAM = [Fail(build_cut_failure("text/html", has_events=False))]
+NO_STREAM = [Fail(build_cut_failure({"content-type": "text/html"}, datetime.now(UTC), has_events=False))]
 
 
 async def test_an_answer_that_is_no_stream_is_retried_twice(fake_time: FakeTime) -> None:
@@ -129,6 +130,7 @@ async def test_an_answer_that_is_no_stream_is_retried_twice(fake_time: FakeTime)
         await collect_pieces(RetryingModel(always, timing=fake_time.timing()), build_request())
 
     assert join_text(pieces) == "hello"
+    assert [piece.max_attempts for piece in pieces if isinstance(piece, ModelRetry)] == [12, 4, 12, 5]
     assert len(always.requests) == 3
     assert fake_time.sleeps == [0.5, 1.0]
 
@@ -153,7 +155,7 @@ async def test_a_retry_after_above_the_cap_is_not_waited_for(fake_time: FakeTime
 
 async def test_no_attempt_starts_after_the_budget(fake_time: FakeTime) -> None:
     model = ScriptedModel([fail(retry_after_s=20.0)] * 4)
-    limits = RetryLimits(budget_s=45.0)
+    limits = ModelRetryLimits(budget_s=45.0)
 
     with pytest.raises(ModelFailed):
         await collect_pieces(RetryingModel(model, limits=limits, timing=fake_time.timing()), build_request())
@@ -187,7 +189,7 @@ async def test_a_request_that_is_too_long_goes_straight_to_the_caller(fake_time:
 
 async def test_a_silent_model_is_given_up_and_asked_again() -> None:
     model = ScriptedModel([[Pause(asyncio.Event())], "hello"])
-    retrying = RetryingModel(model, limits=RetryLimits(first_piece_timeout_s=0.02, first_backoff_s=0.0))
+    retrying = RetryingModel(model, limits=ModelRetryLimits(first_piece_timeout_s=0.02, first_backoff_s=0.0))
 
     assert join_text(await collect_pieces(retrying, build_request())) == "hello"
     assert model.unfinished == 1
@@ -195,7 +197,7 @@ async def test_a_silent_model_is_given_up_and_asked_again() -> None:
 
 async def test_a_stall_between_pieces_is_a_partial_failure() -> None:
     model = ScriptedModel([[Say("one"), Pause(asyncio.Event())]])
-    retrying = RetryingModel(model, limits=RetryLimits(idle_timeout_s=0.02))
+    retrying = RetryingModel(model, limits=ModelRetryLimits(idle_timeout_s=0.02))
 
     async with aclosing(retrying.generate(build_request())) as pieces:
         assert await anext(pieces) == TextDelta("one")
@@ -207,7 +209,7 @@ async def test_a_stall_between_pieces_is_a_partial_failure() -> None:
 
 async def test_a_reply_that_only_drips_ends_at_the_reply_limit() -> None:
     model = ScriptedModel(["x" * 1_000_000], chunk_chars=1, chunk_pause_s=0.001)
-    retrying = RetryingModel(model, limits=RetryLimits(reply_timeout_s=0.05))
+    retrying = RetryingModel(model, limits=ModelRetryLimits(reply_timeout_s=0.05))
 
     with pytest.raises(ModelFailed, match="took too long") as raised:
         await collect_pieces(retrying, build_request())
@@ -217,7 +219,7 @@ async def test_a_reply_that_only_drips_ends_at_the_reply_limit() -> None:
 
 async def test_an_endless_reply_ends_at_the_size_limit(fake_time: FakeTime) -> None:
     model = ScriptedModel(["x" * 200], chunk_chars=10)
-    retrying = RetryingModel(model, limits=RetryLimits(max_reply_chars=100), timing=fake_time.timing())
+    retrying = RetryingModel(model, limits=ModelRetryLimits(max_reply_chars=100), timing=fake_time.timing())
 
     with pytest.raises(ModelFailed, match="longer than 100") as raised:
         await collect_pieces(retrying, build_request())

@@ -7,8 +7,9 @@ import pytest
 from scripted_broker import POSTURE, REPORT, follow, open_broker
 
 from chat_proc.sandbox.containers import BrokerAddress
-from chat_proc.sandbox.opening import ExecutionChoice, ExecutionMode, OpenedSandbox, open_sandbox
+from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import RunRequest, SandboxUnavailable
+from chat_proc.settings import ExecutionMode
 from everturn.execution.broker_messages import BrokerRefusal, StartPair
 from everturn.execution.messages import Finished, GatewayCall, ToolReply
 from everturn.execution.profiles import choose_profiles, load_profiles

@@ -14,8 +14,8 @@ CHECK_LIMIT_S: Final = 10
 """Seconds after which an unresponsive engine counts as absent."""
 MAX_SOCKET_BYTES: Final = 107
 BUILD: Final = "make images"
-OTHER_MODES: Final = ("bubblewrap", "off")
-"""Values of the worker's EXECUTION_MODE that need no broker."""
+MODES_WITH_BROKER: Final = ("", "auto", "containers")
+"""Values of the worker's EXECUTION_MODE that may use a broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def find_setting(environment: Mapping[str, str], socket: Path) -> str:
     """The setting that rules out our own broker, before any engine is queried; empty if none does."""
     if environment.get("BROKER_URL"):
         return "the broker that BROKER_URL names is used"
-    if (mode := environment.get("EXECUTION_MODE", "")) in OTHER_MODES:
+    if (mode := environment.get("EXECUTION_MODE", "")) not in MODES_WITH_BROKER:
         return f"EXECUTION_MODE={mode}"
     if len(str(socket).encode()) > MAX_SOCKET_BYTES:
         return f"EVERTURN_HOME is too long: a socket in it may have {MAX_SOCKET_BYTES} bytes, {socket}"

@@ -107,6 +107,9 @@ class ModelRetry:
 ModelPiece = TextDelta | ReasoningDelta | ModelRetry | ReplyFinished
 
 
+STAND_IN_PROVIDER = "everturn"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
     """The capabilities of a model. `context_tokens` counts input and output together."""
@@ -115,8 +118,8 @@ class ModelTraits:
     context_tokens: int
     images: bool
     documents: bool
-    provider: str = "everturn"
-    """The provider's name in OpenTelemetry; the default is for test models."""
+    provider: str = STAND_IN_PROVIDER
+    """The provider's name in OpenTelemetry; the default is for the demo and for tests, whose calls cost nothing."""
     server_address: str = ""
     """The host that is called, for traces; empty for a test model."""
 

@@ -107,10 +107,6 @@ _log = structlog.get_logger(__name__)
 
 WRITE_TOOL = "react.write"
 SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
-MAX_BROKEN_REPLIES = 2
-"""Replies of one call that may break off before the call fails."""
-MAX_SILENT_REPLIES = 2
-"""Replies of one call that may stall in the middle: each costs one idle timeout."""
 REASONING_INSTANCE = 1000
 """Reasoning that a provider reports separately is shown as thinking, after all instances that a reply could open."""
 
@@ -131,6 +127,7 @@ class Generator:
     def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
         self._tracing = parts.tracing
         self._failpoints = parts.failpoints
+        self._retries = parts.model_retries
         self._models = (kit.model,) if kit.fallback is None else (kit.model, kit.fallback)
         self._limits = kit.decisions
         self._closing_limits = replace(self._limits, fanout=None, one_thinking=False, stops_early=False)
@@ -168,13 +165,14 @@ class Generator:
 
     async def _generate_with_retries(self, call: "_Call") -> Generated:
         timeouts = 0
-        for tries_left in reversed(range(MAX_BROKEN_REPLIES + 1)):
+        for tries_left in reversed(range(self._retries.max_broken_replies + 1)):
             reply = _Reply(call.turn, call.round, DecisionStream(sources=call.turn.pool.rows, limits=call.limits))
             try:
                 return await self._generate_once(call, reply)
             except ModelFailed as failure:
                 timeouts += failure.kind == "timeout"
-                again = tries_left and failure.partial and failure.retryable and timeouts < MAX_SILENT_REPLIES
+                stalls_left = self._retries.max_stalled_replies - timeouts
+                again = tries_left and failure.partial and failure.retryable and stalls_left > 0
                 if not again and call.is_last and reply.texts.text("answer").strip():
                     # The person has already read it: a partial answer is better than none.
                     return self._build_partial(call, reply, failure)

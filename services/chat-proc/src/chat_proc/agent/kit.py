@@ -16,7 +16,7 @@ from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.models.estimate import LearnedRatios
-from chat_proc.models.retry import RetryingModel
+from chat_proc.models.retry import ModelRetryLimits, RetryingModel
 from chat_proc.models.roles import DECISION, SUMMARY, TITLE, ModelRoles, narrow_traits
 from chat_proc.settings import MIN_CONTEXT_TOKENS, OperatorConfig, WorkerSettings
 from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
@@ -97,6 +97,7 @@ class LoopParts:
     redactor: Redactor
     tracing: Tracing = NO_TRACING
     monotonic: Callable[[], float] = time.monotonic
+    model_retries: ModelRetryLimits = field(default_factory=ModelRetryLimits)
 
 
 def build_kits(

@@ -133,7 +133,7 @@ class AnthropicModel:
                 if piece is not None:
                     yield piece
         if reply.stop_reason is None:
-            raise build_cut_failure(stream.response.headers.get("content-type", ""), has_events=reply.has_events)
+            raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
         usage = price_usage(reply.complete_usage(request), self._traits.name)
         yield ReplyFinished(_finish_reason(reply.stop_reason), usage, reply.response_model, reply.response_id)
 

@@ -8,15 +8,19 @@ its turns.
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import UTC, datetime
 
 import httpx2
 
+from chat_proc.models.failures import try_build_error_object
 from everturn.core import bounded_bodies
 from everturn.core.bounded_bodies import EventHooks, Pieces, UnreadableBody
 from everturn.models.port import ModelFailed
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """Limit of one event of a stream, or of another successful reply: four times the limit of a whole ASCII reply."""
+MAX_ERROR_BYTES = 64 * 1024
+"""Limit of a JSON reply that is searched for an error: parsing takes less than 1 ms."""
 MAX_COPIED_BYTES = 256 * 1024 * 1024
 """Limit of the size of one event times its lines: Anthropic's SDK copies the event read so far once for each line. At
 this limit that takes about 50 ms. An event of a provider has two or three lines."""
@@ -35,8 +39,13 @@ def build_event_hooks() -> EventHooks:
 
 def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:
     checked = _check_events(pieces)
-    is_stream = headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
-    return _keep_events_with_data(checked) if is_stream else checked
+    match headers.get("Content-Type", "").partition(";")[0].strip().lower():
+        case "text/event-stream":
+            return _keep_events_with_data(checked)
+        case "application/json":
+            return _check_for_error(checked, headers)
+        case _:
+            return checked
 
 
 def _translate(error: UnreadableBody) -> ModelFailed:
@@ -59,6 +68,18 @@ async def _check_events(pieces: Pieces) -> AsyncGenerator[bytes, None]:
                 _check_event(size, lines)
             before = seen[-(_LONGEST_END - 1) :]
             yield piece
+
+
+async def _check_for_error(pieces: Pieces, headers: httpx2.Headers) -> AsyncGenerator[bytes, None]:
+    """Yield all pieces. Raises ModelFailed at the end if they were an error: some gateways send it with status 200."""
+    body = bytearray()
+    async with aclosing(pieces):
+        async for piece in pieces:
+            if len(body) <= MAX_ERROR_BYTES:
+                body += piece
+            yield piece
+    if len(body) <= MAX_ERROR_BYTES and (failure := try_build_error_object(bytes(body), headers, datetime.now(UTC))):
+        raise failure
 
 
 def _count_breaks(data: bytes) -> int:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import cast
 
 import httpx2
 
@@ -210,12 +211,27 @@ def build_transport_failure(error: BaseException) -> ModelFailed:
             )
 
 
-def build_cut_failure(content_type: str, *, has_events: bool) -> ModelFailed:
-    """The failure for a stream without a final event.
+def try_build_error_object(body: bytes, headers: Mapping[str, str], now: datetime) -> ModelFailed | None:
+    """The failure that a JSON reply with status 200 reports, as `{"error": {...}}` or `{"error": "..."}`; None if it
+    reports no known kind of error."""
+    try:
+        value: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    error = cast("dict[str, object]", value).get("error") if isinstance(value, dict) else None
+    fields = cast("dict[str, object]", error) if isinstance(error, dict) else {"message": error}
+    kind = fields.get("type") if fields.get("code") is None else fields["code"]
+    failure = build_failure(status=200, kind=kind, message=fields.get("message"), headers=headers, now=now)
+    return None if error is None or failure.kind == "provider_error" else failure
+
+
+def build_cut_failure(headers: Mapping[str, str], now: datetime, *, has_events: bool) -> ModelFailed:
+    """The failure for a stream without a final event; `headers` are those of the response.
 
     A response that is no stream usually means a wrong address, but a gateway can also send one once, such as a page
     that says it is busy.
     """
+    content_type = headers.get("content-type", "")
     if has_events or content_type.partition(";")[0].strip().lower() == "text/event-stream":
         return ModelFailed("The reply was cut before its end.", kind="cut_reply", retryable=True)
     return ModelFailed(
@@ -223,6 +239,7 @@ def build_cut_failure(content_type: str, *, has_events: bool) -> ModelFailed:
         kind="invalid_reply",
         retryable=True,
         likely_permanent=True,
+        retry_after_s=read_retry_after(headers, now),
         provider_text=f"content type {read_text(content_type)}",
     )
 

@@ -104,7 +104,7 @@ class OpenAIModel:
                 for piece in reply.read(chunk):
                     yield piece
         if reply.finish_reason is None:
-            raise build_cut_failure(stream.response.headers.get("content-type", ""), has_events=reply.has_events)
+            raise build_cut_failure(stream.response.headers, self._now(), has_events=reply.has_events)
         usage = price_usage(reply.usage or estimate_usage(request, reply.chars), self._traits.name)
         yield ReplyFinished(_finish_reason(reply.finish_reason), usage, reply.response_model, reply.response_id)
 

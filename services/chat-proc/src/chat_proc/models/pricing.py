@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict
 
-from everturn.models.port import ModelTraits, ModelUsage
+from everturn.models.port import STAND_IN_PROVIDER, ModelTraits, ModelUsage
 
 UNKNOWN_CONTEXT_TOKENS = 128_000
 """Assumed for a model outside the table: the smallest context among chat models that are still sold."""
@@ -54,8 +54,8 @@ def price_usage(usage: ModelUsage, name: str) -> ModelUsage:
 
 
 def has_price(traits: ModelTraits) -> bool:
-    """Whether the cost of the model's calls is known. Stand-ins, which no provider bills, cost nothing."""
-    return traits.provider not in ("anthropic", "openai") or find_card(traits.name) is not None
+    """Whether the cost of the model's calls is known. Stand-ins cost nothing."""
+    return traits.provider == STAND_IN_PROVIDER or find_card(traits.name) is not None
 
 
 def find_card(name: str) -> ModelCard | None:

@@ -1,4 +1,4 @@
-"""Wraps a LanguageModel with time limits, a size limit and retries."""
+"""Wraps a LanguageModel with time limits, a size limit and retries. `ModelRetryLimits` holds every limit of retries."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ MAX_HELD_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class RetryLimits:
+class ModelRetryLimits:
     """How long one call may take and how long failed calls are retried. Times in seconds.
 
     `window_s` counts from the first failure: long enough for a gateway restart or a rate limit per minute. `budget_s`
@@ -53,8 +53,12 @@ class RetryLimits:
     max_backoff_s: float = 15.0
     max_retry_after_s: float = 60.0
     """If a provider requests a longer wait, the call fails instead."""
+    max_broken_replies: int = 2
+    """Replies that may break off after a part was shown: `agent.generation` rewinds the part and asks again."""
+    max_stalled_replies: int = 2
+    """Of these, those that may break off in silence: each costs `idle_timeout_s`."""
 
-    def before_fallback(self) -> "RetryLimits":
+    def before_fallback(self) -> "ModelRetryLimits":
         """Shorter limits for a model with a fallback."""
         return replace(self, window_s=self.window_s / 4, max_timeouts=1)
 
@@ -85,10 +89,10 @@ class RetryingModel:
     """
 
     def __init__(
-        self, model: LanguageModel, *, limits: RetryLimits | None = None, timing: RetryTiming | None = None
+        self, model: LanguageModel, *, limits: ModelRetryLimits | None = None, timing: RetryTiming | None = None
     ) -> None:
         self._model = model
-        self._limits = limits or RetryLimits()
+        self._limits = limits or ModelRetryLimits()
         self._timing = timing or RetryTiming()
 
     @property
@@ -120,10 +124,13 @@ class RetryingModel:
                 failed_at_s = self._timing.clock() if failed_at_s is None else failed_at_s
                 timeouts += failure.kind == "timeout"
                 likely_permanent += failure.likely_permanent
+                last_attempt = self._limits.max_attempts
+                if failure.kind == "timeout":
+                    last_attempt = min(last_attempt, attempt + self._limits.max_timeouts - timeouts)
+                if failure.likely_permanent:
+                    last_attempt = min(last_attempt, attempt + self._limits.max_likely_permanent - likely_permanent)
                 wait_s = self._try_wait_before(attempt + 1, failure, began_s=began_s, failed_at_s=failed_at_s)
-                if wait_s is None or timeouts >= self._limits.max_timeouts:
-                    raise
-                if likely_permanent >= self._limits.max_likely_permanent:
+                if wait_s is None or attempt >= last_attempt:
                     raise
                 _log.warning(
                     "Retrying the model call",
@@ -134,7 +141,7 @@ class RetryingModel:
                     error=str(failure),
                     provider_text=failure.provider_text,
                 )
-                again = ModelRetry(wait_s, attempt + 1, self._limits.max_attempts, failure.kind)
+                again = ModelRetry(wait_s, attempt + 1, last_attempt, failure.kind)
             yield again
             await self._timing.sleep(again.wait_s)
 
@@ -143,7 +150,7 @@ class RetryingModel:
     ) -> float | None:
         """Seconds to wait before this attempt, or None if it must not be made."""
         limits, now_s = self._limits, self._timing.clock()
-        if failure.partial or not failure.retryable or attempt > limits.max_attempts:
+        if failure.partial or not failure.retryable:
             return None
         if failure.kind != "timeout" and now_s > failed_at_s + limits.window_s:
             return None

@@ -9,17 +9,25 @@ from everturn.models.port import LanguageModel, ModelTraits
 
 # Which model runs: `EVERTURN_MODEL`, otherwise by the API key that is set, otherwise the offline demo (chat_proc.demo).
 
-DEFAULT_ANTHROPIC_MODEL = "claude-sonnet-5-5"
-DEFAULT_OPENAI_MODEL = "gpt-6.1-terra"
+Provider = Literal["anthropic", "openai", "offline", "scripted"]
 OFFLINE_NAME = "offline"
 
-Provider = Literal["anthropic", "openai", "offline", "scripted"]
 
-_KEYS: dict[str, tuple[str, ...]] = {
-    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-    "openai": ("OPENAI_API_KEY",),
+@dataclass(frozen=True, slots=True)
+class ProviderAccess:
+    """What the environment must hold to use a provider: one of the variables `keys`. `default_model` runs if only a key
+    is set."""
+
+    keys: tuple[str, ...]
+    default_model: str
+
+
+PROVIDERS: Final[Mapping[Provider, ProviderAccess]] = {
+    "anthropic": ProviderAccess(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "claude-sonnet-5-5"),
+    "openai": ProviderAccess(("OPENAI_API_KEY",), "gpt-6.1-terra"),
 }
-_FORMS = "'anthropic:<name>', 'openai:<name>' or 'offline'"
+"""In order of preference, if keys of several are set."""
+_FORMS = ", ".join(f"'{provider}:<name>'" for provider in PROVIDERS) + " or 'offline'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +48,9 @@ def choose_model(environment: Mapping[str, str]) -> ModelChoice:
     setting = environment.get("EVERTURN_MODEL", "").strip()
     if setting:
         return read_choice("EVERTURN_MODEL", setting, environment)
-    if _has_key("anthropic", environment):
-        return ModelChoice("anthropic", DEFAULT_ANTHROPIC_MODEL, "an Anthropic key is set")
-    if _has_key("openai", environment):
-        return ModelChoice("openai", DEFAULT_OPENAI_MODEL, "OPENAI_API_KEY is set")
+    for provider, access in PROVIDERS.items():
+        if key := _find_key(access, environment):
+            return ModelChoice(provider, access.default_model, f"{key} is set")
     return ModelChoice("offline", OFFLINE_NAME, "no key and no EVERTURN_MODEL are set")
 
 
@@ -57,23 +64,22 @@ def read_choice(key: str, setting: str, environment: Mapping[str, str]) -> Model
 
 
 def _read_setting(setting: str, why: str, environment: Mapping[str, str]) -> ModelChoice:
-    provider, colon, name = (part.strip() for part in setting.partition(":"))
-    match provider, bool(colon), name:
-        case "offline", False, "":
-            return ModelChoice("offline", OFFLINE_NAME, why)
-        case "anthropic" | "openai", True, str(name) if name:
-            _check_key(provider, environment)
+    if setting == OFFLINE_NAME:
+        return ModelChoice("offline", OFFLINE_NAME, why)
+    prefix, _, name = (part.strip() for part in setting.partition(":"))
+    if prefix == "scripted" and name:
+        _check_development(environment)
+        return ModelChoice("scripted", name, why)
+    for provider, access in PROVIDERS.items():
+        if prefix == provider and name:
+            _check_key(provider, access, environment)
             return ModelChoice(provider, name, why)
-        case "scripted", True, str(path) if path:
-            _check_development(environment)
-            return ModelChoice("scripted", path, why)
-        case _:
-            raise BadModelSetting(f"It is {setting!r}; expected {_FORMS}.")
+    raise BadModelSetting(f"It is {setting!r}; expected {_FORMS}.")
 
 
-def _check_key(provider: str, environment: Mapping[str, str]) -> None:
-    if not _has_key(provider, environment):
-        names = " or ".join(_KEYS[provider])
+def _check_key(provider: Provider, access: ProviderAccess, environment: Mapping[str, str]) -> None:
+    if _find_key(access, environment) is None:
+        names = " or ".join(access.keys)
         raise BadModelSetting(f"It names {provider}, but {names} is not set (a server without keys accepts any value).")
 
 
@@ -82,8 +88,8 @@ def _check_development(environment: Mapping[str, str]) -> None:
         raise BadModelSetting("A scripted model runs only with EVERTURN_MODE=development.")
 
 
-def _has_key(provider: str, environment: Mapping[str, str]) -> bool:
-    return any(environment.get(name, "").strip() for name in _KEYS[provider])
+def _find_key(access: ProviderAccess, environment: Mapping[str, str]) -> str | None:
+    return next((key for key in access.keys if environment.get(key, "").strip()), None)
 
 
 DECISION: Final = "decision"
@@ -91,7 +97,6 @@ SUMMARY: Final = "summary"
 TITLE: Final = "title"
 EMBEDDING: Final = "embedding"
 """Not a language model: it names an encoder, in the forms of EMBEDDER."""
-_PLAYED = frozenset({"offline", "scripted"})
 
 
 class ModelRoles:
@@ -128,7 +133,7 @@ class ModelRoles:
         A scripted model serves such a role only if it is configured for it.
         """
         choice = self.choice(role)
-        if choice.provider == "offline" or (choice.provider in _PLAYED and role not in self._by_role):
+        if choice.provider == "offline" or (choice.provider == "scripted" and role not in self._by_role):
             return None
         return self._model(choice)
 

@@ -335,6 +335,8 @@ async def _load_bwrap() -> str:
 class BubblewrapLauncher:
     """Starts a supervisor process for each run. It keeps no state between runs."""
 
+    keeps_warm = False
+
     def __init__(
         self,
         bwrap: str,

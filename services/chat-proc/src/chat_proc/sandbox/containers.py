@@ -207,6 +207,8 @@ def explain_refusal(code: RefusalCode, detail: str) -> SandboxUnavailable:
 class ContainersLauncher:
     """Requests a pair from the broker for each run. It keeps no state between runs, so the broker can restart."""
 
+    keeps_warm = True
+
     def __init__(self, address: BrokerAddress, *, busy_wait_s: float = BUSY_WAIT_S) -> None:
         self._address = address
         self._busy_wait_s = busy_wait_s

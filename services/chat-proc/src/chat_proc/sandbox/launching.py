@@ -99,6 +99,11 @@ class UnknownProfile(SupervisorFailed):
 class Launcher(Protocol):
     """A way to start supervisors."""
 
+    @property
+    def keeps_warm(self) -> bool:
+        """Whether supervisors are kept booted for it, as the broker does; if not, `sandbox.pool` does it."""
+        ...
+
     def take(self, profile: str, run_name: str) -> AbstractAsyncContextManager[BootedSupervisor]:
         """A booted supervisor, ended with all its processes when the block exits. Raises SupervisorFailed, OSError.
 

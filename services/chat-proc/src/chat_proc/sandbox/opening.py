@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
@@ -18,13 +18,12 @@ from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed
+from chat_proc.settings import ExecutionMode
 from everturn.core.cancellation import end_tasks
 from everturn.core.loops import run_guarded
 from everturn.execution.messages import UidRange
 from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
 from everturn.queue.ports import BatteryOutcome
-
-ExecutionMode = Literal["auto", "containers", "bubblewrap", "off"]
 
 BROKER_PATIENCE_S: Final = 10.0
 """How long a broker that starts together with the worker has for its first reply."""
@@ -172,9 +171,9 @@ async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandb
 
 @contextlib.asynccontextmanager
 async def _keep_warm(opened: OpenedSandbox, profiles: Profiles) -> AsyncGenerator[OpenedSandbox]:
-    """Keep supervisors booted as the profiles configure. For containers the broker does this itself."""
+    """Keep supervisors booted as the profiles configure, unless the launcher does this itself."""
     sizes = {name: profile.warm for name, profile in profiles.items() if profile.warm}
-    if not sizes or opened.sandbox.posture.launcher != "bubblewrap":
+    if not sizes or opened.sandbox.launcher.keeps_warm:
         yield opened
         return
     pool = WarmPool(opened.sandbox.launcher, sizes)

@@ -38,6 +38,8 @@ class WarmPool:
     `sizes` is the number per profile. The pool is filled only while `run` runs; otherwise every take is a cold boot.
     """
 
+    keeps_warm = True
+
     def __init__(
         self,
         launcher: Launcher,

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from chat_proc.sandbox.launching import SupervisedSandbox
-from chat_proc.sandbox.opening import ExecutionChoice, ExecutionMode, OpenedSandbox, open_sandbox
+from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.run import run_battery
 from chat_proc.selftest.trials import (
@@ -23,6 +23,7 @@ from chat_proc.selftest.trials import (
     render_report,
     render_table,
 )
+from chat_proc.settings import ExecutionMode
 from everturn.queue.ports import BatteryOutcome, WorkerPresence
 
 RunBattery = Callable[[SupervisedSandbox], Awaitable[BatteryReport]]
@@ -111,10 +112,10 @@ def list_modes(choice: ExecutionChoice) -> tuple[ExecutionMode, ...]:
     match choice.mode:
         case "off":
             return ()
-        case "containers" | "bubblewrap":
-            return (choice.mode,)
         case "auto":
             return ("bubblewrap",) if choice.broker is None else ("bubblewrap", "containers")
+        case mode:
+            return (mode,)
 
 
 def _render_absent(mode: str, unavailable: SandboxUnavailable, *, as_json: bool) -> list[str]:
