@@ -22,6 +22,7 @@ from everturn.core.settings import BadSecrets, explain_errors, load_secrets
 from ingress.admission.connections import AddressCounts, ConnectionCaps, bind_protocol
 from ingress.app import Parts, build_app
 from ingress.bootstrap import (
+    explain,
     migrate_schema,
     open_operator,
     open_parts,
@@ -36,6 +37,7 @@ from ingress.operations import describe, verify_export
 from ingress.operations.commands import AnyCommand, Command, OfflineCommand, build_migrate_command, parse_arguments
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
 from ingress.operations.data import (
+    build_explain_command,
     build_rescan_command,
     build_revoke_command,
     build_sweep_command,
@@ -168,6 +170,7 @@ COMMANDS: dict[str, AnyCommand] = {
     "keys": build_keys_command(open_operator),
     "usage": build_usage_command(open_usage),
     "revoke-user": build_revoke_user_command(open_operator),
+    "explain-turn": build_explain_command(explain),
     "rescan": build_rescan_command(open_rescan),
     "revoke": build_revoke_command(open_rescan),
 }

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +30,7 @@ from everturn.memory.postgres_search import PostgresMemorySearch
 from everturn.postgres.pool import open_database
 from everturn.queue.ports import QueueCaps
 from everturn.queue.postgres import PostgresQueue
+from everturn.turns.postgres_explaining import explain_turn, load_turn_state
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn.wire import open_wire
@@ -126,6 +127,12 @@ async def open_usage() -> AsyncGenerator[UsageReport]:
     """Open the usage report. Raises Invalid if DATABASE_OWNER_URL is not set."""
     async with open_database(load_operator_url(), pool_size=1, application_name="usage") as database:
         yield PostgresUsageReport(database)
+
+
+async def explain(turn_or_conversation: str) -> Sequence[str]:
+    """Lines about the state of a turn. Raises NotFound; Invalid if DATABASE_OWNER_URL is not set."""
+    async with open_database(load_operator_url(), pool_size=1, application_name="explain-turn") as database:
+        return explain_turn(await load_turn_state(database, turn_or_conversation))
 
 
 @asynccontextmanager

@@ -1,12 +1,13 @@
-"""Operator commands for data: orphaned objects, rescans, usage, and the remains of an erasure."""
+"""Operator commands for data: orphaned objects, rescans, usage, the state of a turn, and the remains of an erasure."""
 
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import astuple, fields
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import orjson
 
@@ -136,6 +137,25 @@ def _add_period(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", default=None, help="Only this tenant.")
     parser.add_argument("--from", dest="start", type=date.fromisoformat, help=f"First day (default: {DAYS} days ago).")
     parser.add_argument("--to", dest="end", type=date.fromisoformat, help="Day after the last one (default: tomorrow).")
+
+
+# `python -m ingress explain-turn ID`. It needs DATABASE_OWNER_URL, the migrating role.
+
+ExplainTurn = Callable[[str], Coroutine[Any, Any, Sequence[str]]]
+
+
+def build_explain_command(explain: ExplainTurn) -> OfflineCommand:
+    """Build the command; `explain` takes the id of a turn or of a conversation and raises NotFound."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        sys.stdout.writelines(f"{line}\n" for line in asyncio.run(explain(arguments.id)))
+        return 0
+
+    return OfflineCommand("Explain where a turn is and what it waits for.", run, _add_turn)
+
+
+def _add_turn(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="the id of a turn, or of a conversation for its newest turn")
 
 
 # `python -m ingress verify-erasure CONVERSATION`: finds anything that an erasure left.

@@ -1,0 +1,93 @@
+"""An operator sees where a turn is and what it waits for, in each state that a turn can have."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from everturn.core.errors import NotFound
+from everturn.postgres.pool import open_database
+from everturn.timeline.turns import SignalKind
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_explaining import explain_turn, load_turn_state
+from everturn_testing.database_roles import Roles
+from everturn_testing.turns.approvals_contract import LONG_S, ask
+from everturn_testing.turns.stage import Stage, closing, commit, think
+
+Explain = Callable[[str], Awaitable[str]]
+
+
+@pytest.fixture
+async def explain(database: Any) -> AsyncGenerator[Explain]:
+    async with open_database(database.owner, pool_size=1, application_name="test-operator") as owner:
+
+        async def run(turn_or_conversation: str) -> str:
+            return "\n".join(explain_turn(await load_turn_state(owner, turn_or_conversation)))
+
+        yield run
+
+
+async def test_a_queued_turn_names_the_turns_before_it(explain: Explain, postgres_stage: Stage, roles: Roles) -> None:
+    await roles.superuser.execute("TRUNCATE conversation CASCADE")
+    first, second = await postgres_stage.say(), await postgres_stage.say()
+
+    assert "It is queued; 0 turns are in front of it." in await explain(str(first.turn_id))
+    assert "It is queued; 1 turns are in front of it." in await explain(str(second.turn_id))
+
+    await roles.superuser.execute(
+        "UPDATE turn SET doorbell_at = NULL, rung_at = NULL WHERE id = $1", str(second.turn_id)
+    )
+    assert "behind its tenant's share of the lane; 1 turns" in await explain(str(second.turn_id))
+
+
+async def test_a_running_turn_names_its_worker_and_its_last_commit(explain: Explain, postgres_stage: Stage) -> None:
+    claim = await postgres_stage.start_turn()
+    await postgres_stage.timelines.commit(claim.lease, commit(claim, think(claim, "a secret thought")))
+    await postgres_stage.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, "And?")
+
+    text = await explain(str(claim.turn_id))
+
+    assert f"fence {claim.lease.fence}, held for 0 s, expires in" in text
+    assert "last commit:  react.thinking, round 1, block 1, " in text
+    assert "signals:      1 not applied yet" in text
+    assert "secret" not in text
+
+
+async def test_a_lost_worker_is_named_until_another_takes_over(explain: Explain, postgres_stage: Stage) -> None:
+    claim = await postgres_stage.start_turn()
+
+    await postgres_stage.expire_lease(claim.lease.conversation_id)
+
+    text = await explain(claim.lease.conversation_id)
+    assert "stopped renewing the lease" in text
+    assert "expired " in text
+
+
+async def test_a_turn_that_waits_for_a_person_names_the_call(
+    explain: Explain, postgres_stage: Stage, roles: Roles
+) -> None:
+    approvals = PostgresApprovals(roles.worker)
+    claim = await postgres_stage.start_turn()
+    await ask(postgres_stage, approvals, claim, timeout_s=LONG_S)
+    await approvals.try_park(claim.lease)
+
+    text = await explain(str(claim.turn_id))
+
+    assert "waits for a person's approval" in text
+    assert "approval:     " in text
+
+
+async def test_an_ended_turn_says_how_and_whether_clients_know(
+    explain: Explain, postgres_stage: Stage, roles: Roles
+) -> None:
+    claim = await postgres_stage.start_turn()
+    await postgres_stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, failed=True))
+
+    assert "its end has not been published yet" in await explain(str(claim.turn_id))
+    await roles.superuser.execute("UPDATE turn SET announced_at = now() WHERE id = $1", str(claim.turn_id))
+    assert "It has ended: failed. The model did not answer." in await explain(str(claim.turn_id))
+
+
+async def test_an_unknown_id_is_reported(explain: Explain) -> None:
+    with pytest.raises(NotFound):
+        await explain("turn_unknown")
