@@ -227,8 +227,8 @@ def build_embedder(settings: WorkerSettings, config: OperatorConfig) -> tuple[Em
     setting = config.models.roles.get(EMBEDDING, settings.embedder)
     choice = choose_embedder(setting, settings.model_environment, minilm_installed=is_minilm_installed())
     embedder = open_embedder(choice)
-    tell = _log.warning if embedder.lexical_only else _log.info
-    tell("embedder_chosen", embedder=embedder.name, why=choice.why, lexical_only=embedder.lexical_only)
+    log = _log.warning if embedder.lexical_only else _log.info
+    log("embedder_chosen", embedder=embedder.name, why=choice.why, lexical_only=embedder.lexical_only)
     return embedder, choice.why
 
 

@@ -51,7 +51,7 @@ def run_program(start: Start, streams: ProgramStreams) -> int:
     _build_module(start)
     exit_code, error = execute(start.program, sys.modules["__main__"])
     if error is not None:
-        _tell_failure(streams.failure, error)
+        _report_failure(streams.failure, error)
     return exit_code
 
 
@@ -131,7 +131,7 @@ def _build_module(start: Start) -> None:
     sys.modules["__main__"] = module
 
 
-def _tell_failure(descriptor: int, error: ProgramError) -> None:
+def _report_failure(descriptor: int, error: ProgramError) -> None:
     try:
         os.write(descriptor, encode_frame(build_message(error)))
     except (OSError, FrameError) as unsent:

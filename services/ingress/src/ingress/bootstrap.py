@@ -170,8 +170,8 @@ def build_gate(settings: IngressSettings, bounds: Bounds, credentials: Credentia
     """Build the gate with all authentication methods that the settings allow."""
     secret = settings.signing_secret
     seals = TokenSigner(secret.get_secret_value().encode() if secret else os.urandom(MIN_SECRET_BYTES))
-    ways = AuthMethods(
-        standing=RevocationChecker(credentials, clock, max_age_s=min(MAX_AGE_S, bounds.reauthorize_s)),
+    methods = AuthMethods(
+        revocation=RevocationChecker(credentials, clock, max_age_s=min(MAX_AGE_S, bounds.reauthorize_s)),
         guests=Guests(
             seals,
             clock,
@@ -182,7 +182,7 @@ def build_gate(settings: IngressSettings, bounds: Bounds, credentials: Credentia
         tickets=Tickets(seals, clock),
         origins=Origins(read_origins(settings.allowed_origins)),
     )
-    return AuthGate(development=settings.development, verifier=build_verifier(settings), ways=ways, clock=clock)
+    return AuthGate(development=settings.development, verifier=build_verifier(settings), methods=methods, clock=clock)
 
 
 def build_antivirus(settings: IngressSettings) -> Antivirus:

@@ -85,7 +85,7 @@ async def test_nobody_at_the_address_is_an_error(tmp_path):
         (b'\0\0\0\x10{"kind": "hello"', "broke"),
     ],
 )
-async def test_a_broker_that_leaves_or_speaks_nonsense_is_an_error(tmp_path, said, message):
+async def test_a_broker_that_leaves_or_sends_invalid_data_is_an_error(tmp_path, said, message):
     async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(said)

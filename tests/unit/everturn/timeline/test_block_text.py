@@ -60,7 +60,7 @@ def render(kind: BlockType, ref: str, body: bodies.Body) -> str:
             BlockType.USER_STEER,
             "ar:turn_1.external.steer.sig_1",
             bodies.SignalBody.model_validate({"signal_id": "sig_1", "text": ""}),
-            "[user.steer ar:turn_1.external.steer.sig_1]\n(no text: stop now with what there is)",
+            "[user.steer ar:turn_1.external.steer.sig_1]\n(no text: stop now with what you have)",
         ),
         (
             BlockType.NOTICE,

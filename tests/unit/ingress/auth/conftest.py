@@ -58,8 +58,8 @@ def build_door(
     clock = clock or FixedClock(datetime.now(UTC))
     credentials = MemoryCredentials(clock)
     guests, tickets = Guests(SEALS, clock, scopes=scopes), Tickets(SEALS, clock)
-    ways = AuthMethods(RevocationChecker(credentials, clock), guests, tickets, Origins(origins))
-    gate = AuthGate(development=development, verifier=verifier, ways=ways, clock=clock)
+    methods = AuthMethods(RevocationChecker(credentials, clock), guests, tickets, Origins(origins))
+    gate = AuthGate(development=development, verifier=verifier, methods=methods, clock=clock)
     return Door(gate, clock, credentials, guests, tickets)
 
 

@@ -88,14 +88,14 @@ def render_signal(signal: SignalView) -> str:
 
     Empty for a stop and an answer to a question, whose effects are visible, unless they had none.
     """
-    said = one_line(signal.text)
-    shows_itself = signal.kind in ("cancel", "approve", "deny") or (signal.kind == "steer" and not said)
+    text = one_line(signal.text)
+    shows_itself = signal.kind in ("cancel", "approve", "deny") or (signal.kind == "steer" and not text)
     if shows_itself and signal.state not in ("expired", "rejected"):
         return ""
     name = f"{signal.event.kind} event" if signal.event else {"followup": "", "steer": "Redirect"}.get(signal.kind)
     state = _SIGNAL_STATES.get(signal.state, "In a state unknown to this version")
     head = " · ".join(filter(None, (signal.kind if name is None else name, state)))
-    return f"· {head}: {said}" if said else f"· {head}"
+    return f"· {head}: {text}" if text else f"· {head}"
 
 
 def render_file(file: FileView, download_command: str) -> str:

@@ -38,11 +38,11 @@ def show_unhealthy(engine: Containers, project: str, show: Callable[[str], None]
 
 def _load_last_lines(engine: Containers, name: str) -> str:
     try:
-        said = engine.load_last_lines(name, count=SHOWN_LINES)[-MAX_SHOWN_CHARS:].rstrip()
+        output = engine.load_last_lines(name, count=SHOWN_LINES)[-MAX_SHOWN_CHARS:].rstrip()
     except NoEngineError as error:
         # It may have been removed since; report the others anyway.
         return f"its output can't be shown: {error}"
-    return f"last output:\n{said}" if said else "no output"
+    return f"last output:\n{output}" if output else "no output"
 
 
 def find_unhealthy(containers: Iterable[FoundContainer]) -> list[FoundContainer]:

@@ -114,7 +114,7 @@ class Engine:
         self, context: Context, *, name: str, arguments: Mapping[str, str], labels: Mapping[str, str]
     ) -> None:
         """Build the Dockerfile of the context. Raises ImageError with the end of the output."""
-        said: deque[str] = deque(maxlen=SHOWN_LINES)
+        output: deque[str] = deque(maxlen=SHOWN_LINES)
         with tempfile.TemporaryFile() as tar, _translated():
             save_context(context, cast("BinaryIO", tar))
             tar.seek(0)
@@ -131,9 +131,9 @@ class Engine:
                 decode=True,
             )
             for line in lines:
-                said.append(str(line.get("stream", "")))
+                output.append(str(line.get("stream", "")))
                 if "error" in line:
-                    raise ImageError(f"{name}: {line['error']}\n{''.join(said)}")
+                    raise ImageError(f"{name}: {line['error']}\n{''.join(output)}")
 
     def try_remove_tag(self, name: str) -> str | None:
         """Remove a tag; None if it was kept because a container uses it."""
@@ -173,8 +173,8 @@ class Engine:
     def load_last_lines(self, name: str, *, count: int) -> str:
         """The last lines of a container's stdout and stderr. Raises NoEngineError, also when it is gone."""
         with _translated(NoEngineError):
-            said = cast("bytes", self._client.api.logs(name, tail=count))
-        return said.decode(errors="replace")
+            output = cast("bytes", self._client.api.logs(name, tail=count))
+        return output.decode(errors="replace")
 
 
 def _read_container(inspected: Mapping[str, Any]) -> FoundContainer:

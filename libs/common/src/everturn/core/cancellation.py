@@ -80,7 +80,7 @@ class Stragglers:
             except asyncio.CancelledError:
                 for task in running:
                     self._own(task)
-                    self._look_later(task, sent)
+                    self._check_later(task, sent)
                 raise
         for task in running:
             self._own(task)
@@ -100,17 +100,17 @@ class Stragglers:
             self._tasks.add(task)
             task.add_done_callback(self._drop)
 
-    def _look_later(self, task: asyncio.Task[Any], sent: int) -> None:
+    def _check_later(self, task: asyncio.Task[Any], sent: int) -> None:
         """Go on as `end` would have, for a task that was cancelled `sent` times."""
         if not task.done():
-            asyncio.get_running_loop().call_later(self._grace_s, self._look, task, sent)
+            asyncio.get_running_loop().call_later(self._grace_s, self._check, task, sent)
 
-    def _look(self, task: asyncio.Task[Any], sent: int) -> None:
+    def _check(self, task: asyncio.Task[Any], sent: int) -> None:
         if task.done():
             return
         if sent == 1:
             task.cancel()
-            self._look_later(task, 2)
+            self._check_later(task, 2)
         else:
             self._report(task)
 
@@ -196,12 +196,12 @@ class _Patience:
         self._part_s = limit_s / LOOKS
         self._looks = 0
         self._loop = asyncio.get_running_loop()
-        self._next = self._loop.call_later(self._part_s, self._look)
+        self._next = self._loop.call_later(self._part_s, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._looks += 1
         if self._looks < LOOKS:
-            self._next = self._loop.call_later(self._part_s, self._look)
+            self._next = self._loop.call_later(self._part_s, self._check)
         else:
             # Due in the next iteration of the loop, after everything read in this one is processed.
             self._timeout.reschedule(self._loop.time())

@@ -18,7 +18,7 @@ LIMIT_S: Final = 10.0
 """Seconds for one connection, from its beginning to the last byte of the answer: Prometheus' default scrape timeout.
 Then it is closed, even if its client was silent, slow to send or slow to read."""
 MAX_CONNECTIONS: Final = 16
-"""At once: a few probes and Prometheus servers. Further connections are closed unread, so that strangers can exhaust
+"""At once: a few probes and Prometheus servers. Further connections are closed unread, so that clients can exhaust
 neither files nor memory; silent ones are closed after LIMIT_S."""
 MAX_REQUEST_BYTES: Final = 8_192
 _READ_BYTES: Final = 4_096

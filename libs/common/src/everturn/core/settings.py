@@ -174,6 +174,6 @@ def explain_errors(error: ValidationError) -> list[str]:
     none."""
     lines: list[str] = []
     for problem in error.errors(include_input=False, include_url=False):
-        place, said = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
-        lines.append(f"{place}: {said}" if place else said)
+        place, message = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+        lines.append(f"{place}: {message}" if place else message)
     return lines

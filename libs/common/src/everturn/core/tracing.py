@@ -126,7 +126,7 @@ class Tracing:
                 span.fail(type(error).__name__)
                 raise
 
-    def tell(self, name: str, attributes: Attributes, *, lasted_s: float) -> None:
+    def record(self, name: str, attributes: Attributes, *, lasted_s: float) -> None:
         """Record a span that has just ended, for something that can't report itself."""
         ended = time.time_ns()
         began = ended - int(lasted_s * _NS)

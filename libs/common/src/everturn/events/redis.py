@@ -233,8 +233,8 @@ class RedisEventWriter:
         account = (tenant, user, conversation_id, sum(map(len, fields)))
         bounds = (budget.stream_bytes, budget.user_bytes, budget.tenant_bytes)
         async with limited(PUBLISH_LIMIT_S):
-            said = await self._publish(keys=[stream_key(conversation_id)], args=[*head, *account, *bounds, *fields])
-        match said:
+            reply = await self._publish(keys=[stream_key(conversation_id)], args=[*head, *account, *bounds, *fields])
+        match reply:
             case b"OK":
                 return
             case b"STALE":

@@ -138,7 +138,7 @@ class StoredText(BaseModel):
 class ToolResultBody(Body):
     """The result of a call. `text` is what the model reads; `ambiguous` means that the call may have taken effect.
 
-    If `whole` is set, `text` is a preview of it. `untrusted` marks text by strangers; `parent` is as in the call.
+    If `whole` is set, `text` is a preview of it. `untrusted` marks text of unknown origin; `parent` is as in the call.
     """
 
     tool_id: str

@@ -178,13 +178,13 @@ class _Parts:
         return tuple(sources_ref(page) for page in pages)
 
     def _take_call(self, block: Block, body: bodies.ToolCallBody) -> None:
-        said = ", ".join(f"{name}={build_hint(str(value), 60)}" for name, value in body.params.items())
+        params = ", ".join(f"{name}={build_hint(str(value), 60)}" for name, value in body.params.items())
         self.calls[block.call_id or block.ref] = IndexedCall(
             tool_id=body.tool_id,
             status=None,
             call_ref=block.ref,
             result_ref=None,
-            hint=build_hint(said, MAX_HINT_CHARS // 2),
+            hint=build_hint(params, MAX_HINT_CHARS // 2),
         )
 
     def _take_result(self, block: Block, body: bodies.ToolResultBody) -> None:

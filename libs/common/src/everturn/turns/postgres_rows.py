@@ -106,9 +106,9 @@ def read_signal(row: Row) -> Signal:
 
 def read_promoted(rows: Sequence[Row]) -> tuple[tuple[Artifact, ...], tuple[RequestEvent, ...]]:
     """What promoted signals add to the next turn, in order of arrival: the files of messages, and events."""
-    said = [(row["id"], read_payload(row["payload"])) for row in sorted(rows, key=_inbox_seq)]
-    files = tuple(artifact for _, payload in said if payload.event is None for artifact in payload.attachments)
-    events = tuple(RequestEvent(id, each.text, each.event, each.attachments) for id, each in said if each.event)
+    payloads = [(row["id"], read_payload(row["payload"])) for row in sorted(rows, key=_inbox_seq)]
+    files = tuple(artifact for _, payload in payloads if payload.event is None for artifact in payload.attachments)
+    events = tuple(RequestEvent(id, each.text, each.event, each.attachments) for id, each in payloads if each.event)
     return files, events
 
 

@@ -197,15 +197,15 @@ def sort_actions(facts: ReplyFacts, limits: DecisionLimits, rules: FanoutRules) 
     for item in _items(facts):
         refusal = _refuse(item, rules, paths) or _refuse_code_alone(item, facts, rules)
         if refusal is not None:
-            problems.append(_tell(item.instance, refusal))
+            problems.append(_build_refusal_problem(item.instance, refusal))
         elif isinstance(item.reading, Action):
             takes_code = _takes_code(item.reading, rules)
             programs += [Program(item.programs[0].text, len(kept))] if takes_code else []
             kept.append(item.reading)
             if item.programs and not takes_code:
-                problems.append(_tell_stray_code(item.instance, rules))
+                problems.append(_build_stray_code_problem(item.instance, rules))
     if any(program.for_action is None for program in facts.programs) and not _follows_refused(facts):
-        problems.append(_tell_stray_code(None, rules))
+        problems.append(_build_stray_code_problem(None, rules))
     fatal = not kept
     return Sorted(tuple(kept), tuple(programs), tuple(_grade(problems, fatal=fatal)))
 
@@ -270,11 +270,11 @@ def _follows_refused(facts: ReplyFacts) -> bool:
     return any(isinstance(reading, ActionRefusal) for reading in facts.readings)
 
 
-def _tell(instance: int, refusal: ActionRefusal) -> Problem:
+def _build_refusal_problem(instance: int, refusal: ActionRefusal) -> Problem:
     return Problem(refusal.kind, f"Action {instance + 1} was not run. {refusal.sentence}", action_instance=instance)
 
 
-def _tell_stray_code(instance: int | None, rules: FanoutRules) -> Problem:
+def _build_stray_code_problem(instance: int | None, rules: FanoutRules) -> Problem:
     return Problem(
         "code_without_call",
         f"A code channel that follows no action that runs it was dropped; {_code_tools(rules)} runs programs.",

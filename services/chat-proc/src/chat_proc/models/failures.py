@@ -170,11 +170,11 @@ def build_failure(
 
     `kind` and `message` can be any JSON value.
     """
-    word, said = try_read_word(kind), read_text(message)
+    word, text = try_read_word(kind), read_text(message)
     if status == 200 and word is not None and word.isdecimal() and 400 <= int(word) <= 599:
         status = int(word)  # proxies report an error inside a stream with the HTTP status as its code
-    provider_text = f"{status} {word or 'error'}: {said}"
-    if _is_too_long(status, word, said):
+    provider_text = f"{status} {word or 'error'}: {text}"
+    if _is_too_long(status, word, text):
         return ContextLimitExceeded("The request is longer than the model's context.", provider_text=provider_text)
     found = _find_kind(status, word)
     shown = "" if status == 200 else f" ({status})"

@@ -184,7 +184,7 @@ class SupervisedSandbox:
                 done = await _run_on(supervisor, request, call_tool, stop)
                 # The supervisor has no network by design, so its findings are reported here.
                 found = {"everturn.run.verdict": done.verdict, "everturn.run.calls": done.calls}
-                self._tracing.tell("supervisor.run", found, lasted_s=done.result.duration_ms / 1000)
+                self._tracing.record("supervisor.run", found, lasted_s=done.result.duration_ms / 1000)
                 outcome = "ok" if done.result.ok else "failed"
                 if done.result.error:
                     span.fail(done.result.error.code)

@@ -317,7 +317,7 @@ def _build_name(name: str, path: str) -> Trial:
 ATTEMPT: Final = ("end of a run", "disturb another run")
 _START_S: Final = 60.0
 _STAY_S: Final = 300.0
-_TOOLS: Final = Capability((ToolGrant("battery_tools.tell"), ToolGrant("battery_tools.stay", timeout_s=_STAY_S)))
+_TOOLS: Final = Capability((ToolGrant("battery_tools.report"), ToolGrant("battery_tools.stay", timeout_s=_STAY_S)))
 _PROGRAM: Final = """
 import os, socket
 mark = {mark!r}
@@ -326,11 +326,11 @@ for folder in (OUTPUT_DIR, WORKDIR):
 with socket.socket(socket.AF_UNIX) as server:
     server.bind("\\0" + mark)
     server.listen()
-    await battery_tools.tell(nonce={nonce})
+    await battery_tools.report(nonce={nonce})
     await battery_tools.stay()
 print("undisturbed")
 """
-_TELL: Final = f"await battery_tools.tell(nonce={NONCE})"
+_REPORT: Final = f"await battery_tools.report(nonce={NONCE})"
 
 
 class NeighbourLost(Exception):
@@ -345,7 +345,7 @@ class _NeighbourTools:
     release: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, call: GatewayCall) -> ToolReply:
-        if call.tool_id == "battery_tools.tell":
+        if call.tool_id == "battery_tools.report":
             if not self.nonce.done():
                 self.nonce.set_result(str(call.arguments["nonce"]))
         else:
@@ -386,7 +386,7 @@ async def open_neighbour(sandbox: Sandbox, mark: str) -> AsyncGenerator[Neighbou
 async def load_ended_nonce(sandbox: Sandbox) -> str:
     """The nonce of a run that has ended. Raises NeighbourLost."""
     tools = _NeighbourTools(asyncio.get_running_loop().create_future())
-    result = await sandbox.run(_build_request(_TELL), tools.answer)
+    result = await sandbox.run(_build_request(_REPORT), tools.answer)
     if not tools.nonce.done():
         raise NeighbourLost(result.report_text)
     return tools.nonce.result()

@@ -116,7 +116,7 @@ class OrphanSweep:
         """Scan until cancelled. A failed step is counted, and the next one continues after the failure."""
         while True:
             try:
-                with guarded("orphans_look", passing=(EverturnError,)):
+                with guarded("orphans_check", passing=(EverturnError,)):
                     await self.scan()
             except EverturnError as error:
                 RETENTION_FAILED.labels("orphans").inc()

@@ -175,7 +175,7 @@ class BoundedProtocol(H11Protocol):
             return
         self._heard = True
         super().data_received(data)
-        self._look()
+        self._check_response()
 
     def send_400_response(self, msg: str) -> None:
         """Answer invalid HTTP with a problem, unless a response has begun; uvicorn calls this after an error of h11."""
@@ -259,7 +259,7 @@ class BoundedProtocol(H11Protocol):
         self._uncount()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
+    def _check_response(self) -> None:
         if self._refused or not self._responded():
             self._disarm()
         elif self._deadline is None:

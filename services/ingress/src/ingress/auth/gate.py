@@ -27,7 +27,7 @@ class AuthMethods:
     """The authentication methods in addition to the issuer's tokens. All return a Caller, which passes the same
     checks."""
 
-    standing: RevocationChecker
+    revocation: RevocationChecker
     guests: Guests
     tickets: Tickets
     origins: Origins
@@ -37,16 +37,18 @@ class AuthGate:
     """Authenticates requests. An invalid credential is 401, never anonymous; without one only development mode is
     open."""
 
-    def __init__(self, *, development: bool, verifier: TokenVerifier | None, ways: AuthMethods, clock: Clock) -> None:
+    def __init__(
+        self, *, development: bool, verifier: TokenVerifier | None, methods: AuthMethods, clock: Clock
+    ) -> None:
         self._development = development
         self._verifier = verifier
-        self._ways = ways
+        self._methods = methods
         self._clock = clock
 
     @property
     def origins(self) -> Origins:
         """The origins that can use this server."""
-        return self._ways.origins
+        return self._methods.origins
 
     async def authenticate(self, headers: Headers, *, tenant: str, project: str) -> Caller:
         """The caller of an HTTP request, from its Authorization header.
@@ -71,12 +73,12 @@ class AuthGate:
         """The caller with this token: an API key, a guest token, or a token of the issuer. Raises as `authenticate`."""
         caller = await self._resolve(token, headers, tenant, project)
         _check_scope(caller.principal, tenant, project)
-        await self._ways.standing.check(caller)
+        await self._methods.revocation.check(caller)
         return caller
 
     async def authenticate_socket(self, token: str | None, headers: Headers, *, tenant: str, project: str) -> Caller:
         """The caller of a socket, whose token arrives in its first message; rejects foreign pages (403)."""
-        self._ways.origins.check_page(headers)
+        self._methods.origins.check_page(headers)
         return await self.authenticate_token(token, headers, tenant=tenant, project=project)
 
     async def authenticate_ticket(
@@ -85,7 +87,7 @@ class AuthGate:
         """The caller that a ticket for this conversation's stream represents. Raises as `authenticate`."""
         if headers.getlist("authorization"):
             raise unauthorized("Send a ticket or an Authorization header, not both.")
-        caller = self._ways.tickets.check(ticket, tenant=tenant, project=project, conversation_id=conversation_id)
+        caller = self._methods.tickets.check(ticket, tenant=tenant, project=project, conversation_id=conversation_id)
         if caller.proof.kind == "local":
             self._check_local(headers)
         await self.recheck(caller)
@@ -96,25 +98,25 @@ class AuthGate:
         now."""
         if caller.expires_at is not None and caller.expires_at <= self._clock.now().timestamp():
             raise unauthorized("The credential has expired.")
-        if caller.proof.kind == "guest" and not self._ways.guests.accepts(caller.principal):
+        if caller.proof.kind == "guest" and not self._methods.guests.accepts(caller.principal):
             raise unauthorized("This server no longer accepts guests.")
-        await self._ways.standing.check(caller)
+        await self._methods.revocation.check(caller)
 
     def admit_guest(self, headers: Headers, *, tenant: str, project: str, address: str = "") -> GuestPass:
         """Create a guest. Raises 403, also from the development checks, 404 and 429."""
         if self._development:
             check_local_request(headers)
-        return self._ways.guests.admit(tenant, project, address)
+        return self._methods.guests.admit(tenant, project, address)
 
     def check_guests(self, headers: Headers, *, tenant: str, project: str) -> None:
         """Check that guests are allowed here. Raises 403, also from the development checks, and 404."""
         if self._development:
             check_local_request(headers)
-        self._ways.guests.check_open(tenant, project)
+        self._methods.guests.check_open(tenant, project)
 
     def build_ticket(self, caller: Caller, conversation_id: ConversationId) -> Ticket:
         """Build a ticket for a stream of the caller."""
-        return self._ways.tickets.build(caller, conversation_id)
+        return self._methods.tickets.build(caller, conversation_id)
 
     async def _resolve(self, token: str | None, headers: Headers, tenant: str, project: str) -> Caller:
         if token is None:
@@ -122,9 +124,9 @@ class AuthGate:
             user = load_dev_user(headers)
             return Caller(Principal(tenant, project, user, person=f"local:{user}"), None, Proof("local"))
         if token.startswith(KEY_PREFIX):
-            return await self._ways.standing.load_key_caller(token)
+            return await self._methods.revocation.load_key_caller(token)
         if token.startswith(GUEST_TOKEN):
-            return self._ways.guests.check(token)
+            return self._methods.guests.check(token)
         return _build_caller(await self._verify(token), tenant, project)
 
     async def _verify(self, token: str) -> Claims:

@@ -303,7 +303,7 @@ class ChatService:
         if is_blank(text):
             raise unprocessable("The text is empty.")
         signal = await self._inbox.save_signal_text(principal, conversation_id, signal_id, text)
-        await self._tell_signal(conversation_id, signal_id)
+        await self._announce_signal(conversation_id, signal_id)
         return signal
 
     async def retract_signal(
@@ -311,10 +311,10 @@ class ChatService:
     ) -> Signal:
         """Retract a signal that was not applied yet."""
         signal = await self._inbox.retract_signal(principal, conversation_id, signal_id)
-        await self._tell_signal(conversation_id, signal_id)
+        await self._announce_signal(conversation_id, signal_id)
         return signal
 
-    async def _tell_signal(self, conversation_id: ConversationId, signal_id: SignalId) -> None:
+    async def _announce_signal(self, conversation_id: ConversationId, signal_id: SignalId) -> None:
         await self._try_send("inbox notification", self._wires.inbox_bells.ring(conversation_id))
         await self._try_send("hint", self._wires.hints.send(Hint("signal", conversation_id, signal_id)))
 

@@ -34,7 +34,7 @@ async def test_spans_nest_also_through_tasks_and_arrive_when_the_process_ends(co
 
         async def work() -> None:
             with tracing.span("inner", {"n": 1}):
-                tracing.tell("finished", {}, lasted_s=2.0)
+                tracing.record("finished", {}, lasted_s=2.0)
 
         with tracing.span("outer", {}, kind="server", place=SpanPlace(parent=CALLER)) as outer:
             await asyncio.create_task(work())

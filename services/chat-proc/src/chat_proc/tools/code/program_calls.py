@@ -321,7 +321,7 @@ class ProgramParts:
 
     ledger: EffectLedger
     policy: CallPolicy
-    leftovers: Stragglers = field(default_factory=Stragglers)
+    stragglers: Stragglers = field(default_factory=Stragglers)
     redactor: Redactor = field(default_factory=Redactor)
     failpoints: Failpoints = field(default_factory=lambda: Failpoints(""))
     lease: LeaseTiming = field(default_factory=LeaseTiming)
@@ -407,7 +407,7 @@ class CallHandler:
         try:
             await asyncio.wait({working}, timeout=spec.timeout_s)
         finally:
-            await self._parts.leftovers.end(working)
+            await self._parts.stragglers.end(working)
         if not working.done() or working.cancelled():
             late = f"{spec.tool_id} did not end within {spec.timeout_s:g} s"
             return Answered(self._refuse(request, "timeout", late), has_outcome=False)
