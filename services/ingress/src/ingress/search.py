@@ -28,7 +28,7 @@ from everturn.memory.search import (
     SnippetQuery,
     SnippetTarget,
 )
-from ingress.admission.fields import Cursor, JsonBody, Moment
+from ingress.admission.fields import NOT_BLANK, Cursor, JsonBody, Moment
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.admission.slots import OpenSlots
@@ -44,7 +44,7 @@ Mode = Literal["hybrid", "lexical"]
 class SearchIn(JsonBody):
     """The query. `from` is included, `to` is not; without `targets` all kinds of texts are searched."""
 
-    query: Annotated[str, StringConstraints(max_length=MAX_QUERY_CHARS, pattern=r"\S")] = Field(
+    query: Annotated[str, StringConstraints(max_length=MAX_QUERY_CHARS, pattern=NOT_BLANK)] = Field(
         examples=["which region sold most"]
     )
     limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="Maximum number of hits on a page.")

@@ -10,10 +10,15 @@ from everturn_testing.events.stories import PROJECT, TENANT, Story, make_artifac
 from everturn_testing.turns.asking_stories import AskingStory, Settled
 
 
-def print_story(story: Story, *, show_thinking: bool = True, begin: int = 0) -> list[tuple[str, str]]:
+def print_story(
+    story: Story, *, show_thinking: bool = True, begin: int = 0, holds_answer: bool = False
+) -> list[tuple[str, str]]:
     """Fold the events from the snapshot `begin` on, and print each state."""
     printer = TurnPrinter(
-        show_thinking=show_thinking, download_command="everturn download", answer_command="everturn answer"
+        show_thinking=show_thinking,
+        download_command="everturn download",
+        answer_command="everturn answer",
+        holds_answer=holds_answer,
     )
     state = build_state(story.pages[begin], tenant=TENANT, project=PROJECT)
     pieces = printer.render(state.turns[-1])
@@ -138,7 +143,9 @@ def test_text_lost_by_a_dead_worker_is_printed_again() -> None:
     story.end_turn(Outcome.COMPLETED)
 
     printed = print_story(story)
+    to_a_file = print_story(story, holds_answer=True)
 
+    assert [text for tone, text in to_a_file if tone == "answer"] == ["Hello.", "\n"]
     assert printed[:5] == [
         ("answer", "I belie"),
         ("answer", "\n"),

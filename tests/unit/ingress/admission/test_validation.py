@@ -1,5 +1,9 @@
 """Validation problems name the fields and don't repeat the input."""
 
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+
+from ingress.admission.fields import NOT_BLANK
 from ingress.admission.responses import MAX_ERRORS, problem_of_validation
 
 
@@ -15,6 +19,29 @@ def test_a_problem_names_each_field_and_never_the_value() -> None:
     assert refused.answer.detail == "body.attachments.0.mime: Field required"
     assert [error["field"] for error in refused.errors] == ["body.attachments.0.mime", "body.text"]
     assert "secret" not in str(refused.errors)
+
+
+class Form(BaseModel):
+    """A body with each kind of field whose errors are reworded."""
+
+    query: str = Field(pattern=NOT_BLANK)
+    kind: str = Field(pattern="^[a-z]+$")
+
+
+@pytest.mark.parametrize(
+    ("body", "messages"),
+    [
+        ({"query": " ", "kind": "A B"}, ["Text should not be blank", "Text should have the form ^[a-z]+$"]),
+        ([], ["Input should be an object"]),
+    ],
+)
+def test_messages_do_not_name_classes_or_bare_patterns(body: object, messages: list[str]) -> None:
+    with pytest.raises(ValidationError) as raised:
+        Form.model_validate(body)
+
+    refused = problem_of_validation(raised.value.errors(), "body")
+
+    assert [error["message"] for error in refused.errors] == messages
 
 
 def test_many_errors_and_long_places_are_cut() -> None:

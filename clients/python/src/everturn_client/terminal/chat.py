@@ -174,6 +174,7 @@ class Chat:
             show_thinking=self._options.show_thinking,
             download_command=f"{self._options.command} download",
             answer_command="" if self._options.answers_here else self._answer_command,
+            holds_answer=not self._screen.is_terminal,
         )
         last: TurnView | None = None
         async with aclosing(self._client.follow_turn(self.conversation_id, turn_id)) as steps:

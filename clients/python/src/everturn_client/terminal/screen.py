@@ -43,6 +43,11 @@ class Screen:
             else None
         )
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the output is shown at once, and not a file or a pipe."""
+        return self._markdown is not None
+
     def write(self, pieces: Iterable[Piece]) -> None:
         """Write and flush. Raises OutputClosed."""
         for piece in pieces:

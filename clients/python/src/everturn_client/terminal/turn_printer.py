@@ -28,13 +28,17 @@ class TurnPrinter:
     """Prints one turn: pass it each state in order, and write what it returns. It remembers what was printed.
 
     `answer_command` is the command to which an approval's id and the answer are appended; without it, questions are
-    answered at the prompt.
+    answered at the prompt. With `holds_answer`, an answer is printed when its turn has ended, because a file or a pipe
+    can't take back a text that is withdrawn when a worker is lost.
     """
 
-    def __init__(self, *, show_thinking: bool, download_command: str, answer_command: str = "") -> None:
+    def __init__(
+        self, *, show_thinking: bool, download_command: str, answer_command: str = "", holds_answer: bool = False
+    ) -> None:
         self._show_thinking = show_thinking
         self._download_command = download_command
         self._answer_command = answer_command
+        self._holds_answer = holds_answer
         self._printed: dict[_Key, str] = {}
         self._steps: dict[str, str] = {}
         self._plans: dict[str, PlanSnapshot] = {}
@@ -74,7 +78,8 @@ class TurnPrinter:
                 if step.round == number:
                     yield from self._render_step(step)
             yield from self._render_approvals([approval for approval in asked if approval.state == "pending"])
-            yield from self._render_texts([text for text in texts if text.channel == "answer"])
+            if not (self._holds_answer and is_open(turn)):
+                yield from self._render_texts([text for text in texts if text.channel == "answer"])
         for plan in turn.plans:
             if self._plans.get(plan.plan_id) != plan:
                 self._plans[plan.plan_id] = plan

@@ -17,6 +17,8 @@ BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, patter
 BUNDLE_HELP = "A bundle of this server's configuration, or `default`; any other is a 422."
 
 
+NOT_BLANK = r"\S"
+"""Pattern of a text that is more than white space."""
 Cursor = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_CHARS)]
 """The `next_cursor` of a page, which is opaque to clients."""
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from everturn.core.errors import Problem
+from ingress.admission.fields import NOT_BLANK
 from ingress.errors import PROBLEM_MIME, ProblemError, malformed, unprocessable
 
 _REASONS = {
@@ -68,6 +69,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
 MAX_ERRORS = 20
 MAX_NAME_CHARS = 80
 """Of a field's name in a problem, which the client can have chosen."""
+MAX_MESSAGE_CHARS = 300
 
 
 def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
@@ -75,11 +77,22 @@ def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None 
     if [(error.get("type"), tuple(error.get("loc", ()))) for error in errors] == [("missing", ("body",))]:
         return malformed("The body is missing.")
     named = [
-        {"field": _field(error, root), "message": str(error.get("msg", "invalid"))[:300]}
-        for error in errors[:MAX_ERRORS]
+        {"field": _field(error, root), "message": _explain(error)[:MAX_MESSAGE_CHARS]} for error in errors[:MAX_ERRORS]
     ]
     first = named[0]
     return unprocessable(f"{first['field']}: {first['message']}", errors=named)
+
+
+def _explain(error: Mapping[str, Any]) -> str:
+    """Pydantic's message, except where it names our classes or shows a pattern that says less than a sentence."""
+    match error.get("type"):
+        case "model_type" | "model_attributes_type" | "dataclass_type":
+            return "Input should be an object"
+        case "string_pattern_mismatch":
+            pattern = error.get("ctx", {}).get("pattern")
+            return "Text should not be blank" if pattern == NOT_BLANK else f"Text should have the form {pattern}"
+        case _:
+            return str(error.get("msg", "invalid"))
 
 
 def _field(error: Mapping[str, Any], root: str | None) -> str:

@@ -22,8 +22,8 @@ _MAX_END_CHARS = 24
 FALLBACK_NAME = "file"
 
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Control characters, format characters such as bidi overrides and zero-width ones, surrogates, unassigned ones, line
-separators."""
+"""Control characters, format characters such as bidi overrides and zero-width ones, surrogates, characters for
+private use, unassigned ones, line separators."""
 _NON_JOINER, _JOINER, _EMOJI_STYLE = "\u200c", "\u200d", "\ufe0f"
 _PICTURES = frozenset({"So", "Sk", "Sm"})
 """Categories of emoji; skin colours are modifier symbols."""
