@@ -1,15 +1,12 @@
 """Operations on sent signals: read the receipt, edit the text, retract."""
 
-from typing import Protocol
+from collections.abc import Callable
 
 from everturn_client.answers import SignalState, parse_answer
 from everturn_client.requests import Requests
 
-
-class BuildPath(Protocol):
-    """Builds the path of a resource of this tenant and project on the server."""
-
-    def __call__(self, *parts: str) -> str: ...
+BuildPath = Callable[[str, str, str], str]
+"""Builds the path of a resource of this tenant and project on the server from its last three parts."""
 
 
 class SentSignals:

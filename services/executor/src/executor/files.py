@@ -5,7 +5,7 @@ import stat
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Final, Protocol, cast
+from typing import IO, Final, cast
 
 from everturn.execution.messages import InputsEnd, RunLimits, check_relative_path
 from everturn.execution.records import parse_message
@@ -166,13 +166,7 @@ def _show_name(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()[:_MAX_NAME_CHARS]
 
 
-class TarTarget(Protocol):
-    """The target of a tar stream."""
-
-    def write(self, data: bytes, /) -> int: ...
-
-
-def send_outputs(root: str, plan: OutputPlan, target: TarTarget) -> None:
+def send_outputs(root: str, plan: OutputPlan, target: Channel) -> None:
     """Write the plan's files to `target` as a ustar stream whose names are the files' indexes in the contract.
 
     So the reader neither has to trust a name nor to parse more than the simplest header.

@@ -2,15 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Protocol
 
 Parameters = tuple[str, ...]
 
-
-class CallTool(Protocol):
-    """Calls a tool by its id and returns its value."""
-
-    def __call__(self, tool_id: str, arguments: dict[str, object], /) -> Awaitable[object]: ...
+CallTool = Callable[[str, dict[str, object]], Awaitable[object]]
+"""Calls a tool by its id and returns its value."""
 
 
 class ToolAlias:

@@ -9,8 +9,8 @@ from everturn_local.compose.images import save_images
 from everturn_local.compose.installation import Installation, build_variables
 from everturn_local.compose.prepare import VARIABLES, NotPrepared, prepare
 from everturn_local.compose.program import FILE, Compose, ComposeFailed, find_program
-from everturn_local.compose.unhealthy import PROJECT_LABEL, WORKERS, Containers, count_healthy, show_unhealthy
-from everturn_local.images.engine import NoEngineError, open_engine
+from everturn_local.compose.unhealthy import PROJECT_LABEL, WORKERS, count_healthy, show_unhealthy
+from everturn_local.images.engine import Engine, NoEngineError, open_engine
 from everturn_local.ports import is_port_free
 from everturn_local.readiness import Readiness, build_url, load_readiness, wait_ready
 from everturn_local.settings import ComposeSettings
@@ -70,9 +70,7 @@ def run_up(
     return 0
 
 
-def wait_started(
-    settings: ComposeSettings, engine: Containers, report: Report, *, limit_s: float = READY_LIMIT_S
-) -> None:
+def wait_started(settings: ComposeSettings, engine: Engine, report: Report, *, limit_s: float = READY_LIMIT_S) -> None:
     """Wait until the platform is ready. Raises NotReady, after showing the last output of unhealthy containers."""
     url = build_url(settings.bind, settings.port)
     found = wait_ready(lambda: _check(settings, url, engine), limit_s=limit_s)
@@ -84,7 +82,7 @@ def wait_started(
     report(f"ready: {url}")
 
 
-def _check(settings: ComposeSettings, url: str, engine: Containers) -> Readiness:
+def _check(settings: ComposeSettings, url: str, engine: Engine) -> Readiness:
     """The platform's report, and the health of this start's worker containers: the report still includes ended workers
     of an earlier start for some seconds."""
     found = load_readiness(url, settings.workers)

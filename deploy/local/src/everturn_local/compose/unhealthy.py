@@ -1,9 +1,9 @@
 """Finds unhealthy containers of an installation and their last output: why `make up` failed."""
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
-from everturn_local.images.engine import FoundContainer, NoEngineError
+from everturn_local.images.engine import Engine, FoundContainer, NoEngineError
 
 PROJECT_LABEL: Final = "com.docker.compose.project"
 SERVICE_LABEL: Final = "com.docker.compose.service"
@@ -16,15 +16,7 @@ MAX_SHOWN_CHARS: Final = 20_000
 """Of one container: a line can be long."""
 
 
-class Containers(Protocol):
-    """The part of an engine that is used here."""
-
-    def load_containers(self, label: str) -> list[FoundContainer]: ...
-
-    def load_last_lines(self, name: str, *, count: int) -> str: ...
-
-
-def show_unhealthy(engine: Containers, project: str, show: Callable[[str], None]) -> None:
+def show_unhealthy(engine: Engine, project: str, show: Callable[[str], None]) -> None:
     """Show the state and the last lines of each unhealthy container. An engine failure is only shown, because the
     caller has a failure of its own to report."""
     try:
@@ -36,7 +28,7 @@ def show_unhealthy(engine: Containers, project: str, show: Callable[[str], None]
         show(f"{container.name} {describe(container)}, and {_load_last_lines(engine, container.name)}")
 
 
-def _load_last_lines(engine: Containers, name: str) -> str:
+def _load_last_lines(engine: Engine, name: str) -> str:
     try:
         output = engine.load_last_lines(name, count=SHOWN_LINES)[-MAX_SHOWN_CHARS:].rstrip()
     except NoEngineError as error:

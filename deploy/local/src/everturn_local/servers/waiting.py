@@ -3,16 +3,8 @@
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
 
-
-class Process(Protocol):
-    """A started process."""
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs."""
-        ...
+from everturn_local.processes import Child
 
 
 class Waited(StrEnum):
@@ -23,7 +15,7 @@ class Waited(StrEnum):
     SILENT = "silent"
 
 
-def wait_for_server(process: Process, answers: Callable[[], bool], *, limit_s: float, poll_s: float) -> Waited:
+def wait_for_server(process: Child, answers: Callable[[], bool], *, limit_s: float, poll_s: float) -> Waited:
     """Poll until it answers, has exited, or the limit is over."""
     deadline = time.monotonic() + limit_s
     while process.exit_code is None:

@@ -1,47 +1,15 @@
-"""The interface of a supervised part, a server or a service, and servers as such parts."""
+"""The parts that are supervised: services, and embedded servers."""
 
 import asyncio
 import signal
 from collections.abc import Mapping
-from typing import Protocol
 
-from everturn_local.processes import Child
+from everturn_local.servers.clamd import EmbeddedClamd
+from everturn_local.servers.postgres import EmbeddedPostgres
+from everturn_local.servers.redis import EmbeddedRedis
+from everturn_local.supervision.service import ServiceProcess
 
-
-class Part(Protocol):
-    """A process that can be started and stopped any number of times."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def pid(self) -> int | None:
-        """None while it isn't running."""
-        ...
-
-    async def start(self, *, extra_env: Mapping[str, str] | None = None) -> object:
-        """Start and return when it is ready; raises an EverturnError with the cause."""
-        ...
-
-    async def wait_exit(self) -> int:
-        """Wait for its exit code, negative for a signal. Returns that of its last process at once if it isn't
-        running."""
-        ...
-
-    async def stop(self, *, limit_s: float = ...) -> None: ...
-
-    def send(self, sig: signal.Signals) -> None: ...
-
-
-class Server(Protocol):
-    """An embedded server."""
-
-    @property
-    def child(self) -> Child | None: ...
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def kill(self, sig: signal.Signals = ...) -> None: ...
+Server = EmbeddedPostgres | EmbeddedRedis | EmbeddedClamd
 
 
 class ServerPart:
@@ -72,3 +40,7 @@ class ServerPart:
 
     def send(self, sig: signal.Signals) -> None:
         self._server.kill(sig)
+
+
+Part = ServiceProcess | ServerPart
+"""What can be started and stopped any number of times."""

@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 from chat_proc.channels.code_fences import FenceTracker
 from everturn.timeline.sources import Source
@@ -129,13 +129,6 @@ class CitationReplacer:
         return _html_link(source.sid, title, url) if self._output == "html" else _markdown_link(title, url)
 
 
-class Citer(Protocol):
-    """Converts text that arrives in pieces to its shown form."""
-
-    def feed(self, text: str) -> str: ...
-    def finish(self) -> str: ...
-
-
 class _Verbatim:
     """For formats without citations."""
 
@@ -144,6 +137,10 @@ class _Verbatim:
 
     def finish(self) -> str:
         return ""
+
+
+Citer = CitationReplacer | _Verbatim
+"""Converts text that arrives in pieces to its shown form."""
 
 
 def build_citer(sources: Mapping[int, Source], text_format: str) -> Citer:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -24,7 +24,8 @@ from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused
 from exec_supervisor.broker.pair import LIFELINE_S, Pair, StartFailed
-from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
+from exec_supervisor.broker.pairs import Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
+from exec_supervisor.broker.pool import Pool
 
 SEND_TIMEOUT_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 30.0
@@ -40,17 +41,6 @@ Request = StartPair | Attach | KillPair | RemovePair | ListPairs
 ResultT = TypeVar("ResultT")
 
 _log = structlog.stdlib.get_logger()
-
-
-class PairSource(Protocol):
-    """The source of booted pairs."""
-
-    async def acquire(self, profile_name: str, run_id: str) -> tuple[BootedPair, bool]:
-        """Return a booted pair, bound to this run, and whether it was warm.
-
-        Raises Busy, UnknownProfile, EngineDown, EngineRefused, StartFailed.
-        """
-        ...
 
 
 class _Refused(Exception):
@@ -71,14 +61,14 @@ class Conversation:
     def __init__(
         self,
         pairs: Pairs,
-        source: PairSource,
+        pool: Pool,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
         self._pairs = pairs
-        self._source = source
+        self._pool = pool
         self._reader = reader
         self._writer = writer
         self._stream = FrameStream(reader, writer, FrameDecoder(BROKER_FRAME_BYTES))
@@ -154,7 +144,7 @@ class Conversation:
             raise _Refused("bad_message", "this connection has already started a pair")
         if not 0 < len(request.run_id) <= MAX_RUN_ID_CHARS or not request.run_id.isprintable():
             raise _Refused("bad_message", f"a run_id must have 1 to {MAX_RUN_ID_CHARS} printable characters")
-        booted, warm = await self._source.acquire(request.profile, request.run_id)
+        booted, warm = await self._pool.acquire(request.profile, request.run_id)
         self._own = pair = booted.pair
         _log.info("Started a pair", pair=pair.name, run=request.run_id, profile=request.profile, warm=warm)
         return PairStarted(
