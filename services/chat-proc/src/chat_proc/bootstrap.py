@@ -360,6 +360,6 @@ def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
 def build_retention(settings: WorkerSettings, bounds: Bounds, drivers: Drivers) -> RetentionJob:
     database, days = drivers.database, settings.retention_days
     retention, artifacts = PostgresRetention(database), PostgresArtifacts(database)
-    parts = SweepParts(drivers.objects, PostgresObjectRows(database), open_clock(settings.clock_steps))
+    parts = SweepParts(drivers.objects, PostgresObjectRows(database).load_orphans, open_clock(settings.clock_steps))
     orphans = OrphanSweep(parts, after_s=bounds.orphans_after_s) if settings.orphans == "delete" else None
     return RetentionJob(retention, drivers.wire.event_writer, artifacts, drivers.objects, days=days, orphans=orphans)

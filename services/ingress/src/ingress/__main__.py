@@ -23,13 +23,13 @@ from ingress.admission.connections import AddressCounts, ConnectionCaps, bind_pr
 from ingress.app import Parts, build_app
 from ingress.bootstrap import (
     explain,
+    load_usage,
     migrate_schema,
     open_operator,
     open_parts,
     open_remains,
     open_rescan,
     open_sweep,
-    open_usage,
     prepare_server,
 )
 from ingress.bounds import ADDRESS_PART, BOUNDS, Bounds
@@ -168,7 +168,7 @@ COMMANDS: dict[str, AnyCommand] = {
     "verify-erasure": build_verify_erasure(open_remains),
     "sweep-objects": build_sweep_command(open_sweep),
     "keys": build_keys_command(open_operator),
-    "usage": build_usage_command(open_usage),
+    "usage": build_usage_command(load_usage),
     "revoke-user": build_revoke_user_command(open_operator),
     "explain-turn": build_explain_command(explain),
     "rescan": build_rescan_command(open_rescan),

@@ -22,7 +22,7 @@ from everturn.core.ids import Ids
 from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.core.ttl_cache import TtlCache
-from everturn.events.stream import EventErasure, EventReader, WireMemory
+from everturn.events.stream import EventReader, EventWriter, WireMemory
 from everturn.feedback.model import FeedbackStore
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
@@ -30,7 +30,7 @@ from everturn.lifecycle.exports import Exports
 from everturn.lifecycle.forks import Forks
 from everturn.limits.token_buckets import TokenBuckets
 from everturn.memory.embedder import Embedder
-from everturn.memory.search import SnippetFinder
+from everturn.memory.search import MemorySearch
 from everturn.memory.user_memories import MemoryBook
 from everturn.queue.ports import Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
@@ -116,7 +116,7 @@ class Parts:
     objects: Objects
     wires: Wires
     events: EventReader
-    erasure: EventErasure
+    event_writer: EventWriter
     clock: Clock
     ids: Ids
     metrics: IngressMetrics
@@ -124,7 +124,7 @@ class Parts:
     check_database_disk: Callable[[], Awaitable[None]]
     presences: Presences
     memories: MemoryBook
-    finder: SnippetFinder
+    finder: MemorySearch
     embedder: Embedder
     buckets: TokenBuckets
     wire_memory: WireMemory
@@ -206,7 +206,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         turns=parts.turns,
         artifacts=parts.artifacts,
         objects=parts.objects,
-        events=parts.erasure,
+        events=parts.event_writer,
         hints=parts.wires.hints,
         queue=parts.queue,
         ids=parts.ids,

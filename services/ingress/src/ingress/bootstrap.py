@@ -4,12 +4,12 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 from everturn.accounts.credentials import CredentialAdmin, Credentials
 from everturn.accounts.postgres import PostgresCredentialAdmin, PostgresCredentials, PostgresUsageReport
-from everturn.accounts.usage import UsageReport
+from everturn.accounts.usage import UsageTotal
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.clock import Clock, SystemClock, now_ms, open_clock
 from everturn.core.errors import Invalid
@@ -84,7 +84,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             objects=open_objects(settings.objects_url),
             wires=Wires(wire.doorbells, wire.hints, wire.inbox_bells),
             events=wire.event_reader,
-            erasure=wire.event_writer,
+            event_writer=wire.event_writer,
             clock=clock,
             ids=RandomIds(lambda: now_ms(clock)),
             metrics=IngressMetrics(),
@@ -122,11 +122,10 @@ async def open_operator() -> AsyncGenerator[CredentialAdmin]:
         yield PostgresCredentialAdmin(database)
 
 
-@asynccontextmanager
-async def open_usage() -> AsyncGenerator[UsageReport]:
-    """Open the usage report. Raises Invalid if DATABASE_OWNER_URL is not set."""
+async def load_usage(tenant: str | None, start: date, end: date, limit: int) -> tuple[UsageTotal, ...]:
+    """Load the usage of one tenant or of all. Raises Invalid if DATABASE_OWNER_URL is not set."""
     async with open_database(load_operator_url(), pool_size=1, application_name="usage") as database:
-        yield PostgresUsageReport(database)
+        return await PostgresUsageReport(database).load(tenant=tenant, start=start, end=end, limit=limit)
 
 
 async def explain(turn_or_conversation: str) -> Sequence[str]:
@@ -140,7 +139,7 @@ async def open_sweep(settings: IngressSettings) -> AsyncGenerator[SweepParts]:
     """Open what the sweeper of objects uses."""
     async with open_database(settings.database_url, pool_size=1, application_name="sweeper") as database:
         objects = open_objects(settings.objects_url)
-        yield SweepParts(objects, PostgresObjectRows(database), SystemClock())
+        yield SweepParts(objects, PostgresObjectRows(database).load_orphans, SystemClock())
 
 
 @asynccontextmanager

@@ -22,9 +22,9 @@ from everturn.memory.search import (
     ALL_TARGETS,
     MAX_LIMIT,
     FoundSnippet,
+    MemorySearch,
     QueryVector,
     Scope,
-    SnippetFinder,
     SnippetQuery,
     SnippetTarget,
 )
@@ -169,7 +169,7 @@ class SearchService:
     def __init__(
         self,
         *,
-        finder: SnippetFinder,
+        finder: MemorySearch,
         conversations: Conversations,
         embedder: Embedder,
         clock: Clock,

@@ -78,8 +78,6 @@ PORTS = (
 )
 GIVES_NOTHING = {"Conversations.erase", "Forks.fork", "ConversationReader.try_load_plan"}
 """Calls whose success with what ann has shows nothing, or ends what the others look at."""
-PARTS_OF_OTHERS = {"SnippetFinder"}
-"""Ports whose calls are also those of MemorySearch, with the same driver."""
 ASKED_BEFORE_WHO = {"Credentials"}
 """Authentication runs before the principal is known, so no policy can restrict it; see access/test_credentials.py."""
 TABLES = (
@@ -285,7 +283,7 @@ def ports(roles: Roles) -> dict[str, object]:
 
 
 def test_every_port_with_a_principal_is_tried() -> None:
-    assert find_ports() == {port.__name__ for port in PORTS} | PARTS_OF_OTHERS | ASKED_BEFORE_WHO
+    assert find_ports() == {port.__name__ for port in PORTS} | ASKED_BEFORE_WHO
 
 
 def test_every_call_that_takes_a_principal_has_a_case() -> None:

@@ -172,7 +172,9 @@ async def test_what_an_erasure_could_not_delete_is_found_by_the_sweeper(
     lines: list[dict[str, object]] = []
     later = FixedClock(datetime.now(UTC) + timedelta(hours=2))
 
-    swept = await run_sweep(SweepParts(objects, sweeper_rows, later), prefix="", delete=True, report=lines.append)
+    swept = await run_sweep(
+        SweepParts(objects, sweeper_rows.load_orphans, later), prefix="", delete=True, report=lines.append
+    )
 
     assert (answer.json()["objects"], answer.json()["objects_left"]) == (0, 1)
     assert swept.deleted == swept.orphans == len(lines)

@@ -70,7 +70,7 @@ def failed() -> float:
 
 
 def make(objects: MemoryObjects, rows: Rows, clock: Clock, *, page_keys: int = 1_000) -> OrphanSweep:
-    return OrphanSweep(SweepParts(objects, rows, clock), after_s=AFTER_S, page_keys=page_keys)
+    return OrphanSweep(SweepParts(objects, rows.load_orphans, clock), after_s=AFTER_S, page_keys=page_keys)
 
 
 async def test_an_orphan_goes_when_it_is_found_again_by_a_later_pass(objects: MemoryObjects, clock: FixedClock) -> None:
@@ -163,7 +163,7 @@ async def test_a_failed_scan_is_counted_and_the_next_continues() -> None:
 
     before, objects = failed(), Deleting()
     objects.stored.update({OLD: b"old", KNOWN: b"known"})
-    sweep = OrphanSweep(SweepParts(objects, Away(KNOWN), SystemClock()), after_s=0.01)
+    sweep = OrphanSweep(SweepParts(objects, Away(KNOWN).load_orphans, SystemClock()), after_s=0.01)
 
     running = asyncio.create_task(sweep.run())
     async with asyncio.timeout(30):
@@ -246,7 +246,7 @@ async def test_two_workers_that_meet_delete_it_once(objects: MemoryObjects, cloc
 
 
 async def test_no_more_orphans_are_remembered_than_fit(objects: MemoryObjects, clock: FixedClock) -> None:
-    sweep = OrphanSweep(SweepParts(objects, Rows(), clock), after_s=AFTER_S, max_suspects=1)
+    sweep = OrphanSweep(SweepParts(objects, Rows().load_orphans, clock), after_s=AFTER_S, max_suspects=1)
 
     left: list[int] = []
     for _ in range(3):

@@ -28,7 +28,7 @@ def make(*known: str, age_min: int = 61) -> tuple[SweepParts, MemoryObjects, Row
     objects, rows, clock = MemoryObjects(), Rows(*known), FixedClock()
     objects.stored.update({OLD: b"old", KNOWN: b"known"})
     objects.modified_at = clock.now() - timedelta(minutes=age_min)
-    return SweepParts(objects, rows, clock), objects, rows
+    return SweepParts(objects, rows.load_orphans, clock), objects, rows
 
 
 async def stored(objects: MemoryObjects) -> tuple[StoredObject, ...]:

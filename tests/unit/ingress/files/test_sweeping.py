@@ -38,7 +38,7 @@ def objects() -> MemoryObjects:
 async def sweep(objects: MemoryObjects, rows: Rows, **options: Any) -> tuple[Any, list[dict[str, object]]]:
     lines: list[dict[str, object]] = []
     wanted = {"prefix": "", "delete": False} | options
-    return await run_sweep(SweepParts(objects, rows, FixedClock()), report=lines.append, **wanted), lines
+    return await run_sweep(SweepParts(objects, rows.load_orphans, FixedClock()), report=lines.append, **wanted), lines
 
 
 async def test_an_orphan_is_reported_and_deleted_only_on_request(objects: MemoryObjects) -> None:

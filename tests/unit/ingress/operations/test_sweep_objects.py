@@ -33,7 +33,7 @@ async def test_the_command_writes_a_line_for_each_and_one_for_all(
 
     @asynccontextmanager
     async def open_parts(_: object) -> AsyncIterator[SweepParts]:
-        yield SweepParts(objects, NoRows(), FixedClock())
+        yield SweepParts(objects, NoRows().load_orphans, FixedClock())
 
     command = build_sweep_command(open_parts)
     parser = argparse.ArgumentParser()

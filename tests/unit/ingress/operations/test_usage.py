@@ -1,13 +1,11 @@
 """An operator reads the usage of a tenant."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from everturn.accounts.usage import UsageReport, UsageTotal
+from everturn.accounts.usage import UsageTotal
 from everturn.core.errors import Unavailable
 from ingress.operations.commands import OfflineCommand, parse_arguments
 from ingress.operations.data import MAX_ROWS, build_usage_command
@@ -22,18 +20,14 @@ class Report:
         self.totals, self.down = totals, down
         self.asked: list[tuple[str | None, date, date]] = []
 
-    @asynccontextmanager
-    async def open(self) -> AsyncGenerator[UsageReport]:
+    async def load(self, tenant: str | None, start: date, end: date, limit: int) -> tuple[UsageTotal, ...]:
         if self.down:
             raise Unavailable("Postgres: gone")
-        yield self
-
-    async def load(self, *, tenant: str | None, start: date, end: date, limit: int) -> tuple[UsageTotal, ...]:
         self.asked.append((tenant, start, end))
         return self.totals[:limit]
 
     def run(self, *words: str) -> int:
-        command, read = parse_arguments({"usage": build_usage_command(self.open)}, ["usage", *words], default="usage")
+        command, read = parse_arguments({"usage": build_usage_command(self.load)}, ["usage", *words], default="usage")
         assert isinstance(command, OfflineCommand)
         return command.run(read)
 

@@ -1,8 +1,8 @@
 """Usage by person, as sums that outlive the conversations."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,6 @@ class UsageTotal:
     cost_usd: float
 
 
-# Usage reports for operators.
-
-
-class UsageReport(Protocol):
-    """Reads the totals of all tenants. Services have no access."""
-
-    async def load(self, *, tenant: str | None, start: date, end: date, limit: int) -> tuple[UsageTotal, ...]:
-        """Totals of the days from `start` to before `end`, at most `limit` rows; of one tenant or of all."""
-        ...
+LoadUsage = Callable[[str | None, date, date, int], Awaitable[tuple[UsageTotal, ...]]]
+"""For operators, because services have no access: of one tenant, or of all for None, the totals of the days from the
+first date to before the second one, at most so many rows."""

@@ -40,8 +40,12 @@ class EventsLost(EverturnError):
     """The stream does not end where this entry must follow: events are missing, or others were appended."""
 
 
+ERASED_FENCE = 2**53 - 1
+"""Above every fence of a lease, and still exact where numbers are doubles."""
+
+
 class EventWriter(Protocol):
-    """The lease holder's side."""
+    """Writing: the holder of the lease publishes; erasing a conversation also erases its stream."""
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         """The newest id in the stream; None when the stream is empty or gone."""
@@ -73,14 +77,6 @@ class EventWriter(Protocol):
     async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
         """Remove entries below `before`, which are no longer needed to read this conversation."""
         ...
-
-
-ERASED_FENCE = 2**53 - 1
-"""Above every fence of a lease, and still exact where numbers are doubles."""
-
-
-class EventErasure(Protocol):
-    """Erasing a conversation's stream."""
 
     async def erase(self, conversation_id: ConversationId) -> None:
         """Remove all events; for an hour every publisher gets StaleFence. Raises Unavailable."""

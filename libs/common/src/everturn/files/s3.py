@@ -125,14 +125,10 @@ ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
 T = TypeVar("T")
 
 
-class _Raw(Protocol):
-    def shutdown(self) -> None: ...
-
-
 class Body(Protocol):
     """The body of an object being read."""
 
-    _raw_stream: _Raw
+    _raw_stream: Any
 
     def read(self, amt: int) -> bytes: ...
     def close(self) -> None: ...

@@ -1,9 +1,8 @@
 """Stored objects that no row names: finding them across tenants, by key only, and the sweep that deletes them."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from everturn.core.clock import Clock
 from everturn.files.objects import Objects, StoredObject
@@ -12,13 +11,9 @@ MAX_KEYS = 1_000
 """Keys that one call accepts at most."""
 
 
-class ObjectRows(Protocol):
-    """Checks keys that exist in the object store."""
-
-    async def load_orphans(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Those that no row names: neither an artifact's file nor a turn's manifest. Raises Invalid above MAX_KEYS."""
-        ...
-
+LoadOrphans = Callable[[Sequence[str]], Awaitable[tuple[str, ...]]]
+"""Of keys that exist in the object store those that no row names: neither an artifact's file nor a turn's manifest.
+Raises Invalid above MAX_KEYS."""
 
 # Stored objects that no row names: finding them, and deleting them one by one. They remain when a process dies between
 # saving and committing, and when an erasure can't reach the store.
@@ -32,7 +27,7 @@ class SweepParts:
     """The dependencies of a sweep."""
 
     objects: Objects
-    rows: ObjectRows
+    load_orphans: LoadOrphans
     clock: Clock
 
 
@@ -44,7 +39,7 @@ def drop_young(parts: SweepParts, found: Sequence[StoredObject]) -> list[StoredO
 
 async def find_orphans(parts: SweepParts, found: Sequence[StoredObject]) -> list[StoredObject]:
     """Those that no row names, of any age; accepts at most MAX_KEYS at once."""
-    lost = set(await parts.rows.load_orphans([stored.key for stored in found])) if found else set[str]()
+    lost = set(await parts.load_orphans([stored.key for stored in found])) if found else set[str]()
     return [stored for stored in found if stored.key in lost]
 
 

@@ -12,7 +12,7 @@ from everturn.postgres.pool import Database
 
 
 class PostgresObjectRows:
-    """Implements ObjectRows."""
+    """Finds objects that no row names; see LoadOrphans."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -169,16 +169,13 @@ class CatalogPage:
     total: int
 
 
-class SnippetFinder(Protocol):
-    """All calls see only the principal's own conversations; any other appears empty."""
+class MemorySearch(Protocol):
+    """Search among snippets by meaning and words, and among turns by position and time. All calls see only the
+    principal's own conversations; any other appears empty."""
 
     async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
         """The best first, one for each ref; as many as `limit` if there are that many."""
         ...
-
-
-class MemorySearch(SnippetFinder, Protocol):
-    """Search for the agent: among snippets, and among turns by position and time."""
 
     async def load_catalog(self, principal: Principal, query: CatalogQuery) -> CatalogPage: ...
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import Any, Literal, LiteralString, Protocol, TypeVar, cast
+from typing import Any, Literal, LiteralString, TypeVar
 
 import asyncpg
 import structlog
@@ -48,31 +48,6 @@ class SchemaDiffers(Unavailable):
     """The database's schema is not the one that this version needs. Run the migrations, or wait until they are done."""
 
 
-class Connection(Protocol):
-    """The part of an asyncpg connection that repositories use. SQL is a LiteralString, so none is built from values."""
-
-    async def fetch(self, query: LiteralString, *args: object) -> Sequence[Row]: ...
-    async def fetchrow(
-        self,
-        query: LiteralString,
-        *args: object,
-        timeout: float | None = None,  # noqa: ASYNC109 - the driver's own limit, which this replaces
-    ) -> Row | None: ...
-    async def fetchval(self, query: LiteralString, *args: object) -> Any: ...
-    async def execute(self, query: LiteralString, *args: object) -> str: ...
-    async def executemany(self, command: LiteralString, args: Sequence[Sequence[object]]) -> None: ...
-    def terminate(self) -> None: ...
-    def transaction(
-        self, *, isolation: str | None = None, readonly: bool = False
-    ) -> AbstractAsyncContextManager[object]: ...
-
-
-class _Pool(Protocol):
-    def acquire(self, *, timeout: float) -> AbstractAsyncContextManager[Connection]: ...
-    async def close(self) -> None: ...
-    def terminate(self) -> None: ...
-
-
 def build_server_settings(lease: LeaseTiming) -> dict[str, str]:
     """The server settings of our sessions; our queries are too short for jit."""
     return {
@@ -88,7 +63,7 @@ async def open_database(
     url: str, *, pool_size: int, application_name: str, lease: LeaseTiming | None = None
 ) -> AsyncGenerator["Database"]:
     """A database that connects on first use; `url` is `postgresql://role:password@host:port/name`."""
-    created = asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType] it has no types; see the Protocols
+    created = asyncpg.create_pool(  # pyright: ignore[reportUnknownMemberType] it has no types
         url,
         min_size=0,
         max_size=pool_size,
@@ -97,68 +72,18 @@ async def open_database(
         reset=_keep_session,
         server_settings=build_server_settings(lease or LeaseTiming()) | {"application_name": application_name},
     )
-    pool = cast(_Pool, await created)
+    pool: Any = await created
     try:
         yield Database(pool)
     finally:
         await _close(pool)
 
 
-class Database:
-    """Provides connections and transactions. All its errors are ours: Unavailable if a retry can succeed."""
+class Connection:
+    """A connection of asyncpg, which has no types, as repositories use it. SQL is a LiteralString, so none is built
+    from values. Statements get a short grace period when their caller is cancelled."""
 
-    def __init__(self, pool: _Pool, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._pool = pool
-        self._monotonic = monotonic
-        self._disk_full: tuple[float, str] | None = None
-        """When a statement last failed for lack of disk space, by the monotonic clock, and the server's message."""
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[Connection]:
-        """A connection without a principal: row-level security hides all rows, only functions work."""
-        # A rollback on a connection that has just broken fails; its error must not replace the cancellation that caused
-        # it.
-        with keep_cancellation(), translated(), self._noting_full_disk():
-            async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
-                yield _Unhurried(connection)
-
-    @asynccontextmanager
-    async def transaction(
-        self, principal: Principal, *, isolation: Literal["repeatable_read"] | None = None, readonly: bool = False
-    ) -> AsyncGenerator[Connection]:
-        """One transaction that sees only the principal's rows; commits at the end, rolls back on any exception."""
-        async with self.connection() as connection, connection.transaction(isolation=isolation, readonly=readonly):
-            await name_principal(connection, principal)
-            yield connection
-
-    async def check(self) -> None:
-        """Raise Unavailable when the database does not answer."""
-        async with self.connection() as connection:
-            await connection.fetchval("SELECT 1")
-
-    @contextmanager
-    def _noting_full_disk(self) -> Generator[None]:
-        try:
-            yield
-        except (asyncpg.DiskFullError, Unavailable) as error:
-            full = error.__cause__ if isinstance(error, Unavailable) else error
-            if isinstance(full, asyncpg.DiskFullError):
-                self._disk_full = self._monotonic(), str(full)
-            raise
-
-    async def check_disk(self) -> None:
-        """Raise Unavailable when the server recently had no disk space for a statement of this process.
-
-        Only writes detect it: a full server still answers `check`.
-        """
-        if self._disk_full and self._monotonic() < self._disk_full[0] + DISK_FULL_KEPT_S:
-            raise Unavailable(f"Postgres: {self._disk_full[1]}")
-
-
-class _Unhurried:
-    """A connection whose statements get a short grace period when their caller is cancelled."""
-
-    def __init__(self, inner: Connection) -> None:
+    def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     async def fetch(self, query: LiteralString, *args: object) -> Sequence[Row]:
@@ -217,6 +142,57 @@ class _Unhurried:
                 running.exception()
 
 
+class Database:
+    """Provides connections and transactions. All its errors are ours: Unavailable if a retry can succeed."""
+
+    def __init__(self, pool: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._pool = pool
+        self._monotonic = monotonic
+        self._disk_full: tuple[float, str] | None = None
+        """When a statement last failed for lack of disk space, by the monotonic clock, and the server's message."""
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Connection]:
+        """A connection without a principal: row-level security hides all rows, only functions work."""
+        # A rollback on a connection that has just broken fails; its error must not replace the cancellation that caused
+        # it.
+        with keep_cancellation(), translated(), self._noting_full_disk():
+            async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S) as connection:
+                yield Connection(connection)
+
+    @asynccontextmanager
+    async def transaction(
+        self, principal: Principal, *, isolation: Literal["repeatable_read"] | None = None, readonly: bool = False
+    ) -> AsyncGenerator[Connection]:
+        """One transaction that sees only the principal's rows; commits at the end, rolls back on any exception."""
+        async with self.connection() as connection, connection.transaction(isolation=isolation, readonly=readonly):
+            await name_principal(connection, principal)
+            yield connection
+
+    async def check(self) -> None:
+        """Raise Unavailable when the database does not answer."""
+        async with self.connection() as connection:
+            await connection.fetchval("SELECT 1")
+
+    @contextmanager
+    def _noting_full_disk(self) -> Generator[None]:
+        try:
+            yield
+        except (asyncpg.DiskFullError, Unavailable) as error:
+            full = error.__cause__ if isinstance(error, Unavailable) else error
+            if isinstance(full, asyncpg.DiskFullError):
+                self._disk_full = self._monotonic(), str(full)
+            raise
+
+    async def check_disk(self) -> None:
+        """Raise Unavailable when the server recently had no disk space for a statement of this process.
+
+        Only writes detect it: a full server still answers `check`.
+        """
+        if self._disk_full and self._monotonic() < self._disk_full[0] + DISK_FULL_KEPT_S:
+            raise Unavailable(f"Postgres: {self._disk_full[1]}")
+
+
 async def name_principal(connection: Connection, principal: Principal) -> None:
     """The open transaction runs as this principal until its end."""
     await connection.fetchval(
@@ -257,7 +233,7 @@ def _translate(error: asyncpg.PostgresError) -> EverturnError | asyncpg.Postgres
     return error
 
 
-async def _close(pool: _Pool) -> None:
+async def _close(pool: Any) -> None:
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT_S):
             await pool.close()

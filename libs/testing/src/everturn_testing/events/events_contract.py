@@ -10,7 +10,7 @@ import pytest
 from everturn.core.errors import StaleFence
 from everturn.core.ids import ConversationId
 from everturn.core.leases import ORIGIN, EventCursor
-from everturn.events.stream import EncodedEvent, Entry, EventErasure, EventReader, EventsLost, EventWriter
+from everturn.events.stream import EncodedEvent, Entry, EventReader, EventsLost, EventWriter
 from everturn_testing.core import SequentialIds
 
 _LIMIT_S = 10.0
@@ -22,7 +22,7 @@ class Events:
 
     writer: EventWriter
     reader: EventReader
-    erasure: EventErasure
+    eraser: EventWriter
 
 
 @dataclass(slots=True)
@@ -134,13 +134,13 @@ class EventsContract:
         conversation_id = SequentialIds().conversation()
         await events.writer.publish(conversation_id, entry(7, 1, 2), after=None)
 
-        await events.erasure.erase(conversation_id)
+        await events.eraser.erase(conversation_id)
 
         assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == ()
         for after in (None, EventCursor(7, 2)):
             with pytest.raises(StaleFence):
                 await events.writer.publish(conversation_id, entry(7, 3, 3), after=after)
-        await events.erasure.erase(conversation_id)
+        await events.eraser.erase(conversation_id)
         assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == ()
 
     async def test_writing_continues_after_a_trim(self, events: Events) -> None:

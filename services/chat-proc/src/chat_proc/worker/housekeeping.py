@@ -13,7 +13,7 @@ from everturn.core.errors import EverturnError, Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.loops import guarded, run_guarded
 from everturn.core.metrics import CONVERSATIONS_EXPIRED, ORPHANS_DELETED, RETENTION_FAILED, ROWS_EXPIRED, SWEEPS, SWEPT
-from everturn.events.stream import EventErasure
+from everturn.events.stream import EventWriter
 from everturn.files.objects import Objects, StoredObject
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import Expired, Retention, delete_erased_objects
@@ -182,7 +182,7 @@ class RetentionJob:
     def __init__(
         self,
         retention: Retention,
-        events: EventErasure,
+        events: EventWriter,
         artifacts: Artifacts,
         objects: Objects,
         *,

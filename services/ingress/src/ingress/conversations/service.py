@@ -18,7 +18,7 @@ from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, Ids, TurnId, is_id
 from everturn.events.materialized import FetchView, build_derived_artifacts
-from everturn.events.stream import EventErasure, Hint, Hints
+from everturn.events.stream import EventWriter, Hint, Hints
 from everturn.events.turn_view import TurnPage, build_conversation_view, build_state, try_build_step_detail
 from everturn.events.views import StepDetail, TurnView
 from everturn.files.objects import Objects
@@ -46,7 +46,7 @@ class ConversationService:
         turns: Turns,
         artifacts: Artifacts,
         objects: Objects,
-        events: EventErasure,
+        events: EventWriter,
         hints: Hints,
         queue: Queue,
         ids: Ids,

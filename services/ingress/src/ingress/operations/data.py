@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from everturn.accounts.usage import UsageReport, UsageTotal
+from everturn.accounts.usage import LoadUsage, UsageTotal
 from everturn.core.errors import EverturnError
 from everturn.core.ids import ArtifactId, ConversationId, is_id
 from everturn.lifecycle.erasure import Remains
@@ -107,14 +107,13 @@ MAX_ROWS = 100_000
 DAYS = 30
 
 
-def build_usage_command(open_report: Callable[[], AbstractAsyncContextManager[UsageReport]]) -> OfflineCommand:
+def build_usage_command(load_usage: LoadUsage) -> OfflineCommand:
     """Build the command."""
 
     async def load(arguments: argparse.Namespace) -> tuple[UsageTotal, ...]:
         end = arguments.end or datetime.now(UTC).date() + timedelta(days=1)
         start = arguments.start or end - timedelta(days=DAYS)
-        async with open_report() as report:
-            return await report.load(tenant=arguments.tenant, start=start, end=end, limit=MAX_ROWS + 1)
+        return await load_usage(arguments.tenant, start, end, MAX_ROWS + 1)
 
     def run(arguments: argparse.Namespace) -> int:
         try:
