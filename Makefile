@@ -23,7 +23,7 @@ run: setup ## Start the whole platform on this machine: PORT=8080 EVERTURN_HOME=
 images: setup ## Build the container images; ONLY=runs or services builds only those
 	@$(LOCAL) images --images "$(or $(ONLY),all)"
 
-up: setup ## Start the platform as containers and wait until it is ready: PORT=8080 WORKERS=2 BIND=127.0.0.1 S3=1
+up: setup ## Start the platform as containers and wait until it is ready: PORT=8080 WORKERS=2 HOST=127.0.0.1 S3=1
 	@$(LOCAL) up $(if $(LIMIT_S),--limit-s $(LIMIT_S))
 
 down: setup ## Stop and remove the containers; VOLUMES=1 also deletes the data, after a confirmation (YES=1 skips it)

@@ -31,9 +31,9 @@ def load_groups() -> list[tuple[str, list[MetricLine]]]:
     brokers = CollectorRegistry()
     BrokerMetrics(brokers)
     return [
-        ("Shared: worker at METRICS_PORT, ingress at /metrics; each counts what it does", list_metrics(REGISTRY)),
+        ("Shared: worker at METRICS_LISTEN, ingress at /metrics; each counts what it does", list_metrics(REGISTRY)),
         ("Ingress, at /metrics", list_metrics(IngressMetrics().registry)),
-        ("Broker, at BROKER_METRICS", list_metrics(brokers)),
+        ("Broker, at METRICS_LISTEN", list_metrics(brokers)),
     ]
 
 

@@ -107,7 +107,7 @@ async def stage(
         "CONTEXT_MAX_TOKENS": SMALL_CONTEXT_TOKENS,
         "WEB_DIST": str(dist),
         INGRESS_BOUNDS: '{"heartbeat_s": 1}',
-        "ANONYMOUS": "1",
+        "GUEST_SCOPES": "default/default",
         operator_tools.GATES: str(gates),
     }
     home = copy_home(tmp_path_factory.mktemp("platform"))

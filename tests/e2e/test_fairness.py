@@ -89,7 +89,7 @@ class Site:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     script = Path(__file__).with_name("fairness_script.toml")
-    env = {"EVERTURN_MODEL": f"scripted:{script}", "WORKER_SLOTS": str(SLOTS), "ANONYMOUS": "1"}
+    env = {"EVERTURN_MODEL": f"scripted:{script}", "WORKER_SLOTS": str(SLOTS), "GUEST_SCOPES": "default/default"}
     home = copy_home(tmp_path_factory.mktemp("platform"))
     async with (
         Platform(home, workers=WORKERS, env=env, durable=False, spawn=ForkingSpawn()) as platform,

@@ -205,7 +205,7 @@ async def test_log_lines_name_request_and_turn_but_no_content(stage: Any) -> Non
 async def test_a_worker_exports_metrics_to_prometheus(stage: Any) -> None:
     port = load_free_port()
     await stage.platform.stop_part("worker-1")
-    await stage.platform.restart("worker-2", extra_env={"METRICS_PORT": str(port)})
+    await stage.platform.restart("worker-2", extra_env={"METRICS_LISTEN": f"127.0.0.1:{port}"})
     conversation_id, turn_id = await send(stage, trace=TraceContext("e" * 32, "f" * 16))
     await stage.watch(conversation_id).wait_ended(turn_id)
 

@@ -26,7 +26,11 @@ MESSAGE = {"text": "Hello. " + "x" * 990_000}
 async def platform(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Platform]:
     script = Path(__file__).with_name("fairness_script.toml")
     # Without a rate limit a guest does in a minute what takes ten with it.
-    env = {"EVERTURN_MODEL": f"scripted:{script}", "ANONYMOUS": "1", "RATE_LIMITS_WRITES": "anonymous=off"}
+    env = {
+        "EVERTURN_MODEL": f"scripted:{script}",
+        "GUEST_SCOPES": "default/default",
+        "RATE_LIMITS_WRITES": "anonymous=off",
+    }
     home = copy_home(tmp_path_factory.mktemp("platform"))
     async with Platform(home, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as opened:
         with Redis.from_url(opened.redis.url) as redis:

@@ -146,8 +146,7 @@ def production(start_ingress: Any) -> Any:
         AUTH_ISSUER="i",
         AUTH_AUDIENCE="a",
         AUTH_SECRET=SECRET,
-        ANONYMOUS="1",
-        ANONYMOUS_SCOPES="acme/one",
+        GUEST_SCOPES="acme/one",
         RATE_LIMITS_WRITES="off",
     )
 

@@ -465,7 +465,7 @@ def production(start_ingress: Any, keys: Keys) -> Any:
         AUTH_AUDIENCE=AUDIENCE,
         AUTH_PUBLIC_KEY=keys.public_pem,
         ALLOWED_ORIGINS="https://chat.example",
-        ANONYMOUS="1",
+        GUEST_SCOPES="default/default",
         RATE_LIMITS_WRITES="off",
     )
 

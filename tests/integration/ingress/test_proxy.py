@@ -84,7 +84,7 @@ def proxy(start_ingress: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
         AUTH_ISSUER="i",
         AUTH_AUDIENCE="a",
         AUTH_SECRET="a secret that is long enough for HS256",
-        ANONYMOUS="1",
+        GUEST_SCOPES="default/default",
         RATE_LIMITS_WRITES="off",
         TRUSTED_PROXIES=PROXY,
     )

@@ -61,7 +61,10 @@ async def test_a_worker_is_put_together_and_says_what_it_chose(settings: WorkerS
 async def test_a_worker_says_at_its_port_what_it_lacks(settings: WorkerSettings) -> None:
     port = load_free_port()
 
-    async with open_worker(settings.model_copy(update={"metrics_port": port})), httpx2.AsyncClient() as http:
+    async with (
+        open_worker(settings.model_copy(update={"metrics_listen": f"127.0.0.1:{port}"})),
+        httpx2.AsyncClient() as http,
+    ):
         ready = await http.get(f"http://127.0.0.1:{port}/readyz")
         alive = await http.get(f"http://127.0.0.1:{port}/livez")
 

@@ -187,7 +187,7 @@ def test_a_pod_gets_longer_to_end_than_it_drains_and_knows_its_settings(name: st
     pod = find("Deployment")[name]["spec"]["template"]["spec"]
     variables = {each["name"]: each["value"] for each in pod["containers"][0]["env"]}
 
-    assert pod["terminationGracePeriodSeconds"] >= float(variables["DRAIN_TIMEOUT_S"]) + 10
+    assert pod["terminationGracePeriodSeconds"] >= settings.model_fields["drain_timeout_s"].default + 10
     assert variables.keys() <= list_names(settings)
 
 

@@ -5,17 +5,18 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from exec_supervisor.settings import BrokerSettings, split_address
+from everturn.core.settings import split_address
+from exec_supervisor.settings import BrokerSettings
 
 
 def test_without_any_setting_it_serves_a_socket_and_no_network(monkeypatch: pytest.MonkeyPatch):
-    for name in ("BROKER_SOCKET", "BROKER_TCP", "DOCKER_HOST", "BROKER_METRICS"):
+    for name in ("BROKER_SOCKET", "BROKER_TCP", "DOCKER_HOST", "METRICS_LISTEN"):
         monkeypatch.delenv(name, raising=False)
 
     settings = BrokerSettings()
 
     assert settings.socket == Path("/run/everturn/broker.sock")
-    assert (settings.tcp, settings.metrics) == ("", "")
+    assert (settings.tcp, settings.metrics_listen) == ("", "")
     assert settings.docker_host == "unix:///var/run/docker.sock"
 
 
@@ -31,10 +32,10 @@ def test_a_network_listener_without_tls_is_refused():
 @pytest.mark.parametrize("address", ["7000", "localhost", ":7000", "a b:1", "host:port", "::1:7000"])
 def test_an_address_needs_a_host_and_a_port(address: str):
     with pytest.raises(ValidationError):
-        BrokerSettings(metrics=address)
+        BrokerSettings(metrics_listen=address)
 
 
 @pytest.mark.parametrize(("address", "parts"), [("localhost:0", ("localhost", 0)), ("[::1]:7000", ("::1", 7000))])
 def test_an_address_is_split_at_its_port(address: str, parts: tuple[str, int]):
-    assert BrokerSettings(metrics=address).metrics == address
+    assert BrokerSettings(metrics_listen=address).metrics_listen == address
     assert split_address(address) == parts

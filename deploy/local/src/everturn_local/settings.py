@@ -2,14 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from dotenv import dotenv_values
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from everturn.core.errors import EverturnError
-from everturn.core.settings import BY_ALIAS, explain_errors
+from everturn.core.settings import BY_ALIAS, Unlisted, explain_errors
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 ENV_FILE = REPOSITORY / ".env"
@@ -28,13 +28,11 @@ class LocalSettings(BaseSettings):
     model_config = SettingsConfigDict(extra="ignore")
 
     everturn_home: Path = Field(default=REPOSITORY / ".everturn", description="Folder that holds all state.")
-    mode: Literal["development", "production"] = Field(
-        default="development",
-        validation_alias="EVERTURN_MODE",
-        description="Mode of the services of `make run`; production needs the settings for authentication.",
+    mode: Annotated[Literal["development", "production"], Unlisted.SHARED] = Field(
+        default="development", validation_alias="EVERTURN_MODE"
     )
     host: str = Field(default="127.0.0.1", description="Address the ingress listens on.")
-    objects_url: str = Field(default="", description="Where files are kept; empty for a folder in EVERTURN_HOME.")
+    objects_url: Annotated[str, Unlisted.SHARED] = ""
     port: int = Field(default=8080, ge=0, le=65_535, description="Port of the first ingress; 0 picks a free one.")
 
 
@@ -54,7 +52,7 @@ class ComposeSettings(BaseSettings):
         validation_alias="COMPOSE_PROJECT_NAME",
         description="Name prefix of containers, volumes and networks.",
     )
-    bind: str = Field(default="127.0.0.1", validation_alias="BIND", description="Address on which the page is served.")
+    host: str = Field(default="127.0.0.1", validation_alias="HOST", description="Address on which the page is served.")
     port: int = Field(default=8080, ge=1, le=65_535, validation_alias="PORT", description="Its port.")
     workers: int = Field(default=2, ge=1, le=100, validation_alias="WORKERS", description="Number of workers.")
     s3: bool = Field(

@@ -55,6 +55,7 @@ from everturn.core.logging import Redactor
 from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
 from everturn.core.page_server import build_live_page, build_metrics_page, open_page_server
 from everturn.core.retry import RetryPolicy
+from everturn.core.settings import METRICS_LISTEN, split_address
 from everturn.core.tracing import NO_TRACING, Tracing, open_tracing
 from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import choose_profiles, load_profiles
@@ -166,10 +167,10 @@ async def open_worker(
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, embedder_why, embedder.lexical_only
         sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
-        if settings.metrics_port:
+        if settings.metrics_listen:
             ready = ReadyPage(build_parts(worker, drivers, opened), open_clock(settings.clock_steps).monotonic)
             pages = {"/metrics": build_metrics_page, "/livez": build_live_page, "/readyz": ready.build}
-            server = open_page_server(settings.metrics_host, settings.metrics_port, pages, setting="METRICS_PORT")
+            server = open_page_server(*split_address(settings.metrics_listen), pages, setting=METRICS_LISTEN)
             await stack.enter_async_context(server)
         yield worker, Readiness(name, why, offered.sandbox, sandbox_why, *search)
 

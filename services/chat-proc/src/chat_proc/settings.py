@@ -15,7 +15,14 @@ from chat_proc.catalog.described import ToolModule
 from everturn.core.addresses import MAX_HOST_CHARS, spell_host
 from everturn.core.errors import Invalid
 from everturn.core.logging import find_named_secrets, find_url_secrets
-from everturn.core.settings import BY_ALIAS, CommonSettings, Secrecy
+from everturn.core.settings import (
+    ADDRESS_PATTERN,
+    BY_ALIAS,
+    METRICS_LISTEN,
+    METRICS_LISTEN_MEANING,
+    CommonSettings,
+    Secrecy,
+)
 from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 
@@ -104,23 +111,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         validation_alias="USER_RUNNING_MAX",
         description="Maximum number of running turns of one user on all workers while turns of others wait.",
     )
-    drain_timeout_s: float = Field(
-        default=30.0, ge=10, validation_alias="DRAIN_TIMEOUT_S", description="Seconds from SIGTERM to exit."
-    )
-
-    metrics_port: int = Field(
-        default=0,
-        ge=0,
-        le=65_535,
-        validation_alias="METRICS_PORT",
-        description="Port of this worker's /metrics, /livez and /readyz; 0 disables them. Workers on one machine need "
-        "different ports.",
-    )
-    metrics_host: str = Field(
-        default="127.0.0.1",
-        validation_alias="METRICS_HOST",
-        description="Address on which METRICS_PORT listens. Its pages need no credential, so only Prometheus should "
-        "reach it.",
+    metrics_listen: str = Field(
+        default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING
     )
 
     model: str = Field(
@@ -271,13 +263,6 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
             allowed_hosts=_read_hosts(self.web_fetch_allowed_hosts),
             denied_hosts=_read_hosts(self.web_fetch_denied_hosts),
         )
-
-    @field_validator("web_fetch", mode="before")
-    @classmethod
-    def _read_switch(cls, value: object) -> object:
-        """Earlier versions had only on and off; on is the current default."""
-        words = {"true": "seen", "on": "seen", "yes": "seen", "1": "seen", "false": "off", "no": "off", "0": "off"}
-        return words.get(str(value).strip().lower(), value)
 
     @field_validator("web_fetch_allowed_hosts", "web_fetch_denied_hosts")
     @classmethod

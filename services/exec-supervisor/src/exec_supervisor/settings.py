@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
-from everturn.core.settings import BY_ALIAS, Secrecy
+from everturn.core.settings import ADDRESS_PATTERN, BY_ALIAS, METRICS_LISTEN, METRICS_LISTEN_MEANING, Secrecy
 from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 
@@ -36,7 +36,7 @@ class BrokerSettings(BaseSettings):
     )
     tcp: str = Field(
         default="",
-        pattern=r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$",
+        pattern=ADDRESS_PATTERN,
         validation_alias="BROKER_TCP",
         description="host:port on which the broker serves workers on other machines, with mutual TLS only; empty for "
         "none.",
@@ -67,11 +67,8 @@ class BrokerSettings(BaseSettings):
         validation_alias="BROKER_UIDS",
         description="User ids for executors, one per pair, as first-last; no account and no other broker may use them.",
     )
-    metrics: str = Field(
-        default="",
-        pattern=r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$",
-        validation_alias="BROKER_METRICS",
-        description="host:port of the Prometheus page; empty for none.",
+    metrics_listen: str = Field(
+        default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING
     )
 
     @field_validator("docker_host", mode="before")
@@ -94,9 +91,3 @@ class BrokerSettings(BaseSettings):
         if self.tcp and not self.tls_dir:
             raise ValueError(f"BROKER_TCP needs {TLS_DIR}.")
         return self
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[host]:port`."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -12,7 +12,6 @@ from everturn.accounts.postgres import PostgresCredentialAdmin, PostgresCredenti
 from everturn.accounts.usage import UsageTotal
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.clock import Clock, SystemClock, now_ms, open_clock
-from everturn.core.errors import Invalid
 from everturn.core.ids import ConversationId, RandomIds
 from everturn.core.tracing import open_tracing
 from everturn.feedback.postgres import PostgresFeedback
@@ -44,7 +43,15 @@ from ingress.auth.gate import AuthGate, AuthMethods
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import MAX_AGE_S, RevocationChecker
 from ingress.auth.signed_tokens import MIN_SECRET_BYTES, Guests, Tickets, TokenSigner
-from ingress.auth.tokens import JwksFetch, JwksKeys, KeySource, StaticKey, TokenVerifier, check_algorithms
+from ingress.auth.tokens import (
+    PUBLIC_ALGORITHMS,
+    SHARED_ALGORITHMS,
+    JwksFetch,
+    JwksKeys,
+    KeySource,
+    StaticKey,
+    TokenVerifier,
+)
 from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
 from ingress.chat.service import Wires
 from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
@@ -196,31 +203,16 @@ def build_embedder(settings: IngressSettings) -> Embedder:
 
 
 def build_verifier(settings: IngressSettings) -> TokenVerifier | None:
-    """Build the verifier of bearer tokens; None without keys, which only development mode allows.
-
-    Raises Invalid for algorithms that the keys can't verify.
-    """
-    algorithms = _choose_algorithms(settings)
+    """Build the verifier of bearer tokens; None without keys, which only development mode allows."""
     if not (settings.has_keys and settings.auth_issuer and settings.auth_audience):
         return None
     return TokenVerifier(
         _build_keys(settings),
         issuer=settings.auth_issuer,
         audience=settings.auth_audience,
-        algorithms=algorithms,
+        algorithms=PUBLIC_ALGORITHMS if settings.auth_secret is None else SHARED_ALGORITHMS,
         unscoped=settings.auth_unscoped_tokens,
     )
-
-
-def _choose_algorithms(settings: IngressSettings) -> tuple[str, ...]:
-    shared = settings.auth_secret is not None and not (settings.auth_jwks_url or settings.auth_public_key)
-    named = "auth_algorithms" in settings.model_fields_set
-    if shared and not named:
-        return ("HS256",)
-    check_algorithms(settings.algorithms, shared=shared)
-    if named and not settings.has_keys:
-        raise Invalid("AUTH_ALGORITHMS needs AUTH_JWKS_URL or AUTH_PUBLIC_KEY.")
-    return settings.algorithms
 
 
 def _build_keys(settings: IngressSettings) -> KeySource:

@@ -99,13 +99,6 @@ class IngressSettings(LimitSettings):
     port: int = Field(
         default=8080, ge=0, le=65535, validation_alias="PORT", description="Port to listen on; 0 picks one."
     )
-    drain_timeout_s: int = Field(
-        default=25,
-        ge=1,
-        le=300,
-        validation_alias="DRAIN_TIMEOUT_S",
-        description="Seconds that open requests have to finish at shutdown.",
-    )
 
     message_max_bytes: int = Field(
         default=25_000_000,
@@ -166,11 +159,6 @@ class IngressSettings(LimitSettings):
     auth_audience: str | None = Field(
         default=None, validation_alias="AUTH_AUDIENCE", description="Audience of accepted tokens."
     )
-    auth_algorithms: str = Field(
-        default="RS256,ES256,EdDSA",
-        validation_alias="AUTH_ALGORITHMS",
-        description="Accepted signature algorithms; HS256 if only AUTH_SECRET is set.",
-    )
     auth_jwks_url: str | None = Field(
         default=None, validation_alias="AUTH_JWKS_URL", description="URL of the issuer's key set."
     )
@@ -202,23 +190,17 @@ class IngressSettings(LimitSettings):
         validation_alias="ALLOWED_ORIGINS",
         description="Other origins whose web pages may use this server, separated by commas: https://chat.example",
     )
-    anonymous: bool = Field(
-        default=False, validation_alias="ANONYMOUS", description="1 accepts people without an account, as guests."
-    )
-    anonymous_scopes: str = Field(
-        default="default/default",
-        pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)*$",
-        validation_alias="ANONYMOUS_SCOPES",
-        description="Where guests are accepted: tenant/project, separated by commas.",
+    scopes_of_guests: str = Field(
+        default="",
+        pattern=r"^(|[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)*)$",
+        validation_alias="GUEST_SCOPES",
+        description="Where people without an account are accepted as guests: tenant/project, separated by commas, such "
+        "as default/default. Empty accepts none.",
     )
 
     @property
     def development(self) -> bool:
         return self.mode == "development"
-
-    @property
-    def algorithms(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.auth_algorithms.split(",") if name.strip())
 
     @property
     def model_environment(self) -> Mapping[str, str]:
@@ -235,8 +217,8 @@ class IngressSettings(LimitSettings):
 
     @property
     def guest_scopes(self) -> frozenset[tuple[str, str]]:
-        """Tenants and projects that accept guests; none unless ANONYMOUS is set."""
-        pairs = (scope.partition("/") for scope in self.anonymous_scopes.split(",") if self.anonymous)
+        """Tenants and projects that accept guests."""
+        pairs = (scope.partition("/") for scope in self.scopes_of_guests.split(",") if scope)
         return frozenset((tenant, project) for tenant, _, project in pairs)
 
     @field_validator("allowed_origins")

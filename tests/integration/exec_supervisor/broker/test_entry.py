@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def broker(folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    process = start(folder, BROKER_METRICS="127.0.0.1:0", EXECUTION_PROFILES='{"default": {"warm": 1}}')
+    process = start(folder, METRICS_LISTEN="127.0.0.1:0", EXECUTION_PROFILES='{"default": {"warm": 1}}')
     yield process
     process.kill()
     process.communicate()
@@ -100,11 +100,11 @@ def test_connections_that_ask_for_no_page_leave_room_for_those_that_do(ready: di
 
 def test_a_port_for_the_page_that_is_taken_ends_the_start_with_a_sentence(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        process = start(tmp_path, BROKER_METRICS=f"127.0.0.1:{taken.getsockname()[1]}")
+        process = start(tmp_path, METRICS_LISTEN=f"127.0.0.1:{taken.getsockname()[1]}")
         out, said = process.communicate(timeout=30)
 
     assert (process.returncode, out) == (2, "")
-    assert "Choose another BROKER_METRICS." in said
+    assert "Choose another METRICS_LISTEN." in said
 
 
 def test_a_second_broker_for_the_same_socket_does_not_start(folder: Path, ready: dict[str, Any]):

@@ -26,6 +26,7 @@ from chat_proc.sandbox.containers import (
 )
 from chat_proc.sandbox.port import RunRequest
 from everturn.core.errors import Invalid
+from everturn.core.settings import split_address
 from everturn.execution.messages import Finished, GatewayCall, ToolReply
 from exec_supervisor.broker.listeners import (
     KEEPALIVE,
@@ -35,7 +36,7 @@ from exec_supervisor.broker.listeners import (
     find_group,
     open_listeners,
 )
-from exec_supervisor.settings import BrokerSettings, split_address
+from exec_supervisor.settings import BrokerSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,11 @@ Refused = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="module")
 def open_door(start_ingress: Any) -> Any:
     return start_ingress(
-        EVERTURN_MODE="production", AUTH_ISSUER="i", AUTH_AUDIENCE="a", AUTH_SECRET=SECRET, ANONYMOUS="1"
+        EVERTURN_MODE="production",
+        AUTH_ISSUER="i",
+        AUTH_AUDIENCE="a",
+        AUTH_SECRET=SECRET,
+        GUEST_SCOPES="default/default",
     )
 
 

@@ -80,7 +80,7 @@ async def test_pages_and_credentials_pass_the_same_checks_as_over_http(sockets: 
         AUTH_AUDIENCE="a",
         AUTH_SECRET="a secret that is long enough for HS256",
         ALLOWED_ORIGINS="https://chat.example",
-        ANONYMOUS="1",
+        GUEST_SCOPES="default/default",
     )
     async with httpx2.AsyncClient(base_url=production.url, timeout=20) as http:
         guest = (await http.post("/guests/default/default")).json()

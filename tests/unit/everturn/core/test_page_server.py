@@ -24,7 +24,7 @@ PAGES = {"/metrics": build_metrics_page, "/livez": build_live_page}
 ASKED = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 LONG = bytes(32 << 20)
 """More than the kernel takes for a client that doesn't read."""
-open_pages = partial(open_page_server, "127.0.0.1", 0, setting="METRICS_PORT")
+open_pages = partial(open_page_server, "127.0.0.1", 0, setting="METRICS_LISTEN")
 
 
 async def talk(url: str, sent: bytes) -> bytes:
@@ -148,6 +148,6 @@ async def test_a_port_in_use_is_reported_with_a_remedy() -> None:
     async with open_pages(PAGES) as url:
         port = urlsplit(url).port or 0
 
-        with pytest.raises(CantListen, match="METRICS_PORT"):
-            async with open_page_server("127.0.0.1", port, PAGES, setting="METRICS_PORT"):
+        with pytest.raises(CantListen, match="METRICS_LISTEN"):
+            async with open_page_server("127.0.0.1", port, PAGES, setting="METRICS_LISTEN"):
                 pass

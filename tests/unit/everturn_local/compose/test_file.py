@@ -30,7 +30,7 @@ def test_the_health_check_of_a_worker_requests_its_page(file: Any):
     worker = file["services"][WORKERS]
 
     assert "http://127.0.0.1:9464/livez" in worker["healthcheck"]["test"][-1]
-    assert worker["environment"]["METRICS_PORT"] == "9464"
+    assert worker["environment"]["METRICS_LISTEN"] == "0.0.0.0:9464"
 
 
 def test_only_the_ingress_can_be_reached_from_outside(file: Any):

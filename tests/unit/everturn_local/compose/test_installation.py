@@ -24,11 +24,11 @@ def engine(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def test_the_variables_have_folder_port_and_engine_group(engine: dict[str, str], tmp_path: Path):
-    settings = ComposeSettings(home=tmp_path, bind="0.0.0.0", port=8090, workers=3)
+    settings = ComposeSettings(home=tmp_path, host="0.0.0.0", port=8090, workers=3)
 
     variables = build_variables(settings, {**engine, "REDIS_IMAGE": "registry.example/redis"})
 
-    assert (variables["BIND"], variables["PORT"], variables["WORKERS"]) == ("0.0.0.0", "8090", "3")
+    assert (variables["HOST"], variables["PORT"], variables["WORKERS"]) == ("0.0.0.0", "8090", "3")
     assert (variables["EVERTURN_SECRETS"], variables["EVERTURN_ENV"]) == (
         str(tmp_path / "secrets"),
         str(tmp_path / "everturn.env"),

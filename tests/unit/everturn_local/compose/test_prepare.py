@@ -135,7 +135,7 @@ def test_files_of_the_operator_are_never_written_over(tmp_path: Path):
     names = (VARIABLES, SETTINGS, CONFIG)
 
     prepare(tmp_path, {})
-    assert "ANONYMOUS=1" in (tmp_path / SETTINGS).read_text()
+    assert "GUEST_SCOPES=default/default" in (tmp_path / SETTINGS).read_text()
     assert load_config(tmp_path / CONFIG) == OperatorConfig()
     for name in names:
         (tmp_path / name).write_text(f"# {name}\n")

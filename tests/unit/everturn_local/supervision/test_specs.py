@@ -78,10 +78,11 @@ def test_files_lie_in_the_home_unless_the_caller_names_another_store():
     assert {spec.env["OBJECTS_URL"] for spec in in_a_bucket} == {"s3://files"}
 
 
-def test_each_worker_has_a_metrics_port_of_its_own():
-    around = replace(AROUND, env={"METRICS_PORT": "9464"})
+def test_each_worker_and_the_broker_have_their_own_metrics_port():
+    around = replace(AROUND, env={"METRICS_LISTEN": "127.0.0.1:9464"})
 
-    _, *workers = build_specs(around, Layout("127.0.0.1", [1], 3))
+    broker, _, *workers = build_specs(around, Layout("127.0.0.1", [1], 3, containers=True))
 
-    assert [worker.env["METRICS_PORT"] for worker in workers] == ["9464", "9465", "9466"]
-    assert "METRICS_PORT" not in build_specs(AROUND, Layout("127.0.0.1", [1], 1))[1].env
+    ports = [part.env["METRICS_LISTEN"] for part in (*workers, broker)]
+    assert ports == [f"127.0.0.1:{port}" for port in (9464, 9465, 9466, 9467)]
+    assert "METRICS_LISTEN" not in build_specs(AROUND, Layout("127.0.0.1", [1], 1))[1].env

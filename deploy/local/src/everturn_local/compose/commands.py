@@ -72,7 +72,7 @@ def run_up(
 
 def wait_started(settings: ComposeSettings, engine: Engine, report: Report, *, limit_s: float = READY_LIMIT_S) -> None:
     """Wait until the platform is ready. Raises NotReady, after showing the last output of unhealthy containers."""
-    url = build_url(settings.bind, settings.port)
+    url = build_url(settings.host, settings.port)
     found = wait_ready(lambda: _check(settings, url, engine), limit_s=limit_s)
     if found.missing:
         show_unhealthy(engine, settings.project, report)
@@ -126,8 +126,8 @@ def open_compose(settings: ComposeSettings, environment: Mapping[str, str]) -> C
 
 def check_port(settings: ComposeSettings, compose: Compose) -> None:
     """Raises PortTaken unless the port is free or used by our own ingress."""
-    if not is_port_free(settings.port, settings.bind) and not compose.capture("ps", "--quiet", "ingress"):
-        raise PortTaken(f"{settings.bind}:{settings.port}. Stop that program, or choose another: make up PORT=8090")
+    if not is_port_free(settings.port, settings.host) and not compose.capture("ps", "--quiet", "ingress"):
+        raise PortTaken(f"{settings.host}:{settings.port}. Stop that program, or choose another: make up PORT=8090")
 
 
 def _agrees(question: str) -> bool:

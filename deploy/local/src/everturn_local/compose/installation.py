@@ -56,7 +56,7 @@ def build_variables(settings: ComposeSettings, environment: Mapping[str, str]) -
         "EXECUTION_PROFILES": WARM_PROFILES,
         **environment,
         **store,
-        "BIND": settings.bind,
+        "HOST": settings.host,
         "PORT": str(settings.port),
         "WORKERS": str(settings.workers),
         "EVERTURN_SECRETS": str(installation.secrets),

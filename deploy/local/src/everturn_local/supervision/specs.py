@@ -1,14 +1,16 @@
 """The command and environment of each service."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from everturn.core.settings import ADDRESS_PATTERN, METRICS_LISTEN
 from everturn.redis.users import INGRESS, WORKER
 from everturn_local.home import Home
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
-from everturn_local.settings import REPOSITORY
+from everturn_local.settings import REPOSITORY, BadSettings
 from everturn_local.supervision.service import ServiceSpec
 
 BROKER = "broker"
@@ -56,7 +58,7 @@ class Surroundings:
 
 def build_specs(around: Surroundings, layout: Layout) -> list[ServiceSpec]:
     """The broker first if there is one, then `ingress-1`..., and `worker-1`..."""
-    broker = [build_broker_spec(around)] if layout.containers else []
+    broker = [build_broker_spec(around, layout.workers)] if layout.containers else []
     ingresses = [
         build_ingress_spec(around, f"ingress-{number}", host=layout.host, port=port)
         for number, port in enumerate(layout.ports, 1)
@@ -68,12 +70,14 @@ def build_specs(around: Surroundings, layout: Layout) -> list[ServiceSpec]:
     return [*broker, *ingresses, *workers]
 
 
-def build_broker_spec(around: Surroundings) -> ServiceSpec:
+def build_broker_spec(around: Surroundings, workers: int) -> ServiceSpec:
     """The only service with access to the container engine."""
     inherited = {
         name: value for name, value in around.env.items() if name in BROKER_NAMES or name.startswith(BROKER_PREFIXES)
     }
     env = {"LOG_FORMAT": "json", **inherited, "BROKER_SOCKET": str(around.home.broker_socket)}
+    if around.env.get(METRICS_LISTEN):
+        env[METRICS_LISTEN] = build_metrics_address(around.env[METRICS_LISTEN], workers)
     argv = [sys.executable, "-I", "-m", "exec_supervisor", "broker"]
     log = around.home.logs / f"{BROKER}.log"
     return ServiceSpec(name=BROKER, argv=argv, env=env, log=log, ready_on_stdout=True)
@@ -89,16 +93,23 @@ def build_ingress_spec(around: Surroundings, name: str, *, host: str, port: int)
 
 
 def build_worker_spec(around: Surroundings, number: int) -> ServiceSpec:
-    """METRICS_PORT is the first worker's; each of the others uses the next one."""
-    first = around.env.get("METRICS_PORT", "")
+    """METRICS_LISTEN is the first worker's; each of the others uses the next port."""
     own = {
         "DATABASE_URL": around.database.worker,
         "REDIS_URL": around.redis.worker,
         "SANDBOX_PYTHON": str(SANDBOX_PYTHON),
     }
-    if first.isdigit() and int(first):
-        own["METRICS_PORT"] = str(int(first) + number - 1)
+    if around.env.get(METRICS_LISTEN):
+        own[METRICS_LISTEN] = build_metrics_address(around.env[METRICS_LISTEN], number - 1)
     return _build_spec(around, f"worker-{number}", module="chat_proc", own=own)
+
+
+def build_metrics_address(first: str, offset: int) -> str:
+    """The address whose port is so many above that of the first one; port 0 remains 0. Raises BadSettings."""
+    if not re.fullmatch(ADDRESS_PATTERN, first):
+        raise BadSettings("METRICS_LISTEN must be host:port or empty.")
+    host, _, port = first.rpartition(":")
+    return f"{host}:{int(port) + offset if int(port) else 0}"
 
 
 def _build_spec(around: Surroundings, name: str, *, module: str, own: Mapping[str, str]) -> ServiceSpec:

@@ -21,6 +21,13 @@ SECRETS_DIR: Final = "SECRETS_DIR"
 BY_ALIAS: Final = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_prefix="=")
 """Our own code passes settings by field name; the environment only by alias. Without a prefix that no variable can
 have, pydantic-settings would also read MODE, MODEL or HOME, which are set for other purposes."""
+METRICS_LISTEN: Final = "METRICS_LISTEN"
+METRICS_LISTEN_MEANING: Final = (
+    "host:port of the pages /metrics and, of a worker, /livez and /readyz; empty for none. They need no credential, so "
+    "only Prometheus and probes should reach them. Processes on one machine need different ports."
+)
+ADDRESS_PATTERN: Final = r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$"
+"""host:port or [host]:port, or empty; see `split_address`."""
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
@@ -40,6 +47,7 @@ class Unlisted(StrEnum):
     """Why a setting is not for operators, so that no page lists it: a mark in its annotation."""
 
     PARENT = "the parent process sets it"
+    SHARED = "the services list it, with their default"
     TESTS = "tests set it, in development mode only"
 
 
@@ -51,7 +59,8 @@ class CommonSettings(BaseSettings):
     mode: Literal["development", "production"] = Field(
         default="production",
         validation_alias="EVERTURN_MODE",
-        description="development accepts this machine's user without a token, and listens on loopback only.",
+        description="development accepts this machine's user without a token, and listens on loopback only. `make run` "
+        "uses development unless it is set.",
     )
     database_url: Annotated[str, Secrecy.PASSWORD] = Field(
         validation_alias="DATABASE_URL", description="postgresql://role:password@host:port/name of this service's role."
@@ -62,7 +71,16 @@ class CommonSettings(BaseSettings):
     objects_url: str = Field(
         validation_alias="OBJECTS_URL",
         description="Where files are kept: file:///folder, or s3://bucket/prefix?endpoint=...&region=..., "
-        "with credentials from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or other sources of the AWS SDK.",
+        "with credentials from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or other sources of the AWS SDK. `make run` "
+        "uses a folder in EVERTURN_HOME unless it is set.",
+    )
+    drain_timeout_s: int = Field(
+        default=30,
+        ge=10,
+        le=300,
+        validation_alias="DRAIN_TIMEOUT_S",
+        description="Seconds from SIGTERM to exit: an ingress finishes the requests it has begun, and a worker hands "
+        "its turns over at the next round boundary.",
     )
     secrets_dir: Path | None = Field(
         default=None,
@@ -177,3 +195,9 @@ def explain_errors(error: ValidationError) -> list[str]:
         place, message = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
         lines.append(f"{place}: {message}" if place else message)
     return lines
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[host]:port`."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -22,7 +22,7 @@ from everturn.core.logging import configure_logging
 from everturn.core.loops import run_guarded
 from everturn.core.metrics import LOOP_ERRORS
 from everturn.core.page_server import build_metrics_page, open_page_server
-from everturn.core.settings import explain_errors
+from everturn.core.settings import METRICS_LISTEN, explain_errors, split_address
 from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import load_profiles
 from exec_supervisor.broker.conversation import Conversation
@@ -35,7 +35,7 @@ from exec_supervisor.broker.pairs import open_pairs
 from exec_supervisor.broker.pool import Pool, check_warm_fits
 from exec_supervisor.broker.reaper import Reaper
 from exec_supervisor.broker.seccomp_profile import build_profile
-from exec_supervisor.settings import BrokerSettings, split_address
+from exec_supervisor.settings import BrokerSettings
 
 MORE_CONNECTIONS: Final = 64
 """In addition to one connection per pair and one more to query it."""
@@ -83,7 +83,7 @@ async def run_broker(settings: BrokerSettings) -> None:
         watch = EventWatch(engine, broker_id, connected)
         # Events are processed until the last pair has ended, and pairs end after the last conversation.
         async with (
-            _metrics_page(settings.metrics, registry) as page,
+            _metrics_page(settings.metrics_listen, registry) as page,
             _running(run_guarded("engine_events", watch.run)),
             open_pairs(
                 engine,
@@ -146,7 +146,7 @@ async def _metrics_page(address: str, registry: CollectorRegistry) -> AsyncGener
         return
     host, port = split_address(address)
     pages = {"/metrics": partial(build_metrics_page, registry)}
-    async with open_page_server(host, port, pages, setting="BROKER_METRICS") as url:
+    async with open_page_server(host, port, pages, setting=METRICS_LISTEN) as url:
         yield urlsplit(url).netloc
 
 

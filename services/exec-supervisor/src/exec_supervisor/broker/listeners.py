@@ -15,8 +15,9 @@ import structlog
 
 from everturn.core.errors import Invalid
 from everturn.core.loops import guarded
+from everturn.core.settings import split_address
 from everturn.execution.broker_messages import TLS_AUTHORITY, TLS_CERTIFICATE, TLS_DIR, TLS_KEY
-from exec_supervisor.settings import BrokerSettings, split_address
+from exec_supervisor.settings import BrokerSettings
 
 SOCKET_MODE: Final = 0o660
 HANDSHAKE_TIMEOUT_S: Final = 10.0

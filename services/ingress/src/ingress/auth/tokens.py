@@ -134,17 +134,6 @@ class TokenVerifier:
             raise unauthorized("The token's algorithm is not accepted.")
 
 
-def check_algorithms(names: Sequence[str], *, shared: bool) -> None:
-    """Raises Invalid unless a shared secret, or otherwise public keys, can verify every algorithm of the list."""
-    known = (*SHARED_ALGORITHMS, *PUBLIC_ALGORITHMS)
-    if not names or not frozenset(names) <= frozenset(known):
-        raise Invalid(f"AUTH_ALGORITHMS must be names of {', '.join(known)}, separated by commas.")
-    if shared and not frozenset(names) <= frozenset(SHARED_ALGORITHMS):
-        raise Invalid("AUTH_ALGORITHMS with public keys needs AUTH_JWKS_URL or AUTH_PUBLIC_KEY, not AUTH_SECRET.")
-    if not shared and not frozenset(names) <= frozenset(PUBLIC_ALGORITHMS):
-        raise Invalid("AUTH_ALGORITHMS with HS256, HS384 or HS512 needs AUTH_SECRET alone, without public keys.")
-
-
 def read_claims(payload: dict[str, Any]) -> Claims:
     """Read the claims of a verified payload. Raises a 401 problem for a subject that is not a valid user name."""
     subject, expires = payload.get("sub"), payload.get("exp")

@@ -214,7 +214,7 @@ async def test_a_trusted_proxy_is_not_counted_and_names_the_client(start_ingress
         AUTH_ISSUER="i",
         AUTH_AUDIENCE="a",
         AUTH_SECRET="a secret that is long enough for HS256",
-        ANONYMOUS="1",
+        GUEST_SCOPES="default/default",
     )
 
     async def come(client: str) -> bytes:
