@@ -182,11 +182,11 @@ async def test_the_first_interrupt_cancels_the_turn_and_waits_for_its_end(
 ) -> None:
     server.story.start_turn("Hi")
     server.story.start_round()
-    server.story.stream("answer", 0, ["Well"])
+    server.story.stream("canvas", 0, ["Well"], artifact="files/a.md")
     running = await everturn.start("chat", "Hi")
     await server.wait_for("GET", "/events")
-    assert running.stdout
-    assert await asyncio.wait_for(running.stdout.readexactly(4), 20) == b"Well"
+    assert running.stderr
+    await asyncio.wait_for(running.stderr.readuntil("✎ writing files/a.md\n".encode()), 20)
 
     running.send_signal(signal.SIGINT)
     signalled = await server.wait_for("POST", "/signals")
@@ -202,10 +202,10 @@ async def test_the_first_interrupt_cancels_the_turn_and_waits_for_its_end(
 async def test_the_second_interrupt_exits_at_once(server: "SmallServer", everturn: "Everturn") -> None:
     server.story.start_turn("Hi")
     server.story.start_round()
-    server.story.stream("answer", 0, ["Well"])
+    server.story.stream("canvas", 0, ["Well"], artifact="files/a.md")
     running = await everturn.start("chat", "Hi")
-    assert running.stdout
-    await asyncio.wait_for(running.stdout.readexactly(4), 20)
+    assert running.stderr
+    await asyncio.wait_for(running.stderr.readuntil("✎ writing files/a.md\n".encode()), 20)
 
     running.send_signal(signal.SIGINT)
     await server.wait_for("POST", "/signals")
