@@ -44,9 +44,10 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, make_stage: Callable[[
         "EXECUTION_MODE": "containers",
         "EXECUTION_PROFILES": '{"default": {"warm": 1, "preload": ["pandas", "matplotlib.pyplot"]}}',
     }
+    spawn = ForkingSpawn()
     async with watching() as watch:
         async with Platform(
-            folder, ingresses=2, workers=2, env=env, durable=False, containers=True, spawn=ForkingSpawn()
+            folder, ingresses=2, workers=2, env=env, durable=False, containers=True, spawn=spawn
         ) as platform:
             opened = make_stage(platform)
             view = EngineView(f"everturn.broker={platform.reports['broker']['broker']}")

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -102,7 +103,7 @@ class ForkingSpawn:
 
 
 def open_forks(*modules: str) -> ForkServerContext:
-    """Where processes of these services are forked off; the imports happen with the first of them.
+    """Start the process that services are forked off; its imports go on beside the caller.
 
     There is one such place in a process: the first caller decides what is imported.
     """
@@ -110,6 +111,8 @@ def open_forks(*modules: str) -> ForkServerContext:
     # As a worker does before it imports numpy, which reads them then.
     os.environ.update({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"})
     context.set_forkserver_preload([name for module in modules for name in (f"{module}.__main__", *DRIVERS[module])])
+    # Now, so that a test which watches what it leaves behind does not see it appear.
+    forkserver.ensure_running()
     return context
 
 
