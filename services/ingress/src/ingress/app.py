@@ -179,7 +179,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
     )
     for router in routers:
         app.include_router(router)
-    app.state.event_schemas = build_described_events
+    app.state.event_schemas = build_event_schemas
     app.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     app.openapi = _OpenApi(app, app.openapi, max_files=max_files).build
     return app
@@ -371,13 +371,6 @@ async def _answer_everturn(_: Request, error: Exception) -> Response:
     if translated is None:
         raise error
     return problem_response(translated)
-
-
-def build_described_events() -> dict[str, Any]:
-    """The JSON Schemas of events, with a description of every field."""
-    schemas = build_event_schemas()
-    describe_fields(schemas)
-    return schemas
 
 
 class _OpenApi:

@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal, Self, cast
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from everturn.core.api_model import ApiModel
 from everturn.core.clock import Clock, iso
 from everturn.core.identity import Principal, Role
 from everturn.core.ids import ConversationId, TurnId, is_id
@@ -37,9 +38,11 @@ class FeedbackIn(JsonBody):
     """Feedback on a turn. A user's replaces the previous one; null without a text removes it. A machine's is added."""
 
     reaction: Literal["ok", "not_ok", "neutral"] | None = Field(examples=["ok"])
+    """The rating."""
     text: str = Field(default="", max_length=10_000, examples=["Just what I needed."])
     ts: Moment | None = Field(default=None, strict=False, description="When it was given; defaults to now.")
     origin: Literal["user", "machine"] = "user"
+    """Whether the feedback came from a person or a machine."""
     confidence: float | None = Field(
         default=None, ge=0, le=1, description="How sure the machine is, from 0 to 1; only with origin `machine`."
     )
@@ -58,24 +61,27 @@ class FeedbackIn(JsonBody):
         return min(self.ts, now) if self.ts else now
 
 
-class FeedbackOut(BaseModel):
+class FeedbackOut(ApiModel):
     """The current feedback."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     turn_id: str
     feedback: FeedbackView
+    """The feedback as it is stored now."""
     cleared: bool
+    """Whether the feedback was removed."""
 
 
 class PeriodIn(JsonBody):
     """A period: `from` is included, `to` is not. `scope` is `own`, or for admins `project`, their default."""
 
     since: Moment = Field(alias="from", strict=False, examples=["2026-03-01T00:00:00Z"])
+    """The beginning of the period, included, in ISO 8601 with its zone."""
     until: Moment = Field(alias="to", strict=False, examples=["2026-04-01T00:00:00Z"])
+    """The end of the period, not included, in ISO 8601 with its zone."""
     cursor: Cursor | None = Field(default=None, description="The `next_cursor` of the previous page.")
     limit: int = Field(default=50, ge=1, le=100, description="Maximum number of rows on a page.")
     scope: Scope | None = None
+    """Whose conversations are counted."""
 
     @model_validator(mode="after")
     def check_period(self) -> Self:
@@ -85,27 +91,28 @@ class PeriodIn(JsonBody):
         return self
 
 
-class Out(BaseModel):
-    """What all reports share."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CountsOut(Out):
+class CountsOut(ApiModel):
     """Judgements by reaction; `unrated` have a text only."""
 
     ok: int = Field(examples=[3])
+    """How many were good."""
     not_ok: int = Field(examples=[1])
+    """How many were bad."""
     neutral: int = Field(examples=[0])
+    """How many were neutral."""
     unrated: int = Field(examples=[0])
+    """How many have no feedback."""
 
 
-class TotalsOut(Out):
+class TotalsOut(ApiModel):
     """What people said, and beside it what machines said with their mean confidence."""
 
     user: CountsOut
+    """Feedback from people."""
     machine: CountsOut
+    """Feedback from machines."""
     machine_confidence: float | None
+    """The mean confidence of machine feedback, from 0 to 1."""
 
 
 class JudgedOut(TotalsOut):
@@ -113,16 +120,21 @@ class JudgedOut(TotalsOut):
 
     conversation_id: str
     user_id: str
+    """The user's id."""
     title: str | None
     last_judged_at: str
+    """When feedback was last given, in ISO 8601 and UTC."""
     turns: int
+    """How many turns were counted."""
     satisfaction: float | None
+    """The share of good ratings among all ratings by people; absent without any."""
 
 
-class PeriodOut(Out):
+class PeriodOut(ApiModel):
     """One page, the latest feedback first; `next_cursor` leads to the next page and is null at the end."""
 
     scope: Scope
+    """Whose conversations are counted."""
     items: tuple[JudgedOut, ...]
     next_cursor: str | None
 
@@ -131,9 +143,13 @@ class SummaryOut(TotalsOut):
     """`satisfaction` is ok / (ok + not_ok + neutral) of people's feedback; null without any."""
 
     scope: Scope
+    """Whose conversations are counted."""
     satisfaction: float | None
+    """The share of good ratings among all ratings by people; absent without any."""
     conversations: int
+    """How many conversations were counted."""
     turns: int
+    """How many turns were counted."""
 
 
 # The feedback endpoints: store judgements, and count them for their owner or for an admin of the project.

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, ConfigDict
 
+from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
 from ingress.admission.connections import load_address
 from ingress.admission.responses import problems
@@ -15,13 +15,13 @@ from ingress.auth.gate import AuthGate
 # The response with a guest token.
 
 
-class GuestOut(BaseModel):
+class GuestOut(ApiModel):
     """`token` is the guest's bearer token; anyone who has it can act as this guest. `expires_at` is UTC, RFC 3339."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     token: str
+    """The bearer token."""
     user_id: str
+    """The user's id."""
     expires_at: str
 
 

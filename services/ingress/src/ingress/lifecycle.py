@@ -100,9 +100,12 @@ class ForkOut(JsonBody):
 
     conversation_id: str
     forked_from: str
+    """The conversation that was copied."""
     turn_id: str
     turns: int
+    """How many turns were copied."""
     blocks: int
+    """How many blocks were copied."""
 
 
 # Forking a conversation: a copy up to the end of a turn, which continues independently.

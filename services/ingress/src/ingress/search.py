@@ -47,9 +47,11 @@ class SearchIn(JsonBody):
     query: Annotated[str, StringConstraints(max_length=MAX_QUERY_CHARS, pattern=NOT_BLANK)] = Field(
         examples=["which region sold most"]
     )
+    """What to look for."""
     limit: int = Field(default=10, ge=1, le=MAX_LIMIT, description="Maximum number of hits on a page.")
     conversation_id: str | None = Field(default=None, max_length=80, description="Only in this conversation.")
     targets: tuple[Target, ...] | None = Field(default=None, min_length=1, max_length=5, strict=False)
+    """The kinds of texts to search; all if absent."""
     mode: Mode = Field(
         default="hybrid",
         description=(
@@ -58,7 +60,9 @@ class SearchIn(JsonBody):
         ),
     )
     since: Moment | None = Field(default=None, alias="from", strict=False)
+    """The beginning of the period, included, in ISO 8601 with its zone."""
     until: Moment | None = Field(default=None, alias="to", strict=False)
+    """The end of the period, not included, in ISO 8601 with its zone."""
     cursor: Cursor | None = Field(
         default=None, description="The `next_cursor` of the previous page; valid for an hour."
     )
@@ -79,10 +83,13 @@ class HitOut(JsonBody):
     title: str
     turn_id: str
     target: Target
+    """The kind of text."""
     ref: str
     snippet: str
+    """The part of the text that was found."""
     ts: str
     score: float
+    """Orders the hits of one search and has no other meaning."""
 
 
 class SearchOut(JsonBody):

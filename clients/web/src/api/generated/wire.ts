@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas c8992424632a43eb7ce1e15a561c8d54a4ef023280bbe14b75198dc2fb82dd9c
-// Types bd016d2cad7b48e7baaafc767abc26f491ce97cf0958c4cf63bc0e8b17203a26
+// Schemas b9f163bf9980faf0a05e2a5e0ab43d7e41d3c1d7d80981dd73a314a7f0976b72
+// Types 5482e4e4d043cb41f79c2c40a7ca3f2189a5e70fbf6d50c24186f3523a085529
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -44,30 +44,58 @@ export interface components {
          *     person's.
          */
         readonly ApprovalView: {
-            /** Approval Id */
+            /**
+             * Approval Id
+             * @description The id of the approval.
+             */
             readonly approval_id: string;
-            /** Call Id */
+            /**
+             * Call Id
+             * @description The id of the tool call.
+             */
             readonly call_id: string;
-            /** Cut */
+            /**
+             * Cut
+             * @description Whether more was left out because it is too long.
+             */
             readonly cut: boolean;
-            /** Expires At */
+            /**
+             * Expires At
+             * @description When it expires, in ISO 8601 and UTC.
+             */
             readonly expires_at: string;
-            /** Explanation */
+            /**
+             * Explanation
+             * @description Why the call needs approval.
+             */
             readonly explanation: string;
-            /** Params */
+            /**
+             * Params
+             * @description The parameters of the call.
+             */
             readonly params: {
                 readonly [key: string]: unknown;
             };
-            /** Reason */
+            /**
+             * Reason
+             * @description Why.
+             */
             readonly reason: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round: number;
             /**
              * State
+             * @description Its state.
              * @enum {string}
              */
             readonly state: "pending" | "approved" | "denied" | "expired" | "withdrawn";
-            /** Tool Id */
+            /**
+             * Tool Id
+             * @description The tool that is called.
+             */
             readonly tool_id: string;
         };
         /**
@@ -196,20 +224,36 @@ export interface components {
          * @description A web source that the answer cites as [[S:sid]], as it was at that time.
          */
         readonly CitationView: {
-            /** Favicon Url */
+            /**
+             * Favicon Url
+             * @description The address of the site's icon.
+             */
             readonly favicon_url?: string;
-            /** Published Time Iso */
+            /**
+             * Published Time Iso
+             * @description When the source was published.
+             */
             readonly published_time_iso?: string;
-            /** Sid */
+            /**
+             * Sid
+             * @description The number that answers cite the source by.
+             */
             readonly sid: number;
             /**
              * Source Type
+             * @description What kind of source it is.
              * @enum {string}
              */
             readonly source_type: "web" | "file" | "attachment" | "manual";
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
-            /** Url */
+            /**
+             * Url
+             * @description The address.
+             */
             readonly url: string;
         };
         /**
@@ -327,22 +371,41 @@ export interface components {
          * @description A conversation as clients see it. Times are ISO 8601 in UTC.
          */
         readonly ConversationView: {
-            /** Archived */
+            /**
+             * Archived
+             * @description Whether the conversation is archived.
+             */
             readonly archived: boolean;
-            /** Bundle Id */
+            /**
+             * Bundle Id
+             * @description The agent that answers; without it, the server's default.
+             */
             readonly bundle_id?: string;
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
-            /** Created At */
+            /**
+             * Created At
+             * @description When it was created, in ISO 8601 and UTC.
+             */
             readonly created_at: string;
-            /** Last Activity At */
+            /**
+             * Last Activity At
+             * @description When something last happened in it, in ISO 8601 and UTC.
+             */
             readonly last_activity_at: string;
             /**
              * State
+             * @description Its state.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
         };
         /**
@@ -459,9 +522,15 @@ export interface components {
          * @description The kind of an external event, and whether the agent must act on it.
          */
         readonly EventView: {
-            /** Kind */
+            /**
+             * Kind
+             * @description Its kind.
+             */
             readonly kind: string;
-            /** Reactive */
+            /**
+             * Reactive
+             * @description Whether the event wakes the agent.
+             */
             readonly reactive: boolean;
         };
         /**
@@ -510,7 +579,7 @@ export interface components {
              * @description Whether the feedback was removed.
              */
             readonly cleared: boolean;
-            /** @description Feedback on the turn. */
+            /** @description The feedback as it is stored now. */
             readonly feedback: components["schemas"]["FeedbackView"];
             /**
              * Turn Id
@@ -523,21 +592,32 @@ export interface components {
          * @description Feedback on the turn.
          */
         readonly FeedbackView: {
-            /** Confidence */
+            /**
+             * Confidence
+             * @description The confidence of the feedback or memory, from 0 to 1.
+             */
             readonly confidence?: number;
             /**
              * Origin
+             * @description Whether the feedback came from a person or a machine.
              * @enum {string}
              */
             readonly origin: "user" | "machine";
             /**
              * Reaction
+             * @description The rating.
              * @enum {string}
              */
             readonly reaction?: "ok" | "not_ok" | "neutral";
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
         };
         /**
@@ -640,24 +720,49 @@ export interface components {
          * @description A file that the client can download from `url` (a path on the ingress). `size` in bytes.
          */
         readonly FileView: {
-            /** Artifact Id */
+            /**
+             * Artifact Id
+             * @description The file's id; `GET /files/{tenant}/{project}/{artifact_id}` has its bytes.
+             */
             readonly artifact_id: string;
-            /** Filename */
+            /**
+             * Filename
+             * @description The name of the file.
+             */
             readonly filename: string;
-            /** Mime */
+            /**
+             * Mime
+             * @description The MIME type of the file.
+             */
             readonly mime: string;
-            /** Ref */
+            /**
+             * Ref
+             * @description Its reference in the timeline.
+             */
             readonly ref: string;
-            /** Rn */
+            /**
+             * Rn
+             * @description The resource name of the file.
+             */
             readonly rn: string;
-            /** Size */
+            /**
+             * Size
+             * @description Its size in bytes.
+             */
             readonly size: number;
-            /** Url */
+            /**
+             * Url
+             * @description The address.
+             */
             readonly url: string;
-            /** Verdict */
+            /**
+             * Verdict
+             * @description The result of the antivirus scan.
+             */
             readonly verdict: string;
             /**
              * Visibility
+             * @description Whether the person sees the file, or only the agent.
              * @enum {string}
              */
             readonly visibility: "internal" | "external";
@@ -1210,22 +1315,47 @@ export interface components {
          * @description The state of one plan after one change. Times are ISO 8601 in UTC.
          */
         readonly PlanSnapshot: {
-            /** Closed Ts */
+            /**
+             * Closed Ts
+             * @description When it was closed, in ISO 8601 and UTC.
+             */
             readonly closed_ts?: string;
-            /** Current */
+            /**
+             * Current
+             * @description Whether it is the one that is followed now: step marks in notes apply to it.
+             */
             readonly current: boolean;
-            /** Last Turn Id */
+            /**
+             * Last Turn Id
+             * @description The turn that changed it last.
+             */
             readonly last_turn_id: string;
-            /** Origin Turn Id */
+            /**
+             * Origin Turn Id
+             * @description The turn that it comes from.
+             */
             readonly origin_turn_id: string;
-            /** Plan Id */
+            /**
+             * Plan Id
+             * @description The id of the plan.
+             */
             readonly plan_id: string;
-            /** Snapshot Ref */
+            /**
+             * Snapshot Ref
+             * @description The reference of this state of the plan.
+             */
             readonly snapshot_ref: string;
+            /** @description Its state. */
             readonly status: components["schemas"]["PlanStatus"];
-            /** Steps */
+            /**
+             * Steps
+             * @description The steps, in order.
+             */
             readonly steps: readonly components["schemas"]["PlanStep"][];
-            /** Superseded Ts */
+            /**
+             * Superseded Ts
+             * @description When another plan replaced it, in ISO 8601 and UTC.
+             */
             readonly superseded_ts?: string;
         };
         /**
@@ -1239,10 +1369,17 @@ export interface components {
          * @description One step; `n` counts from 1.
          */
         readonly PlanStep: {
-            /** Label */
+            /**
+             * Label
+             * @description What the step is about.
+             */
             readonly label: string;
-            /** N */
+            /**
+             * N
+             * @description Its number, from 1.
+             */
             readonly n: number;
+            /** @description Its state. */
             readonly status: components["schemas"]["StepStatus"];
         };
         /**
@@ -1250,15 +1387,30 @@ export interface components {
          * @description `type` is stable and starts with `urn:everturn:problem:`; `status` is an HTTP status.
          */
         readonly Problem: {
-            /** Detail */
+            /**
+             * Detail
+             * @description What was wrong, in a sentence.
+             */
             readonly detail: string;
-            /** Instance */
+            /**
+             * Instance
+             * @description What the problem is about.
+             */
             readonly instance?: string;
-            /** Status */
+            /**
+             * Status
+             * @description The HTTP status.
+             */
             readonly status: number;
-            /** Title */
+            /**
+             * Title
+             * @description What went wrong, in a few words.
+             */
             readonly title: string;
-            /** Type */
+            /**
+             * Type
+             * @description What went wrong, as a stable URN.
+             */
             readonly type: string;
         };
         /**
@@ -1550,28 +1702,49 @@ export interface components {
          *     `approval_id` is set for answers to an approval; their `text` is the reason.
          */
         readonly SignalView: {
-            /** Approval Id */
+            /**
+             * Approval Id
+             * @description The id of the approval.
+             */
             readonly approval_id?: string;
-            /** Attachments */
+            /**
+             * Attachments
+             * @description The files that came with it.
+             */
             readonly attachments: readonly components["schemas"]["FileView"][];
+            /** @description The external event. */
             readonly event?: components["schemas"]["EventView"];
             /**
              * Kind
+             * @description Its kind.
              * @enum {string}
              */
             readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny" | "unknown";
-            /** Promoted To */
+            /**
+             * Promoted To
+             * @description The turn that it became.
+             */
             readonly promoted_to?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Signal Id */
+            /**
+             * Signal Id
+             * @description The signal's id.
+             */
             readonly signal_id: string;
             /**
              * State
+             * @description Its state.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
         };
         /**
@@ -1739,34 +1912,68 @@ export interface components {
          *     absent for calls without a program. The detail of the step has the whole program.
          */
         readonly StepView: {
-            /** Call Id */
+            /**
+             * Call Id
+             * @description The id of the tool call.
+             */
             readonly call_id?: string;
-            /** Code */
+            /**
+             * Code
+             * @description The beginning of the program that was run.
+             */
             readonly code?: string;
-            /** Code Chars */
+            /**
+             * Code Chars
+             * @description The length of the whole program in characters.
+             */
             readonly code_chars?: number;
-            /** Duration Ms */
+            /**
+             * Duration Ms
+             * @description How long it took, in milliseconds.
+             */
             readonly duration_ms?: number;
-            /** Error */
+            /**
+             * Error
+             * @description What went wrong; absent when nothing did.
+             */
             readonly error?: string;
-            /** Params */
+            /**
+             * Params
+             * @description The parameters of the call.
+             */
             readonly params?: {
                 readonly [key: string]: unknown;
             };
-            /** Result Preview */
+            /**
+             * Result Preview
+             * @description The beginning of the result.
+             */
             readonly result_preview?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round: number;
             /**
              * Status
+             * @description Its state.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
-            /** Step */
+            /**
+             * Step
+             * @description The id of the step.
+             */
             readonly step: string;
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
-            /** Tool Id */
+            /**
+             * Tool Id
+             * @description The tool that is called.
+             */
             readonly tool_id?: string;
         };
         /**
@@ -1810,22 +2017,41 @@ export interface components {
          * @description Streamed text. One per (round, channel, instance); `marker` says where the client shows it.
          */
         readonly TextView: {
-            /** Artifact */
+            /**
+             * Artifact
+             * @description The file that the text is written into.
+             */
             readonly artifact?: string;
-            /** Channel */
+            /**
+             * Channel
+             * @description What the text is: thinking, a note, a file that is written, or the answer.
+             */
             readonly channel: string;
             /**
              * Format
+             * @description The format of the text.
              * @enum {string}
              */
             readonly format: "markdown" | "text" | "html" | "json" | "code";
-            /** Instance */
+            /**
+             * Instance
+             * @description The number of the text among those of its channel and round.
+             */
             readonly instance: number;
-            /** Marker */
+            /**
+             * Marker
+             * @description Which part of its channel the text belongs to.
+             */
             readonly marker: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round: number;
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
         };
         /**
@@ -2148,15 +2374,30 @@ export interface components {
          *     `cost_known` is false when one of the calls has no price; `cost_usd` is then the sum of the others.
          */
         readonly TurnUsage: {
-            /** Cache Read Tokens */
+            /**
+             * Cache Read Tokens
+             * @description Tokens of the input that came from the provider's cache.
+             */
             readonly cache_read_tokens: number;
-            /** Cost Known */
+            /**
+             * Cost Known
+             * @description Whether the prices of all calls are known. Otherwise `cost_usd` is too low.
+             */
             readonly cost_known: boolean;
-            /** Cost Usd */
+            /**
+             * Cost Usd
+             * @description What the model calls cost, in US dollars.
+             */
             readonly cost_usd: number;
-            /** Input Tokens */
+            /**
+             * Input Tokens
+             * @description Tokens that the model read.
+             */
             readonly input_tokens: number;
-            /** Output Tokens */
+            /**
+             * Output Tokens
+             * @description Tokens that the model wrote.
+             */
             readonly output_tokens: number;
         };
         /**
@@ -2167,60 +2408,122 @@ export interface components {
          *     continues it.
          */
         readonly TurnView: {
-            /** Answer */
+            /**
+             * Answer
+             * @description The answer as the client shows it, in Markdown.
+             */
             readonly answer?: string;
-            /** Approvals */
+            /**
+             * Approvals
+             * @description Approvals of tool calls, oldest first.
+             */
             readonly approvals: readonly components["schemas"]["ApprovalView"][];
-            /** Attachments */
+            /**
+             * Attachments
+             * @description The files that came with it.
+             */
             readonly attachments: readonly components["schemas"]["FileView"][];
-            /** Citations */
+            /**
+             * Citations
+             * @description The sources that the answer cites, by number.
+             */
             readonly citations: readonly components["schemas"]["CitationView"][];
-            /** Created At */
+            /**
+             * Created At
+             * @description When it was created, in ISO 8601 and UTC.
+             */
             readonly created_at: string;
             /**
              * Cut Reason
+             * @description Why the answer stops before its end; absent when it does not.
              * @enum {string}
              */
             readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
-            /** Elapsed Ms */
+            /**
+             * Elapsed Ms
+             * @description From the start of the turn to its end, in milliseconds.
+             */
             readonly elapsed_ms?: number;
+            /** @description What went wrong; absent when nothing did. */
             readonly error?: components["schemas"]["Problem"];
-            /** Feedback */
+            /**
+             * Feedback
+             * @description Feedback on the turn.
+             */
             readonly feedback: readonly components["schemas"]["FeedbackView"][];
-            /** Files */
+            /**
+             * Files
+             * @description The files that the agent made.
+             */
             readonly files: readonly components["schemas"]["FileView"][];
-            /** Followups */
+            /**
+             * Followups
+             * @description Questions that the person may ask next.
+             */
             readonly followups: readonly string[];
-            /** Ordinal */
+            /**
+             * Ordinal
+             * @description The number of the turn in its conversation, from 1.
+             */
             readonly ordinal: number;
             /**
              * Outcome
+             * @description How the turn ended; absent while it is open or when it failed.
              * @enum {string}
              */
             readonly outcome?: "completed" | "stopped" | "cancelled" | "capped" | "cut" | "unknown";
-            /** Plans */
+            /**
+             * Plans
+             * @description The plans of the turn.
+             */
             readonly plans: readonly components["schemas"]["PlanSnapshot"][];
-            /** Rounds */
+            /**
+             * Rounds
+             * @description How many rounds the turn had.
+             */
             readonly rounds: number;
-            /** Sealed Round */
+            /**
+             * Sealed Round
+             * @description The last round whose texts are committed.
+             */
             readonly sealed_round: number;
-            /** Signals */
+            /**
+             * Signals
+             * @description Signals that were sent to the turn, with their states.
+             */
             readonly signals: readonly components["schemas"]["SignalView"][];
-            /** Sources Used */
+            /**
+             * Sources Used
+             * @description The numbers of the sources that were used.
+             */
             readonly sources_used: readonly number[];
             /**
              * Status
+             * @description Its state.
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
-            /** Steps */
+            /**
+             * Steps
+             * @description The steps, in order.
+             */
             readonly steps: readonly components["schemas"]["StepView"][];
-            /** Text */
+            /**
+             * Text
+             * @description What the person wrote.
+             */
             readonly text: string;
-            /** Texts */
+            /**
+             * Texts
+             * @description What the agent wrote, in order.
+             */
             readonly texts: readonly components["schemas"]["TextView"][];
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
+            /** @description Tokens and cost of the model calls. */
             readonly usage?: components["schemas"]["TurnUsage"];
         };
         /**
@@ -2316,28 +2619,53 @@ export interface components {
          * @description A call needs a person's approval, or the approval was settled. `state` changes once, from `pending`.
          */
         readonly ChatApproval: {
-            /** Approval Id */
+            /**
+             * Approval Id
+             * @description The id of the approval.
+             */
             readonly approval_id: string;
-            /** Call Id */
+            /**
+             * Call Id
+             * @description The id of the tool call.
+             */
             readonly call_id: string;
-            /** Cut */
+            /**
+             * Cut
+             * @description Whether more was left out because it is too long.
+             */
             readonly cut: boolean;
-            /** Expires At */
+            /**
+             * Expires At
+             * @description When it expires, in ISO 8601 and UTC.
+             */
             readonly expires_at: string;
-            /** Explanation */
+            /**
+             * Explanation
+             * @description Why the call needs approval.
+             */
             readonly explanation: string;
-            /** Params */
+            /**
+             * Params
+             * @description The parameters of the call.
+             */
             readonly params: {
                 readonly [key: string]: unknown;
             };
-            /** Reason */
+            /**
+             * Reason
+             * @description Why.
+             */
             readonly reason: string;
             /**
              * State
+             * @description Its state.
              * @enum {string}
              */
             readonly state: "pending" | "approved" | "denied" | "expired" | "withdrawn";
-            /** Tool Id */
+            /**
+             * Tool Id
+             * @description The tool that is called.
+             */
             readonly tool_id: string;
         };
         /**
@@ -2345,18 +2673,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatApprovalEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatApproval"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.approval";
         };
         /**
@@ -2364,7 +2711,10 @@ export interface components {
          * @description Sources that the answer cites, without images.
          */
         readonly ChatCitations: {
-            /** Sources */
+            /**
+             * Sources
+             * @description The sources, by number.
+             */
             readonly sources: readonly components["schemas"]["CitationView"][];
         };
         /**
@@ -2372,18 +2722,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatCitationsEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatCitations"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.citations";
         };
         /**
@@ -2393,14 +2762,24 @@ export interface components {
          *     `started` is followed by exactly one `completed` or `skipped`. `reason` is a token for why it began or was skipped.
          */
         readonly ChatCompaction: {
-            /** After Tokens */
+            /**
+             * After Tokens
+             * @description Tokens of the model's input afterwards.
+             */
             readonly after_tokens?: number;
-            /** Before Tokens */
+            /**
+             * Before Tokens
+             * @description Tokens of the model's input before.
+             */
             readonly before_tokens: number;
-            /** Reason */
+            /**
+             * Reason
+             * @description Why.
+             */
             readonly reason: string;
             /**
              * Status
+             * @description Its state.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "skipped";
@@ -2410,18 +2789,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatCompactionEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatCompaction"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.compaction";
         };
         /**
@@ -2431,26 +2829,44 @@ export interface components {
          *     It is always set with the outcome `cut`, and with `capped` when the closing answer is incomplete too.
          */
         readonly ChatComplete: {
-            /** Answer */
+            /**
+             * Answer
+             * @description The answer as the client shows it, in Markdown.
+             */
             readonly answer?: string;
             /**
              * Cut Reason
+             * @description Why the answer stops before its end; absent when it does not.
              * @enum {string}
              */
             readonly cut_reason?: "length" | "content_filter" | "refusal" | "size_limit" | "incomplete" | "provider_error" | "server_error";
-            /** Elapsed Ms */
+            /**
+             * Elapsed Ms
+             * @description From the start of the turn to its end, in milliseconds.
+             */
             readonly elapsed_ms: number;
-            /** Followups */
+            /**
+             * Followups
+             * @description Questions that the person may ask next.
+             */
             readonly followups: readonly string[];
             /**
              * Outcome
+             * @description How the turn ended; absent while it is open or when it failed.
              * @enum {string}
              */
             readonly outcome: "completed" | "stopped" | "cancelled" | "capped" | "cut" | "unknown";
-            /** Rounds */
+            /**
+             * Rounds
+             * @description How many rounds the turn had.
+             */
             readonly rounds: number;
-            /** Sources Used */
+            /**
+             * Sources Used
+             * @description The numbers of the sources that were used.
+             */
             readonly sources_used: readonly number[];
+            /** @description Tokens and cost of the model calls. */
             readonly usage: components["schemas"]["TurnUsage"];
         };
         /**
@@ -2458,18 +2874,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatCompleteEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatComplete"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.complete";
         };
         /**
@@ -2477,24 +2912,46 @@ export interface components {
          * @description More text of one channel instance. `index` counts the pieces of that instance from 0; `completed` ends it.
          */
         readonly ChatDelta: {
-            /** Artifact */
+            /**
+             * Artifact
+             * @description The file that the text is written into.
+             */
             readonly artifact?: string;
-            /** Channel */
+            /**
+             * Channel
+             * @description What the text is: thinking, a note, a file that is written, or the answer.
+             */
             readonly channel: string;
-            /** Completed */
+            /**
+             * Completed
+             * @description Whether the text is complete.
+             */
             readonly completed: boolean;
             /**
              * Format
+             * @description The format of the text.
              * @enum {string}
              */
             readonly format: "markdown" | "text" | "html" | "json" | "code";
-            /** Index */
+            /**
+             * Index
+             * @description Its place, from 0.
+             */
             readonly index: number;
-            /** Instance */
+            /**
+             * Instance
+             * @description The number of the text among those of its channel and round.
+             */
             readonly instance: number;
-            /** Marker */
+            /**
+             * Marker
+             * @description Which part of its channel the text belongs to.
+             */
             readonly marker: string;
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
         };
         /**
@@ -2502,18 +2959,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatDeltaEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatDelta"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.delta";
         };
         /**
@@ -2521,11 +2997,19 @@ export interface components {
          * @description The turn failed; its work so far is kept. The counts are as in ChatComplete.
          */
         readonly ChatError: {
-            /** Elapsed Ms */
+            /**
+             * Elapsed Ms
+             * @description From the start of the turn to its end, in milliseconds.
+             */
             readonly elapsed_ms: number;
+            /** @description What went wrong. */
             readonly problem: components["schemas"]["Problem"];
-            /** Rounds */
+            /**
+             * Rounds
+             * @description How many rounds the turn had.
+             */
             readonly rounds: number;
+            /** @description Tokens and cost of the model calls. */
             readonly usage: components["schemas"]["TurnUsage"];
         };
         /**
@@ -2533,18 +3017,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatErrorEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatError"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.error";
         };
         /**
@@ -2552,7 +3055,10 @@ export interface components {
          * @description New files for the person.
          */
         readonly ChatFiles: {
-            /** Files */
+            /**
+             * Files
+             * @description The files that the agent made.
+             */
             readonly files: readonly components["schemas"]["FileView"][];
         };
         /**
@@ -2560,18 +3066,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatFilesEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatFiles"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.files";
         };
         /**
@@ -2579,7 +3104,10 @@ export interface components {
          * @description Suggested follow-up messages.
          */
         readonly ChatFollowups: {
-            /** Items */
+            /**
+             * Items
+             * @description What was found, in order.
+             */
             readonly items: readonly string[];
         };
         /**
@@ -2587,18 +3115,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatFollowupsEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatFollowups"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.followups";
         };
         /**
@@ -2611,20 +3158,36 @@ export interface components {
          *     shown yet. It is not stored, so a snapshot does not contain it.
          */
         readonly ChatPhase: {
-            /** Attempt */
+            /**
+             * Attempt
+             * @description The number of this attempt, from 1.
+             */
             readonly attempt?: number;
-            /** Max Attempts */
+            /**
+             * Max Attempts
+             * @description The maximum number of attempts.
+             */
             readonly max_attempts?: number;
             /**
              * Phase
+             * @description What the turn waits for.
              * @enum {string}
              */
             readonly phase: "model_waiting" | "model_retrying" | "model_fallback" | "model_replying";
-            /** Reason */
+            /**
+             * Reason
+             * @description Why.
+             */
             readonly reason?: string;
-            /** Retry In Ms */
+            /**
+             * Retry In Ms
+             * @description When the next attempt begins, in milliseconds from now.
+             */
             readonly retry_in_ms?: number;
-            /** Waited Ms */
+            /**
+             * Waited Ms
+             * @description How long it has waited, in milliseconds.
+             */
             readonly waited_ms?: number;
         };
         /**
@@ -2632,18 +3195,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatPhaseEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatPhase"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.phase";
         };
         /**
@@ -2651,6 +3233,7 @@ export interface components {
          * @description A plan changed; the snapshot replaces the one with the same id.
          */
         readonly ChatPlan: {
+            /** @description The plan as it is now. */
             readonly plan: components["schemas"]["PlanSnapshot"];
         };
         /**
@@ -2658,18 +3241,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatPlanEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatPlan"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.plan";
         };
         /**
@@ -2677,6 +3279,7 @@ export interface components {
          * @description The committed state of a turn. It replaces the client's, except receipts that it does not include.
          */
         readonly ChatRewind: {
+            /** @description The turn as it is now. */
             readonly turn: components["schemas"]["TurnView"];
         };
         /**
@@ -2684,18 +3287,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatRewindEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatRewind"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.rewind";
         };
         /**
@@ -2703,28 +3325,49 @@ export interface components {
          * @description The state of a signal changed.
          */
         readonly ChatSignal: {
-            /** Approval Id */
+            /**
+             * Approval Id
+             * @description The id of the approval.
+             */
             readonly approval_id?: string;
-            /** Attachments */
+            /**
+             * Attachments
+             * @description The files that came with it.
+             */
             readonly attachments: readonly components["schemas"]["FileView"][];
+            /** @description The external event. */
             readonly event?: components["schemas"]["EventView"];
             /**
              * Kind
+             * @description Its kind.
              * @enum {string}
              */
             readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny" | "unknown";
-            /** Promoted To */
+            /**
+             * Promoted To
+             * @description The turn that it became.
+             */
             readonly promoted_to?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Signal Id */
+            /**
+             * Signal Id
+             * @description The signal's id.
+             */
             readonly signal_id: string;
             /**
              * State
+             * @description Its state.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
         };
         /**
@@ -2732,18 +3375,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatSignalEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatSignal"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.signal";
         };
         /**
@@ -2751,15 +3413,30 @@ export interface components {
          * @description A turn started.
          */
         readonly ChatStart: {
-            /** Attachments */
+            /**
+             * Attachments
+             * @description The files that came with it.
+             */
             readonly attachments: readonly components["schemas"]["FileView"][];
-            /** Created At */
+            /**
+             * Created At
+             * @description When it was created, in ISO 8601 and UTC.
+             */
             readonly created_at: string;
-            /** Ordinal */
+            /**
+             * Ordinal
+             * @description The number of the turn in its conversation, from 1.
+             */
             readonly ordinal: number;
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id: string;
         };
         /**
@@ -2767,18 +3444,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatStartEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatStart"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.start";
         };
         /**
@@ -2786,34 +3482,68 @@ export interface components {
          * @description A step began or ended. `step` is its key in the turn. Only its first event has `code`, as in StepView.
          */
         readonly ChatStep: {
-            /** Call Id */
+            /**
+             * Call Id
+             * @description The id of the tool call.
+             */
             readonly call_id?: string;
-            /** Code */
+            /**
+             * Code
+             * @description The beginning of the program that was run.
+             */
             readonly code?: string;
-            /** Code Chars */
+            /**
+             * Code Chars
+             * @description The length of the whole program in characters.
+             */
             readonly code_chars?: number;
-            /** Duration Ms */
+            /**
+             * Duration Ms
+             * @description How long it took, in milliseconds.
+             */
             readonly duration_ms?: number;
-            /** Error */
+            /**
+             * Error
+             * @description What went wrong; absent when nothing did.
+             */
             readonly error?: string;
-            /** Params */
+            /**
+             * Params
+             * @description The parameters of the call.
+             */
             readonly params?: {
                 readonly [key: string]: unknown;
             };
-            /** Ref */
+            /**
+             * Ref
+             * @description Its reference in the timeline.
+             */
             readonly ref?: string;
-            /** Result Preview */
+            /**
+             * Result Preview
+             * @description The beginning of the result.
+             */
             readonly result_preview?: string;
             /**
              * Status
+             * @description Its state.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
-            /** Step */
+            /**
+             * Step
+             * @description The id of the step.
+             */
             readonly step: string;
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
-            /** Tool Id */
+            /**
+             * Tool Id
+             * @description The tool that is called.
+             */
             readonly tool_id?: string;
         };
         /**
@@ -2821,18 +3551,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatStepEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatStep"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.step";
         };
         /**
@@ -2843,20 +3592,33 @@ export interface components {
          *     for a client that knows the tool).
          */
         readonly ChatTool: {
-            /** Call Id */
+            /**
+             * Call Id
+             * @description The id of the tool call.
+             */
             readonly call_id: string;
-            /** Data */
+            /**
+             * Data
+             * @description The event's own fields, by its type.
+             */
             readonly data?: {
                 readonly [key: string]: unknown;
             };
             /**
              * Kind
+             * @description Its kind.
              * @enum {string}
              */
             readonly kind: "progress" | "message" | "data";
-            /** Text */
+            /**
+             * Text
+             * @description The text.
+             */
             readonly text: string;
-            /** Tool Id */
+            /**
+             * Tool Id
+             * @description The tool that is called.
+             */
             readonly tool_id: string;
         };
         /**
@@ -2864,18 +3626,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ChatToolEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ChatTool"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "chat.tool";
         };
         /**
@@ -2885,16 +3666,26 @@ export interface components {
          *     Sent again while the position changes, at most once a second; with `position_more` the real number is larger.
          */
         readonly ConvStatus: {
-            /** Position */
+            /**
+             * Position
+             * @description How many turns are ahead.
+             */
             readonly position?: number;
-            /** Position More */
+            /**
+             * Position More
+             * @description Whether more than `position` turns are ahead.
+             */
             readonly position_more?: boolean;
             /**
              * State
+             * @description Its state.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
         };
         /**
@@ -2902,18 +3693,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ConvStatusEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ConvStatus"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "conv.status";
         };
         /**
@@ -2921,7 +3731,10 @@ export interface components {
          * @description The conversation's title was set.
          */
         readonly ConvTitle: {
-            /** Title */
+            /**
+             * Title
+             * @description The title.
+             */
             readonly title: string;
         };
         /**
@@ -2929,18 +3742,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ConvTitleEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ConvTitle"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "conv.title";
         };
         readonly Event: components["schemas"]["ReadyEvent"] | components["schemas"]["ConvStatusEvent"] | components["schemas"]["ConvTitleEvent"] | components["schemas"]["ChatStartEvent"] | components["schemas"]["ChatStepEvent"] | components["schemas"]["ChatDeltaEvent"] | components["schemas"]["ChatPlanEvent"] | components["schemas"]["ChatFilesEvent"] | components["schemas"]["ChatCitationsEvent"] | components["schemas"]["ChatFollowupsEvent"] | components["schemas"]["ChatCompactionEvent"] | components["schemas"]["ChatPhaseEvent"] | components["schemas"]["ChatToolEvent"] | components["schemas"]["ChatSignalEvent"] | components["schemas"]["ChatApprovalEvent"] | components["schemas"]["ChatRewindEvent"] | components["schemas"]["ChatCompleteEvent"] | components["schemas"]["ChatErrorEvent"] | components["schemas"]["StreamSnapshotEvent"] | components["schemas"]["StreamGapEvent"] | components["schemas"]["ServerShutdownEvent"];
@@ -2949,7 +3781,10 @@ export interface components {
          * @description The stream is open; `cursor` is its first position.
          */
         readonly Ready: {
-            /** Cursor */
+            /**
+             * Cursor
+             * @description The id of the last event that is included. Streams continue after it.
+             */
             readonly cursor?: string;
         };
         /**
@@ -2957,18 +3792,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ReadyEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["Ready"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "ready";
         };
         /**
@@ -2976,7 +3830,10 @@ export interface components {
          * @description This server is shutting down; reconnect after `retry_ms`.
          */
         readonly ServerShutdown: {
-            /** Retry Ms */
+            /**
+             * Retry Ms
+             * @description How long to wait before connecting again, in milliseconds.
+             */
             readonly retry_ms: number;
         };
         /**
@@ -2984,18 +3841,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly ServerShutdownEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["ServerShutdown"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "server.shutdown";
         };
         /**
@@ -3005,12 +3881,22 @@ export interface components {
          *     `next_cursor` is the cursor of older turns, None when there are none.
          */
         readonly StateView: {
+            /** @description The conversation itself. */
             readonly conversation: components["schemas"]["ConversationView"];
-            /** Cursor */
+            /**
+             * Cursor
+             * @description The id of the last event that is included. Streams continue after it.
+             */
             readonly cursor: string;
-            /** Next Cursor */
+            /**
+             * Next Cursor
+             * @description The `cursor` of the next page; absent at the end.
+             */
             readonly next_cursor?: string;
-            /** Turns */
+            /**
+             * Turns
+             * @description The turns.
+             */
             readonly turns: readonly components["schemas"]["TurnView"][];
         };
         /**
@@ -3018,9 +3904,15 @@ export interface components {
          * @description Events between `after` and `oldest` are no longer available; a snapshot follows.
          */
         readonly StreamGap: {
-            /** After */
+            /**
+             * After
+             * @description The event id that the client sent.
+             */
             readonly after: string;
-            /** Oldest */
+            /**
+             * Oldest
+             * @description The oldest event id that is still available.
+             */
             readonly oldest?: string;
         };
         /**
@@ -3028,18 +3920,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly StreamGapEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["StreamGap"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "stream.gap";
         };
         /**
@@ -3050,6 +3961,7 @@ export interface components {
          *     the state leads to older turns over REST.
          */
         readonly StreamSnapshot: {
+            /** @description Its state. */
             readonly state: components["schemas"]["StateView"];
         };
         /**
@@ -3057,18 +3969,37 @@ export interface components {
          * @description One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC.
          */
         readonly StreamSnapshotEvent: {
-            /** Conversation Id */
+            /**
+             * Conversation Id
+             * @description The conversation's id.
+             */
             readonly conversation_id: string;
+            /** @description The event's own fields, by its type. */
             readonly data: components["schemas"]["StreamSnapshot"];
-            /** Id */
+            /**
+             * Id
+             * @description The event's id, to continue after it; absent for what is not kept.
+             */
             readonly id?: string;
-            /** Round */
+            /**
+             * Round
+             * @description The round of the turn that it belongs to, from 1; 0 is before the first.
+             */
             readonly round?: number;
-            /** Ts */
+            /**
+             * Ts
+             * @description When it was, in ISO 8601 and UTC.
+             */
             readonly ts: string;
-            /** Turn Id */
+            /**
+             * Turn Id
+             * @description The turn's id.
+             */
             readonly turn_id?: string;
-            /** @constant */
+            /**
+             * @description Its type.
+             * @constant
+             */
             readonly type: "stream.snapshot";
         };
     };

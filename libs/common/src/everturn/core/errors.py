@@ -1,7 +1,7 @@
 """The base classes of our errors, and the problem details of the API. The docstring of an error class is its
 message."""
 
-from pydantic import BaseModel, ConfigDict
+from everturn.core.api_model import ApiModel
 
 
 class EverturnError(Exception):
@@ -40,16 +40,19 @@ class OutOfOrder(Conflict):
 # A problem as in RFC 9457: an error as clients receive it, in a response or in an event.
 
 
-class Problem(BaseModel):
+class Problem(ApiModel):
     """`type` is stable and starts with `urn:everturn:problem:`; `status` is an HTTP status."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     type: str
+    """What went wrong, as a stable URN."""
     title: str
+    """What went wrong, in a few words."""
     status: int
+    """The HTTP status."""
     detail: str = ""
+    """What was wrong, in a sentence."""
     instance: str | None = None
+    """What the problem is about."""
 
 
 def problem(kind: str, title: str, status: int, detail: str = "") -> Problem:

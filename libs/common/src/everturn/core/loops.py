@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict
 
+from everturn.core.api_model import ApiModel
 from everturn.core.errors import Unavailable
 from everturn.core.metrics import LOOP_ERRORS
 
@@ -145,13 +145,13 @@ class Part:
     note: str = ""
 
 
-class PartOut(BaseModel):
+class PartOut(ApiModel):
     """How a part is."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     ok: bool
+    """Whether it responds."""
     detail: str = ""
+    """What is wrong; empty if nothing is."""
 
 
 async def check_all(parts: Mapping[str, Part]) -> dict[str, PartOut]:

@@ -6,83 +6,114 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
 from everturn.events.turn_view import TurnPage, TurnRecord
-from everturn.events.views import StateView, View
+from everturn.events.views import StateView
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import CompletionBody
 from everturn.timeline.sources import Source
 
 
-class BlockView(View):
+class BlockView(ApiModel):
     """One block as it is stored. `path` is its ref; `hash` follows from the block before it."""
 
     seq: int
+    """The number of the block in its conversation, from 1."""
     turn_id: str
     round: int
     type: str
+    """Its type."""
     author: str
+    """Who wrote the block: the person, the agent or the system."""
     path: str
+    """Its reference in the timeline."""
     call_id: str | None = None
     ts: str
     ts_first: str | None = None
+    """When its first part was written, in ISO 8601 and UTC."""
     body: dict[str, Any]
+    """What the block holds, by its type."""
     hash: str
+    """The block's hash, which covers the hash of the block before."""
 
 
-class SourceView(View):
+class SourceView(ApiModel):
     """One row of the source pool. `text` is the beginning of its text, which has `text_chars` characters."""
 
     sid: int
+    """The number that answers cite the source by."""
     title: str
     url: str
     source_type: Literal["web", "file", "attachment", "manual"]
+    """What kind of source it is."""
     objective_relevance: float | None = None
+    """How well the source fits the question, from 0 to 1."""
     published_time_iso: str | None = None
+    """When the source was published."""
     favicon_url: str | None = None
+    """The address of the site's icon."""
     mime: str = ""
     text: str = ""
     text_chars: int = 0
+    """The length of its text in characters."""
     used: bool = False
+    """Whether the answer used the source."""
 
 
-class TimelineView(View):
+class TimelineView(ApiModel):
     """The blocks of the requested turns, and all sources of the conversation by `sid`."""
 
     version: Literal[1] = 1
+    """The version of the format."""
     conversation_id: str
     conversation_title: str
+    """The conversation's title."""
     conversation_started_at: str
+    """When the conversation began, in ISO 8601 and UTC."""
     last_activity_at: str
+    """When something last happened in it, in ISO 8601 and UTC."""
     turn_ids: tuple[str, ...]
+    """The turns' ids."""
     blocks: tuple[BlockView, ...]
+    """Blocks of the timeline."""
     sources_pool: tuple[SourceView, ...]
+    """All sources of the conversation."""
 
 
-class TurnLogView(View):
+class TurnLogView(ApiModel):
     """The log of one turn: its blocks by `seq`, the sources its answers cite, and its tokens, input and output."""
 
     turn_id: str
     ts: str
     end_ts: str | None = None
+    """When it ended, in ISO 8601 and UTC."""
     first_seq: int | None = None
+    """The number of its first block."""
     last_seq: int | None = None
+    """The number of its last block."""
     blocks_count: int
+    """How many blocks the turn has."""
     sources_used: tuple[int, ...] = ()
+    """The numbers of the sources that were used."""
     tokens: int
+    """The estimated number of tokens."""
 
 
-class DerivedArtifacts(View):
+class DerivedArtifacts(ApiModel):
     """Documents built from rows for one response; they are not stored."""
 
     timeline: TimelineView = Field(serialization_alias="conv.timeline.v1")
+    """The conversation's timeline."""
     turn_log: tuple[TurnLogView, ...] = Field(serialization_alias="turn.log")
+    """The log of the turn."""
 
 
 class FetchView(StateView):
     """A conversation with its last turns; the documents only if they were requested."""
 
     artifacts: DerivedArtifacts | None = None
+    """The files of the turn."""
 
 
 # Builds the documents of a conversation from its rows: its timeline with its source pool, and its turn logs.

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
+from everturn.core.api_model import ApiModel
 from everturn.core.errors import Problem
 from everturn.core.open_values import or_else
 from everturn.events.views import (
@@ -24,20 +25,14 @@ from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.turns import CutReason, TurnUsage
 
 
-class EventData(BaseModel):
-    """Base of all event payloads: frozen, and rejects unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Ready(EventData):
+class Ready(ApiModel):
     """The stream is open; `cursor` is its first position."""
 
     type: Literal["ready"] = "ready"
     cursor: str | None = None
 
 
-class ConvStatus(EventData):
+class ConvStatus(ApiModel):
     """The conversation's state changed. `position` is how many turns are claimed before a queued one, 0 for the next.
 
     Sent again while the position changes, at most once a second; with `position_more` the real number is larger.
@@ -50,29 +45,31 @@ class ConvStatus(EventData):
     position_more: bool | None = None
 
 
-class ConvTitle(EventData):
+class ConvTitle(ApiModel):
     """The conversation's title was set."""
 
     type: Literal["conv.title"] = "conv.title"
     title: str
 
 
-class ChatStart(EventData):
+class ChatStart(ApiModel):
     """A turn started."""
 
     type: Literal["chat.start"] = "chat.start"
     turn_id: str
     ordinal: int
+    """The number of the turn in its conversation, from 1."""
     text: str
     attachments: tuple[FileView, ...] = ()
     created_at: str = ""
 
 
-class ChatStep(EventData):
+class ChatStep(ApiModel):
     """A step began or ended. `step` is its key in the turn. Only its first event has `code`, as in StepView."""
 
     type: Literal["chat.step"] = "chat.step"
     step: str
+    """The id of the step."""
     status: StepStatus
     title: str
     tool_id: str | None = None
@@ -80,55 +77,70 @@ class ChatStep(EventData):
     ref: str | None = None
     params: dict[str, Any] | None = None
     code: str | None = None
+    """The beginning of the program that was run."""
     code_chars: int | None = None
+    """The length of the whole program in characters."""
     result_preview: str | None = None
+    """The beginning of the result."""
     duration_ms: int | None = None
+    """How long it took, in milliseconds."""
     error: str | None = None
+    """What went wrong; absent when nothing did."""
 
 
-class ChatDelta(EventData):
+class ChatDelta(ApiModel):
     """More text of one channel instance. `index` counts the pieces of that instance from 0; `completed` ends it."""
 
     type: Literal["chat.delta"] = "chat.delta"
     channel: str
+    """What the text is: thinking, a note, a file that is written, or the answer."""
     instance: int
+    """The number of the text among those of its channel and round."""
     index: int
+    """Its place, from 0."""
     text: str
     completed: bool = False
+    """Whether the text is complete."""
     marker: str
+    """Which part of its channel the text belongs to."""
     format: TextFormat = "markdown"
+    """The format of the text."""
     artifact: str | None = None
+    """The file that the text is written into."""
 
 
-class ChatPlan(EventData):
+class ChatPlan(ApiModel):
     """A plan changed; the snapshot replaces the one with the same id."""
 
     type: Literal["chat.plan"] = "chat.plan"
     plan: PlanSnapshot
+    """The plan as it is now."""
 
 
-class ChatFiles(EventData):
+class ChatFiles(ApiModel):
     """New files for the person."""
 
     type: Literal["chat.files"] = "chat.files"
     files: tuple[FileView, ...]
+    """The files that the agent made."""
 
 
-class ChatCitations(EventData):
+class ChatCitations(ApiModel):
     """Sources that the answer cites, without images."""
 
     type: Literal["chat.citations"] = "chat.citations"
     sources: tuple[CitationView, ...]
+    """The sources, by number."""
 
 
-class ChatFollowups(EventData):
+class ChatFollowups(ApiModel):
     """Suggested follow-up messages."""
 
     type: Literal["chat.followups"] = "chat.followups"
     items: tuple[str, ...]
 
 
-class ChatCompaction(EventData):
+class ChatCompaction(ApiModel):
     """Older blocks are summarized so that the model's request fits. Token counts are estimates of the whole request.
 
     `started` is followed by exactly one `completed` or `skipped`. `reason` is a token for why it began or was skipped.
@@ -138,10 +150,12 @@ class ChatCompaction(EventData):
     status: Annotated[Literal["started", "completed", "skipped"], or_else("compaction status", "skipped")]
     reason: str
     before_tokens: int
+    """Tokens of the model's input before."""
     after_tokens: int | None = None
+    """Tokens of the model's input afterwards."""
 
 
-class ChatPhase(EventData):
+class ChatPhase(ApiModel):
     """What a turn waits for while nothing else can be shown. It applies until the turn's next event of another type.
 
     `model_waiting`: the model has been silent for `waited_ms`; repeated every few seconds. `model_retrying`: a call
@@ -155,14 +169,19 @@ class ChatPhase(EventData):
         Literal["model_waiting", "model_retrying", "model_fallback", "model_replying"],
         or_else("phase", "model_replying"),
     ]
+    """What the turn waits for."""
     waited_ms: int | None = None
+    """How long it has waited, in milliseconds."""
     retry_in_ms: int | None = None
+    """When the next attempt begins, in milliseconds from now."""
     attempt: int | None = None
+    """The number of this attempt, from 1."""
     max_attempts: int | None = None
+    """The maximum number of attempts."""
     reason: str | None = Field(default=None, max_length=60)
 
 
-class ChatTool(EventData):
+class ChatTool(ApiModel):
     """Progress of a running tool. It is not stored: clients that connect later see only the call's step.
 
     `kind` is `progress` (`text` says what is happening now), `message` (`text` is for the person), or `data` (`data` is
@@ -175,24 +194,28 @@ class ChatTool(EventData):
     kind: Annotated[Literal["progress", "message", "data"], or_else("tool news", "data")]
     text: str = Field(default="", max_length=2_000)
     data: dict[str, Any] | None = None
+    """The event's own fields, by its type."""
 
 
-class ChatSignal(EventData):
+class ChatSignal(ApiModel):
     """The state of a signal changed."""
 
     type: Literal["chat.signal"] = "chat.signal"
     signal_id: str
+    """The signal's id."""
     kind: SignalKind
     state: SignalState
     text: str
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
     promoted_to: str | None = None
+    """The turn that it became."""
     event: EventView | None = None
+    """The external event."""
     approval_id: str | None = None
 
 
-class ChatApproval(EventData):
+class ChatApproval(ApiModel):
     """A call needs a person's approval, or the approval was settled. `state` changes once, from `pending`."""
 
     type: Literal["chat.approval"] = "chat.approval"
@@ -201,20 +224,23 @@ class ChatApproval(EventData):
     tool_id: str
     params: dict[str, Any]
     cut: bool = False
+    """Whether more was left out because it is too long."""
     state: ApprovalState
     expires_at: str
     explanation: str = ""
+    """Why the call needs approval."""
     reason: str = ""
 
 
-class ChatRewind(EventData):
+class ChatRewind(ApiModel):
     """The committed state of a turn. It replaces the client's, except receipts that it does not include."""
 
     type: Literal["chat.rewind"] = "chat.rewind"
     turn: TurnView
+    """The turn as it is now."""
 
 
-class ChatComplete(EventData):
+class ChatComplete(ApiModel):
     """The turn ended without an error. `cut_reason` is set when the answer is incomplete.
 
     It is always set with the outcome `cut`, and with `capped` when the closing answer is incomplete too.
@@ -222,26 +248,38 @@ class ChatComplete(EventData):
 
     type: Literal["chat.complete"] = "chat.complete"
     outcome: Outcome
+    """How the turn ended; absent while it is open or when it failed."""
     cut_reason: CutReason | None = None
+    """Why the answer stops before its end; absent when it does not."""
     answer: str | None = None
+    """The answer as the client shows it, in Markdown."""
     followups: tuple[str, ...] = ()
+    """Questions that the person may ask next."""
     rounds: int
+    """How many rounds the turn had."""
     usage: TurnUsage
+    """Tokens and cost of the model calls."""
     elapsed_ms: int
+    """From the start of the turn to its end, in milliseconds."""
     sources_used: tuple[int, ...] = ()
+    """The numbers of the sources that were used."""
 
 
-class ChatError(EventData):
+class ChatError(ApiModel):
     """The turn failed; its work so far is kept. The counts are as in ChatComplete."""
 
     type: Literal["chat.error"] = "chat.error"
     problem: Problem
+    """What went wrong."""
     rounds: int
+    """How many rounds the turn had."""
     usage: TurnUsage
+    """Tokens and cost of the model calls."""
     elapsed_ms: int
+    """From the start of the turn to its end, in milliseconds."""
 
 
-class StreamSnapshot(EventData):
+class StreamSnapshot(ApiModel):
     """The initial state. It replaces the client's state of the conversation.
 
     It has the last 20 turns, but at most 1 MiB of stored text unless the newest turn alone is larger; `next_cursor` of
@@ -252,19 +290,22 @@ class StreamSnapshot(EventData):
     state: StateView
 
 
-class StreamGap(EventData):
+class StreamGap(ApiModel):
     """Events between `after` and `oldest` are no longer available; a snapshot follows."""
 
     type: Literal["stream.gap"] = "stream.gap"
     after: str
+    """The event id that the client sent."""
     oldest: str | None = None
+    """The oldest event id that is still available."""
 
 
-class ServerShutdown(EventData):
+class ServerShutdown(ApiModel):
     """This server is shutting down; reconnect after `retry_ms`."""
 
     type: Literal["server.shutdown"] = "server.shutdown"
     retry_ms: int
+    """How long to wait before connecting again, in milliseconds."""
 
 
 AnyEvent = (
@@ -294,18 +335,19 @@ TERMINAL = (ChatComplete, ChatError)
 EVENT_TYPES: tuple[str, ...] = tuple(kind.model_fields["type"].default for kind in get_args(AnyEvent))
 
 
-class Envelope(BaseModel):
+class Envelope(ApiModel):
     """One event with its address. `id` is `<fence>-<n>`, absent on hints; `ts` is ISO 8601 in UTC."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     id: str | None = None
+    """The event's id, to continue after it; absent for what is not kept."""
     type: str
+    """Its type."""
     ts: str
     conversation_id: str
     turn_id: str | None = None
     round: int | None = None
     data: Annotated[AnyEvent, Field(discriminator="type")]
+    """The event's own fields, by its type."""
 
 
 _ENVELOPE = TypeAdapter(Envelope)

@@ -2,8 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from everturn.core.api_model import ApiModel
 from everturn.core.errors import Problem
 from everturn.core.open_values import or_else
 from everturn.timeline.plans import PlanSnapshot
@@ -38,39 +37,44 @@ ConversationState = Annotated[
 ]
 
 
-class View(BaseModel):
-    """Base of all views: frozen, and rejects unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FileView(View):
+class FileView(ApiModel):
     """A file that the client can download from `url` (a path on the ingress). `size` in bytes."""
 
     artifact_id: str
+    """The file's id; `GET /files/{tenant}/{project}/{artifact_id}` has its bytes."""
     ref: str
     rn: str
+    """The resource name of the file."""
     filename: str
+    """The name of the file."""
     mime: str
     size: int
+    """Its size in bytes."""
     visibility: Visibility
+    """Whether the person sees the file, or only the agent."""
     url: str
     verdict: str
+    """The result of the antivirus scan."""
 
 
-class TextView(View):
+class TextView(ApiModel):
     """Streamed text. One per (round, channel, instance); `marker` says where the client shows it."""
 
     round: int
     channel: str
+    """What the text is: thinking, a note, a file that is written, or the answer."""
     instance: int
+    """The number of the text among those of its channel and round."""
     marker: str
+    """Which part of its channel the text belongs to."""
     format: TextFormat
+    """The format of the text."""
     text: str
     artifact: str | None = None
+    """The file that the text is written into."""
 
 
-class StepView(View):
+class StepView(ApiModel):
     """One step of the work, such as a tool call. `step` is its key in the turn; `duration_ms` once it ended.
 
     `code` is the beginning of the program that the call runs and `code_chars` the length of the whole program. Both are
@@ -78,6 +82,7 @@ class StepView(View):
     """
 
     step: str
+    """The id of the step."""
     status: StepStatus
     title: str
     round: int
@@ -85,10 +90,15 @@ class StepView(View):
     call_id: str | None = None
     params: dict[str, Any] | None = None
     code: str | None = None
+    """The beginning of the program that was run."""
     code_chars: int | None = None
+    """The length of the whole program in characters."""
     result_preview: str | None = None
+    """The beginning of the result."""
     duration_ms: int | None = None
+    """How long it took, in milliseconds."""
     error: str | None = None
+    """What went wrong; absent when nothing did."""
 
 
 class StepDetail(StepView):
@@ -99,47 +109,59 @@ class StepDetail(StepView):
     """
 
     code_ref: str | None = None
+    """The reference of the whole program."""
     result: str | None = None
+    """The whole result of the call."""
     result_ref: str | None = None
+    """The reference of the result."""
     log: FileView | None = None
+    """The end of what the program printed."""
 
 
-class CitationView(View):
+class CitationView(ApiModel):
     """A web source that the answer cites as [[S:sid]], as it was at that time."""
 
     sid: int
+    """The number that answers cite the source by."""
     title: str
     url: str
     source_type: SourceType
+    """What kind of source it is."""
     published_time_iso: str | None = None
+    """When the source was published."""
     favicon_url: str | None = None
+    """The address of the site's icon."""
 
 
-class EventView(View):
+class EventView(ApiModel):
     """The kind of an external event, and whether the agent must act on it."""
 
     kind: str
     reactive: bool
+    """Whether the event wakes the agent."""
 
 
-class SignalView(View):
+class SignalView(ApiModel):
     """A signal with its receipt. An event that waits for the next turn is `queued`; `event` is set for events only.
 
     `approval_id` is set for answers to an approval; their `text` is the reason.
     """
 
     signal_id: str
+    """The signal's id."""
     kind: SignalKind
     state: SignalState
     text: str
     attachments: tuple[FileView, ...] = ()
     round: int | None = None
     promoted_to: str | None = None
+    """The turn that it became."""
     event: EventView | None = None
+    """The external event."""
     approval_id: str | None = None
 
 
-class ApprovalView(View):
+class ApprovalView(ApiModel):
     """A call that needs a person's approval.
 
     `params` are those of the call without secrets; `cut` means that some are left out. The approval counts as denied at
@@ -152,24 +174,29 @@ class ApprovalView(View):
     tool_id: str
     params: dict[str, Any]
     cut: bool = False
+    """Whether more was left out because it is too long."""
     state: ApprovalState
     round: int
     expires_at: str
     explanation: str = ""
+    """Why the call needs approval."""
     reason: str = ""
 
 
-class FeedbackView(View):
+class FeedbackView(ApiModel):
     """Feedback on the turn."""
 
     origin: Literal["user", "machine"]
+    """Whether the feedback came from a person or a machine."""
     reaction: Reaction | None = None
+    """The rating."""
     text: str
     ts: str
     confidence: float | None = None
+    """The confidence of the feedback or memory, from 0 to 1."""
 
 
-class TurnView(View):
+class TurnView(ApiModel):
     """One turn. `sealed_round` is the last round whose texts are committed; `answer` is the latest completion as shown.
 
     `elapsed_ms` counts from the turn's start to its end. `cut_reason` says why the answer is incomplete; a followup
@@ -178,49 +205,73 @@ class TurnView(View):
 
     turn_id: str
     ordinal: int
+    """The number of the turn in its conversation, from 1."""
     status: TurnStatus
     text: str
+    """What the person wrote."""
     attachments: tuple[FileView, ...] = ()
     created_at: str = ""
     texts: tuple[TextView, ...] = ()
+    """What the agent wrote, in order."""
     steps: tuple[StepView, ...] = ()
+    """The steps, in order."""
     plans: tuple[PlanSnapshot, ...] = ()
+    """The plans of the turn."""
     files: tuple[FileView, ...] = ()
+    """The files that the agent made."""
     citations: tuple[CitationView, ...] = ()
+    """The sources that the answer cites, by number."""
     signals: tuple[SignalView, ...] = ()
+    """Signals that were sent to the turn, with their states."""
     approvals: tuple[ApprovalView, ...] = ()
+    """Approvals of tool calls, oldest first."""
     feedback: tuple[FeedbackView, ...] = ()
+    """Feedback on the turn."""
     followups: tuple[str, ...] = ()
+    """Questions that the person may ask next."""
     answer: str | None = None
+    """The answer as the client shows it, in Markdown."""
     outcome: Outcome | None = None
+    """How the turn ended; absent while it is open or when it failed."""
     cut_reason: CutReason | None = None
+    """Why the answer stops before its end; absent when it does not."""
     error: Problem | None = None
+    """What went wrong; absent when nothing did."""
     usage: TurnUsage | None = None
+    """Tokens and cost of the model calls."""
     rounds: int = 0
+    """How many rounds the turn had."""
     sealed_round: int = 0
+    """The last round whose texts are committed."""
     elapsed_ms: int | None = None
+    """From the start of the turn to its end, in milliseconds."""
     sources_used: tuple[int, ...] = ()
+    """The numbers of the sources that were used."""
 
 
-class ConversationView(View):
+class ConversationView(ApiModel):
     """A conversation as clients see it. Times are ISO 8601 in UTC."""
 
     conversation_id: str
     title: str
     state: ConversationState
     bundle_id: str | None = None
+    """The agent that answers; without it, the server's default."""
     archived: bool = False
+    """Whether the conversation is archived."""
     created_at: str
     last_activity_at: str
+    """When something last happened in it, in ISO 8601 and UTC."""
 
 
-class StateView(View):
+class StateView(ApiModel):
     """A conversation with its last turns, oldest first; `cursor` is the event id the state includes.
 
     `next_cursor` is the cursor of older turns, None when there are none.
     """
 
     conversation: ConversationView
+    """The conversation itself."""
     turns: tuple[TurnView, ...]
     cursor: str
     next_cursor: str | None = None

@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
-
+from everturn.core.api_model import ApiModel
 from everturn.core.errors import Conflict, Invalid, NotFound
 from everturn.core.ids import PlanId, TurnId
 from everturn.core.open_values import OpenEnum
@@ -47,31 +46,36 @@ class PlanStatus(OpenEnum):
         return cls.CLOSED
 
 
-class PlanStep(BaseModel):
+class PlanStep(ApiModel):
     """One step; `n` counts from 1."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     n: int
+    """Its number, from 1."""
     label: str
+    """What the step is about."""
     status: StepStatus = StepStatus.PENDING
 
 
-class PlanSnapshot(BaseModel):
+class PlanSnapshot(ApiModel):
     """The state of one plan after one change. Times are ISO 8601 in UTC."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     plan_id: PlanId
+    """The id of the plan."""
     steps: tuple[PlanStep, ...]
+    """The steps, in order."""
     status: PlanStatus
     current: bool
-    """Whether step marks in notes apply to this plan."""
+    """Whether it is the one that is followed now: step marks in notes apply to it."""
     origin_turn_id: TurnId
+    """The turn that it comes from."""
     last_turn_id: TurnId
+    """The turn that changed it last."""
     closed_ts: str | None = None
+    """When it was closed, in ISO 8601 and UTC."""
     superseded_ts: str | None = None
+    """When another plan replaced it, in ISO 8601 and UTC."""
     snapshot_ref: str
+    """The reference of this state of the plan."""
 
 
 MARKS = {

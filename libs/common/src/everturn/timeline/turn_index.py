@@ -6,8 +6,7 @@ Every file of a turn is in one of its blocks, so the blocks are all that is need
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict
-
+from everturn.core.api_model import ApiModel
 from everturn.core.refs import sources_ref, turn_index_ref
 from everturn.files.model import Artifact
 from everturn.timeline import bodies
@@ -16,58 +15,71 @@ from everturn.timeline.blocks import Block, BlockType
 # The index of a turn: every ref that can be read, in sections, each with an excerpt.
 
 
-class IndexPart(BaseModel):
-    """Base of all parts: frozen, and rejects unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class IndexEntry(IndexPart):
+class IndexEntry(ApiModel):
     """A text. `kind` is its block type, `hint` its first words."""
 
     ref: str
     kind: str
     hint: str = ""
+    """A short description of its content."""
 
 
-class IndexedCall(IndexPart):
+class IndexedCall(ApiModel):
     """A tool call. `result_ref` and `status` are null while it has no result, `call_ref` if the call is lost."""
 
     tool_id: str
     status: str | None
     call_ref: str | None
+    """The reference of the tool call in the timeline."""
     result_ref: str | None
+    """The reference of the result."""
     hint: str = ""
+    """A short description of its content."""
 
 
-class IndexedFile(IndexPart):
+class IndexedFile(ApiModel):
     """A file. `source` is the tool or the block type that brought it, `size` in bytes."""
 
     ref: str
     kind: str
     mime: str
     size: int
+    """Its size in bytes."""
     source: str
+    """Where the file comes from."""
     visibility: str
+    """Whether the person sees the file, or only the agent."""
     hint: str = ""
+    """A short description of its content."""
 
 
-class TurnIndexView(IndexPart):
+class TurnIndexView(ApiModel):
     """One turn. Times are ISO 8601 in UTC; `outcome` is null while it runs. `more` says whether blocks are left out."""
 
     turn_id: str
     ref: str
     started_at: str | None
+    """When it started, in ISO 8601 and UTC."""
     ended_at: str | None
+    """When it ended, in ISO 8601 and UTC."""
     outcome: str | None
+    """How the turn ended; absent while it is open or when it failed."""
     summaries: tuple[IndexEntry, ...] = ()
+    """Summaries of older parts."""
     messages: tuple[IndexEntry, ...] = ()
+    """The messages of the turn."""
     events: tuple[IndexEntry, ...] = ()
+    """External events, as the turn saw them."""
     notes: tuple[IndexEntry, ...] = ()
+    """Notes that the agent made."""
     tools: tuple[IndexedCall, ...] = ()
+    """The tool calls of the turn."""
     artifacts: tuple[IndexedFile, ...] = ()
+    """The files of the turn."""
     sources: tuple[str, ...] = ()
+    """The sources, by number."""
     more: bool = False
+    """Whether there is more than is listed."""
 
 
 MAX_HINT_CHARS = 220

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from everturn.core.api_model import ApiModel
 from everturn.core.errors import Problem
 from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.core.open_values import OpenEnum, or_else
@@ -144,19 +143,22 @@ failed.
 """
 
 
-class TurnUsage(BaseModel):
+class TurnUsage(ApiModel):
     """Sums over a turn's model calls. Cost in US dollars.
 
     `cost_known` is false when one of the calls has no price; `cost_usd` is then the sum of the others.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     input_tokens: int = 0
+    """Tokens that the model read."""
     output_tokens: int = 0
+    """Tokens that the model wrote."""
     cache_read_tokens: int = 0
+    """Tokens of the input that came from the provider's cache."""
     cost_usd: float = 0.0
+    """What the model calls cost, in US dollars."""
     cost_known: bool = True
+    """Whether the prices of all calls are known. Otherwise `cost_usd` is too low."""
 
 
 @dataclass(frozen=True, slots=True)

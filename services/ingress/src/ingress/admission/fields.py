@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import Depends, Path
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, ConfigDict, StringConstraints
 
+from everturn.core.api_model import ApiModel
 from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId, is_id
 from everturn.core.paging import MAX_CURSOR_CHARS
 from ingress.errors import absent, unprocessable
@@ -23,10 +24,10 @@ Cursor = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_CH
 """The `next_cursor` of a page, which is opaque to clients."""
 
 
-class JsonBody(BaseModel):
-    """No unknown fields, and no conversions between types."""
+class JsonBody(ApiModel):
+    """Also without conversions between types."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
 
 class Bundles:

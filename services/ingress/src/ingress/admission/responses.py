@@ -47,13 +47,14 @@ PROBLEM_SCHEMA: dict[str, Any] = {
     "description": "RFC 9457 problem details. `type` is stable.",
     "required": ["type", "title", "status", "detail"],
     "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "instance": {"type": "string"},
+        "type": {"type": "string", "format": "uri", "description": "What went wrong, as a stable URN."},
+        "title": {"type": "string", "description": "What went wrong, in a few words."},
+        "status": {"type": "integer", "description": "The HTTP status."},
+        "detail": {"type": "string", "description": "What was wrong, in a sentence."},
+        "instance": {"type": "string", "description": "What the problem is about."},
         "errors": {
             "type": "array",
+            "description": "The fields that are wrong, with a message for each.",
             "items": {
                 "type": "object",
                 "required": ["field", "message"],

@@ -28,8 +28,10 @@ class AttachmentIn(JsonBody):
     """A file inside a JSON message."""
 
     filename: str = Field(min_length=1, max_length=1024, examples=["sales.csv"])
+    """The name of the file."""
     mime: str = Field(default="", max_length=255, examples=["text/csv"])
     data_base64: str = Field(examples=["bmFtZSxzdW0KYSwxCg=="])
+    """The bytes in base64."""
 
 
 class MessageIn(JsonBody):
@@ -57,8 +59,11 @@ class EventIn(JsonBody):
 
     kind: str = Field(pattern=EVENT_KIND_PATTERN, examples=["form"])
     payload: dict[str, Any] = Field(default_factory=dict, examples=[{"form": "address", "city": "Oslo"}])
+    """What the event carries besides its text."""
     reactive: bool = True
+    """Whether the event wakes the agent."""
     iteration_credit: int = Field(default=0, ge=0, le=MAX_EVENT_CREDIT)
+    """How many rounds the event adds to the turn."""
 
 
 class SignalIn(JsonBody):
@@ -95,6 +100,7 @@ class ReceiptOut(JsonBody):
     position: int | None = Field(default=None, exclude_if=is_absent)
     position_more: bool | None = Field(default=None, exclude_if=is_absent)
     file_notices: tuple[str, ...] | None = Field(default=None, exclude_if=is_absent)
+    """A sentence for each file that was changed before it was stored."""
 
 
 class AcceptedOut(JsonBody):
@@ -106,8 +112,11 @@ class AcceptedOut(JsonBody):
     conversation_id: str
     turn_id: str | None
     signal_id: str | None = None
+    """The signal's id."""
     receipt: ReceiptOut
+    """How far it has been processed."""
     events_url: str
+    """Where the events of the conversation are streamed."""
 
 
 class SignalOut(JsonBody):
@@ -116,3 +125,4 @@ class SignalOut(JsonBody):
     conversation_id: str
     turn_id: str | None
     signal: SignalView
+    """The signal."""

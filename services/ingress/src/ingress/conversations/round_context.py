@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from everturn.core.api_model import ApiModel
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -27,7 +28,7 @@ _CURSOR = "context"
 CacheState = Literal["read", "write", "none", "unknown"]
 
 
-class SegmentOut(BaseModel):
+class SegmentOut(ApiModel):
     """One part of the input.
 
     `cache` says how the provider's cache can serve it: `read` if the previous round began with the same parts up to a
@@ -35,35 +36,45 @@ class SegmentOut(BaseModel):
     `text` is null if it can't be rebuilt; `note` then says why.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     index: int
+    """Its place, from 0."""
     origin: Literal["system", "block", "media", "tail"]
+    """What the segment consists of."""
     ref: str | None
     form: str | None
+    """The form in which the blocks are shown: whole, shortened or summarized."""
     chars: int
+    """Its length in characters."""
     tokens: int
+    """The estimated number of tokens."""
     sha256: str
+    """The SHA-256 of its bytes, in hexadecimal."""
     cache_point: bool
+    """Whether the cached beginning of the input ends here."""
     cache: CacheState
+    """Whether the provider may keep the segment in its cache."""
     text: str | None
     note: str | None = None
+    """What the reader should know about it."""
 
 
-class RoundContextOut(BaseModel):
+class RoundContextOut(ApiModel):
     """The request of one round; `tokens` are estimates. `next_cursor` leads to more parts and is null at the end."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     conversation_id: str
     turn_id: str
     round: int
     model: str
+    """The model that was called."""
     sent_at: str
+    """When it was sent, in ISO 8601 and UTC."""
     max_output_tokens: int
+    """How many tokens the model may write."""
     tokens: int
+    """The estimated number of tokens."""
     segments_total: int = Field(description="Parts of the whole request.")
     segments: tuple[SegmentOut, ...]
+    """The parts of the model's input, in order."""
     next_cursor: str | None
 
 

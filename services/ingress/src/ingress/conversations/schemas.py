@@ -24,6 +24,7 @@ class ConversationPatch(JsonBody):
 
     title: Line | None = Field(default=None, examples=["Sales by region"])
     archived: bool | None = Field(default=None, examples=[True])
+    """Whether the conversation is archived."""
 
 
 class ConversationOut(ConversationView):
@@ -54,8 +55,11 @@ class ErasedOut(JsonBody):
 
     conversation_id: str
     rows: dict[str, int]
+    """How many rows were deleted, by table."""
     objects: int
+    """How many stored files were deleted."""
     objects_left: int = 0
+    """How many stored files could not be deleted yet; the server tries again."""
 
 
 class FetchIn(JsonBody):
@@ -65,8 +69,11 @@ class FetchIn(JsonBody):
 
     conversation_id: str = Field(max_length=80, examples=["conv_01890a5d-ac96-774b-bcce-b302099a8057"])
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
+    """The turns' ids."""
     cursor: Cursor | None = None
+    """The `next_cursor` of the previous page, for older turns."""
     limit: int = Field(default=20, ge=1, le=MAX_TURN_IDS)
+    """The maximum number."""
     materialize: bool = Field(default=False, description="Also the timeline with its sources, and the turn logs.")
 
 
@@ -75,7 +82,9 @@ class TurnsIn(JsonBody):
     hundred of them, and at most 4 MiB of stored text unless a single turn is larger."""
 
     turn_ids: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_TURN_IDS, strict=False)
+    """The turns' ids."""
     cursor: Cursor | None = None
+    """The `next_cursor` of the previous page, for older turns."""
 
 
 class TurnsOut(JsonBody):

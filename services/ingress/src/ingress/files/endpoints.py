@@ -5,8 +5,9 @@ from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from everturn.core.api_model import ApiModel
 from everturn.core.errors import Invalid, problem
 from everturn.events.turn_view import build_file_view
 from everturn.files.model import Artifact, Rn, parse_rn
@@ -36,23 +37,23 @@ _EXAMPLE = (
 )
 
 
-class ByRnIn(BaseModel):
+class ByRnIn(ApiModel):
     """The file to find."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     rn: str = Field(max_length=MAX_RN_CHARS, examples=[_EXAMPLE])
+    """The resource name of the file."""
 
 
-class FoundFileOut(BaseModel):
+class FoundFileOut(ApiModel):
     """A file and the path of its content. `size` is in bytes, `url` is a path on this server."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     artifact_id: str
+    """The file's id; `GET /files/{tenant}/{project}/{artifact_id}` has its bytes."""
     filename: str
+    """The name of the file."""
     mime: str
     size: int
+    """Its size in bytes."""
     url: str
 
 

@@ -9,8 +9,8 @@ import structlog
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
-from pydantic import BaseModel, ConfigDict
 
+from everturn.core.api_model import ApiModel
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.core.loops import CHECK_TIMEOUT_S, Part, PartOut, Readiness, check_all, sum_up
@@ -62,38 +62,41 @@ READINESS_KEEP_S: Final = 1.0
 """The maximum age of `/readyz`: it needs no credential, so frequent requests must not load the checked parts."""
 
 
-class BatteryOut(BaseModel):
+class BatteryOut(ApiModel):
     """How many attempts of the escape battery were denied; `at` is when, in seconds since 1970."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     held: int
+    """How many attempts were denied."""
     total: int
+    """How many attempts there were."""
     at: float
+    """The time, in seconds since 1970."""
 
 
-class WorkerOut(BaseModel):
+class WorkerOut(ApiModel):
     """One worker; `sandbox` is the launcher of its programs, empty if it runs none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     id: str
+    """The event's id, to continue after it; absent for what is not kept."""
     sandbox: str
+    """How the worker runs programs; empty where it runs none."""
     battery: BatteryOut | Literal["not run"]
+    """The result of the escape battery on the sandbox."""
     slots: int
+    """How many turns it runs at once."""
 
 
-class ReadyOut(BaseModel):
+class ReadyOut(ApiModel):
     """`degraded` serves everything that does not need the failing part; `unready` is sent with status 503.
 
     `workers` lists at most 100, by id, and is null if the list can't be read. Messages are accepted without any.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     status: Readiness
     parts: dict[str, PartOut]
+    """Each component that the server needs, by name."""
     workers: list[WorkerOut] | None
+    """The live workers."""
 
 
 async def check_parts(parts: Mapping[str, Part], presences: Presences) -> ReadyOut:
@@ -123,10 +126,8 @@ _METRICS: dict[str, Any] = {
 }
 
 
-class HealthOut(BaseModel):
+class HealthOut(ApiModel):
     """The process responds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     status: str = "ok"
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from everturn.events.model import AnyEvent, Envelope
+from ingress.admission.descriptions import describe_fields
 
 REF = "#/components/schemas/{model}"
 _NULL = {"type": "null"}
@@ -24,7 +25,9 @@ def build_event_schemas() -> dict[str, Any]:
     for kind in kinds:
         schemas[kind.__name__] = _leave_out_type(schemas[kind.__name__])
     variants = {f"{kind.__name__}Event": _build_variant(kind) for kind in kinds}
-    return {**schemas, **variants, "Event": {"oneOf": [{"$ref": REF.format(model=name)} for name in variants]}}
+    schemas |= variants
+    describe_fields(schemas)
+    return {**schemas, "Event": {"oneOf": [{"$ref": REF.format(model=name)} for name in variants]}}
 
 
 def _build_variant(kind: type[BaseModel]) -> dict[str, Any]:
@@ -32,10 +35,14 @@ def _build_variant(kind: type[BaseModel]) -> dict[str, Any]:
     envelope = _leave_out_nulls(Envelope.model_json_schema(mode="serialization"))
     properties = {
         **envelope["properties"],
-        "type": {"const": kind.model_fields["type"].default},
-        "data": {"$ref": REF.format(model=kind.__name__)},
+        "type": {"const": kind.model_fields["type"].default, **_description_of(envelope, "type")},
+        "data": {"$ref": REF.format(model=kind.__name__), **_description_of(envelope, "data")},
     }
     return {**envelope, "title": f"{kind.__name__}Event", "properties": properties, "$defs": {}}
+
+
+def _description_of(schema: Mapping[str, Any], field: str) -> dict[str, Any]:
+    return {"description": schema["properties"][field]["description"]}
 
 
 def _leave_out_type(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, cast
 
 import structlog
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Message, Receive, Scope, Send
 
+from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
 from everturn.core.leases import EventCursor, try_parse_cursor
 from ingress.admission.connections import CUT_KEY
@@ -215,12 +215,11 @@ def read_cursor(text: str | None) -> EventCursor | None:
 ticket_router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["events"])
 
 
-class TicketOut(BaseModel):
+class TicketOut(ApiModel):
     """`ticket` opens the conversation's events as `?ticket=`, until `expires_at` (UTC, RFC 3339)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     ticket: str
+    """The ticket; pass it as `ticket` in the address of the event stream."""
     expires_at: str
 
 
