@@ -9,8 +9,9 @@ from urllib.parse import unquote
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from everturn.conversations.model import ConversationView
 from everturn.core.errors import Problem
-from everturn.events.views import ConversationView, SignalView
+from everturn.events.views import SignalView
 from everturn_client.errors import BadAnswer, ProblemError, TooMuch
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024

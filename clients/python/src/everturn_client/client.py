@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 import httpx2
 
+from everturn.conversations.model import ConversationView
 from everturn.events.fold import fold_event, is_open
 from everturn.events.model import Envelope, StreamSnapshot
-from everturn.events.views import ConversationView, StateView, TurnView
+from everturn.events.views import StateView, TurnView
 from everturn_client.answers import (
     Accepted,
     AcceptedSignal,

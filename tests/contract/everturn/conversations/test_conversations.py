@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.conversations.model import ConversationQuery, ConversationState
+from everturn.conversations.model import ConversationChanges, ConversationQuery, ConversationState
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import Invalid, NotFound, StaleFence
 from everturn.core.identity import Principal
@@ -94,7 +94,7 @@ async def test_archived_ones_are_a_list_of_their_own(
 ) -> None:
     kept, archived = [await create(conversations, owner, module_ids, title) for title in ("kept", "archived")]
 
-    await conversations.save(owner, archived, title=None, archived=True)
+    await conversations.save(owner, archived, ConversationChanges(archived=True))
 
     (one,) = (await conversations.load_page(owner, ConversationQuery())).conversations
     (other,) = (await conversations.load_page(owner, ConversationQuery(archived=True))).conversations
@@ -125,10 +125,10 @@ async def test_saving_nothing_changes_nothing(
 ) -> None:
     created = await create(conversations, owner, module_ids, "same")
 
-    assert (await conversations.save(owner, created, title=None, archived=None)).title == "same"
-    assert (await conversations.save(owner, created, title="new", archived=None)).title == "new"
+    assert (await conversations.save(owner, created, ConversationChanges())).title == "same"
+    assert (await conversations.save(owner, created, ConversationChanges(title="new"))).title == "new"
     with pytest.raises(NotFound):
-        await conversations.save(owner, module_ids.conversation(), title="x", archived=None)
+        await conversations.save(owner, module_ids.conversation(), ConversationChanges(title="x"))
 
 
 async def test_a_title_with_a_null_character_is_invalid(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import asyncpg
 import pytest
 
+from everturn.conversations.model import ConversationChanges
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import NotFound, Unavailable
 from everturn.core.ids import ConversationId, TurnId
@@ -99,7 +100,7 @@ async def test_recently_renamed_or_rated_conversations_stay(
     named, judged, watched = [await end_turn(roles, postgres_stage) for _ in range(3)]
     judgement = Feedback(judged[1], "user", Reaction.OK, "good", datetime.now(UTC))
     of_machine = replace(judgement, turn_id=watched[1], origin="machine")
-    await PostgresConversations(roles.ingress).save(ANN, named[0], title="Kept", archived=None)
+    await PostgresConversations(roles.ingress).save(ANN, named[0], ConversationChanges(title="Kept"))
     await PostgresFeedback(roles.ingress).save(ANN, judged[0], judgement)
     await PostgresFeedback(roles.ingress).save(ANN, watched[0], of_machine)
 

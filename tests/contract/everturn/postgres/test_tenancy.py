@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 import everturn
-from everturn.conversations.model import ConversationQuery, Conversations
+from everturn.conversations.model import ConversationChanges, ConversationQuery, Conversations
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
@@ -126,7 +126,9 @@ CASES: dict[str, Case] = {
     "Conversations.load": lambda port, ann, who: port.load(who, ann.conversation_id),
     "Conversations.load_titles": lambda port, ann, who: port.load_titles(who, [ann.conversation_id]),
     "Conversations.load_page": lambda port, ann, who: port.load_page(who, ConversationQuery()),
-    "Conversations.save": lambda port, ann, who: port.save(who, ann.conversation_id, title="taken", archived=True),
+    "Conversations.save": lambda port, ann, who: port.save(
+        who, ann.conversation_id, ConversationChanges(title="taken", archived=True)
+    ),
     "Conversations.erase": lambda port, ann, who: port.erase(who, ann.conversation_id),
     "Turns.load_sources": lambda port, ann, who: port.load_sources(who, ann.conversation_id),
     "Turns.load_ordinal": lambda port, ann, who: port.load_ordinal(who, ann.conversation_id, ann.turn_id),

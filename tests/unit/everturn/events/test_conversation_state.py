@@ -1,6 +1,7 @@
 """A conversation as REST reads it."""
 
-from everturn.events.turn_view import build_conversation_view, build_state
+from everturn.conversations.model import build_conversation_view
+from everturn.events.turn_view import build_state
 from everturn.events.views import StateView
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.stories import Story

@@ -6,10 +6,11 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
+from everturn.conversations.model import ConversationView
 from everturn.core.errors import problem
 from everturn.events import model as events
 from everturn.events.model import EVENT_TYPES, AnyEvent, Envelope, encode_envelope, event_name, parse_envelope
-from everturn.events.views import CitationView, ConversationView, FileView, StateView, TurnView
+from everturn.events.views import CitationView, FileView, StateView, TurnView
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.turns import TurnUsage
 

@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from everturn.events.views import ConversationView, FeedbackView, StateView, TurnView
+from everturn.conversations.model import ConversationView
+from everturn.events.views import FeedbackView, StateView, TurnView
 
 CONVERSATION = ConversationView(conversation_id="conv_1", title="", state="idle", created_at="", last_activity_at="")
 

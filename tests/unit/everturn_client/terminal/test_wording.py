@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from everturn.conversations.model import ConversationView
 from everturn.core.errors import problem
 from everturn.events.model import ChatCompaction
 from everturn.events.views import (
     ApprovalView,
     CitationView,
-    ConversationView,
     EventView,
     SignalView,
     StepView,

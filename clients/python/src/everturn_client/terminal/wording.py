@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from everturn.conversations.model import ConversationView
 from everturn.events.model import ChatCompaction, ChatPhase
 from everturn.events.views import (
     ApprovalView,
     CitationView,
-    ConversationView,
     FileView,
     SignalView,
     StateView,

@@ -1,13 +1,16 @@
-"""A conversation, a durable thread of turns that owns one timeline; and the port that stores it."""
+"""A conversation, a durable thread of turns that owns one timeline: as it is stored, as clients see it, and the port
+that stores it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Annotated, Literal, Protocol
 
+from everturn.core.api_model import ApiModel
+from everturn.core.clock import iso
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.open_values import OpenEnum
+from everturn.core.open_values import OpenEnum, or_else
 
 
 class ConversationState(OpenEnum):
@@ -23,7 +26,7 @@ class ConversationState(OpenEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation row as clients see it."""
+    """One conversation row."""
 
     id: ConversationId
     title: str
@@ -32,6 +35,40 @@ class Conversation:
     archived: bool
     created_at: datetime
     last_activity_at: datetime
+
+
+StateName = Annotated[
+    Literal["idle", "queued", "running", "waiting", "error", "unknown"], or_else("conversation state", "unknown")
+]
+"""A state as clients receive it."""
+
+
+class ConversationView(ApiModel):
+    """A conversation as clients see it. Times are ISO 8601 in UTC."""
+
+    conversation_id: str
+    title: str
+    state: StateName
+    bundle_id: str | None = None
+    """The agent that answers; without it, the server's default."""
+    archived: bool = False
+    """Whether the conversation is archived."""
+    created_at: str
+    last_activity_at: str
+    """When something last happened in it, in ISO 8601 and UTC."""
+
+
+def build_conversation_view(conversation: Conversation) -> ConversationView:
+    """One conversation row as clients see it."""
+    return ConversationView(
+        conversation_id=conversation.id,
+        title=conversation.title,
+        state=conversation.state.value,
+        bundle_id=conversation.bundle_id,
+        archived=conversation.archived,
+        created_at=iso(conversation.created_at),
+        last_activity_at=iso(conversation.last_activity_at),
+    )
 
 
 # Conversations as their owner lists, renames and erases them.
@@ -46,6 +83,14 @@ class ConversationQuery:
     search: str | None = None
     state: ConversationState | None = None
     archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationChanges:
+    """What the owner changes. Fields that are None stay as they are."""
+
+    title: str | None = None
+    archived: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +129,8 @@ class Conversations(Protocol):
         ...
 
     async def save(
-        self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
-    ) -> Conversation:
-        """Change the fields that are not None."""
-        ...
+        self, principal: Principal, conversation_id: ConversationId, changes: ConversationChanges
+    ) -> Conversation: ...
 
     async def erase(self, principal: Principal, conversation_id: ConversationId) -> Erasure:
         """Remove the conversation with all its rows; a running turn loses its lease. The caller deletes the objects."""

@@ -4,7 +4,14 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import LiteralString
 
-from everturn.conversations.model import Conversation, ConversationPage, ConversationQuery, ConversationState, Erasure
+from everturn.conversations.model import (
+    Conversation,
+    ConversationChanges,
+    ConversationPage,
+    ConversationQuery,
+    ConversationState,
+    Erasure,
+)
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, is_id
@@ -82,12 +89,12 @@ class PostgresConversations:
         return ConversationPage(page, _build_cursor(page[-1]) if more else None)
 
     async def save(
-        self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
+        self, principal: Principal, conversation_id: ConversationId, changes: ConversationChanges
     ) -> Conversation:
-        if title is None and archived is None:
+        if changes == ConversationChanges():
             return await self.load(principal, conversation_id)
         async with self._database.transaction(principal) as transaction:
-            row = await transaction.fetchrow(_SAVE, conversation_id, title, archived)
+            row = await transaction.fetchrow(_SAVE, conversation_id, changes.title, changes.archived)
         if row is None:
             raise NotFound(conversation_id)
         return read_conversation(row)

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
+from everturn.conversations.model import StateName
 from everturn.core.api_model import ApiModel
 from everturn.core.errors import Problem
 from everturn.core.open_values import or_else
 from everturn.events.views import (
     ApprovalState,
     CitationView,
-    ConversationState,
     EventView,
     FileView,
     Outcome,
@@ -39,7 +39,7 @@ class ConvStatus(ApiModel):
     """
 
     type: Literal["conv.status"] = "conv.status"
-    state: ConversationState
+    state: StateName
     turn_id: str | None = None
     position: int | None = None
     position_more: bool | None = None

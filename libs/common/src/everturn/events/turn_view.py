@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
-from everturn.conversations.model import Conversation
+from everturn.conversations.model import Conversation, build_conversation_view
 from everturn.core.clock import iso
 from everturn.core.ids import TurnId
 from everturn.core.leases import EventCursor
@@ -25,7 +25,6 @@ from everturn.events.model import (
 from everturn.events.views import (
     ApprovalView,
     CitationView,
-    ConversationView,
     EventView,
     FeedbackView,
     FileView,
@@ -619,17 +618,4 @@ def build_state(page: TurnPage, *, tenant: str, project: str) -> StateView:
         turns=tuple(build_turn_view(record, tenant=tenant, project=project) for record in page.turns),
         cursor=str(page.cursor),
         next_cursor=page.next_cursor,
-    )
-
-
-def build_conversation_view(conversation: Conversation) -> ConversationView:
-    """One conversation row as clients see it."""
-    return ConversationView(
-        conversation_id=conversation.id,
-        title=conversation.title,
-        state=conversation.state.value,
-        bundle_id=conversation.bundle_id,
-        archived=conversation.archived,
-        created_at=iso(conversation.created_at),
-        last_activity_at=iso(conversation.last_activity_at),
     )

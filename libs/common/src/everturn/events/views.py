@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
+from everturn.conversations.model import ConversationView
 from everturn.core.api_model import ApiModel
 from everturn.core.errors import Problem
 from everturn.core.open_values import or_else
@@ -31,9 +32,6 @@ TurnStatus = Annotated[
 ]
 Outcome = Annotated[
     Literal["completed", "stopped", "cancelled", "capped", "cut", "unknown"], or_else("outcome", _UNKNOWN)
-]
-ConversationState = Annotated[
-    Literal["idle", "queued", "running", "waiting", "error", "unknown"], or_else("conversation state", _UNKNOWN)
 ]
 
 
@@ -247,21 +245,6 @@ class TurnView(ApiModel):
     """From the start of the turn to its end, in milliseconds."""
     sources_used: tuple[int, ...] = ()
     """The numbers of the sources that were used."""
-
-
-class ConversationView(ApiModel):
-    """A conversation as clients see it. Times are ISO 8601 in UTC."""
-
-    conversation_id: str
-    title: str
-    state: ConversationState
-    bundle_id: str | None = None
-    """The agent that answers; without it, the server's default."""
-    archived: bool = False
-    """Whether the conversation is archived."""
-    created_at: str
-    last_activity_at: str
-    """When something last happened in it, in ISO 8601 and UTC."""
 
 
 class StateView(ApiModel):

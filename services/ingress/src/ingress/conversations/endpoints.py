@@ -7,10 +7,14 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from everturn.conversations.model import ConversationQuery, ConversationState
+from everturn.conversations.model import (
+    ConversationQuery,
+    ConversationState,
+    ConversationView,
+    build_conversation_view,
+)
 from everturn.events.materialized import FetchView
-from everturn.events.turn_view import build_conversation_view
-from everturn.events.views import ConversationView, StepDetail
+from everturn.events.views import StepDetail
 from everturn.timeline.turn_index import TurnIndexView
 from ingress.admission.fields import ConversationPath, Cursor, Line, TurnPath
 from ingress.admission.responses import problems
@@ -32,7 +36,6 @@ from ingress.conversations.schemas import (
     TurnsOut,
 )
 from ingress.conversations.service import ConversationService, conversation_service
-from ingress.errors import unprocessable
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["conversations"])
 Service = Annotated[ConversationService, Depends(conversation_service)]
@@ -74,10 +77,7 @@ async def patch_conversation(
     body: ConversationPatch, me: Me, service: Service, conversation_id: ConversationPath
 ) -> ConversationView:
     """Rename, archive or unarchive a conversation."""
-    if body.title is None and body.archived is None:
-        raise unprocessable("Set title or archived.")
-    saved = await service.save(me, conversation_id, title=body.title, archived=body.archived)
-    return build_conversation_view(saved)
+    return build_conversation_view(await service.save(me, conversation_id, body.build_changes()))
 
 
 @router.delete("/{conversation_id}", responses=problems())

@@ -4,8 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from everturn.events.views import ConversationView, TurnView
+from everturn.conversations.model import ConversationChanges, ConversationView
+from everturn.events.views import TurnView
 from ingress.admission.fields import BUNDLE_HELP, BundleId, Cursor, JsonBody, Line, is_absent
+from ingress.errors import unprocessable
 
 MAX_TURN_IDS = 100
 MAX_STEP_CHARS = 200
@@ -25,6 +27,13 @@ class ConversationPatch(JsonBody):
     title: Line | None = Field(default=None, examples=["Sales by region"])
     archived: bool | None = Field(default=None, examples=[True])
     """Whether the conversation is archived."""
+
+    def build_changes(self) -> ConversationChanges:
+        """Raises a 422 problem if nothing changes."""
+        changes = ConversationChanges(self.title, self.archived)
+        if changes == ConversationChanges():
+            raise unprocessable(f"Set {' or '.join(type(self).model_fields)}.")
+        return changes
 
 
 class ConversationOut(ConversationView):

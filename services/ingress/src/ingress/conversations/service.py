@@ -9,17 +9,19 @@ from fastapi import Request
 
 from everturn.conversations.model import (
     Conversation,
+    ConversationChanges,
     ConversationPage,
     ConversationQuery,
     Conversations,
     ConversationState,
+    build_conversation_view,
 )
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, Ids, TurnId, is_id
 from everturn.events.materialized import FetchView, build_derived_artifacts
 from everturn.events.stream import EventWriter, Hint, Hints
-from everturn.events.turn_view import TurnPage, build_conversation_view, build_state, try_build_step_detail
+from everturn.events.turn_view import TurnPage, build_state, try_build_step_detail
 from everturn.events.views import StepDetail, TurnView
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
@@ -81,10 +83,10 @@ class ConversationService:
         return await self._conversations.create(principal, self._ids.conversation(), title=title, bundle_id=bundle_id)
 
     async def save(
-        self, principal: Principal, conversation_id: ConversationId, *, title: str | None, archived: bool | None
+        self, principal: Principal, conversation_id: ConversationId, changes: ConversationChanges
     ) -> Conversation:
-        """Change the fields that are not None."""
-        saved = await self._conversations.save(principal, conversation_id, title=title, archived=archived)
+        """Change a conversation."""
+        saved = await self._conversations.save(principal, conversation_id, changes)
         await self._send_status_hint(conversation_id)
         return saved
 
