@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce, build_source_pool
-from chat_proc.timeline.files import Present
+from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
 from everturn.models.port import ModelTraits
 from everturn.models.tokens import CharsPerToken

@@ -25,7 +25,7 @@ from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
 from chat_proc.settings import ExecutionSettings, OperatorConfig, WorkerSettings, load_config
 from chat_proc.stream.trimming import StreamTrimmer
-from chat_proc.timeline.files import is_text
+from chat_proc.timeline.attachments import is_text
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramParts
 from chat_proc.tools.memory.memsearch import MemsearchTool

@@ -16,7 +16,7 @@ from chat_proc.models.estimate import estimate_request
 from chat_proc.timeline.compaction import conditions as shrinking
 from chat_proc.timeline.compaction.conditions import Shrunk
 from chat_proc.timeline.compaction.summary import Summary
-from chat_proc.timeline.files import current_plan
+from chat_proc.timeline.present import current_plan
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.model import ChatCompaction
 from everturn.models.port import ContextLimitExceeded, ModelFailed, TextPart

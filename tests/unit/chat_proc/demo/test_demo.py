@@ -11,7 +11,7 @@ from chat_proc.channels.parser import ChannelClosed, ChannelParser, ChannelSynta
 from chat_proc.demo.model import DemoModel, build_model
 from chat_proc.demo.rules import FOOTNOTE
 from chat_proc.timeline.announce import AnnounceState, Budget, build_announce
-from chat_proc.timeline.files import Present
+from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
 from everturn.core.ids import PlanId, TurnId
 from everturn.core.refs import round_ref

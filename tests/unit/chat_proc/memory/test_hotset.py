@@ -6,7 +6,7 @@ from turn_bench.replies import answer, call
 
 from chat_proc.memory.hotset import HOTSET_ROWS, Hotset
 from chat_proc.memory.indexer import Indexer
-from chat_proc.timeline.files import is_text
+from chat_proc.timeline.attachments import is_text
 from chat_proc.tools.memory.user_memories import MemoryWriteTool
 from everturn.core.errors import Unavailable
 from everturn.core.failpoints import Failpoints

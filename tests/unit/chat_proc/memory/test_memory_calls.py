@@ -11,7 +11,7 @@ from turn_bench.replies import answer, call
 from turn_bench.seed_calls import build_bench, make_call, offer_all
 
 from chat_proc.memory.indexer import Indexer
-from chat_proc.timeline.files import is_text
+from chat_proc.timeline.attachments import is_text
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from everturn.core.failpoints import Failpoints
 from everturn.memory.encoders.hashed import HashedEmbedder

@@ -1,6 +1,6 @@
 """Plans folded from blocks."""
 
-from chat_proc.timeline.files import current_plan, latest_plans, open_plans
+from chat_proc.timeline.present import current_plan, latest_plans, open_plans
 from everturn.core.ids import PlanId, TurnId
 from everturn.core.refs import round_ref
 from everturn.timeline.blocks import BlockType

@@ -1,6 +1,7 @@
 """What holds now, folded block by block."""
 
-from chat_proc.timeline.files import Present, describe_media
+from chat_proc.timeline.attachments import describe_media
+from chat_proc.timeline.present import Present
 from everturn.core.ids import PlanId, SignalId
 from everturn.files.model import ArtifactKind
 from everturn.timeline.blocks import BlockType

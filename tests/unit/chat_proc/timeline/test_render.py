@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.timeline.files import describe_media
-from chat_proc.timeline.render import MAX_MEDIA_PARTS, PromptRenderer
+from chat_proc.timeline.attachments import MAX_MEDIA_PARTS, describe_media
+from chat_proc.timeline.render import PromptRenderer
 from chat_proc.timeline.view import BreakReason
 from everturn.files.model import ArtifactKind
 from everturn.models.port import MediaPart, ModelTraits, PromptMessage, TextPart

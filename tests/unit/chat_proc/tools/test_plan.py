@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.catalog.tool import ToolOutcome
-from chat_proc.timeline.files import current_plan
+from chat_proc.timeline.present import current_plan
 from chat_proc.tools.plan import PlanTool, derive_plan_id
 from everturn.core.ids import CallId, is_id
 from everturn.timeline.blocks import BlockType

@@ -4,7 +4,7 @@ import pytest
 from turn_bench.bench import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.stream.emitter import Emitter, EventNumbering
-from chat_proc.timeline.files import describe_media
+from chat_proc.timeline.attachments import describe_media
 from chat_proc.turn.inbox import TurnInbox
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd, Writing, add_usage, last_round
 from chat_proc.turn.records import ManifestKeeper

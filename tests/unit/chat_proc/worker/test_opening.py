@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
+from chat_proc.timeline.attachments import PREVIEW_BYTES, PREVIEW_CHARS, load_preview, load_previews
 from chat_proc.timeline.pruning import PrunePolicy
-from chat_proc.turn.files import PREVIEW_BYTES, PREVIEW_CHARS, load_preview, load_previews
 from chat_proc.turn.titling import TITLE_CHARS, make_title, title_source
 from chat_proc.worker.opening import add_prune_notice, draft_opening
 from everturn.core.errors import NotFound

@@ -9,8 +9,8 @@ from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.kit import TurnKit
 from chat_proc.models.pricing import has_price
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce, build_source_pool
-from chat_proc.timeline.files import Present
 from chat_proc.timeline.manifest import RequestRecord, build_manifest, build_preamble
+from chat_proc.timeline.present import Present
 from chat_proc.timeline.render import PromptRenderer
 from chat_proc.timeline.view import TimelineView
 from chat_proc.turn.leased import LeasedTurn

@@ -29,7 +29,7 @@ from chat_proc.agent.kit import LoopParts, TurnKit
 from chat_proc.agent.limits import read_usable_text
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
-from chat_proc.timeline.files import current_plan
+from chat_proc.timeline.present import current_plan
 from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
 from everturn.core.errors import Problem, problem
 from everturn.core.ids import CallId

@@ -1,12 +1,12 @@
 """Renders a timeline to provider messages, with the same bytes in every request, and places the cache points."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chat_proc.timeline.files import IMAGE_MIMES, PDF_MIME, AttachedMedia, block_media, max_media_bytes
+from chat_proc.timeline.attachments import MediaBudget, block_media, can_see
 from chat_proc.timeline.view import Break, TimelineView, VisibleBlock
 from everturn.models.port import MediaPart, ModelTraits, Part, PromptMessage, TextPart
-from everturn.models.tokens import CharsPerToken, estimate_media_tokens
+from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.forms import UNSEEN, Form
 from everturn.timeline.next_step import DECISION_TYPES
@@ -75,11 +75,6 @@ def _is_candidate(item: VisibleBlock) -> bool:
     return item.form is Form.FULL and item.block.type is not BlockType.RANGE_SUMMARY
 
 
-MAX_MEDIA_PARTS = 20
-MAX_MEDIA_BYTES = 20 * 1024 * 1024
-"""Total of images and PDFs in one request; later ones are only named. Anthropic accepts 32 MB as base64."""
-
-
 class PromptRenderer:
     """Renders one conversation for one model, each block once: each request repeats the previous one up to a break.
 
@@ -95,7 +90,7 @@ class PromptRenderer:
         self._starts: list[int] = []
         """Where the parts of each item begin."""
         self._breaks_added = 0
-        self._media = _MediaBudget(traits)
+        self._media = MediaBudget(traits)
         self._missing: dict[int, frozenset[str]] = {}
         """For each item, the images and PDFs, by sha256, that could not be loaded when it was rendered."""
 
@@ -152,7 +147,7 @@ class PromptRenderer:
         item = self.view.items[at]
         self._starts.append(len(self._parts))
         attaches = at >= self.view.turn_at and item.form is Form.FULL
-        wanted = [each.sha256 for each in block_media(item.block) if _can_see(self._traits, each.mime)]
+        wanted = [each.sha256 for each in block_media(item.block) if can_see(self._traits, each.mime)]
         missing = frozenset(sha256 for sha256 in wanted if attaches and sha256 not in media)
         if missing:
             self._missing[at] = missing
@@ -165,38 +160,10 @@ class PromptRenderer:
         if index < len(self._starts):
             del self._parts[self._starts[index] :]
             del self._starts[index:]
-            self._media = _MediaBudget(self._traits, [part for part in self._parts if isinstance(part, MediaPart)])
+            self._media = MediaBudget(self._traits, [part for part in self._parts if isinstance(part, MediaPart)])
 
     def _unseen(self, at: int) -> str:
         item = self.view.items[at]
         shown = block_media(item.block) if item.form is Form.FULL else ()
-        unseen = any(not _can_see(self._traits, media.mime) for media in shown)
+        unseen = any(not can_see(self._traits, media.mime) for media in shown)
         return UNSEEN if unseen else ""
-
-
-class _MediaBudget:
-    """What one request can still attach. In order of the timeline: a later file never displaces an earlier one."""
-
-    def __init__(self, traits: ModelTraits, attached: Sequence[MediaPart] = ()) -> None:
-        self._traits = traits
-        self._parts_left = MAX_MEDIA_PARTS - len(attached)
-        self._bytes_left = MAX_MEDIA_BYTES - sum(len(part.data) for part in attached)
-        self.tokens = sum(estimate_media_tokens(part.mime, len(part.data)) for part in attached)
-
-    def take(self, block: Block, media: Mapping[str, bytes]) -> Iterator[MediaPart]:
-        for item in block_media(block):
-            data = media.get(item.sha256)
-            if data is None or not self._fits(item, len(data)):
-                continue
-            self._parts_left -= 1
-            self._bytes_left -= len(data)
-            self.tokens += estimate_media_tokens(item.mime, len(data))
-            yield MediaPart(mime=item.mime, data=data, name=item.name)
-
-    def _fits(self, item: AttachedMedia, size: int) -> bool:
-        room = min(max_media_bytes(item.mime), self._bytes_left)
-        return _can_see(self._traits, item.mime) and self._parts_left > 0 and size <= room
-
-
-def _can_see(traits: ModelTraits, mime: str) -> bool:
-    return traits.images if mime in IMAGE_MIMES else traits.documents and mime == PDF_MIME

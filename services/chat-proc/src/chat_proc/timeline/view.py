@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import assert_never
 
-from chat_proc.timeline.files import block_media
+from chat_proc.timeline.attachments import block_media
 from everturn.core.ids import TurnId
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline import bodies

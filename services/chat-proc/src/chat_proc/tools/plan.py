@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome, ToolSpec
-from chat_proc.timeline.files import latest_plans
+from chat_proc.timeline.present import latest_plans
 from everturn.core.errors import Conflict, Invalid, NotFound
 from everturn.core.ids import CallId, PlanId
 from everturn.timeline.blocks import BlockType

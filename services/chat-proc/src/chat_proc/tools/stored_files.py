@@ -11,7 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
-from chat_proc.timeline.files import is_text
+from chat_proc.timeline.attachments import is_text
 from everturn.core.errors import Invalid
 from everturn.core.ids import ArtifactId, CallId, make_id
 from everturn.core.refs import FileRef, OutputRef, check_path, file_ref, log_ref, output_ref, parse_ref

@@ -13,14 +13,13 @@ from chat_proc.catalog.call_policy import Place
 from chat_proc.catalog.tool import SourcePool
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
-from chat_proc.timeline.files import AttachedMedia
-from chat_proc.turn.files import load_some_previews
+from chat_proc.timeline.attachments import AttachedMedia, load_media, load_some_previews
 from chat_proc.turn.inbox import TurnApprovals, TurnInbox
 from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import TitleCall, draft_gate, make_title, title_source
 from everturn.core.clock import Clock, iso
-from everturn.core.errors import EverturnError, NotFound, Problem, StaleFence
+from everturn.core.errors import NotFound, Problem, StaleFence
 from everturn.core.ids import ApprovalId, TurnId
 from everturn.core.leases import Claim, Lease
 from everturn.core.refs import round_ref
@@ -46,9 +45,6 @@ from everturn.turns.commits import Commit, EffectChange, Promotion, SignalChange
 from everturn.turns.ports import InboxMoved, Timelines
 
 _log = structlog.get_logger(__name__)
-
-MAX_MEDIA_BYTES = 10 * 1024 * 1024
-"""The largest document that the ingress accepts (MODALITY_MAX_DOC_BYTES)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +276,8 @@ class LeasedTurn:
         return any(block.type == BlockType.STAGE_GATE for block in self.turn_blocks)
 
     async def load_media(self, wanted: Sequence[AttachedMedia]) -> None:
-        """Load these images and documents for the model, and shrink large images. A file that can't be loaded is shown
-        as its ref only."""
-        for media in wanted:
-            if media.sha256 in self._media:
-                continue
-            try:
-                data = await self._objects.load(media.object_key, max_bytes=MAX_MEDIA_BYTES)
-                self._media[media.sha256] = await self._pictures.fit(data)
-            except EverturnError as error:
-                _log.warning("Could not read media", ref=media.ref, error=str(error))
+        """Load these images and documents for the requests of this turn."""
+        await load_media(self._objects, wanted, self._media, self._pictures.fit)
 
     async def load_previews(self, artifacts: Sequence[Artifact]) -> Mapping[str, AttachmentTextBody]:
         """The beginnings of the text files among these, by ref; one that can't be read is left out."""

@@ -15,8 +15,8 @@ from chat_proc.agent.kit import Kits, LoopParts, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter, EventNumbering
+from chat_proc.timeline.attachments import load_previews
 from chat_proc.timeline.pruning import PrunePolicy
-from chat_proc.turn.files import load_previews
 from chat_proc.turn.inbox import TurnApprovals, TurnInbox
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd
 from chat_proc.turn.records import ManifestKeeper

@@ -7,7 +7,7 @@ from chat_proc.timeline.compaction.conditions import Shrunk, shrink_by_rules
 from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot, find_summary
 from chat_proc.timeline.compaction.sections import find_refs
 from chat_proc.timeline.compaction.summary import is_intent
-from chat_proc.timeline.files import current_plan, latest_plans
+from chat_proc.timeline.present import current_plan, latest_plans
 from chat_proc.timeline.render import choose_cache_points
 from chat_proc.timeline.view import TimelineView
 from everturn.core.refs import turn_index_ref

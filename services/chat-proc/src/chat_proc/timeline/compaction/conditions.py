@@ -17,7 +17,7 @@ from chat_proc.timeline.compaction.summary import (
     draft_summary,
     is_intent,
 )
-from chat_proc.timeline.files import latest_plans
+from chat_proc.timeline.present import latest_plans
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import AnchorBody, KeptText, RangeSummaryBody
 

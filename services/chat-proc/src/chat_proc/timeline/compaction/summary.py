@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from chat_proc.timeline.attachments import block_artifacts
 from chat_proc.timeline.compaction.cut import Cut, Snapshot
 from chat_proc.timeline.compaction.sections import (
     Section,
@@ -17,7 +18,7 @@ from chat_proc.timeline.compaction.sections import (
     parse_sections,
 )
 from chat_proc.timeline.compaction.turn_facts import fold_anchors, list_calls, summarize_rounds, summarize_turns
-from chat_proc.timeline.files import block_artifacts, latest_plans
+from chat_proc.timeline.present import latest_plans
 from everturn.core.ids import TurnId
 from everturn.core.refs import range_summary_ref, round_ref
 from everturn.timeline.blocks import Block, BlockDraft, BlockType

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
+from chat_proc.timeline.attachments import block_artifacts
 from chat_proc.timeline.compaction.sections import Section, Sections, TokensOf, cut_line, find_refs, merge_sections
-from chat_proc.timeline.files import block_artifacts, latest_plans
+from chat_proc.timeline.present import latest_plans
 from everturn.core.refs import turn_index_ref
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block

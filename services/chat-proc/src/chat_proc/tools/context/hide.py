@@ -8,7 +8,7 @@ from importlib.resources import files
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
-from chat_proc.timeline.files import latest_plans
+from chat_proc.timeline.present import latest_plans
 from chat_proc.timeline.render import first_editable_seq
 from chat_proc.timeline.view import TimelineView, VisibleBlock
 from chat_proc.tools.context.resolve import Named, read_name

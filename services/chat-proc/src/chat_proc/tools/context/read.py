@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
-from chat_proc.timeline.files import AttachedMedia, describe_media, is_media, is_text, max_media_bytes
+from chat_proc.timeline.attachments import AttachedMedia, describe_media, is_media, is_text, max_media_bytes
 from chat_proc.tools.context.excerpt import Excerpt, Range, cut_excerpt, load_excerpt
 from chat_proc.tools.context.resolve import (
     FoundFile,

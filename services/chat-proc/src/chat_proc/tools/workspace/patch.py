@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome, ToolSpec
-from chat_proc.timeline.files import is_text
+from chat_proc.timeline.attachments import is_text
 from chat_proc.tools.stored_files import Destination, ProducedFile, read_destination, save_file
 from chat_proc.tools.workspace.write import Channel, Kind, check_room, choose_visibility
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
