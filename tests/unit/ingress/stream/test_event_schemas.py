@@ -10,7 +10,7 @@ from everturn.events import model as events
 from everturn.events.model import EVENT_TYPES, Envelope, encode_envelope
 from everturn.events.turn_view import build_state
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
-from everturn_testing.events.stories import PROJECT, TENANT, make_artifact
+from everturn_testing.events.stories import EXAMPLES, PROJECT, TENANT, make_artifact
 from everturn_testing.turns.asking_stories import AskingStory
 from ingress.stream.event_schemas import build_event_schemas
 
@@ -52,16 +52,7 @@ def tell_a_story() -> AskingStory:
 def test_everything_that_a_stream_sends_is_an_event(schemas: dict[str, Any]) -> None:
     story = tell_a_story()
     state = build_state(story.page, tenant=TENANT, project=PROJECT)
-    more = [
-        events.Ready(),
-        events.ConvTitle(title="One"),
-        events.StreamSnapshot(state=state),
-        events.StreamGap(after="1-1"),
-        events.ServerShutdown(retry_ms=5),
-        events.ChatCompaction(status="started", reason="soft", before_tokens=9),
-        events.ChatPhase(phase="model_waiting", waited_ms=5000),
-        events.ChatTool(call_id="call_1", tool_id="a.b", kind="data", data={"done": None}),
-    ]
+    more = [events.StreamSnapshot(state=state), *EXAMPLES]
     last = story.events[-1]
     sent = [*story.events, *(last.model_copy(update={"type": each.type, "data": each, "id": None}) for each in more)]
     validator = build_validator(schemas)

@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
 // Schemas b9f163bf9980faf0a05e2a5e0ab43d7e41d3c1d7d80981dd73a314a7f0976b72
-// Types 5482e4e4d043cb41f79c2c40a7ca3f2189a5e70fbf6d50c24186f3523a085529
+// Types b283c622524a4cb22bcc9101ffbfef59521918ca3db27f5196102434267abecb
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -4011,3 +4011,5 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;
+/** All event types of this version. */
+export const EVENT_TYPES = ["ready","conv.status","conv.title","chat.start","chat.step","chat.delta","chat.plan","chat.files","chat.citations","chat.followups","chat.compaction","chat.phase","chat.tool","chat.signal","chat.approval","chat.rewind","chat.complete","chat.error","stream.snapshot","stream.gap","server.shutdown"] as const;

@@ -1,33 +1,11 @@
 // Parses the frames of a stream into typed events.
 import type { EventSourceMessage } from "eventsource-parser";
 
+import { EVENT_TYPES } from "../generated/wire";
 import { InvalidResponse } from "../http/errors";
-import type { StreamEvent, StreamEventType } from "../types";
+import type { StreamEvent } from "../types";
 
-/** All event types that this client knows; the types check that none is missing. */
-const KNOWN: Readonly<Record<StreamEventType, true>> = {
-  ready: true,
-  "conv.status": true,
-  "conv.title": true,
-  "chat.start": true,
-  "chat.step": true,
-  "chat.delta": true,
-  "chat.plan": true,
-  "chat.files": true,
-  "chat.citations": true,
-  "chat.followups": true,
-  "chat.compaction": true,
-  "chat.phase": true,
-  "chat.tool": true,
-  "chat.signal": true,
-  "chat.approval": true,
-  "chat.rewind": true,
-  "chat.complete": true,
-  "chat.error": true,
-  "stream.snapshot": true,
-  "stream.gap": true,
-  "server.shutdown": true,
-};
+const KNOWN: ReadonlySet<string> = new Set(EVENT_TYPES);
 
 /** Null for an event type of a newer server. Raises InvalidResponse for data that is not an event. */
 export function tryParseEvent(frame: EventSourceMessage): StreamEvent | null {
@@ -39,7 +17,7 @@ export function tryParseEvent(frame: EventSourceMessage): StreamEvent | null {
     throw new InvalidResponse(`the event ${name} is no JSON`, error);
   }
   if (!isEnvelope(event)) throw new InvalidResponse(`${name} is no event`);
-  return Object.hasOwn(KNOWN, event.type) ? (event as StreamEvent) : null;
+  return KNOWN.has(event.type) ? (event as StreamEvent) : null;
 }
 
 /** Only the envelope is checked; the payload has the types generated from the server's models. */

@@ -332,6 +332,8 @@ AnyEvent = (
     | ServerShutdown
 )
 TERMINAL = (ChatComplete, ChatError)
+PROGRESS = (ChatPhase, ChatTool)
+"""Not sent again after a rewind: a step, or the next phase, is sent instead."""
 EVENT_TYPES: tuple[str, ...] = tuple(kind.model_fields["type"].default for kind in get_args(AnyEvent))
 
 

@@ -16,7 +16,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import EventCursor
 from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
-from everturn.events.model import AnyEvent, ChatDelta, ChatPhase, ChatRewind, ChatTool, Envelope, encode_envelope
+from everturn.events.model import PROGRESS, AnyEvent, ChatDelta, ChatPhase, ChatRewind, Envelope, encode_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.events.views import TurnView
 
@@ -81,8 +81,7 @@ class UncommittedEvents:
         self._texts: dict[tuple[int | None, str, int], list[ChatDelta]] = {}
 
     def add(self, data: AnyEvent, round_number: int | None) -> None:
-        if isinstance(data, ChatTool | ChatPhase):
-            # Progress is transient; a step, or the next phase, is sent again.
+        if isinstance(data, PROGRESS):
             return
         if not isinstance(data, ChatDelta):
             self._events.append(UncommittedEvent(data, round_number))
