@@ -2,7 +2,7 @@ import { screen, waitFor } from "@testing-library/react";
 import { expect, test, vi } from "vitest";
 
 import type { ConversationView } from "../api";
-import { buildTurn } from "../testing/builders";
+import { buildConversation, buildTurn } from "../testing/builders";
 import { problemResponse, renderInPage } from "../testing/harness";
 import type { Answer, Page } from "../testing/harness";
 import { ConversationRow } from "./ConversationRow";
@@ -11,7 +11,7 @@ const NOW = Date.parse("2026-03-01T10:00:00Z");
 const AT = "2026-03-01T10:00:00Z";
 
 function show(title: string, answer: () => Answer, state: ConversationView["state"] = "waiting"): Page {
-  const conversation: ConversationView = { conversation_id: "conv_1", title, state, archived: false, created_at: AT, last_activity_at: AT };
+  const conversation = buildConversation({ title, state, created_at: AT, last_activity_at: AT });
   return renderInPage(<ConversationRow conversation={conversation} isSelected={false} now={NOW} onSelect={vi.fn()} onChanged={vi.fn()} />, answer);
 }
 

@@ -2,12 +2,12 @@ import { screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 
-import type { ConversationView } from "../api";
+import { buildConversation } from "../testing/builders";
 import { problemResponse, renderInPage } from "../testing/harness";
 import type { Answer, Page } from "../testing/harness";
 import { RenameDialog } from "./RenameDialog";
 
-const CONVERSATION: ConversationView = { conversation_id: "conv_1", title: "Sales", state: "idle", archived: false, created_at: "", last_activity_at: "" };
+const CONVERSATION = buildConversation({ title: "Sales" });
 const onClose = vi.fn();
 
 function show(answer: () => Answer | Promise<Answer>): Page {

@@ -2,16 +2,10 @@
 import { expect, test } from "vitest";
 
 import type { ConversationView } from "../api";
+import { buildConversation } from "../testing/builders";
 import { joinPages, isStaleFailure, markFailureSeen, nameFork, describeState } from "./pages";
 
-const conversation = (conversation_id: string, title = ""): ConversationView => ({
-  conversation_id,
-  title,
-  state: "idle",
-  archived: false,
-  created_at: "",
-  last_activity_at: "",
-});
+const conversation = (conversation_id: string, title = ""): ConversationView => buildConversation({ conversation_id, title });
 
 test("a conversation on two pages is listed once, as last read", () => {
   const joined = joinPages([

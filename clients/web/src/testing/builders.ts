@@ -1,5 +1,9 @@
 /** Complete test values; a test overrides only the fields that it is about. */
-import type { FileView, SignalView, StepView, TextView, TurnView } from "../api";
+import type { ConversationView, FileView, SignalView, StepView, TextView, TurnView } from "../api";
+
+export function buildConversation(changes: Partial<ConversationView> = {}): ConversationView {
+  return { conversation_id: "conv_1", title: "", state: "idle", archived: false, created_at: "", last_activity_at: "", ...changes };
+}
 
 export function buildTurn(changes: Partial<TurnView> = {}): TurnView {
   return {

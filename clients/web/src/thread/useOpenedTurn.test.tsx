@@ -4,11 +4,11 @@ import { expect, test } from "vitest";
 
 import { Unreachable } from "../api";
 import type { StateView } from "../api";
-import { buildTurn } from "../testing/builders";
+import { buildConversation, buildTurn } from "../testing/builders";
 import { useOpenedTurn } from "./useOpenedTurn";
 
 const STATE: StateView = {
-  conversation: { conversation_id: "conv_1", title: "", state: "idle", archived: false, created_at: "", last_activity_at: "" },
+  conversation: buildConversation(),
   turns: [buildTurn()],
   cursor: "1-1",
 };

@@ -4,6 +4,7 @@ import { env } from "node:process";
 import { isDeepStrictEqual } from "node:util";
 import { describe, expect, it } from "vitest";
 
+import { buildConversation } from "../../testing/builders";
 import type { StateView, StreamEvent, TurnView } from "../types";
 import { foldEvent, foldEvents } from "./fold";
 
@@ -16,15 +17,7 @@ interface Story {
 }
 
 function buildState(turns: readonly TurnView[]): StateView {
-  const conversation = {
-    conversation_id: "conv_1",
-    title: "",
-    state: "running" as const,
-    archived: false,
-    created_at: "",
-    last_activity_at: "",
-  };
-  return { conversation, turns, cursor: "0-0" };
+  return { conversation: buildConversation({ state: "running" }), turns, cursor: "0-0" };
 }
 
 function buildEvent(id: string | undefined, fields: Pick<StreamEvent, "type" | "data">): StreamEvent {
