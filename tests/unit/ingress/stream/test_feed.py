@@ -17,9 +17,8 @@ from everturn_testing.events.memory_events import MemoryEvents
 from ingress.admission.metrics import IngressMetrics
 from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed
 from ingress.stream.frames import HEARTBEAT, Phase
-from ingress.stream.hub import SNAPSHOT_READS, Hub
+from ingress.stream.hub import SNAPSHOT_READS, Hub, Subscription
 from ingress.stream.rows import Head, Snapshot, StreamRows
-from ingress.stream.subscription import Subscription
 
 CONVERSATION = ConversationId("conv_1")
 ANN = Principal("t", "p", "ann")

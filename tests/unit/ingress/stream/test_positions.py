@@ -13,9 +13,8 @@ from everturn.events.stream import EncodedEvent, Entry
 from everturn.queue.ports import Owned, QueuePosition, WaitingTurn
 from everturn_testing.core import FixedClock
 from ingress.stream.frames import ClientCursor, build_batch
-from ingress.stream.hub import BATCH, Positions
+from ingress.stream.hub import BATCH, ConversationStream, Positions, Subscription
 from ingress.stream.rows import StreamRows
-from ingress.stream.subscription import ConversationStream, Subscription
 
 ANN = Principal("t", "p", "ann")
 START = EventCursor(1, 1)

@@ -5,8 +5,8 @@ from everturn.core.ids import ConversationId
 from everturn.core.leases import EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from ingress.stream.frames import ClientCursor, Phase, build_batch
+from ingress.stream.hub import ConversationStream, Subscription
 from ingress.stream.rows import Head, SharedRead, Snapshot
-from ingress.stream.subscription import ConversationStream, Subscription
 
 START = EventCursor(1, 1)
 

@@ -18,8 +18,8 @@ from ingress.sockets.calls import Answer, Payload, TargetIn, check_form
 from ingress.sockets.packets import build_refusal, render_event, render_own
 from ingress.sockets.websocket import BoundedWebSocket
 from ingress.stream.frames import split_frames
+from ingress.stream.hub import Subscription
 from ingress.stream.sse import StreamEdge, read_cursor
-from ingress.stream.subscription import Subscription
 
 CLOSE_TIMEOUT_S = 5
 MAX_SUBSCRIPTIONS = 32

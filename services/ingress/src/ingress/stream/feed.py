@@ -14,9 +14,8 @@ from everturn.events.stream import EventReader
 from ingress.admission.slots import OpenSlots
 from ingress.errors import ProblemError
 from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, Phase, build_batch
-from ingress.stream.hub import REREADS, Hub
+from ingress.stream.hub import REREADS, Hub, Subscription
 from ingress.stream.recheck import CallerCheck
-from ingress.stream.subscription import Subscription
 
 PAGE_ENTRIES = 200
 CHUNK_BYTES = 65_536

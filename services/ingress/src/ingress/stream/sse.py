@@ -22,10 +22,9 @@ from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller, CallerOf
 from ingress.errors import malformed
 from ingress.stream.feed import Feed
-from ingress.stream.hub import Hub
+from ingress.stream.hub import Hub, Subscription
 from ingress.stream.recheck import Recheck
 from ingress.stream.steps import project_steps
-from ingress.stream.subscription import Subscription
 
 # An event stream as an HTTP response: sends the chunks of a feed until it ends or the client disconnects.
 
