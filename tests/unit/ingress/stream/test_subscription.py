@@ -1,11 +1,14 @@
 """A stream hands entries, hints and ends to all of its clients."""
 
+from typing import Any
+
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import EventCursor
+from everturn.core.leases import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
+from ingress.admission.metrics import IngressMetrics
 from ingress.stream.frames import ClientCursor, Phase, build_batch
-from ingress.stream.hub import ConversationStream, Subscription
+from ingress.stream.hub import ConversationStream, Hub, Subscription
 from ingress.stream.rows import Head, SharedRead, Snapshot
 
 START = EventCursor(1, 1)
@@ -83,3 +86,31 @@ async def test_the_end_wakes_all_clients() -> None:
     stream.end_all()
 
     assert all(client.ended and client.wakeup.is_set() for client in stream.clients)
+
+
+class Beginning:
+    """A conversation whose worker commits and publishes its first events while a client is connecting."""
+
+    def __init__(self) -> None:
+        self.last: EventCursor | None = None
+
+    async def check_owner(self, principal: Principal, conversation_id: ConversationId) -> None:
+        pass
+
+    async def load_cursor(self, principal: Principal, conversation_id: ConversationId) -> EventCursor:
+        self.last = EventCursor(1, 3)
+        return self.last
+
+    load_head = staticmethod(load_no_head)
+
+    async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
+        return self.last
+
+
+async def test_a_stream_that_begins_while_a_client_connects_has_no_gap() -> None:
+    beginning: Any = Beginning()
+    hub = Hub(reader=beginning, hints=beginning, rows=beginning, metrics=IngressMetrics(), queue_bytes=1000)
+
+    client = await hub.open(Principal("t", "p", "u"), ConversationId("conv_1"), ORIGIN, None)
+
+    assert client.cursor.phase is Phase.BEHIND

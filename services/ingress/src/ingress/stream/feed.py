@@ -52,15 +52,15 @@ class Feed:
         self._jitter = jitter
         self._large = OpenSlots(max_total=LARGE_SNAPSHOTS, max_per_user=LARGE_SNAPSHOTS_OF_PERSON)
 
-    async def chunks(self, client: Subscription, standing: CallerCheck | None = None) -> AsyncGenerator[bytes]:
+    async def chunks(self, client: Subscription, check: CallerCheck | None = None) -> AsyncGenerator[bytes]:
         """Yield frames in few pieces until the server drains, the credential is no longer valid or the conversation is
         gone.
 
-        `standing` rechecks whether the caller is still allowed; without it only the expiry counts.
+        `check` rechecks whether the caller is still allowed; without it only the expiry counts.
         """
         yield self._build_ready(client)
         while not client.ended:
-            if self.has_expired(client) or (standing is not None and await standing.try_refusal()):
+            if self.has_expired(client) or (check is not None and await check.try_refusal()):
                 yield UNAUTHORIZED
                 return
             try:
@@ -113,7 +113,7 @@ class Feed:
         while cursor.phase is Phase.BEHIND and cursor.waiting_bytes < CHUNK_BYTES:
             await self._catch_up(client)
         if cursor.phase is Phase.LIVE and cursor.stale_hints:
-            await self._tell_head(client)
+            await self._send_head(client)
         return True
 
     async def _wait(self, client: Subscription, pause_s: float) -> bytes:
@@ -180,7 +180,7 @@ class Feed:
         if len(entries) < PAGE_ENTRIES and stream.position == position:
             cursor.reach_end(stream.position, found_any=bool(entries))
 
-    async def _tell_head(self, client: Subscription) -> None:
+    async def _send_head(self, client: Subscription) -> None:
         client.cursor.stale_hints = False
         frame = b""
         for _ in range(REREADS):

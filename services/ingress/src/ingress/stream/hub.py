@@ -260,6 +260,10 @@ class Hub:
         rows = await self.rows.load_cursor(principal, conversation_id)
         if after == rows:
             return True
+        # The stream may have begun while the rows were read.
+        begun = await self.reader.load_last(conversation_id)
+        if begun is not None and after <= begun:
+            return True
         # A Redis that was restarted or failed over may have lost events that clients already received.
         if after.fence > max(rows, last or ORIGIN).fence + FUTURE_FENCES:
             raise malformed("The cursor is ahead of the stream.")
@@ -370,11 +374,11 @@ class Hub:
             if stream is None:
                 continue
             with guarded("hub_hint_row", conversation_id=hint.conversation_id) as guard:
-                await self._tell_hint(stream, hint)
+                await self._forward_hint(stream, hint)
             if guard.error is not None:
                 stream.defer_hint()
 
-    async def _tell_hint(self, stream: ConversationStream, hint: Hint) -> None:
+    async def _forward_hint(self, stream: ConversationStream, hint: Hint) -> None:
         try:
             await self._offer_hint(stream, hint)
         except NotFound:
