@@ -19,7 +19,6 @@ FUNCTIONS = (
     "renew_leases",
     "release_lease",
     "count_leased_time",
-    "take_place",
     "take_doorbell",
     "next_of_tenant",
     "due_doorbells",

@@ -1,5 +1,5 @@
 -- Fills the free places of a tenant on each lane with its oldest turns that wait without a doorbell, and marks them as
--- rung. Calls are serialized, also with accepts of the tenant (take_place): a turn that just found no place is not
+-- rung. Calls are serialized, also with accepts of the tenant (postgres_inbox.py): a turn that just found no place is not
 -- visible before its commit, and nobody else would ring for it.
 CREATE OR REPLACE FUNCTION next_of_tenant(p_conversation text, p_share integer)
 RETURNS TABLE (conversation_id text, lane text)

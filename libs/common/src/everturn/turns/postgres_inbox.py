@@ -133,7 +133,7 @@ SELECT max(depth.waiting) AS waiting, sum(depth.of_tenant)::bigint AS of_tenant,
        (SELECT count(*) FROM turn WHERE status = 'queued') AS of_user
   FROM unnest($3::text[]) AS lane (name), queue_depth($1, lane.name) AS depth
 """
-_LOCK_TENANT = "SELECT take_place($1, $2, 1)"
+_LOCK_TENANT = "SELECT pg_advisory_xact_lock(hashtextextended('queue:' || $2 || ':' || $1, 0))"
 _LOCK_QUEUE = "SELECT pg_advisory_xact_lock(hashtextextended('queue', 0))"
 _QUEUE = "UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $1"
 _FIND_OPEN = """
