@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 import pytest
 from turn_bench.bench import until
 
-from chat_proc.stream.emitter import MAX_ENTRY_BYTES, MAX_PENDING_EVENTS, Emitter, EventNumbering
+from chat_proc.stream.emitter import MAX_ENTRY_BYTES, MAX_MERGED_CHARS, MAX_PENDING_EVENTS, Emitter, EventNumbering
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -115,7 +115,56 @@ async def test_what_gathers_while_one_entry_is_on_its_way_makes_the_next(wire: W
     wire.open.set()
     assert await emitter.flush(5)
 
-    assert [len(entry.events) for entry in wire.entries] == [1, 3]
+    assert wire.texts_sent == ["a", "bcd"]
+    assert [event.id for event in wire.events] == ["1-1", "1-2"]
+    assert emitter.cursor == EventCursor(1, 2)
+
+
+async def test_only_neighbouring_pieces_of_one_text_become_one_event(wire: Wire, emitter: Emitter) -> None:
+    wire.open.clear()
+    say(emitter, "a")
+    await until(lambda: wire.calls == 1)
+    pieces = [("answer", 1, "b"), ("thinking", 1, "c"), ("thinking", 1, "d"), ("answer", 1, "e"), ("answer", 2, "f")]
+    for channel, round_number, text in pieces:
+        emitter.emit(ChatDelta(channel=channel, instance=0, index=0, text=text, marker="answer"), round_number)
+    emitter.emit(ConvTitle(title="g"))
+    say(emitter, "x" * MAX_MERGED_CHARS)
+    say(emitter, "y")
+
+    wire.open.set()
+    assert await emitter.flush(5)
+
+    assert wire.texts_sent == ["a", "b", "cd", "e", "f", "g", "x" * MAX_MERGED_CHARS, "y"]
+
+
+async def test_a_commit_covers_no_text_that_follows_it(wire: Wire, emitter: Emitter) -> None:
+    wire.open.clear()
+    say(emitter, "a")
+    await until(lambda: wire.calls == 1)
+    say(emitter, "b")
+    committed = emitter.cursor
+    say(emitter, "c")
+
+    wire.open.set()
+    assert await emitter.flush(5)
+
+    assert wire.texts_sent == ["a", "b", "c"]
+    assert committed == EventCursor(1, 2)
+
+
+async def test_the_end_of_a_text_joins_its_last_piece(wire: Wire, emitter: Emitter) -> None:
+    wire.open.clear()
+    say(emitter, "a")
+    await until(lambda: wire.calls == 1)
+    say(emitter, "b")
+    emitter.emit(ChatDelta(channel="answer", instance=0, index=2, text="", completed=True, marker="answer"), 1)
+    say(emitter, "c")
+
+    wire.open.set()
+    assert await emitter.flush(5)
+
+    deltas = [event.data for event in wire.events if isinstance(event.data, ChatDelta)]
+    assert [(delta.text, delta.completed) for delta in deltas] == [("a", False), ("b", True), ("c", False)]
 
 
 async def test_an_entry_is_bounded_and_one_large_event_goes_alone(wire: Wire, emitter: Emitter) -> None:
@@ -139,7 +188,7 @@ async def test_what_the_wire_did_not_take_is_sent_again_as_it_is(wire: Wire, emi
 
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["Hel", "lo"]
+    assert wire.texts_sent == ["Hello"]
     assert wire.calls == 3
 
 
@@ -182,13 +231,13 @@ async def test_too_many_unsent_events_become_a_rewind(wire: Wire, emitter: Emitt
     wire.open.clear()
     say(emitter, "a")
     await until(lambda: wire.calls == 1)
-    for _ in range(MAX_PENDING_EVENTS + 1):
-        say(emitter, "b")
+    for n in range(MAX_PENDING_EVENTS + 1):
+        emitter.emit(ConvTitle(title=str(n)))
 
     wire.open.set()
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["a", "rewind", "a" + "b" * (MAX_PENDING_EVENTS + 1)]
+    assert wire.texts_sent == ["a", "rewind", "a", *map(str, range(MAX_PENDING_EVENTS + 1))]
 
 
 async def test_a_rewind_voids_events_since_the_commit(wire: Wire, emitter: Emitter) -> None:

@@ -14,13 +14,13 @@ def number(after: EventCursor) -> EventNumbering:
 def test_a_new_fence_counts_from_one() -> None:
     new, same = number(EventCursor(1, 9)), number(EventCursor(2, 9))
 
-    assert [new.encode(ConvTitle(title=text)).id for text in "ab"] == [EventCursor(2, 1), EventCursor(2, 2)]
-    assert same.encode(ConvTitle(title="a")).id == EventCursor(2, 10)
+    assert [new.begin(ConvTitle(title=text)).id for text in "ab"] == [EventCursor(2, 1), EventCursor(2, 2)]
+    assert same.begin(ConvTitle(title="a")).id == EventCursor(2, 10)
     assert (new.cursor, same.cursor) == (EventCursor(2, 2), EventCursor(2, 10))
 
 
 def test_an_event_says_whose_it_is() -> None:
-    event = number(ORIGIN).encode(ConvTitle(title="a"), 3)
+    event = number(ORIGIN).begin(ConvTitle(title="a"), 3).encode()
 
     envelope = parse_envelope(event.payload)
     assert (envelope.id, envelope.conversation_id, envelope.turn_id, envelope.round) == ("2-1", CONVERSATION, TURN, 3)

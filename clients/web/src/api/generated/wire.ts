@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas b9f163bf9980faf0a05e2a5e0ab43d7e41d3c1d7d80981dd73a314a7f0976b72
-// Types b283c622524a4cb22bcc9101ffbfef59521918ca3db27f5196102434267abecb
+// Schemas 4d15c5bb523690dfcf2e1d80bf795f9e4f6b3b93ca0d7d70d87ef1af2b69c17f
+// Types b7244fde9dabecaa5a73a776fa1aae7be6b0268eb47396bed9858a45914c9e4f
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2909,7 +2909,8 @@ export interface components {
         };
         /**
          * ChatDelta
-         * @description More text of one channel instance. `index` counts the pieces of that instance from 0; `completed` ends it.
+         * @description More text of one channel instance. `index` counts the model's pieces of that instance from 0, and is that of the
+         *     first if an event holds several; `completed` ends it.
          */
         readonly ChatDelta: {
             /**

@@ -89,7 +89,8 @@ class ChatStep(ApiModel):
 
 
 class ChatDelta(ApiModel):
-    """More text of one channel instance. `index` counts the pieces of that instance from 0; `completed` ends it."""
+    """More text of one channel instance. `index` counts the model's pieces of that instance from 0, and is that of the
+    first if an event holds several; `completed` ends it."""
 
     type: Literal["chat.delta"] = "chat.delta"
     channel: str

@@ -1,11 +1,13 @@
 """The live event stream of one leased turn: numbers its events, and a task publishes them in batches.
 
+Pieces of one text that wait for the same entry become one event, with the id of the first.
+
 Publishing never fails or stalls a turn. An entry whose reply was lost is sent again unchanged, and the stream accepts
 it once. If events were lost, clients get the committed state again (a rewind) and then what was written since.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -19,6 +21,50 @@ from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
 from everturn.events.model import PROGRESS, AnyEvent, ChatDelta, ChatPhase, ChatRewind, Envelope, encode_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.events.views import TurnView
+
+MAX_MERGED_CHARS = 16_384
+"""A longer text is continued in another event."""
+
+
+class UnsentEvent:
+    """An event that has its id and is not encoded yet, so that the text that follows it can join it."""
+
+    __slots__ = ("_address", "_chars", "_completed", "_data", "_more", "_round", "id", "is_sealed")
+
+    def __init__(self, id: EventCursor, data: AnyEvent, round_number: int | None, address: Mapping[str, str]) -> None:
+        self.id = id
+        self.is_sealed = not isinstance(data, ChatDelta)
+        """Nothing joins a sealed event."""
+        self._data = data
+        self._round = round_number
+        self._address = address
+        self._more: list[str] = []
+        self._chars = len(data.text) if isinstance(data, ChatDelta) else 0
+        self._completed = isinstance(data, ChatDelta) and data.completed
+
+    def try_join(self, data: AnyEvent, round_number: int | None) -> bool:
+        """Take in the next piece of the same text; returns False if it needs an event of its own."""
+        begun = self._data
+        if self.is_sealed or not isinstance(data, ChatDelta) or not isinstance(begun, ChatDelta):
+            return False
+        if (self._round, begun.channel, begun.instance) != (round_number, data.channel, data.instance):
+            return False
+        if self._completed or self._chars + len(data.text) > MAX_MERGED_CHARS:
+            return False
+        self._more.append(data.text)
+        self._chars += len(data.text)
+        self._completed = data.completed
+        return True
+
+    def encode(self) -> EncodedEvent:
+        """The event as it is sent to clients."""
+        data = self._data
+        if self._more and isinstance(data, ChatDelta):
+            text = "".join((data.text, *self._more))
+            data = data.model_copy(update={"text": text, "completed": self._completed})
+        envelope = Envelope(id=str(self.id), type=data.type, round=self._round, data=data, **self._address)
+        return EncodedEvent(self.id, data.type, encode_envelope(envelope))
+
 
 # Ids of the events of one turn under one lease.
 
@@ -42,23 +88,19 @@ class EventNumbering:
         """The last id issued."""
         return self._cursor
 
-    def encode(self, data: AnyEvent, round_number: int | None = None) -> EncodedEvent:
-        """Encode the event as it is sent to clients."""
-        if not isinstance(data, ChatPhase) or data.phase == "model_replying":
-            self.last_at_s = self._clock.monotonic()
+    def begin(self, data: AnyEvent, round_number: int | None = None) -> UnsentEvent:
+        """Give the event the next id."""
+        self.note(data)
         # An earlier numbering may have issued ids under the same fence.
         n = self._cursor.n if self._cursor.fence == self._fence else 0
         self._cursor = EventCursor(self._fence, n + 1)
-        envelope = Envelope(
-            id=str(self._cursor),
-            type=data.type,
-            ts=iso(self._clock.now()),
-            conversation_id=self.conversation_id,
-            turn_id=self._turn_id,
-            round=round_number,
-            data=data,
-        )
-        return EncodedEvent(self._cursor, data.type, encode_envelope(envelope))
+        address = {"ts": iso(self._clock.now()), "conversation_id": self.conversation_id, "turn_id": self._turn_id}
+        return UnsentEvent(self._cursor, data, round_number, address)
+
+    def note(self, data: AnyEvent) -> None:
+        """Record that the turn has sent this."""
+        if not isinstance(data, ChatPhase) or data.phase == "model_replying":
+            self.last_at_s = self._clock.monotonic()
 
 
 # The uncommitted events of a turn, with text merged, so that they can be sent again after a rewind.
@@ -129,7 +171,7 @@ class Emitter:
         self._conversation_id = numbering.conversation_id
         self._published = numbering.cursor
         self._unchecked = True
-        self._pending: list[EncodedEvent] = []
+        self._pending: list[UnsentEvent] = []
         self._sending: Entry | None = None
         self._uncommitted = UncommittedEvents()
         self._view: Callable[[], TurnView] | None = None
@@ -143,7 +185,9 @@ class Emitter:
 
     @property
     def cursor(self) -> EventCursor:
-        """The last id issued; a commit stores it, because it covers everything emitted before."""
+        """The last id issued; a commit stores it, because it covers everything emitted before, and nothing after."""
+        if self._pending:
+            self._pending[-1].is_sealed = True
         return self._numbering.cursor
 
     def show_committed(self, view: Callable[[], TurnView]) -> None:
@@ -154,6 +198,8 @@ class Emitter:
         """Give the event its id and send it soon."""
         self._uncommitted.add(data, round_number)
         self._enqueue(data, round_number)
+        if len(self._pending) > MAX_PENDING_EVENTS:
+            self._request_rewind("too many unsent")
 
     def shown_answer(self) -> str:
         """The answer text that clients have seen since the last commit."""
@@ -249,15 +295,17 @@ class Emitter:
             self._enqueue(event.data, event.round)
 
     def _next_batch(self) -> tuple[EncodedEvent, ...]:
-        size = count = 0
+        batch: list[EncodedEvent] = []
+        size = 0
         for event in self._pending:
-            size += len(event.payload)
-            if count and size > MAX_ENTRY_BYTES:
+            event.is_sealed = True
+            encoded = event.encode()
+            size += len(encoded.payload)
+            if batch and size > MAX_ENTRY_BYTES:
                 break
-            count += 1
-        batch = tuple(self._pending[:count])
-        del self._pending[:count]
-        return batch
+            batch.append(encoded)
+        del self._pending[: len(batch)]
+        return tuple(batch)
 
     def _request_rewind(self, why: str) -> None:
         # An unacknowledged entry may have arrived: the rewind first loads the end of the stream.
@@ -268,9 +316,10 @@ class Emitter:
         self._pending.clear()
 
     def _enqueue(self, data: AnyEvent, round_number: int | None) -> None:
-        self._pending.append(self._numbering.encode(data, round_number))
-        if len(self._pending) > MAX_PENDING_EVENTS:
-            self._request_rewind("too many unsent")
+        if self._pending and self._pending[-1].try_join(data, round_number):
+            self._numbering.note(data)
+        else:
+            self._pending.append(self._numbering.begin(data, round_number))
         self._notify()
 
     def _notify(self) -> None:

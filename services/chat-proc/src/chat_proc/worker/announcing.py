@@ -168,7 +168,7 @@ class Announcer:
         numbering = EventNumbering(
             self._clock, conversation_id=lease.conversation_id, turn_id=turn_id, fence=lease.fence, after=prev
         )
-        return Entry(prev, tuple(numbering.encode(data) for data in events))
+        return Entry(prev, tuple(numbering.begin(data).encode() for data in events))
 
     async def _try_append(self, lease: Lease, entry: Entry, after: EventCursor | None) -> bool:
         """Return False if the stream ends elsewhere. If the reply is lost, the same entry is sent again, but appended
