@@ -34,7 +34,8 @@ RUN python3 -I -m venv --without-pip /opt/everturn \
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
 COPY libs/common/src/everturn/__init__.py everturn/
-COPY libs/common/src/everturn/core/__init__.py libs/common/src/everturn/core/cancellation.py libs/common/src/everturn/core/errors.py \
+COPY libs/common/src/everturn/core/__init__.py libs/common/src/everturn/core/api_model.py \
+     libs/common/src/everturn/core/cancellation.py libs/common/src/everturn/core/errors.py \
      libs/common/src/everturn/core/logging.py libs/common/src/everturn/core/loops.py libs/common/src/everturn/core/metrics.py \
      libs/common/src/everturn/core/page_server.py libs/common/src/everturn/core/settings.py everturn/core/
 COPY libs/common/src/everturn/execution/__init__.py libs/common/src/everturn/execution/broker_messages.py \
