@@ -20,23 +20,26 @@ from everturn_local.home import Secrets
 from everturn_local.servers.databases import DatabaseUrls, build_urls, remove_database, save_database
 from everturn_local.servers.postgres import EmbeddedPostgres
 
+VERSIONS = Path(__file__).resolve().parents[3] / "migrations" / "versions"
+NEWEST = max(file.name[:4] for file in VERSIONS.glob("[0-9]*.py"))
+LATER = f"{int(NEWEST) + 1:04}"
 INDEX = "turn_by_rings"
 BUILD_INDEX = f'''
 from indexes import build_index
 
-revision = "0016"
-down_revision = "0015"
+revision = "{LATER}"
+down_revision = "{NEWEST}"
 
 
 def upgrade() -> None:
     build_index("{INDEX}", "ON turn (tenant, rings)")
 '''
-CHANGE_FUNCTION = """
+CHANGE_FUNCTION = f"""
 from alembic import op
 from scripts import save_functions
 
-revision = "0016"
-down_revision = "0015"
+revision = "{LATER}"
+down_revision = "{NEWEST}"
 
 
 def upgrade() -> None:
@@ -161,7 +164,7 @@ async def test_writers_go_on_while_an_index_is_built(
     empty: DatabaseUrls, postgres_server: EmbeddedPostgres, later_migrations: Path
 ) -> None:
     await migrate(later_migrations, empty.owner)
-    (later_migrations / "versions" / "0016_index.py").write_text(BUILD_INDEX)
+    (later_migrations / "versions" / f"{LATER}_index.py").write_text(BUILD_INDEX)
     async with connected(postgres_server) as blocker, connected(postgres_server) as writer:
         await save_turn(writer, "one")
         async with blocker.transaction():
@@ -185,7 +188,7 @@ async def test_an_index_whose_build_was_interrupted_is_built_again(
     empty: DatabaseUrls, postgres_server: EmbeddedPostgres, later_migrations: Path
 ) -> None:
     await migrate(later_migrations, empty.owner)
-    (later_migrations / "versions" / "0016_index.py").write_text(BUILD_INDEX)
+    (later_migrations / "versions" / f"{LATER}_index.py").write_text(BUILD_INDEX)
     async with connected(postgres_server) as blocker, connected(postgres_server) as builder:
         await save_turn(builder, "one")
         async with blocker.transaction():
@@ -208,7 +211,7 @@ async def test_a_later_migration_replaces_a_function_in_its_one_file(
         await migrate(later_migrations, empty.owner)
     function = later_migrations / "sql" / "functions" / "find_credential_cutoff.sql"
     function.write_text(function.read_text().replace("WHERE user_id", "WHERE NOT cancelled AND user_id"))
-    (later_migrations / "versions" / "0016_cancelled.py").write_text(CHANGE_FUNCTION)
+    (later_migrations / "versions" / f"{LATER}_cancelled.py").write_text(CHANGE_FUNCTION)
 
     await migrate(later_migrations, empty.owner)
 
@@ -243,12 +246,12 @@ async def test_each_function_is_in_the_file_of_its_name(database: DatabaseUrls, 
 async def test_a_database_of_a_newer_version_is_refused(
     empty: DatabaseUrls, postgres_server: EmbeddedPostgres, migrations: Path, later_migrations: Path
 ) -> None:
-    (later_migrations / "versions" / "0016_index.py").write_text(BUILD_INDEX)
+    (later_migrations / "versions" / f"{LATER}_index.py").write_text(BUILD_INDEX)
     await migrate(later_migrations, empty.owner)
 
     said = await refuse(migrations, empty.owner)
 
-    assert "is at version 0016, which these migrations don't know; their newest is 0015" in said
+    assert f"is at version {LATER}, which these migrations don't know; their newest is {NEWEST}" in said
     assert "Traceback" not in said
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from chat_proc.agent.kit import Kits, LoopParts, TurnKit
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
-from chat_proc.catalog.registry import ToolRegistry
-from chat_proc.catalog.tool import Tool
+from chat_proc.catalog.tool import Tool, ToolRegistry
 from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset

@@ -35,8 +35,7 @@ from everturn.memory.user_memories import MemoryBook
 from everturn.queue.ports import Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
-from ingress import feedback, guests, memory, search, web
-from ingress import lifecycle as life
+from ingress import feedback, guests, lifecycle, memory, search, web
 from ingress.admission.descriptions import add_examples, describe_fields
 from ingress.admission.edge import OuterMiddleware
 from ingress.admission.fields import Bundles
@@ -53,18 +52,14 @@ from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
 from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
 from ingress.chat import endpoints as chat
-from ingress.chat import endpoints as signals
-from ingress.chat.schemas import MessageIn, SignalIn
+from ingress.chat.schemas import MessageIn, SignalIn, build_caps
 from ingress.chat.service import ChatService, Wires
-from ingress.chat.submission import build_caps
 from ingress.conversations import endpoints as conversations
-from ingress.conversations import endpoints as turns
 from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
 from ingress.errors import ProblemError, problem_response, translate_error
 from ingress.feedback import FeedbackService
-from ingress.files import endpoints as by_rn
-from ingress.files import endpoints as resources
+from ingress.files import endpoints as files
 from ingress.files.service import FileService
 from ingress.health import docs
 from ingress.health import endpoints as health
@@ -77,7 +72,6 @@ from ingress.sockets.calls import ChatCalls
 from ingress.sockets.connection import SocketParts
 from ingress.sockets.server import SocketServer, refuse_elsewhere
 from ingress.stream import sse
-from ingress.stream import sse as tickets
 from ingress.stream.event_schemas import build_event_schemas
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
@@ -160,19 +154,19 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
     routers = (
         feedback.router,
         conversations.router,
-        turns.turn_router,
-        life.router,
+        conversations.turn_router,
+        lifecycle.router,
         chat.router,
-        signals.submit_router,
-        signals.signal_router,
+        chat.submit_router,
+        chat.signal_router,
         attachments.router,
         memory.router,
         search.router,
         sse.router,
-        tickets.ticket_router,
+        sse.ticket_router,
         guests.router,
-        resources.router,
-        by_rn.by_rn_router,
+        files.router,
+        files.by_rn_router,
         health.router,
         docs.router,
         web.router,
@@ -229,7 +223,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         what="download",
         many="downloads",
     )
-    app.state.reads = turns.build_read_slots()
+    app.state.reads = conversations.build_read_slots()
     app.state.streams = _build_streams(parts)
     app.state.hub = app.state.streams.hub
     app.state.sockets = _build_sockets(app, parts)

@@ -29,10 +29,13 @@ async def explain(database: Any) -> AsyncGenerator[Explain]:
 
 async def test_a_queued_turn_names_the_turns_before_it(explain: Explain, postgres_stage: Stage, roles: Roles) -> None:
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
+    await postgres_stage.start_turn()
     first, second = await postgres_stage.say(), await postgres_stage.say()
 
-    assert "It is queued; 0 turns are in front of it." in await explain(str(first.turn_id))
-    assert "It is queued; 1 turns are in front of it." in await explain(str(second.turn_id))
+    assert "It is queued; 0 turns are in front of it" in await explain(str(first.turn_id))
+    text = await explain(str(second.turn_id))
+    assert "It is queued; 1 turns are in front of it" in text
+    assert "running:      1 turns, 1 of its tenant, 1 of its user" in text
 
     await roles.superuser.execute(
         "UPDATE turn SET doorbell_at = NULL, rung_at = NULL WHERE id = $1", str(second.turn_id)

@@ -20,7 +20,10 @@ async def is_served(socket: Path) -> bool:
 
 async def test_a_broker_is_started_kept_alive_and_stopped(engine: Engine, executor_image: str, tmp_path: Path):
     platform = Platform(
-        tmp_path / "home", durable=False, containers=True, specs=lambda around, _: [build_broker_spec(around, workers=1)]
+        tmp_path / "home",
+        durable=False,
+        containers=True,
+        specs=lambda around, _: [build_broker_spec(around, workers=1)],
     )
 
     async with platform:

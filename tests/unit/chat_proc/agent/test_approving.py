@@ -10,7 +10,7 @@ from turn_bench.tools import DemoTool
 
 from chat_proc.agent.approving import MAX_SHOWN_BYTES
 from chat_proc.agent.limits import TurnLimits
-from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.tool import ToolRegistry
 from everturn.core.ids import ApprovalId
 from everturn.events.model import ChatApproval, ConvStatus
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody

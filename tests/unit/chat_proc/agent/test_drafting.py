@@ -20,7 +20,7 @@ from chat_proc.agent.drafting import (
     write_round,
 )
 from chat_proc.channels.decisions import Decision, StreamedAnswer
-from chat_proc.stream.texts import RoundTexts
+from chat_proc.stream.emitter import RoundTexts
 from everturn.core.ids import CallId, PlanId, TurnId
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody

@@ -9,7 +9,7 @@ from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.tool import ToolRegistry
 from everturn.core.clock import iso
 from everturn.events.model import ChatDelta, ChatRewind
 from everturn.models.port import ContextLimitExceeded, ModelFailed, ModelUsage

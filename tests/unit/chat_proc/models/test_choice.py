@@ -37,7 +37,7 @@ def test_the_setting_wins_over_keys(environment: dict[str, str], provider: str, 
 
 @pytest.mark.parametrize("setting", ["gpt", "openai", "openai:", "openai: ", ":x", "offline:x", "OpenAI:x", "azure:x"])
 def test_a_malformed_setting_is_refused_with_the_forms_it_may_have(setting: str) -> None:
-    with pytest.raises(BadModelSetting, match="expected 'anthropic:<name>', 'openai:<name>' or 'offline'"):
+    with pytest.raises(BadModelSetting, match=r"expected .*'openai:<name>'.* or 'offline'"):
         choose_model({"EVERTURN_MODEL": setting, "OPENAI_API_KEY": "k"})
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteParams, WriteTool

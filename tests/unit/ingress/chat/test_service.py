@@ -25,9 +25,8 @@ from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
 from ingress.admission.slots import NoRoom
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
-from ingress.chat.schemas import MessageIn
+from ingress.chat.schemas import MessageIn, Submission
 from ingress.chat.service import STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED, ChatService, Wires, parse_turn_id
-from ingress.chat.submission import Submission
 from ingress.errors import ProblemError
 
 ME = Principal("t", "p", "me")

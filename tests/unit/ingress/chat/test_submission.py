@@ -9,8 +9,7 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from ingress.admission.route import AdmittedRequest, admit_request
-from ingress.chat.schemas import MessageIn
-from ingress.chat.submission import SubmissionCaps, read_submission
+from ingress.chat.schemas import MessageIn, SubmissionCaps, read_submission
 from ingress.errors import ProblemError
 
 CAPS = SubmissionCaps(text_chars=5, files=2, json_bytes=1_000)

@@ -21,7 +21,7 @@ from ingress.admission.limits import BODY_TIMEOUT_S, BodyBudget, CredentialGuard
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.auth.callers import Caller
-from ingress.chat.submission import SubmissionCaps
+from ingress.chat.schemas import SubmissionCaps
 from ingress.errors import ProblemError, absent, too_many, unauthorized
 from ingress.sockets.connection import MAX_OPEN_CALLS, Connection, SocketParts
 from ingress.sockets.packets import PING, PING_INTERVAL_S, PING_TIMEOUT_S

@@ -24,7 +24,11 @@ SELECT t.id, t.conversation_id, t.tenant, t.project, t.user_id, t.status, t.lane
        CASE WHEN t.status = 'queued' THEN (
            SELECT count(*) FROM turn o WHERE o.status = 'queued' AND o.lane = t.lane AND o.rung_at IS NOT NULL
               AND (t.rung_at IS NULL OR (o.rung_at, o.id) < (t.rung_at, t.id))
-       ) END AS ahead
+       ) END AS ahead,
+       (SELECT count(*) FROM turn o WHERE o.status = 'running' AND o.tenant = t.tenant AND o.user_id = t.user_id)
+           AS running_of_user,
+       (SELECT count(*) FROM turn o WHERE o.status = 'running' AND o.tenant = t.tenant) AS running_of_tenant,
+       (SELECT count(*) FROM turn o WHERE o.status = 'running') AS running
   FROM turn t LEFT JOIN lease l USING (conversation_id)
  WHERE t.id = $1
 """
@@ -75,7 +79,7 @@ class TurnState:
 
     `owner` to `expires_in_s` are those of the conversation's lease, None without one. `ahead` is the number of turns in
     front of it on its lane, None unless it is queued. `rung_at` is None while its tenant's share of the lane is used
-    up. `error` is empty unless the turn failed.
+    up. `running` counts all running turns. `error` is empty unless the turn failed.
     """
 
     id: str
@@ -100,6 +104,9 @@ class TurnState:
     expires_in_s: float | None
     signals: int
     ahead: int | None
+    running_of_user: int
+    running_of_tenant: int
+    running: int
     block: LastBlock | None
     calls: tuple[OpenCall, ...]
     questions: tuple[OpenQuestion, ...]
@@ -148,6 +155,11 @@ def explain_turn(state: TurnState) -> Sequence[str]:
         lines.append(f"last commit:  {block.type}, round {block.round}, block {block.seq}, {block.age_s:.0f} s ago")
     lines += [f"open call:    {call.tool_id}, {call.effect}, {call.call_id}" for call in state.calls]
     lines += [f"approval:     {ask.tool_id}, {ask.call_id}, until {_show(ask.expires_at)}" for ask in state.questions]
+    if state.status == "queued":
+        lines.append(
+            f"running:      {state.running} turns, {state.running_of_tenant} of its tenant, {state.running_of_user} of "
+            "its user"
+        )
     if state.signals:
         lines.append(f"signals:      {state.signals} not applied yet")
     return lines
@@ -161,7 +173,11 @@ def _find_reason(state: TurnState) -> str:
                 "place when an earlier turn of the tenant starts."
             )
         case "queued":
-            return f"It is queued; {state.ahead} turns are in front of it. Add workers or slots if that stays so."
+            return (
+                f"It is queued; {state.ahead} turns are in front of it on its lane. If workers have free slots, it "
+                "waits because its user or tenant has as many running turns as are allowed while others wait "
+                "(USER_RUNNING_MAX; see 'running' below); otherwise add workers or slots."
+            )
         case "waiting":
             return "It waits for a person's approval. No worker holds it, and it ends the wait at the deadline."
         case "running" if state.owner is None:

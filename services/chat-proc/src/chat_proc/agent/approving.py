@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from chat_proc.agent.drafting import RoundPlace
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import CallPolicy, NeedsApproval
-from chat_proc.catalog.registry import ToolRegistry
+from chat_proc.catalog.tool import ToolRegistry
 from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.clock import iso
 from everturn.core.ids import CallId

@@ -8,8 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from chat_proc.catalog.registry import ToolRegistry
-from chat_proc.catalog.tool import ToolSpec
+from chat_proc.catalog.tool import ToolRegistry, ToolSpec
 from chat_proc.channels.decisions import Action, Decision, Problem
 from chat_proc.channels.decisions import ToolCall as DecidedCall
 from everturn.core.errors import Invalid

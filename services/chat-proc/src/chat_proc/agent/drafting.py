@@ -6,7 +6,7 @@ from itertools import count
 
 from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
 from chat_proc.channels.decisions import Decision
-from chat_proc.stream.texts import RoundTexts
+from chat_proc.stream.emitter import RoundTexts
 from chat_proc.turn.leased import Writing
 from everturn.core.ids import CallId, TurnId
 from everturn.core.refs import (

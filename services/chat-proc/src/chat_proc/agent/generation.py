@@ -21,7 +21,7 @@ from chat_proc.models.calls import build_usage_event, describe_reply, describe_t
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.pricing import price_usage
 from chat_proc.models.roles import DECISION
-from chat_proc.stream.texts import RoundTexts
+from chat_proc.stream.emitter import RoundTexts
 from chat_proc.turn.leased import LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.events.model import ChatPhase

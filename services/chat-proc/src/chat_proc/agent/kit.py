@@ -10,8 +10,7 @@ from chat_proc.agent.approving import DEFAULT_TIMEOUT_S
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.catalog.call_policy import CallPolicy
-from chat_proc.catalog.registry import ToolRegistry
-from chat_proc.catalog.tool import ToolSpec
+from chat_proc.catalog.tool import ToolRegistry, ToolSpec
 from chat_proc.channels.actions import FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset

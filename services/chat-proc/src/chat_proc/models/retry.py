@@ -1,4 +1,8 @@
-"""Wraps a LanguageModel with time limits, a size limit and retries. `ModelRetryLimits` holds every limit of retries."""
+"""Wraps a LanguageModel with time limits, a size limit and retries.
+
+`ModelRetryLimits` holds the limits of one call and of the replies of a round. What a summary tries again is in
+`agent/compaction.py`.
+"""
 
 import asyncio
 import random

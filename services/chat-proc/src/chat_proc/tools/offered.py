@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chat_proc.catalog.registry import ToolRegistry
-from chat_proc.catalog.tool import ConversationSources, Tool
+from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.tools.code.program_calls import ProgramParts, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool

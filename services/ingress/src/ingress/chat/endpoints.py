@@ -14,9 +14,20 @@ from ingress.admission.idempotency import HEADER
 from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRequest, AdmittedRoute, SubmitRoute
 from ingress.auth.gate import Me
-from ingress.chat.schemas import APPROVAL_EXAMPLE, AcceptedOut, MessageIn, ReceiptOut, SignalIn, SignalOut, SignalPatch
+from ingress.chat.schemas import (
+    APPROVAL_EXAMPLE,
+    AcceptedOut,
+    MessageIn,
+    ReceiptOut,
+    SignalIn,
+    SignalOut,
+    SignalPatch,
+    SubmissionCaps,
+    build_caps,
+    check_text,
+    read_submission,
+)
 from ingress.chat.service import ChatService, chat_service
-from ingress.chat.submission import SubmissionCaps, build_caps, check_text, read_submission
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=SubmitRoute, tags=["chat"])
 Service = Annotated[ChatService, Depends(chat_service)]

@@ -38,8 +38,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import Admission, WorkGate
 from ingress.admission.slots import NoRoom, WorkSlots
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
-from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn
-from ingress.chat.submission import Submission
+from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn, Submission
 from ingress.errors import ProblemError, too_large, unprocessable
 
 NEW = "new"

@@ -19,9 +19,8 @@ from ingress.admission.responses import problem_of_validation
 from ingress.attachments.intake import IncomingFile, read_declared
 from ingress.auth.gate import Caller
 from ingress.chat.endpoints import build_accepted
-from ingress.chat.schemas import MessageIn, SignalIn
+from ingress.chat.schemas import Form, MessageIn, SignalIn, Submission, SubmissionCaps, check_submission
 from ingress.chat.service import ChatService
-from ingress.chat.submission import Form, Submission, SubmissionCaps, check_submission
 from ingress.conversations.service import ConversationService
 from ingress.errors import unprocessable
 

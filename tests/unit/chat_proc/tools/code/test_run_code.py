@@ -10,8 +10,7 @@ from turn_bench.checks import check_conversation
 from turn_bench.programs import ScriptedTool, build_program_tools
 from turn_bench.replies import answer, call
 
-from chat_proc.catalog.registry import ToolRegistry
-from chat_proc.catalog.tool import ToolOutcome
+from chat_proc.catalog.tool import ToolOutcome, ToolRegistry
 from chat_proc.sandbox.port import ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.workspace.loading import WorkspaceHistory

@@ -11,8 +11,7 @@ import structlog
 from pydantic import BaseModel
 
 from chat_proc.catalog.call_policy import CallPolicy, Place, Rejected, report_refusal
-from chat_proc.catalog.registry import ToolRegistry
-from chat_proc.catalog.tool import LiveTurn, Record, Tool, ToolCall, ToolContext, ToolOutcome, ToolSpec
+from chat_proc.catalog.tool import LiveTurn, Record, Tool, ToolCall, ToolContext, ToolOutcome, ToolRegistry, ToolSpec
 from chat_proc.sandbox.results import clean_text
 from everturn.core.cancellation import Stragglers
 from everturn.core.errors import EverturnError, Invalid, NotFound, StaleFence, Unavailable
