@@ -5,8 +5,9 @@ import json
 import pytest
 
 from everturn.core.errors import Conflict, EverturnError, Invalid, NotFound, StaleFence, Unavailable, problem
-from everturn.turns.inbox import InboxFull, KeyBusy, KeyReused
+from everturn.turns.inbox import InboxFull, KeyBusy, KeyReused, UploadTooLate
 from ingress import errors
+from ingress.errors import NoRoom
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,22 @@ def test_errors_of_the_platform_have_a_status(error: EverturnError, status: int)
     translated = errors.translate_error(error)
 
     assert translated and translated.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (NoRoom("Too many files are being scanned."), "Too many files are being scanned."),
+        (UploadTooLate(), "Send it again."),
+        (Unavailable("postgres at 10.0.0.1"), "A component of the service does not respond."),
+    ],
+)
+def test_a_503_says_what_to_do_and_nothing_of_the_servers(error: EverturnError, detail: str) -> None:
+    translated = errors.translate_error(error)
+
+    assert translated
+    assert translated.answer.detail.endswith(detail)
+    assert "10.0.0.1" not in translated.answer.detail
 
 
 def test_a_conflict_does_not_say_its_title_twice() -> None:

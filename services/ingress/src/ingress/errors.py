@@ -12,11 +12,15 @@ from everturn.core.metrics import PROBLEMS
 from everturn.core.paging import BadCursor, OldCursor
 from everturn.files.objects import AlteredObject
 from everturn.files.ports import Revoked
-from everturn.turns.inbox import InboxFull
+from everturn.turns.inbox import InboxFull, UploadTooLate
 
 PROBLEM_MIME = "application/problem+json"
 RETRY_AFTER_S = 2
 """Retry-After of a 503 without a better estimate: as long as accepting a message can take while Redis stalls (F6)."""
+
+
+class NoRoom(Unavailable):
+    """Too much of this work is already waiting."""
 
 
 class ProblemError(HTTPException):
@@ -131,6 +135,10 @@ def translate_error(error: EverturnError) -> ProblemError | None:
             return unprocessable(_say(error))
         case AlteredObject():
             return ProblemError(problem("altered", "The stored file was altered", 502, ""))
+        case NoRoom():
+            return unavailable(error.detail)
+        case UploadTooLate():
+            return unavailable(str(error))
         case Unavailable():
             return unavailable("A component of the service does not respond.")
         case _:

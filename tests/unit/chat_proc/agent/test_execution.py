@@ -9,6 +9,8 @@ from turn_bench.tools import DeafTool, DemoTool
 
 from chat_proc.agent.execution import MAX_ERROR_CHARS, effect_change
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome
+from chat_proc.turn.inbox import TurnInbox
+from everturn.core.errors import Unavailable
 from everturn.core.ids import CallId
 from everturn.core.logging import Redactor
 from everturn.core.refs import named_artifact_ref
@@ -87,6 +89,32 @@ async def test_an_irreversible_call_without_an_outcome_is_ambiguous(why: str) ->
 
     assert result.status == "ambiguous"
     assert "not repeated" in result.text
+
+
+async def test_a_call_that_has_begun_is_not_lost_when_the_inbox_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = DemoTool("demo.send", effect=Effect.IRREVERSIBLE)
+    tool.go_on.clear()
+    bench = Bench(call("demo.send", {"text": "x"}), answer("Done."), tools=[tool])
+    failed = asyncio.Event()
+
+    async def fail(self: TurnInbox) -> None:
+        failed.set()
+        raise Unavailable("the database restarts")
+
+    await bench.say("Hello.")
+    working = asyncio.create_task(bench.work())
+    async with asyncio.timeout(20):
+        await tool.started.wait()
+        with monkeypatch.context() as patched:
+            patched.setattr(TurnInbox, "load_unseen", fail)
+            await bench.signal(SignalKind.FOLLOWUP, "Are you there?")
+            await failed.wait()
+        tool.go_on.set()
+        await working
+
+    (result,) = [block.body for block in bench.blocks if isinstance(block.body, ToolResultBody)]
+    assert (result.status, result.text) == ("ok", "echo: x")
+    assert tool.effects.total() == 1
 
 
 async def test_a_step_begins_after_its_call_and_ends_after_its_result() -> None:

@@ -263,6 +263,30 @@ async def test_events_during_the_preparation_of_a_rewind_follow_it(wire: Wire, e
     assert wire.texts_sent.count("a") == 1
 
 
+async def test_a_defect_while_publishing_does_not_end_the_turn(wire: Wire) -> None:
+    views = iter([ValueError("a row that can't be shown"), VIEW])
+
+    def build_next_view() -> TurnView:
+        view = next(views)
+        if isinstance(view, Exception):
+            raise view
+        return view
+
+    emitter = build(wire)
+    emitter.show_committed(build_next_view)
+    task = asyncio.create_task(emitter.run())
+    say(emitter, "a")
+    assert await emitter.flush(5)
+
+    emitter.rewind()
+    say(emitter, "b")
+
+    assert await emitter.flush(5)
+    assert wire.texts_sent == ["a", "rewind", "b"]
+    emitter.close()
+    await asyncio.wait_for(task, 5)
+
+
 async def test_a_newer_fence_makes_it_stale_and_ends_it(wire: Wire) -> None:
     other = build(wire, fence=2)
     mine = build(wire, fence=1)

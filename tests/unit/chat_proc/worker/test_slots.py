@@ -26,15 +26,15 @@ async def test_a_suspect_turn_waits_for_the_others_and_keeps_new_ones_out() -> N
     slots = Slots(3)
     slots.acquire()
     slots.acquire()
-    alone = asyncio.create_task(slots.wait_alone())
-    await asyncio.sleep(0)
-    newcomer = asyncio.create_task(slots.wait_free())
+    with slots.alone():
+        alone = asyncio.create_task(slots.wait_alone())
+        await asyncio.sleep(0)
+        newcomer = asyncio.create_task(slots.wait_free())
 
-    assert not await settles(alone)
-    slots.release()
-    assert await settles(alone)
-    assert not await settles(newcomer)
-    slots.end_alone()
+        assert not await settles(alone)
+        slots.release()
+        assert await settles(alone)
+        assert not await settles(newcomer)
 
     assert await settles(newcomer)
 
@@ -55,7 +55,6 @@ async def test_two_suspect_turns_run_one_after_the_other() -> None:
     suspects = [asyncio.create_task(slots.wait_alone()) for _ in range(2)]
 
     assert [await settles(suspect) for suspect in suspects].count(True) == 1
-    slots.end_alone()
     slots.release()
 
     assert [await settles(suspect) for suspect in suspects] == [True, True]
@@ -73,7 +72,12 @@ async def test_a_cancelled_wait_unblocks_the_slots() -> None:
     slots = Slots(3)
     slots.acquire()
     slots.acquire()
-    suspect = asyncio.create_task(slots.wait_alone())
+
+    async def run_alone() -> None:
+        with slots.alone():
+            await slots.wait_alone()
+
+    suspect = asyncio.create_task(run_alone())
     await asyncio.sleep(0)
 
     suspect.cancel()

@@ -12,15 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chat_proc.sandbox.bubblewrap import open_supervisor
 from chat_proc.sandbox.supervised import SupervisedRun, SupervisorFailed, run_supervised
-from everturn.execution.framing import FrameDecoder, encode_frame, encode_raw
+from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
 from everturn.execution.messages import (
     Boot,
     Booted,
@@ -32,6 +34,7 @@ from everturn.execution.messages import (
     Interpreter,
     Launch,
     OutputsEnd,
+    Posture,
     ProgramError,
     Ready,
     Report,
@@ -40,6 +43,8 @@ from everturn.execution.messages import (
     UidRange,
 )
 from everturn.execution.records import build_message, parse_message
+from exec_supervisor.supervisor.run import run_supervisor
+from exec_supervisor.supervisor.worker_line import WorkerLine
 
 SUPERVISOR = [sys.executable, "-I", "-m", "exec_supervisor"]
 BOOTED = Booted("cpython 3.11")
@@ -291,3 +296,65 @@ def test_invalid_frames_from_the_worker_end_the_run(stage):
 
         assert process.wait(20) != 0
     assert not is_running(str(stage.folder))
+
+
+class EndedReader:
+    """An executor that has ended."""
+
+    async def read(self, n: int, /) -> bytes:
+        return b""
+
+
+class Written:
+    """The other end of a line: what was written to it."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes, /) -> None:
+        self.data += data
+
+    async def drain(self) -> None:
+        pass
+
+
+class StubbornSandbox:
+    """A sandbox whose processes do not end in time."""
+
+    posture = Posture("l", "r", 1, "u", "n", "m", "p", "d", "s")
+
+    def __init__(self) -> None:
+        self.line = FrameStream(EndedReader(), Written(), FrameDecoder(1 << 20, allow_raw=True))
+
+    async def read_errors(self) -> str:
+        return "last words"
+
+    async def end(self) -> None:
+        raise TimeoutError("still running")
+
+
+async def test_a_sandbox_that_cannot_be_ended_or_removed_is_part_of_the_result():
+    worker = Written()
+    line = WorkerLine(FrameStream(EndedReader(), worker, FrameDecoder(1 << 20, allow_raw=True)))
+    lifeline, held_by_worker = os.pipe()
+
+    @asynccontextmanager
+    async def open_stubborn() -> AsyncIterator[Any]:
+        yield StubbornSandbox()
+        raise OSError("the folder is in use")
+
+    async with asyncio.timeout(10):
+        exit_code = await run_supervisor(line, lifeline, open_stubborn)
+    os.close(held_by_worker)
+    os.close(lifeline)
+
+    [frame] = FrameDecoder(1 << 20).feed(bytes(worker.data))
+    finished = parse_message(frame, Finished)
+    assert exit_code == 0
+    assert finished.posture == StubbornSandbox.posture
+    assert [part.strip() for part in finished.detail.split(";")] == [
+        "the executor ended",
+        "the sandbox did not end: TimeoutError: still running",
+        "last words",
+        "OSError: the folder is in use",
+    ]

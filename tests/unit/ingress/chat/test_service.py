@@ -22,12 +22,11 @@ from everturn_testing.queue.presences import MemoryPresences
 from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
-from ingress.admission.slots import NoRoom
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
 from ingress.chat.schemas import MessageIn, Submission
 from ingress.chat.service import STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED, ChatService, Wires, parse_turn_id
-from ingress.errors import ProblemError
+from ingress.errors import NoRoom, ProblemError
 
 ME = Principal("t", "p", "me")
 CSV = IncomingFile("a.csv", "text/csv", b"a,b\n")

@@ -1,6 +1,7 @@
 """Retries of calls to servers that do not answer."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -18,13 +19,21 @@ PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)
 
 
 class RetryPolicy:
-    """How often, and after which pauses in seconds, a call is retried: a server that restarts only delays it."""
+    """How often, and after which pauses in seconds, a call is retried: a server that restarts only delays it.
+
+    A pause is up to a quarter longer or shorter, so that not all turns of all workers come back at once.
+    """
 
     def __init__(
-        self, pauses_s: tuple[float, ...] = PAUSES_S, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        pauses_s: tuple[float, ...] = PAUSES_S,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self.pauses_s = pauses_s
         self._sleep = sleep
+        self._chance = chance
 
     @classmethod
     def within_lease(cls, lease: LeaseTiming) -> "RetryPolicy":
@@ -42,6 +51,6 @@ class RetryPolicy:
                     return await make()
             except Unavailable as error:
                 _log.warning("Retrying a call after an error", error=str(error), pause_s=pause_s)
-                await self._sleep(pause_s)
+                await self._sleep(pause_s * (0.75 + self._chance() / 2))
         with keep_cancellation():
             return await make()

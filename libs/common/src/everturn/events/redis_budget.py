@@ -118,6 +118,7 @@ for _, member in ipairs(due) do
     else redis.call('ZINCRBY', account, -gone, conversation) end
     redis.call('ZINCRBY', tenant, -gone, user)
     redis.call('ZINCRBY', tenant, -gone, '*')
+    redis.call('EXPIRE', tenant, ARGV[3])
     if tonumber(redis.call('ZSCORE', tenant, user) or '0') <= 0 then redis.call('ZREM', tenant, user) end
   end
 end
@@ -159,7 +160,7 @@ class RedisWireMemory:
         trimmed = 0
         while True:
             async with limited(PUBLISH_LIMIT_S):
-                count = int(await self._trim_ended(keys=[_ENDED], args=[after_s, TRIM_AT_ONCE]))
+                count = int(await self._trim_ended(keys=[_ENDED], args=[after_s, TRIM_AT_ONCE, ACCOUNT_KEEP_S]))
             trimmed += count
             if count < TRIM_AT_ONCE:
                 return trimmed

@@ -14,7 +14,7 @@ from everturn.core.errors import Invalid, Unavailable
 CALL_LIMIT_S = 0.25
 """Accepting a message waits at most this long before it answers 503."""
 RING_LIMIT_S = 1.0
-"""A bell is rung after the commit, when the answer is certain, so a busy machine gets more time."""
+"""A doorbell is rung after the commit, when the answer is certain, so a busy machine gets more time."""
 PUBLISH_LIMIT_S = 2.0
 """For background work of a worker. If a busy machine could not meet the limit, it would reconnect for every call and
 none would succeed; and in that state the system depends on the sweeper."""

@@ -224,9 +224,10 @@ class Timelines(Protocol):
 
         Raises StaleFence. Raises InboxMoved when `commit.close` has seen less than the database, when a signal that the
         commit applies was edited or retracted meanwhile, or when an approval that it withdraws was settled. Raises
-        OutOfOrder when the blocks don't follow the last stored one. After Unavailable the same commit can be retried:
-        it is never written twice. A close withdraws pending approvals, sets the state of the turn and the conversation,
-        settles effects that are still intended and resets `attempt`; any other commit sets `attempt` to 0.
+        OutOfOrder when the blocks don't follow the last stored one. After Unavailable a commit with blocks can be
+        retried: it is never written twice. A close withdraws pending approvals, sets the state of the turn and the
+        conversation, settles effects that are still intended and resets `attempt`; any other commit sets `attempt` to
+        0.
         """
         ...
 

@@ -70,10 +70,9 @@ class ResultStore:
         if len(body.text) <= cap:
             return StoredResult(body)
         ref = result_ref(turn.turn_id, call_id)
-        data = _encode(body.text)
-        kept = data.decode()
+        data, kept, digest = await asyncio.to_thread(_encode, body.text)
         preview = build_preview(kept, ref, cap) + _describe_loss(body.text, kept)
-        row = _build_row(turn, call_id, data)
+        row = _build_row(turn, call_id, data, digest)
         try:
             async with asyncio.timeout(SAVE_TIMEOUT_S):
                 await self._objects.save(row.object_key, data)
@@ -85,12 +84,13 @@ class ResultStore:
         return StoredResult(body.model_copy(update={"text": preview, "whole": whole}), (row,))
 
 
-def _encode(text: str) -> bytes:
-    """At most MAX_STORED_BYTES of UTF-8, cut between characters. A lone surrogate becomes a question mark."""
+def _encode(text: str) -> tuple[bytes, str, str]:
+    """At most MAX_STORED_BYTES of UTF-8, cut between characters, the same as text, and its SHA-256. A lone surrogate
+    becomes a question mark."""
     data = text.encode("utf-8", errors="replace")
-    if len(data) <= MAX_STORED_BYTES:
-        return data
-    return data[:MAX_STORED_BYTES].decode("utf-8", errors="ignore").encode()
+    if len(data) > MAX_STORED_BYTES:
+        data = data[:MAX_STORED_BYTES].decode("utf-8", errors="ignore").encode()
+    return data, data.decode(), hashlib.sha256(data).hexdigest()
 
 
 def _describe_loss(text: str, kept: str) -> str:
@@ -99,9 +99,8 @@ def _describe_loss(text: str, kept: str) -> str:
     return f"\n(The result had {len(text)} characters. Only the first {len(kept)} are stored; the others are lost.)"
 
 
-def _build_row(turn: LeasedTurn, call_id: CallId, data: bytes) -> Artifact:
+def _build_row(turn: LeasedTurn, call_id: CallId, data: bytes, digest: str) -> Artifact:
     who, conversation_id = turn.lease.principal, turn.lease.conversation_id
-    digest = hashlib.sha256(data)
     born_ms = int(datetime.fromisoformat(turn.now()).timestamp() * 1000)
     entropy = hashlib.sha256(f"{call_id}\nresult".encode()).digest()[:10]
     rn = Rn(
@@ -124,8 +123,8 @@ def _build_row(turn: LeasedTurn, call_id: CallId, data: bytes) -> Artifact:
         path=f"{turn.turn_id}/results/{call_id}.txt",
         mime="text/plain",
         size=len(data),
-        sha256=digest.hexdigest(),
-        object_key=object_key(conversation_id, digest.hexdigest()),
+        sha256=digest,
+        object_key=object_key(conversation_id, digest),
         visibility="internal",
         verdict="not scanned",
     )
@@ -139,6 +138,9 @@ _EFFECT_STATES = {
 }
 MAX_ERROR_CHARS = 2_000
 """Limit of an exception's text; a tool with a longer message returns an outcome."""
+INBOX_RETRY_S = 1.0
+MAX_ON_LOOP_CHARS = 20_000
+"""A longer result is searched for secrets in a thread."""
 STOP_GRACE_S = 4.0
 """How long a stopped tool has to return its partial work: 2 s for its sandbox, the rest for storing."""
 _APPROVAL_MISSING = (
@@ -214,7 +216,8 @@ class ToolRunner:
             span.note({"everturn.tool.status": result.status})
             if result.status in ("error", "ambiguous"):
                 span.fail(result.status)
-        result = self._redact(result)
+        is_long = len(result.text) > MAX_ON_LOOP_CHARS
+        result = await asyncio.to_thread(self._redact, result) if is_long else self._redact(result)
         TOOL_CALLS.labels(label, result.status).inc()
         TOOL_SECONDS.labels(label, result.status).observe(duration_s)
         kept = await self._results.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
@@ -232,7 +235,10 @@ class ToolRunner:
     async def _find_outcome(self, turn: LeasedTurn, pending: PendingCall, *, resumed: bool, approved: bool) -> _Outcome:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
-            verdict = await self._policy.review(spec, pending.body.params, turn.place)
+            try:
+                verdict = await self._policy.review(spec, pending.body.params, turn.place)
+            except Unavailable as error:
+                return ToolOutcome("error", f"The call was not made: {error}")
             unasked = isinstance(verdict, NeedsApproval) and not approved
             if resumed and (unasked or spec.effect is Effect.IRREVERSIBLE):
                 return _NoOutcome("The worker stopped during this call.")
@@ -244,8 +250,6 @@ class ToolRunner:
         except Invalid as gone:
             # The tool was offered when the call was decided, but not by this worker: workers can have different tools.
             return ToolOutcome("error", gone.detail)
-        except Unavailable as error:
-            return ToolOutcome("error", f"The call was not made: {error}")
 
     async def _call(self, turn: LeasedTurn, spec: ToolSpec, pending: PendingCall) -> _Outcome:
         params = self._catalog.check_params(spec.tool_id, pending.body.params)
@@ -334,12 +338,13 @@ async def _wait_for_stop(turn: LeasedTurn, spec: ToolSpec, stop: asyncio.Event) 
     """Return when the call has to end: with a reason if it timed out, with None if a person stopped it.
 
     A tool that returns partial work is first signalled to stop, through `stop`, and gets STOP_GRACE_S to return it.
+    An inbox that can't be read stops no call: the call has begun, so its result must not be lost.
     """
     limit = asyncio.timeout(spec.timeout_s)
     try:
         async with limit:
             if spec.cancellable:
-                await turn.inbox.wait_for_control()
+                await _wait_for_control(turn)
                 if spec.returns_partial_work:
                     stop.set()
                     await asyncio.sleep(STOP_GRACE_S)
@@ -349,6 +354,15 @@ async def _wait_for_stop(turn: LeasedTurn, spec: ToolSpec, stop: asyncio.Event) 
         if not limit.expired():
             raise
     return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
+
+
+async def _wait_for_control(turn: LeasedTurn) -> None:
+    while True:
+        try:
+            return await turn.inbox.wait_for_control()
+        except Unavailable as error:
+            _log.warning("Could not read the inbox while a tool runs", turn_id=turn.turn_id, error=str(error))
+        await asyncio.sleep(INBOX_RETRY_S)
 
 
 def _describe_call(turn: LeasedTurn, pending: PendingCall, label: str) -> Attributes:

@@ -33,7 +33,7 @@ class ToolSpec:
     """`tool_id` is `alias.name`. `params` validates the arguments, in the order in which a model should write them.
 
     `summary` is one line for the prompt's list; `guide` the Markdown that teaches its use. `takes_code` tools get the
-    code channel. `cancellable` tools are ended by a steer; one with
+    code channel. `cancellable` tools are ended by a steer or a cancel; one with
     `returns_partial_work` gets a signal to stop and returns what it has. `timeout_s` bounds one call. A result text of
     more than `result_chars` characters is stored whole, and the timeline shows a preview of it.
 
@@ -122,7 +122,7 @@ class LiveTurn(Protocol):
 
 
 class NoLiveTurn:
-    """For calls without a running turn: events are dropped."""
+    """For calls without a running turn; every use raises Unavailable."""
 
     @property
     def lease(self) -> Lease:

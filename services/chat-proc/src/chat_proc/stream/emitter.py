@@ -18,6 +18,7 @@ from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.leases import EventCursor
+from everturn.core.loops import guarded
 from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
 from everturn.events.model import PROGRESS, AnyEvent, ChatDelta, ChatPhase, ChatRewind, Envelope, encode_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter
@@ -251,16 +252,26 @@ class Emitter:
                 if self._closed:
                     return
                 continue
+            is_published = False
             try:
-                await self._publish_gathered()
-                backoff_s = 0.05
+                with guarded("emitter", passing=(StaleFence, EventsLost, Unavailable)):
+                    await self._publish_gathered()
+                    is_published = True
             except StaleFence:
                 self.stale.set()
-            except (EventsLost, Unavailable) as error:
-                if isinstance(error, EventsLost):
-                    self._request_rewind(str(error))
-                elif self._closed:
+            except EventsLost as error:
+                self._request_rewind(str(error))
+            except Unavailable:
+                if self._closed:
                     return
+            else:
+                if not is_published:  # a defect, which is logged
+                    self._request_rewind("an event could not be encoded or sent")
+                    if self._closed:
+                        return
+            if is_published:
+                backoff_s = 0.05
+            elif not self.stale.is_set():
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
         self._drained.set()

@@ -161,8 +161,8 @@ def draft_exit(
 
 
 class LeasedTurn:
-    """The turn that the loop reads and writes. Only the runner's task calls it; every write raises StaleFence when the
-    lease is lost.
+    """The turn that the loop reads and writes. Only the runner's task writes; the call for a title, which runs beside
+    it, hands over its result. Every write raises StaleFence when the lease is lost.
 
     `claimed_at_s` is the monotonic time before the claim was sent.
     """
@@ -429,7 +429,8 @@ class LeasedTurn:
         if blocks:
             self._next_seq, self._last_hash = blocks[-1].seq + 1, blocks[-1].hash
         self._usage = add_usage(self._usage, writing.usage)
-        self._booked = ()
+        # What was booked while the commit was written is left for the next one.
+        self._booked = tuple(each for each in self._booked if not any(each is written for written in writing.usage))
         self.inbox.settle(writing.signals)
         if promote is not None:
             self.inbox.promote(promote)

@@ -4,8 +4,8 @@ While all ordinary slots are occupied, the loop asks the database for a turn tha
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -88,12 +88,18 @@ class Slots:
             self._changed.clear()
             await self._changed.wait()
 
-    async def wait_alone(self) -> None:
-        """Block new turns until `end_alone`, and wait for the running ones to end, for at most `alone_wait_s`.
-
-        A cancelled wait unblocks the slots again.
-        """
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Start no other turns until the block exits; those that run may go on (`wait_alone`)."""
         self._alone += 1
+        try:
+            yield
+        finally:
+            self._alone -= 1
+            self._changed.set()
+
+    async def wait_alone(self) -> None:
+        """Within `alone`: wait for the running turns to end, for at most `alone_wait_s`."""
         self._waiting += 1
         try:
             async with asyncio.timeout(self._alone_wait_s):
@@ -103,15 +109,8 @@ class Slots:
                     await self._changed.wait()
         except TimeoutError:
             return
-        except asyncio.CancelledError:
-            self.end_alone()
-            raise
         finally:
             self._waiting -= 1
-
-    def end_alone(self) -> None:
-        self._alone -= 1
-        self._changed.set()
 
 
 _log = structlog.get_logger(__name__)
@@ -387,15 +386,13 @@ class ClaimLoop:
             self._pace.note(asyncio.get_running_loop().time() - began)
 
     async def _run_alone(self, turn: ClaimedTurn) -> None:
-        if isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):
-            # Released before it starts: an expired lease would count as one more dead worker.
-            turn.interrupt()
-            await turn.run()
-            return
-        try:
-            await turn.run()
-        finally:
-            self._slots.end_alone()
+        with self._slots.alone():
+            if not isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):
+                await turn.run()
+                return
+        # Released before it starts: an expired lease would count as one more dead worker.
+        turn.interrupt()
+        await turn.run()
 
     async def _listen_for_inbox(self) -> None:
         while True:

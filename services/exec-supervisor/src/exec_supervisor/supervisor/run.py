@@ -5,7 +5,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, cast
 
 from everturn.execution.messages import (
     MIB,
@@ -56,16 +56,46 @@ async def run_supervisor(line: WorkerLine, lifeline_fd: int, open_sandbox: OpenS
 
 
 async def _supervise(line: WorkerLine, open_sandbox: OpenSandbox) -> Finished:
-    """Supervise one run and return how it ended. Everything it had on this machine is gone then."""
+    """Supervise one run and return how it ended. Everything it had on this machine is gone then, or the detail says
+    what is not.
+
+    An error after the program has run does not change the verdict.
+    """
+    finished, problem = None, ""
     try:
         async with open_sandbox() as sandbox, asyncio.TaskGroup() as group:
             errors = group.create_task(sandbox.read_errors())
             finished = await _boot_and_run(line, sandbox)
-            await sandbox.end()
-            detail = "; ".join(part for part in (finished.detail, await errors) if part)
-            return dataclasses.replace(finished, detail=detail)
+            finished = _add_detail(finished, await _try_end(sandbox), await errors)
+    except* (OSError, TimeoutError) as failed:
+        problem = "; ".join(f"{type(error).__name__}: {error}" for error in _flatten(failed))
+    if finished is None:
+        return Finished("not_started", problem, 0, None)
+    return _add_detail(finished, problem)
+
+
+async def _try_end(sandbox: Sandbox) -> str:
+    """End the sandbox; returns why it did not end, or an empty text."""
+    try:
+        await sandbox.end()
     except (OSError, TimeoutError) as error:
-        return Finished("not_started", f"{type(error).__name__}: {error}", 0, None)
+        return f"the sandbox did not end: {type(error).__name__}: {error}"
+    return ""
+
+
+def _add_detail(finished: Finished, *parts: str) -> Finished:
+    detail = "; ".join(dict.fromkeys(part for part in (finished.detail, *parts) if part))
+    return dataclasses.replace(finished, detail=detail)
+
+
+def _flatten(failed: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    errors: list[BaseException] = []
+    for error in failed.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            errors += _flatten(cast("BaseExceptionGroup[BaseException]", error))
+        else:
+            errors.append(error)
+    return errors
 
 
 async def _boot_and_run(line: WorkerLine, sandbox: Sandbox) -> Finished:
@@ -140,7 +170,7 @@ class Run:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._gateway.run(self._sandbox.listener))
             finished = await self._converse()
-            await self._sandbox.end()
+            finished = _add_detail(finished, await _try_end(self._sandbox))
             serving.cancel()
         return self._add_findings(finished)
 

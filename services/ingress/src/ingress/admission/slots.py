@@ -11,10 +11,9 @@ from fastapi import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from ingress.admission.limits import GUEST_PART, is_guest
-from ingress.errors import too_many, unavailable
+from ingress.errors import NoRoom, too_many, unavailable
 
 RETRY_AFTER_S = 5
 
@@ -102,10 +101,6 @@ def download_slots(request: Request) -> OpenSlots:
 
 
 # Limits concurrent jobs and waiting jobs, shares the slots fairly between people, and rejects all others.
-
-
-class NoRoom(Unavailable):
-    """Too much of this work is already waiting."""
 
 
 class WorkSlots:

@@ -36,10 +36,10 @@ from ingress.admission.fields import Bundles, load_conversation_id
 from ingress.admission.idempotency import IdempotencyLocks, build_key, try_read_key, wait_for_concurrent_request
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import Admission, WorkGate
-from ingress.admission.slots import NoRoom, WorkSlots
+from ingress.admission.slots import WorkSlots
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn, Submission
-from ingress.errors import ProblemError, too_large, unprocessable
+from ingress.errors import NoRoom, ProblemError, too_large, unprocessable
 
 NEW = "new"
 KEPT_LIMIT_S = 0.5
