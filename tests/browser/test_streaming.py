@@ -66,7 +66,7 @@ async def test_a_reconnect_duplicates_no_text(person: Person, stage: Any, link: 
     await expect(person.reply).to_contain_text(BEGIN)
 
     link.refuse()
-    await expect(person.page.get_by_text("Connection lost. Reconnecting… Nothing is lost.")).to_be_visible()
+    await expect(person.page.get_by_text("Connection lost. Reconnecting… Your work is safe.")).to_be_visible()
     link.heal()
 
     await expect(person.reply).to_contain_text(END)

@@ -32,13 +32,13 @@ def settings(tmp_path: Path) -> LocalSettings:
 
 def test_walls_that_did_not_hold_are_a_problem_and_absent_ones_are_none():
     held = build_finding(Escapes("bubblewrap", 2, 2, ("network 2 of 2",)))
-    missed = build_finding(Escapes("containers", 1, 2, ("NOT HELD network: connect (it got x)",)))
+    missed = build_finding(Escapes("containers", 1, 2, ("NOT DENIED network: connect (it got x)",)))
     absent = build_finding(Escapes("containers", unavailable="No engine.", remedy="make images"))
 
     assert (held.remedy, absent.remedy) == ("", "")
     assert missed.remedy
     assert "make images" in absent.fact
-    assert "NOT HELD network" in render_findings([held, missed, absent])
+    assert "NOT DENIED network" in render_findings([held, missed, absent])
 
 
 def test_without_a_running_engine_containers_are_not_tried_and_no_problem(tmp_path: Path):

@@ -174,7 +174,7 @@ async def test_only_bundles_of_the_configuration_can_be_named(
     assert (message.status_code, made.status_code, call["status"]) == (status or 202, status or 201, status or 202)
     if status:
         for problem in (message.json(), made.json(), call["body"]):
-            assert problem["errors"] == [{"field": "body.bundle_id", "message": "is one of analyst, default"}]
+            assert problem["errors"] == [{"field": "body.bundle_id", "message": "must be one of analyst, default"}]
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ STREAKS = (
         "calls a tool in the closing call too",
         (echo(), echo(), echo()),
         "capped",
-        "I could not finish the answer (the limit of 2 rounds). This was done:\n\n- demo.echo: done",
+        "I could not finish the answer: I reached the limit of 2 rounds. This is what I did:\n\n- demo.echo: done",
         ("last_round",),
         (ECHO,),
         limits=TurnLimits(rounds=2),
@@ -320,8 +320,8 @@ PROVIDERS = (
         "reaches the token limit in its thinking after a tool call, forever",
         (echo(), *(THINKS_TOO_LONG,) * 4),
         "capped",
-        "I could not finish the answer (the output limit of one reply 3 times in a row). This was done:\n\n"
-        "- demo.echo: done",
+        "I could not finish the answer: I reached the output limit of one reply 3 times in a row. "
+        "This is what I did:\n\n- demo.echo: done",
         ("cut_by_length",) * 3,
         (ECHO,),
     ),

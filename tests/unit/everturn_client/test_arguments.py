@@ -62,7 +62,7 @@ def test_a_signal_accepts_text_files_and_event_data() -> None:
         (["signal", "event", "--payload", "[" * 100_000], "must be a JSON object"),
         (["signal", "event", "--payload", '{"a": ' + "9" * 5_000 + "}"], "must be a JSON object"),
         (["list", "--wait", "1e9"], "must be a number of seconds from 0 to 86400"),
-        (["list", "--limit", "many"], "must be a whole number from 1"),
+        (["list", "--limit", "many"], "must be a whole number of at least 1"),
     ],
 )
 def test_a_wrong_value_is_reported_with_the_allowed_ones(

@@ -16,7 +16,7 @@ def test_results_are_summed_by_launcher_with_failures():
     [found] = parse_escapes(text)
 
     assert (found.launcher, found.held, found.total) == ("bubblewrap", 3, 4)
-    assert found.rows[-1] == "NOT HELD limits: fork (let through)"
+    assert found.rows[-1] == "NOT DENIED limits: fork (let through)"
     assert len(found.rows) == 3
 
 

@@ -15,7 +15,7 @@ from everturn_client.settings import DEFAULT_URL, ClientSettings
 
 EXIT_CODES = (
     "Exit codes: 0 success, 1 the turn or request failed or was cancelled, 2 usage error, 3 server unreachable, "
-    "4 the answer was cut off or reached a limit, 130 interrupted, 141 the reader of the output closed it."
+    "4 the answer was cut off or reached a limit, 130 interrupted, 141 the output pipe was closed."
 )
 
 WAIT_S = 60.0
@@ -57,7 +57,7 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
         commands.add_parser("signal", parents=[shared], help="send a signal to a running turn, or an external event")
     )
 
-    answer = commands.add_parser("answer", parents=[shared], help="approve or deny a tool call that waits for you")
+    answer = commands.add_parser("answer", parents=[shared], help="approve or deny a tool call that needs approval")
     answer.add_argument("approval", metavar="APPROVAL", help="the approval's id (appr_…), which chat and show print")
     answer.add_argument("kind", choices=["approve", "deny"])
     answer.add_argument("reason", nargs="?", default="", help="your reason, which the agent sees")
@@ -65,7 +65,7 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
 
     _add_conversations(partial(commands.add_parser, parents=[shared]))
 
-    commands.add_parser("doctor", parents=[shared], help="diagnose a server and say how to fix its problems")
+    commands.add_parser("doctor", parents=[shared], help="diagnose a server and suggest fixes")
 
     download = commands.add_parser("download", parents=[shared], help="download a file")
     download.add_argument("artifact", metavar="ARTIFACT", help="the file's id (art_…)")
@@ -82,17 +82,19 @@ def build_parser(settings: ClientSettings) -> argparse.ArgumentParser:
 
 
 def _add_conversations(add_command: Callable[..., argparse.ArgumentParser]) -> None:
-    listing = add_command("list", help="list your conversations, the latest first")
-    listing.add_argument("--limit", type=_positive, default=20, help="at most this many (default: 20)")
-    listing.add_argument("--title", metavar="TEXT", default="", help="only conversations with this text in their title")
+    listing = add_command("list", help="list your conversations, latest first")
+    listing.add_argument("--limit", type=_positive, default=20, help="maximum number of conversations (default: 20)")
+    listing.add_argument(
+        "--title", metavar="TEXT", default="", help="show only conversations with this text in their title"
+    )
     listing.add_argument("--archived", action="store_true", help="list archived conversations instead")
 
     search = add_command("search", help="search the messages of your conversations")
     search.add_argument("query", metavar="QUERY", help="what to look for")
-    search.add_argument("--limit", type=_positive, default=10, help="at most this many, up to 50 (default: 10)")
-    search.add_argument("--conversation", metavar="ID", help="only in this conversation")
+    search.add_argument("--limit", type=_positive, default=10, help="maximum number of results, up to 50 (default: 10)")
+    search.add_argument("--conversation", metavar="ID", help="search only this conversation")
 
-    show = add_command("show", help="print the last turns of a conversation, or all of them")
+    show = add_command("show", help="print the most recent turns of a conversation, or all of them")
     show.add_argument("conversation", metavar="ID", help="the conversation's id (conv_…), which list prints")
     show.add_argument("--all", action="store_true", dest="all_turns", help="print all turns")
     show.add_argument("--json", action="store_true", dest="as_json", help="print the conversation's state as JSON")
@@ -125,7 +127,7 @@ def _add_conversations(add_command: Callable[..., argparse.ArgumentParser]) -> N
 
 def _add_chat(chat: argparse.ArgumentParser) -> None:
     chat.add_argument(
-        "text", nargs="?", help="the message; without it, a terminal opens a prompt and other standard input is sent"
+        "text", nargs="?", help="the message; if omitted, opens a prompt in a terminal, otherwise sends standard input"
     )
     chat.add_argument("--file", type=Path, action="append", default=[], dest="files", help="attach a file (repeatable)")
     place = chat.add_mutually_exclusive_group()
@@ -143,7 +145,7 @@ def _add_signal(signal: argparse.ArgumentParser) -> None:
     signal.add_argument(
         "--file", type=Path, action="append", default=[], dest="files", help="attach a file (repeatable)"
     )
-    signal.add_argument("--turn", metavar="ID", help="send it only if this turn is running")
+    signal.add_argument("--turn", metavar="ID", help="send the signal only if this turn is still running")
     signal.add_argument(
         "--event-kind", metavar="NAME", default="alert", help="kind of event: form, wizard, alert (default: alert)"
     )
@@ -152,13 +154,17 @@ def _add_signal(signal: argparse.ArgumentParser) -> None:
         metavar="JSON",
         type=_json_object,
         default={},
-        help="data of the event besides its text, a JSON object",
+        help="event data as a JSON object, in addition to the text",
     )
     signal.add_argument(
-        "--record-only", action="store_true", help="only record the event; the agent need not act on it"
+        "--record-only", action="store_true", help="only record the event; it does not start or extend a turn"
     )
     signal.add_argument(
-        "--credit", type=int, choices=range(4), default=0, help="rounds that the event adds to the turn (default: 0)"
+        "--credit",
+        type=int,
+        choices=range(4),
+        default=0,
+        help="number of rounds that the event adds to the turn (default: 0)",
     )
 
 
@@ -174,7 +180,7 @@ def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is
         "--wait",
         metavar="SECONDS",
         type=_seconds,
-        help=f"how long to wait for a server that can't be reached (default: {WAIT_S:g})",
+        help=f"how long to keep trying to reach the server (default: {WAIT_S:g})",
     )
     if not is_repeated:
         parser.set_defaults(url=settings.url, token=settings.token, tenant="default", project="default", wait=WAIT_S)
@@ -186,7 +192,7 @@ def _positive(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError("must be a whole number from 1")
+        raise argparse.ArgumentTypeError("must be a whole number of at least 1")
     return number
 
 
@@ -208,8 +214,8 @@ def _json_object(text: str) -> dict[str, object]:
         value = None
     if not isinstance(value, dict) or _is_deep(cast(object, value)):
         raise argparse.ArgumentTypeError(
-            'must be a JSON object, such as {"city": "Oslo"}, with finite numbers, nested in at most '
-            f"{MAX_PAYLOAD_DEPTH} levels"
+            'must be a JSON object, such as {"city": "Oslo"}, with finite numbers, at most '
+            f"{MAX_PAYLOAD_DEPTH} levels deep"
         )
     return cast(dict[str, object], value)
 

@@ -243,7 +243,7 @@ def _read_text(stdin: TextIO) -> str:
 def _load_last(memory: LastConversations) -> str:
     last = memory.try_load()
     if last is None:
-        raise BadUsage("No conversation is remembered for this server and user. Choose one with --conversation.")
+        raise BadUsage("There is no previous conversation for this server and user. Choose one with --conversation.")
     return last
 
 

@@ -8,11 +8,11 @@ from everturn_client.answers import Answer
 
 REMEDIES: Final[Mapping[str, str]] = {
     "postgres": "check the Postgres server and the ingress's DATABASE_URL; nothing is lost meanwhile",
-    "redis": "check the Redis server and the ingress's REDIS_URL; nothing is lost, the database has everything",
-    "postgres disk": "give the Postgres server more disk space; until then messages are refused",
-    "redis memory": "raise maxmemory of the Redis server; near that limit new messages are refused",
+    "redis": "check the Redis server and the ingress's REDIS_URL; nothing is lost: Postgres has everything",
+    "postgres disk": "give the Postgres server more disk space; until then messages are rejected",
+    "redis memory": "raise maxmemory of the Redis server; near that limit new messages are rejected",
     "objects": "check the file store that OBJECTS_URL names, its credentials and its free space",
-    "antivirus": "start clamd, or set CLAMD_URL; until then messages with files are refused",
+    "antivirus": "start clamd, or set CLAMD_URL; until then messages with files are rejected",
     "file checks": "restart the ingress; its log says why the process that checks files does not start",
 }
 OTHERWISE: Final = "check the ingress's log"
@@ -67,12 +67,12 @@ def find_facts(state: ServerState) -> list[Finding]:
 def _find_part(name: str, part: PartState) -> Finding:
     if part.ok:
         return Finding(name, part.detail or "answers")
-    return Finding(name, part.detail or "does not answer", REMEDIES.get(name, OTHERWISE))
+    return Finding(name, part.detail or "does not respond", REMEDIES.get(name, OTHERWISE))
 
 
 def _find_workers(workers: tuple[WorkerState, ...] | None) -> Finding:
     if workers is None:
-        return Finding("workers", "the list of workers can't be read", "fix redis first; workers register there")
+        return Finding("workers", "the list of workers can't be read", "fix Redis first: workers register there")
     if not workers:
         remedy = "start a worker with the same DATABASE_URL and REDIS_URL; if it does not start, its log says why"
         return Finding("workers", "none is running: messages are accepted and wait", remedy)

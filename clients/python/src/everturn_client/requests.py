@@ -222,7 +222,7 @@ def _build_headers(token: str | None, dev_user: str | None) -> dict[str, str]:
         if value and not (value.isascii() and value.isprintable()):
             raise BadInput(
                 f"The {name} contains a line break, another control character or a character that is not ASCII. "
-                "Check that it was copied without anything else."
+                "Check that you copied the whole value and nothing else."
             )
         if value:
             headers[header] = scheme + value

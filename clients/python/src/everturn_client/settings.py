@@ -31,7 +31,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> ClientSettings:
     """
     env = os.environ if environ is None else environ
     url = env.get("EVERTURN_URL", "").strip()
-    check_utf8(url, "EVERTURN_URL", "Set it again.")
+    check_utf8(url, "EVERTURN_URL", "Check its value and set it again.")
     state_home = env.get("XDG_STATE_HOME", "")
     # The XDG specification says to ignore a relative path.
     root = (

@@ -26,7 +26,7 @@ export function AttachmentTray({ items, isSending, progress, onRemove }: Attachm
             <Thumbnail file={item.file} />
             <span className={styles.name} dir="auto">{escapeDirectionControls(item.file.name)}</span>
             <span className={styles.size}>{formatBytes(item.file.size)}</span>
-            {item.refusal !== "" && <span className="visually-hidden">refused: {item.refusal}</span>}
+            {item.refusal !== "" && <span className="visually-hidden">rejected: {item.refusal}</span>}
             <IconButton label={`Remove ${escapeDirectionControls(item.file.name)}`} icon={<X aria-hidden />} disabled={isSending} onClick={() => { onRemove(item); }} />
           </li>
         ))}

@@ -59,7 +59,7 @@ test("files that the server would reject for their size are named before sending
   const { attachments, problem } = addFiles([], [sized("a.png", 101, "image/png"), sized("b.pdf", 1_001, "application/pdf"), sized("c.csv", 1_999), sized("d.csv", 1_900), sized("e.csv", 0)], makeId, LIMITS);
 
   expect(attachments.map(({ file: { name } }) => name)).toEqual(["c.csv"]);
-  expect(problem).toBe("a.png is too large: 101 bytes, the limit is 100 bytes. b.pdf is too large: 1.0 kB, the limit is 1.0 kB. d.csv does not fit: all files together may have 4.0 kB. e.csv is empty.");
+  expect(problem).toBe("a.png is too large (101 bytes). The limit is 100 bytes. b.pdf is too large (1.0 kB). The limit is 1.0 kB. d.csv was not attached: all files together can be at most 4.0 kB. e.csv is empty.");
 });
 
 test("a text that is too long is reported, counted as the server counts", () => {
@@ -71,7 +71,7 @@ test("a text that is too long is reported, counted as the server counts", () => 
 test("a file that is neither text nor a supported format is rejected before sending", async () => {
   const named = (name: string, text: string): Promise<string> => checkType(new File([text], name), LIMITS);
 
-  expect(await named("setup.exe", "MZ\0\0")).toBe("setup.exe can’t be attached: only text and these formats can be read: png, pdf.");
+  expect(await named("setup.exe", "MZ\0\0")).toBe("setup.exe can’t be attached. Supported formats: text, png, pdf.");
   expect(await named("movie.mp4", "\0\0\0 ftyp")).toContain("movie.mp4 can’t be attached");
   expect(await Promise.all([named("a.PNG", "\0"), named("notes", "\0a"), named("app.py", "import os"), named("late.bin", `${"x".repeat(65_536)}\0`), named("empty.bin", "")])).toEqual(["", "", "", "", ""]);
   expect(await checkType(new File([new Uint8Array([0xff, 0xfe, 65, 0])], "wide.sql"), LIMITS)).toBe("");

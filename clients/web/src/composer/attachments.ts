@@ -52,8 +52,8 @@ function checkSize(file: File, sum: number, limits: MessageLimits): string {
   const name = escapeDirectionControls(file.name);
   if (file.size === 0) return `${name} is empty.`;
   const max = maxBytesOf(file, limits);
-  if (file.size > max) return `${name} is too large: ${formatBytes(file.size)}, the limit is ${formatBytes(max)}.`;
-  if (sum + file.size + PART_BYTES > limits.message_bytes) return `${name} does not fit: all files together may have ${formatBytes(limits.message_bytes)}.`;
+  if (file.size > max) return `${name} is too large (${formatBytes(file.size)}). The limit is ${formatBytes(max)}.`;
+  if (sum + file.size + PART_BYTES > limits.message_bytes) return `${name} was not attached: all files together can be at most ${formatBytes(limits.message_bytes)}.`;
   return "";
 }
 
@@ -88,7 +88,7 @@ export async function checkType(file: File, limits: MessageLimits): Promise<stri
   const isUtf16 = (head[0] === 0xff && head[1] === 0xfe) || (head[0] === 0xfe && head[1] === 0xff);
   if (isUtf16 || !head.includes(0)) return "";
   const names = limits.file_types.flatMap(({ extensions }) => extensions.slice(0, 1)).map((extension) => extension.slice(1)).join(", ");
-  return `${escapeDirectionControls(file.name)} can’t be attached: only text and these formats can be read: ${names}.`;
+  return `${escapeDirectionControls(file.name)} can’t be attached. Supported formats: text, ${names}.`;
 }
 
 /** Why the server would reject the length of a text; empty if it would not. */

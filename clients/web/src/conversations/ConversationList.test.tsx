@@ -29,14 +29,14 @@ test("a search can be limited to the open chat by keyboard, and its results open
 
   await userEvent.type(screen.getByRole("searchbox", { name: "Search conversations" }), "harbour");
   expect(screen.getByRole("group", { name: "Where to search" })).toBeVisible();
-  expect(screen.getByRole("button", { name: "All chats", pressed: true })).toBeVisible();
+  expect(screen.getByRole("button", { name: "All conversations", pressed: true })).toBeVisible();
   await waitFor(() => { expect(findPlaces(requests)).toEqual([undefined]); });
   await userEvent.tab();
   await userEvent.tab();
-  expect(screen.getByRole("button", { name: "This chat", pressed: false })).toHaveFocus();
+  expect(screen.getByRole("button", { name: "This conversation", pressed: false })).toHaveFocus();
   await userEvent.keyboard(" ");
 
-  expect(await screen.findByRole("region", { name: "In this chat" })).toBeVisible();
+  expect(await screen.findByRole("region", { name: "In this conversation" })).toBeVisible();
   await waitFor(() => { expect(findPlaces(requests)).toEqual([undefined, "conv_1"]); });
   expect(screen.queryByText("No matching titles.")).toBeNull();
   await userEvent.click(await screen.findByRole("link", { name: /harbour/ }));
@@ -47,14 +47,14 @@ test("a new search covers all chats again, and further typing keeps the scope", 
   show("conv_1");
   const field = screen.getByRole("searchbox");
   await userEvent.type(field, "har");
-  await userEvent.click(screen.getByRole("button", { name: "This chat" }));
+  await userEvent.click(screen.getByRole("button", { name: "This conversation" }));
 
   await userEvent.type(field, "bour");
-  expect(screen.getByRole("button", { name: "This chat", pressed: true })).toBeVisible();
+  expect(screen.getByRole("button", { name: "This conversation", pressed: true })).toBeVisible();
   await userEvent.clear(field);
   await userEvent.type(field, "quay");
 
-  expect(screen.getByRole("button", { name: "All chats", pressed: true })).toBeVisible();
+  expect(screen.getByRole("button", { name: "All conversations", pressed: true })).toBeVisible();
 });
 
 test("without an open chat there is no scope to choose", async () => {

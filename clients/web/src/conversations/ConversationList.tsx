@@ -47,8 +47,8 @@ export function ConversationList({ selected, onSelect, onChanged }: Conversation
       </label>
       {isSearching && selected !== null && (
         <div className={styles.filters} role="group" aria-label="Where to search">
-          <Button variant="quiet" aria-pressed={!wantsOpen} onClick={() => { setWantsOpen(false); }}>All chats</Button>
-          <Button variant="quiet" aria-pressed={wantsOpen} onClick={() => { setWantsOpen(true); }}>This chat</Button>
+          <Button variant="quiet" aria-pressed={!wantsOpen} onClick={() => { setWantsOpen(false); }}>All conversations</Button>
+          <Button variant="quiet" aria-pressed={wantsOpen} onClick={() => { setWantsOpen(true); }}>This conversation</Button>
         </div>
       )}
       {searchedId === null
@@ -75,7 +75,7 @@ function Conversations({ search, selected, now, isArchived, onArchived, onSelect
   return (
     <>
       <div className={styles.filters} role="group" aria-label="Filter conversations">
-        <Button variant="quiet" aria-pressed={!isArchived} onClick={() => { onArchived(false); }}>Chats</Button>
+        <Button variant="quiet" aria-pressed={!isArchived} onClick={() => { onArchived(false); }}>Active</Button>
         <Button variant="quiet" aria-pressed={isArchived} onClick={() => { onArchived(true); }}>Archived</Button>
       </div>
       {error !== null && <p role="alert" className={styles.problem}>{describeError(error)}</p>}

@@ -64,7 +64,7 @@ function useRowActions(conversation: ConversationView, name: string, onChanged: 
     await backend.patchConversation(id, { archived });
     onChanged();
     const takeBack = { label: "Undo", run: act(() => archive(!archived, false)) };
-    announce(archived ? "Archived." : "Restored.", "done", undo ? takeBack : undefined);
+    announce(archived ? "Archived." : "Unarchived.", "done", undo ? takeBack : undefined);
   };
   return {
     fork: act(async () => {

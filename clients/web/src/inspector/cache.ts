@@ -7,7 +7,7 @@ export const CACHE_WORDS: Readonly<Record<Cache, { name: string; why: string }>>
   read: { name: "Read from the cache", why: "The previous call began with the same parts, up to a cache point." },
   write: { name: "Written to the cache", why: "It is new and lies before the last cache point of this request, so the next call can read it." },
   none: { name: "Not cached", why: "It comes after the last cache point and is rebuilt for each call." },
-  unknown: { name: "Possibly cached", why: "The first call for a message has no earlier one to compare with." },
+  unknown: { name: "Possibly cached", why: "This is the first call for a message, so there is no earlier call to compare with." },
 };
 
 const ORDER: readonly Cache[] = ["read", "write", "unknown", "none"];
@@ -36,7 +36,7 @@ const MAX_STREAMS: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/^assistant\.completion(.*)$/, "Answer$1"],
   [/^react\.notes\.(.+)$/, "Note $1"],
   [/^react\.plan\.(.+)$/, "Plan $1"],
-  [/^react\.turn\.index$/, "Index of the message"],
+  [/^react\.turn\.index$/, "Message index"],
   [/^round\.0\.(.+)$/, "Message $1"],
   [/^round\.(\d+)\.(.+)$/, "Call $1: $2"],
 ];

@@ -50,7 +50,7 @@ test("within one conversation only its messages are searched, on every page", as
   const { requests } = show(({ body }) => ((body as { cursor?: string }).cursor === "c1" ? page([buildHit(2)]) : page([buildHit(1)], "c1")), "conv_1");
 
   expect(await screen.findByRole("link")).toHaveTextContent(/^The harbour number 1\.Answer · 2 h$/);
-  expect(screen.getByRole("region", { name: "In this chat" })).toBeVisible();
+  expect(screen.getByRole("region", { name: "In this conversation" })).toBeVisible();
   await userEvent.click(screen.getByRole("button", { name: "More messages" }));
 
   await waitFor(() => { expect(screen.getAllByRole("link")).toHaveLength(2); });

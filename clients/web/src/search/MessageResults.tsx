@@ -46,7 +46,7 @@ export function MessageResults({ search, conversationId, now, onOpen }: MessageR
   const said = describeResults(found);
   return (
     <section className={styles.found} aria-labelledby={heading} aria-busy={isBusy}>
-      <h2 id={heading} className={styles.heading}>{conversationId === null ? "In messages" : "In this chat"}</h2>
+      <h2 id={heading} className={styles.heading}>{conversationId === null ? "In messages" : "In this conversation"}</h2>
       <p role="status" className={hits.length > 0 && !isBusy ? "visually-hidden" : styles.said}>{said}</p>
       {error === null ? null : (
         <p role="alert" className={styles.problem}>{describeError(error)} <Button variant="quiet" onClick={tryAgain}>Try again</Button></p>

@@ -12,7 +12,7 @@ import styles from "./SignIn.module.css";
 
 const EXPIRED = "Your token is no longer accepted: it has expired or was revoked. Sign in again.";
 const REFUSED = "This token or key was not accepted. It may be mistyped, expired or revoked.";
-const IMPOSSIBLE = "This doesn’t look like a token or key: they contain only plain characters and no spaces.";
+const IMPOSSIBLE = "This doesn’t look like a token or key. Tokens and keys contain only letters, digits and punctuation, without spaces.";
 
 interface SignInProps {
   backend: EverturnClient;
@@ -56,7 +56,7 @@ export function SignIn({ backend, scope, hasExpired, onScope, onSignIn }: SignIn
     <main className={styles.page}>
       <div className={styles.card}>
         <h1>Sign in to Everturn</h1>
-        <p>Paste an access token or API key. It is kept in this tab only and forgotten when you close it.</p>
+        <p>Paste an access token or API key. It is stored only in this tab and deleted when you close the tab.</p>
         <form className={styles.form} aria-label="Sign in" onSubmit={(event) => { event.preventDefault(); void submit(); }}>
           <label>
             <span>Token or API key</span>

@@ -41,7 +41,7 @@ test("a failure and an approval request are announced", () => {
   const approval = { approval_id: "a", call_id: "c", tool_id: "mail.send", params: {}, cut: false, round: 1, expires_at: "", explanation: "", reason: "", state: "pending" as const };
 
   expect(describeChange(running, buildTurn({ status: "failed", error }))).toBe("The answer failed: The model is out of reach.");
-  expect(describeChange(running, { ...running, status: "waiting", approvals: [approval] })).toContain("Allow mail.send?");
+  expect(describeChange(running, { ...running, status: "waiting", approvals: [approval] })).toContain("mail.send is waiting for your approval");
 });
 
 test("the state at page load is not announced", () => {

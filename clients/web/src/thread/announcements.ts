@@ -18,7 +18,7 @@ export function describeChange(before: TurnView | undefined, after: TurnView | u
   if (isOpen(before) && !isOpen(after)) return describeEnd(after);
   const pending = after.approvals.find((approval) => approval.state === "pending");
   if (pending !== undefined && !before.approvals.some((approval) => approval.approval_id === pending.approval_id)) {
-    return `Allow ${pending.tool_id}? Waiting for your approval.`;
+    return `${pending.tool_id} is waiting for your approval.`;
   }
   return describeSteps(before, after);
 }

@@ -4,7 +4,7 @@ import type { CompactionNotice, ConversationSnapshot, PhaseNotice } from "../api
 import { formatDuration, describeError } from "../ui/format";
 
 const NOT_THERE = "Conversation not found. It was deleted, or you don’t have access to it.";
-const DELETED = "This conversation was deleted. The page shows what was loaded before.";
+const DELETED = "This conversation was deleted. This page shows the last version it loaded.";
 
 /** Empty while the connection works. */
 export function describeConnection(live: ConversationSnapshot): string {
@@ -14,11 +14,11 @@ export function describeConnection(live: ConversationSnapshot): string {
     case "live":
       return "";
     case "waiting":
-      return "Too many windows of this browser are connected. This one continues when another is closed or hidden.";
+      return "Too many windows of this browser are connected. This window reconnects when you close or hide another one.";
     case "reconnecting":
-      return state === null ? "Reconnecting…" : "Connection lost. Reconnecting… Nothing is lost.";
+      return state === null ? "Reconnecting…" : "Connection lost. Reconnecting… Your work is safe.";
     case "offline":
-      return "You are offline. This page catches up when you are back.";
+      return "You are offline. This page will catch up when you are back online.";
     case "refused":
       if (isMissing(live)) return wasNotFound(live) ? NOT_THERE : DELETED;
       return `Couldn’t load the conversation: ${describeError(problem)}`;

@@ -123,7 +123,7 @@ test("an edit of a message that was withdrawn elsewhere is kept", async () => {
   rerender(<Conversation signals={[buildSignal({ state: "retracted" })]} />);
 
   expect(field()).toHaveValue("Only the north. And the south.");
-  expect(screen.getByRole("alert")).toHaveTextContent("The message was withdrawn before your edit was saved.");
+  expect(screen.getByRole("alert")).toHaveTextContent("The message was retracted before your edit was saved.");
 });
 
 test.each([["nothing was changed", "", "Only the north."], ["the edit was delivered", " Now.", "Only the north. Now."]])("nothing moves when %s", async (_, more, text) => {

@@ -78,7 +78,7 @@ function leaveOut(texts: Texts, signalIds: readonly string[]): Texts {
 const ENDS: Readonly<Record<string, string>> = {
   applied: "The message was delivered before your edit was saved.",
   promoted: "The message was delivered before your edit was saved.",
-  retracted: "The message was withdrawn before your edit was saved.",
+  retracted: "The message was retracted before your edit was saved.",
 };
 
 function describeMove(signal: SignalView): string {

@@ -42,7 +42,7 @@ function Outcome({ turn, isLast }: TurnEndProps): JSX.Element | null {
     case "cancelled":
       return <p className={styles.state}>This answer was cancelled.</p>;
     case "capped":
-      return <Unfinished canContinue={isLast}>This answer was cut short (limit reached).</Unfinished>;
+      return <Unfinished canContinue={isLast}>This answer was cut off: it reached a limit.</Unfinished>;
     case "cut":
       return <Unfinished canContinue={isLast && mayGoOn(turn.cut_reason)}>{describeCut(turn.cut_reason)}</Unfinished>;
     // A newer server may know other reasons.
@@ -70,7 +70,7 @@ function describeCut(reason: CutReason): string {
     case "provider_error":
       return "This answer was cut off: the connection to the model was lost.";
     default:
-      return "This answer was cut off before its end.";
+      return "This answer is incomplete.";
   }
 }
 

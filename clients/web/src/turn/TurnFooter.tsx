@@ -31,7 +31,7 @@ export function TurnFooter({ turn }: { turn: TurnView }): JSX.Element {
     <footer className={styles.footer}>
       {answer !== "" && <CopyButton text={answer} label="Copy answer" />}
       {(answer !== "" || turn.feedback.length > 0) && <FeedbackBar turnId={turn.turn_id} feedback={turn.feedback} />}
-      <IconButton label="Fork into a new conversation from here" icon={<GitFork aria-hidden />} onClick={forkHere} />
+      <IconButton label="Fork the conversation from here" icon={<GitFork aria-hidden />} onClick={forkHere} />
       {turn.rounds > 0 && (
         <IconButton
           label="Show what the model saw"

@@ -104,7 +104,7 @@ test("a queued message can be edited and withdrawn", async () => {
   await userEvent.clear(screen.getByRole("textbox", { name: "Edit your message" }));
   await userEvent.type(screen.getByRole("textbox", { name: "Edit your message" }), "Only the south.");
   await userEvent.click(screen.getByRole("button", { name: "Save" }));
-  await userEvent.click(screen.getByRole("button", { name: "Withdraw" }));
+  await userEvent.click(screen.getByRole("button", { name: "Retract" }));
 
   expect(actions.editSignal).toHaveBeenCalledWith("sig_1", "Only the south.");
   expect(actions.retractSignal).toHaveBeenCalledWith("sig_1");
@@ -141,7 +141,7 @@ test("a delivered message can no longer be edited", () => {
   show(buildTurn({ signals: [buildSignal({ state: "applied", round: 1 })] }));
 
   expect(screen.getByText("Delivered")).toBeVisible();
-  expect(screen.queryByRole("button", { name: "Withdraw" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "Retract" })).toBeNull();
 });
 
 test.each([["stopped", { kind: "steer", text: "" }], ["cancelled", { kind: "cancel", text: "" }]] as const)("a message that was delivered when the answer was %s gets no answer and says so", (outcome, stop) => {
@@ -187,7 +187,7 @@ test("an answer that was cut off can be continued if it is the last one", async 
   const turn = buildTurn({ outcome: "capped", texts: [buildText()] });
   const { unmount } = show(turn);
 
-  expect(screen.getByText(/cut short \(limit reached\)/)).toBeVisible();
+  expect(screen.getByText(/it reached a limit/)).toBeVisible();
   await userEvent.click(screen.getByRole("button", { name: "Continue" }));
   expect(actions.send).toHaveBeenLastCalledWith("Continue.");
   unmount();
@@ -203,7 +203,7 @@ test.each([
   ["incomplete", /the model stopped too early/, 1],
   ["provider_error", /the connection to the model was lost/, 1],
   ["server_error", /the server failed/, 1],
-  ["newer" as "length", /before its end/, 1],
+  ["newer" as "length", /is incomplete/, 1],
 ] as const)("an answer that was cut off says why: %s", (cut_reason, words, buttons) => {
   show(buildTurn({ outcome: "cut", cut_reason, texts: [buildText()] }));
 
@@ -283,7 +283,7 @@ test("a double click forks once", async () => {
   actions.fork.mockReturnValueOnce(new Promise(() => undefined));
   show(buildTurn({ texts: [buildText()] }));
 
-  await userEvent.dblClick(screen.getByRole("button", { name: "Fork into a new conversation from here" }));
+  await userEvent.dblClick(screen.getByRole("button", { name: "Fork the conversation from here" }));
 
   expect(actions.fork).toHaveBeenCalledOnce();
 });

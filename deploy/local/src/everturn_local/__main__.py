@@ -29,7 +29,7 @@ MAX_PRINTED = 20
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="everturn_local", description="Everturn on one machine.")
     parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("--yes", action="store_true", help="clean, down: don't ask")
+    parser.add_argument("--yes", action="store_true", help="clean, down: skip the confirmation")
     parser.add_argument("--volumes", action="store_true", help="down: delete all data too")
     parser.add_argument("--limit-s", type=float, default=READY_LIMIT_S, help="up: seconds until it must be ready")
     parser.add_argument("--services", default="", help="logs: the services to show")

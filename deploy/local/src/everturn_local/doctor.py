@@ -60,7 +60,9 @@ def build_finding(found: Escapes) -> Finding:
         hint = f" (to install it: {found.remedy})" if found.remedy else ""
         return Finding("escapes", f"{found.launcher}: not tried. {found.unavailable}{hint}")
     remedy = "" if found.held == found.total else "set EXECUTION_MODE to another launcher or to off, and report this"
-    return Finding("escapes", f"{found.launcher}: {found.held} of {found.total} held", remedy, found.rows)
+    return Finding(
+        "escapes", f"{found.launcher}: {found.held} of {found.total} escape attempts denied", remedy, found.rows
+    )
 
 
 def render_findings(findings: list[Finding]) -> str:

@@ -58,7 +58,7 @@ def _join(launcher: str, lines: list[dict[str, Any]]) -> Escapes:
     if "unavailable" in lines[0]:
         return Escapes(launcher, unavailable=lines[0]["unavailable"], remedy=lines[0]["remedy"])
     rows = [f"{line['group']:<24} {line['held']:>3} of {line['of']}" for line in lines]
-    missed = [f"NOT HELD {m['group']}: {m['attempt']} ({m['detail']})" for line in lines for m in line["missed"]]
+    missed = [f"NOT DENIED {m['group']}: {m['attempt']} ({m['detail']})" for line in lines for m in line["missed"]]
     held, total = (sum(line[name] for line in lines) for name in ("held", "of"))
     return Escapes(launcher, held, total, (*rows, *missed))
 

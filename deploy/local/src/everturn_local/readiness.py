@@ -69,5 +69,5 @@ def _find_cause(error: HTTPError) -> str:
 
 def _find_failing(report: Mapping[str, Any]) -> list[str]:
     return [
-        f"{name}: {part['detail'] or 'does not answer'}" for name, part in report["parts"].items() if not part["ok"]
+        f"{name}: {part['detail'] or 'does not respond'}" for name, part in report["parts"].items() if not part["ok"]
     ]

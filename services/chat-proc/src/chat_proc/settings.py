@@ -101,15 +101,15 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         ge=1,
         le=256,
         validation_alias="WORKER_SLOTS",
-        description="Turns that one worker runs at once, and as many more for users who have none running, and while "
-        "other turns wait for a program or a silent model.",
+        description="Turns that one worker runs at once. It runs up to as many more for users who have none "
+        "running, and while its turns wait for a program or a silent model.",
     )
     user_running_max: int = Field(
         default=3,
         ge=1,
         le=10_000,
         validation_alias="USER_RUNNING_MAX",
-        description="Maximum number of running turns of one user on all workers while turns of others wait.",
+        description="Maximum number of running turns of one user on all workers while other users' turns wait.",
     )
     metrics_listen: str = Field(
         default="", pattern=ADDRESS_PATTERN, validation_alias=METRICS_LISTEN, description=METRICS_LISTEN_MEANING
@@ -172,7 +172,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default=10.0, gt=0, validation_alias="TURN_COST_USD", description="US dollars that a turn may cost."
     )
     max_output_tokens: int = Field(
-        default=8192, ge=256, validation_alias="MAX_OUTPUT_TOKENS", description="Tokens of one model reply."
+        default=8192, ge=256, validation_alias="MAX_OUTPUT_TOKENS", description="Maximum tokens of one model reply."
     )
 
     cache_ttl_s: float = Field(
@@ -227,7 +227,8 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default=80_000,
         ge=MIN_CONTEXT_TOKENS,
         validation_alias="CONTEXT_MAX_TOKENS",
-        description="Tokens of one request; longer conversations are summarized. Never above the model's own limit.",
+        description="Maximum tokens of one request, or the model's own limit if that is lower; longer conversations "
+        "are summarized.",
     )
 
     embedder: str = Field(

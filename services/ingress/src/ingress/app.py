@@ -343,7 +343,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
         return problem_response(error)
     refused = cast(HTTPException, error)
     titles = {404: "Not found", 405: "This method is not allowed here"}
-    title = titles.get(refused.status_code, "The request was refused")
+    title = titles.get(refused.status_code, "The request was rejected")
     kind = {404: "not-found", 405: "method-not-allowed"}.get(refused.status_code, "refused")
     headers = {"Allow": find_methods(request)} if refused.status_code == 405 else refused.headers
     return problem_response(ProblemError(problem(kind, title, refused.status_code, ""), headers=headers))

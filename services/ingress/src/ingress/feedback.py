@@ -51,13 +51,13 @@ class FeedbackIn(JsonBody):
     def check_origin(self) -> Self:
         """Only a machine is unsure, and it has to judge."""
         if self.origin == "user" and self.confidence is not None:
-            raise ValueError("confidence is for origin 'machine'")
+            raise ValueError("confidence is only allowed with origin 'machine'")
         if self.origin == "machine" and self.reaction is None:
-            raise ValueError("a machine's feedback needs a reaction")
+            raise ValueError("feedback with origin 'machine' needs a reaction")
         return self
 
     def moment(self, now: datetime) -> datetime:
-        """The time of the judgement; a time in the future counts as now."""
+        """When the feedback was given; a time in the future counts as now."""
         return min(self.ts, now) if self.ts else now
 
 
@@ -87,25 +87,25 @@ class PeriodIn(JsonBody):
     def check_period(self) -> Self:
         """It has a beginning before its end."""
         if self.since >= self.until:
-            raise ValueError("from comes before to")
+            raise ValueError("from must be before to")
         return self
 
 
 class CountsOut(ApiModel):
-    """Judgements by reaction; `unrated` have a text only."""
+    """The number of feedback entries by reaction."""
 
     ok: int = Field(examples=[3])
-    """How many were good."""
+    """How many have the reaction `ok`."""
     not_ok: int = Field(examples=[1])
-    """How many were bad."""
+    """How many have the reaction `not_ok`."""
     neutral: int = Field(examples=[0])
-    """How many were neutral."""
+    """How many have the reaction `neutral`."""
     unrated: int = Field(examples=[0])
-    """How many have no feedback."""
+    """How many have a text but no reaction."""
 
 
 class TotalsOut(ApiModel):
-    """What people said, and beside it what machines said with their mean confidence."""
+    """Feedback from people and, counted separately, feedback from machines with its mean confidence."""
 
     user: CountsOut
     """Feedback from people."""

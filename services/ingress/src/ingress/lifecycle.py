@@ -159,7 +159,7 @@ async def export_conversation(
     slots: Annotated[OpenSlots, Depends(download_slots)],
     conversation_id: ConversationPath,
 ) -> HeldResponse:
-    """Blocks with their hash chain, artifacts without bytes, signals and feedback; `python -m ingress verify-export`
+    """Blocks with their hash chain, artifacts without contents, signals and feedback; `python -m ingress verify-export`
     checks the file. A file without its end line is incomplete."""
     headers = {"Content-Disposition": f'attachment; filename="{conversation_id}.jsonl"', "Cache-Control": "no-store"}
     with slots.until_handed_over(me):

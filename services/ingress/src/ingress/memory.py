@@ -25,14 +25,14 @@ class MemoryOut(JsonBody):
     """One memory. `confidence` and `salience` are from 0 to 1; times are ISO 8601 in UTC."""
 
     memory_id: str = Field(examples=[ID_EXAMPLE])
-    """The id of what is remembered."""
+    """The memory's id."""
     text: str = Field(examples=["Prefers metric units."])
     labels: tuple[str, ...] = Field(examples=[["preference"]])
-    """The labels that it is filed under."""
+    """The memory's labels."""
     pinned: bool = Field(examples=[False])
     """Whether it is always shown to the model."""
     confidence: float = Field(examples=[0.8])
-    """The confidence of the feedback or memory, from 0 to 1."""
+    """How certain the memory is, from 0 to 1."""
     salience: float = Field(examples=[0.5])
     """How important it is, from 0 to 1."""
     created_at: str = Field(examples=["2026-03-01T12:00:00.000Z"])

@@ -71,7 +71,7 @@ class SearchIn(JsonBody):
     def check_period(self) -> Self:
         """A period has a beginning before its end."""
         if self.since and self.until and self.since >= self.until:
-            raise ValueError("from comes before to")
+            raise ValueError("from must be before to")
         return self
 
 

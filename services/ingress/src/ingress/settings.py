@@ -104,16 +104,16 @@ class IngressSettings(LimitSettings):
         default=25_000_000,
         ge=1024,
         validation_alias="MESSAGE_MAX_BYTES",
-        description="Bytes of a message including its files.",
+        description="Maximum bytes of a message, including its files.",
     )
     max_image_bytes: int = Field(
-        default=5_000_000, ge=1, validation_alias="MODALITY_MAX_IMAGE_BYTES", description="Bytes of one image."
+        default=5_000_000, ge=1, validation_alias="MODALITY_MAX_IMAGE_BYTES", description="Maximum bytes of one image."
     )
     max_doc_bytes: int = Field(
         default=10_000_000,
         ge=1,
         validation_alias="MODALITY_MAX_DOC_BYTES",
-        description="Bytes of one PDF, or of one text file.",
+        description="Maximum bytes of one document or text file.",
     )
 
     web_dist: Path | None = Field(

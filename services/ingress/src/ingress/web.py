@@ -173,9 +173,9 @@ FOREVER = "public, max-age=31536000, immutable"
 """For files whose names change with their content."""
 UNBUILT = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>Everturn</title>"
-    "<p>Everturn's page would be here, but this server was started without it: build it with <code>npm ci</code> and "
-    "<code>npm run build</code> in <code>clients/web</code> and set <code>WEB_DIST</code> to its folder "
-    "<code>dist</code>, or start everything with <code>make run</code>; the API is described at "
+    "<p>This server was started without the web client. To build it, run <code>npm ci</code> and "
+    "<code>npm run build</code> in <code>clients/web</code>, and set <code>WEB_DIST</code> to its folder "
+    "<code>dist</code>; or start everything with <code>make run</code>. The API is documented at "
     "<a href=/docs>/docs</a>.</html>"
 )
 

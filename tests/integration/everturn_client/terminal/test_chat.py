@@ -117,7 +117,7 @@ async def test_the_exit_code_says_how_the_turn_ended(
     ended, _, err = await everturn.run("chat", "Tell me all")
 
     assert ended == code
-    assert ("limit reached" in err) == (outcome is Outcome.CAPPED)
+    assert ("reached a limit" in err) == (outcome is Outcome.CAPPED)
 
 
 async def test_a_compaction_and_the_sources_are_shown(server: "SmallServer", everturn: "Everturn") -> None:
@@ -131,7 +131,10 @@ async def test_a_compaction_and_the_sources_are_shown(server: "SmallServer", eve
     code, out, err = await everturn.run("chat", "Look it up")
 
     assert (code, out) == (0, "It is so.\n")
-    assert "▸ summarizing older parts (70,000 tokens) …\n✓ summarized older parts (70,000 → 9,000 tokens)\n" in err
+    assert (
+        "▸ summarizing earlier messages (70,000 tokens) …\n✓ summarized earlier messages (70,000 → 9,000 tokens)\n"
+        in err
+    )
     assert "Sources:\n  [1] Title 1  https://a.example/1\n" in err
 
 

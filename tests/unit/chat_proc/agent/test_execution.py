@@ -65,7 +65,7 @@ async def test_a_tool_that_takes_too_long_is_ended() -> None:
     result = await run(tool)
 
     assert result.status == "error"
-    assert "did not end within 0.01 s" in result.text
+    assert "did not finish within 0.01 s" in result.text
 
 
 async def test_a_tools_own_timeout_is_not_taken_for_ours() -> None:

@@ -210,4 +210,4 @@ async def test_a_reply_that_never_ends_is_cut_at_its_cap() -> None:
     await until(lambda: bool(bench.texts(NoticeBody)))
     task.cancel()
 
-    assert "cut after" in bench.texts(NoticeBody)[0]
+    assert "cut off after" in bench.texts(NoticeBody)[0]

@@ -49,7 +49,7 @@ def test_missing_params_are_none_given() -> None:
         ('{"action": "complete", "final_answer": "x", "suggested_followups": "y"}', "wrong_type", "list of strings"),
         ('{"action": "complete", "final_answer": "x", "suggested_followups": [1]}', "wrong_type", "list of strings"),
         ('{"action": "exit", "notes": {"a": NaN}}', "not_a_number", "NaN"),
-        ('{"a":' * 100_000, "too_deep", "flatter"),
+        ('{"a":' * 100_000, "too_deep", "nesting"),
         ('{"a": ' + "9" * 100_000 + "}", "number_too_large", "too large"),
     ],
 )

@@ -47,8 +47,8 @@ def test_programs_read_one_line_for_each_group():
 def test_people_read_what_did_not_hold():
     text = render_report(REPORT)
 
-    assert text.startswith("bubblewrap: 1 of 2 held")
-    assert "NOT HELD  limits: fork (it succeeded)" in text
+    assert text.startswith("bubblewrap: 1 of 2 denied")
+    assert "NOT DENIED  limits: fork (it succeeded)" in text
 
 
 def test_the_table_has_a_row_for_each_attempt():
@@ -56,6 +56,6 @@ def test_the_table_has_a_row_for_each_attempt():
 
     page = render_table([REPORT, other])
 
-    assert "- bubblewrap: 1 of 2 held\n- containers: 1 of 1 held\n" in page
+    assert "- bubblewrap: 1 of 2 denied\n- containers: 1 of 1 denied\n" in page
     assert "| group | attempt | bubblewrap | containers |\n|---|---|---|---|\n" in page
-    assert "| network | connect | held | held |\n| limits | fork | **not held** | not tried |\n" in page
+    assert "| network | connect | denied | denied |\n| limits | fork | **not denied** | not tried |\n" in page

@@ -35,7 +35,7 @@ async def test_a_launcher_on_which_every_attempt_is_denied_is_offered_with_the_r
     opened = await pass_gate(OpenedSandbox(sandbox, "it works"), run=run)
 
     assert isinstance(opened, OpenedSandbox)
-    assert opened.why == "it works; escape battery: 1 of 1 held"
+    assert opened.why == "it works; escape battery: 1 of 1 attempts denied"
     assert build_presence("w", opened, 4) == WorkerPresence("w", "bubblewrap", BatteryOutcome(1, 1, 1000.0), 4)
 
 
@@ -43,7 +43,7 @@ async def test_a_launcher_with_a_hole_is_not_offered_and_says_which(sandbox):
     opened = await pass_gate(OpenedSandbox(sandbox, "it works"))
 
     assert isinstance(opened, HolesFound)
-    assert f"0 of {len(list_attempts())} attempts held" in opened.reason
+    assert f"denied only 0 of {len(list_attempts())} escape attempts" in opened.reason
     assert opened.remedy == "make doctor"
     assert build_presence("w", opened, 4) == WorkerPresence("w", "", opened.outcome, 4)
 

@@ -149,7 +149,7 @@ def test_text_lost_by_a_dead_worker_is_printed_again() -> None:
     assert printed[:5] == [
         ("answer", "I belie"),
         ("answer", "\n"),
-        ("info", "↺ Text that was not saved is written again.\n"),
+        ("info", "↺ Unsaved text was discarded and is being written again.\n"),
         ("answer", "Hello."),
         ("answer", "\n"),
     ]
@@ -199,8 +199,8 @@ def test_a_compaction_is_printed_on_its_own_line() -> None:
 
     assert [(piece.tone, piece.text) for piece in (*begun, *done)] == [
         ("answer", "\n"),
-        ("info", "▸ summarizing older parts (70,000 tokens) …\n"),
-        ("good", "✓ summarized older parts (70,000 → 9,000 tokens)\n"),
+        ("info", "▸ summarizing earlier messages (70,000 tokens) …\n"),
+        ("good", "✓ summarized earlier messages (70,000 → 9,000 tokens)\n"),
     ]
 
 

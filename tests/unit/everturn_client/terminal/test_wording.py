@@ -104,7 +104,7 @@ def test_a_plan_shows_its_marks() -> None:
         ({"outcome": "cancelled"}, "This answer was cancelled."),
         ({"outcome": "completed"}, ""),
         ({"outcome": "stopped"}, "You stopped this answer."),
-        ({"outcome": "capped"}, 'This answer was cut short (limit reached). Send "continue" for the rest.'),
+        ({"outcome": "capped"}, 'This answer was cut off: it reached a limit. Send "continue" for the rest.'),
         ({"outcome": "unknown"}, "This answer ended early."),
         (
             {"outcome": "cut", "cut_reason": "length"},
@@ -142,7 +142,7 @@ def test_a_queue_position_is_printed_as_messages_ahead(ahead: int, more: bool, e
 def test_a_skipped_compaction_is_printed() -> None:
     compaction = ChatCompaction(status="skipped", reason="nothing_to_save", before_tokens=70_000)
 
-    assert wording.render_compaction(compaction) == "· older parts were not summarized"
+    assert wording.render_compaction(compaction) == "· earlier messages were not summarized"
 
 
 def test_a_source_is_one_line_whatever_its_title_holds() -> None:
@@ -172,7 +172,7 @@ def test_a_signal_and_a_conversation_are_one_line() -> None:
     ("kind", "state", "text", "expected"),
     [
         ("followup", "accepted", "And the south", "· Queued: And the south"),
-        ("followup", "retracted", "And the south", "· Withdrawn: And the south"),
+        ("followup", "retracted", "And the south", "· Retracted: And the south"),
         ("steer", "applied", "", ""),
         ("cancel", "accepted", "", ""),
         ("approve", "applied", "", ""),

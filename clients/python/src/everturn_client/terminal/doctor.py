@@ -33,7 +33,7 @@ async def _check_server(client: EverturnClient) -> list[Finding]:
         state = parse_answer(ServerState, await client.requests.load_any("/readyz"))
     except BadAnswer:
         remedy = "check the address; a proxy must forward /readyz to the ingress"
-        return [Finding("server", f"{client.base_url} answers, but not as an Everturn ingress", remedy)]
+        return [Finding("server", f"{client.base_url} responds, but is not an Everturn ingress", remedy)]
     return [Finding("server", f"{client.base_url} answers with status {state.status}"), *find_facts(state)]
 
 

@@ -14,7 +14,7 @@ from everturn_client.terminal.screen import Piece, Screen
 from everturn_client.terminal.wording import render_file
 
 HELP = (
-    "Type a message; while the agent is working, it is queued. Answer an approval request with y or n. "
+    "Type a message; if the agent is working, the message is queued. Answer an approval request with y or n. "
     "Commands: /steer TEXT, /cancel, /approve, /deny REASON, /files, /quit."
 )
 

@@ -79,7 +79,7 @@ _SIGNAL_STATES = {
     "promoted": "Sent as the next message",
     "expired": "Arrived too late",
     "rejected": "Could not be delivered",
-    "retracted": "Withdrawn",
+    "retracted": "Retracted",
 }
 
 
@@ -93,7 +93,7 @@ def render_signal(signal: SignalView) -> str:
     if shows_itself and signal.state not in ("expired", "rejected"):
         return ""
     name = f"{signal.event.kind} event" if signal.event else {"followup": "", "steer": "Redirect"}.get(signal.kind)
-    state = _SIGNAL_STATES.get(signal.state, "In a state unknown to this version")
+    state = _SIGNAL_STATES.get(signal.state, "Unknown state (from a newer version of the server)")
     head = " · ".join(filter(None, (signal.kind if name is None else name, state)))
     return f"· {head}: {text}" if text else f"· {head}"
 
@@ -126,12 +126,12 @@ def render_compaction(compaction: ChatCompaction) -> str:
     """One line when summarizing of older parts begins or ends."""
     match compaction.status:
         case "started":
-            return f"▸ summarizing older parts ({compaction.before_tokens:,} tokens) …"
+            return f"▸ summarizing earlier messages ({compaction.before_tokens:,} tokens) …"
         case "completed":
             after = "" if compaction.after_tokens is None else f" → {compaction.after_tokens:,}"
-            return f"✓ summarized older parts ({compaction.before_tokens:,}{after} tokens)"
+            return f"✓ summarized earlier messages ({compaction.before_tokens:,}{after} tokens)"
         case "skipped":
-            return "· older parts were not summarized"
+            return "· earlier messages were not summarized"
 
 
 def render_phase(phase: ChatPhase) -> str:
@@ -179,7 +179,7 @@ def render_end(turn: TurnView) -> str:
         case "stopped":
             return "You stopped this answer."
         case "capped":
-            return f"This answer was cut short (limit reached).{_CONTINUE}"
+            return f"This answer was cut off: it reached a limit.{_CONTINUE}"
         case "cut":
             return render_cut(turn.cut_reason or "")
         case "unknown":

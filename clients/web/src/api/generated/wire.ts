@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 4d15c5bb523690dfcf2e1d80bf795f9e4f6b3b93ca0d7d70d87ef1af2b69c17f
-// Types b7244fde9dabecaa5a73a776fa1aae7be6b0268eb47396bed9858a45914c9e4f
+// Schemas 84628b52b6a7989c826d889ad33ab373cea27495687da444fd1a21bc0a55cbaa
+// Types 0f451471d444e262fe61909b1b7dac73043946b7cb8c6cd4ece403d2c1f328da
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -61,7 +61,7 @@ export interface components {
             readonly cut: boolean;
             /**
              * Expires At
-             * @description When it expires, in ISO 8601 and UTC.
+             * @description When it expires, in ISO 8601 (UTC).
              */
             readonly expires_at: string;
             /**
@@ -78,7 +78,7 @@ export interface components {
             };
             /**
              * Reason
-             * @description Why.
+             * @description The reason.
              */
             readonly reason: string;
             /**
@@ -88,7 +88,7 @@ export interface components {
             readonly round: number;
             /**
              * State
-             * @description Its state.
+             * @description The state.
              * @enum {string}
              */
             readonly state: "pending" | "approved" | "denied" | "expired" | "withdrawn";
@@ -188,7 +188,7 @@ export interface components {
             readonly seq: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -252,7 +252,7 @@ export interface components {
             readonly title: string;
             /**
              * Url
-             * @description The address.
+             * @description The URL.
              */
             readonly url: string;
         };
@@ -281,7 +281,7 @@ export interface components {
         readonly ConversationList: {
             /**
              * Items
-             * @description What was found, in order.
+             * @description The results, in order.
              */
             readonly items: readonly components["schemas"]["ConversationView"][];
             /**
@@ -292,8 +292,8 @@ export interface components {
         };
         /**
          * ConversationOut
-         * @description A conversation. While its turn `turn_id` waits, `position` is how many turns are taken before it, 0 for the next
-         *     one; with `position_more` there are more than that.
+         * @description A conversation. While its turn `turn_id` waits, `position` is the number of turns ahead of it, 0 if it is
+         *     next; with `position_more` there are more than that.
          */
         readonly ConversationOut: {
             /**
@@ -313,7 +313,7 @@ export interface components {
             readonly conversation_id: string;
             /**
              * Created At
-             * @description When it was created, in ISO 8601 and UTC.
+             * @description When it was created, in ISO 8601 (UTC).
              */
             readonly created_at: string;
             /**
@@ -333,7 +333,7 @@ export interface components {
             readonly position_more?: boolean;
             /**
              * State
-             * @description Its state.
+             * @description The state.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
@@ -388,7 +388,7 @@ export interface components {
             readonly conversation_id: string;
             /**
              * Created At
-             * @description When it was created, in ISO 8601 and UTC.
+             * @description When it was created, in ISO 8601 (UTC).
              */
             readonly created_at: string;
             /**
@@ -398,7 +398,7 @@ export interface components {
             readonly last_activity_at: string;
             /**
              * State
-             * @description Its state.
+             * @description The state.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
@@ -410,30 +410,30 @@ export interface components {
         };
         /**
          * CountsOut
-         * @description Judgements by reaction; `unrated` have a text only.
+         * @description The number of feedback entries by reaction.
          */
         readonly CountsOut: {
             /**
              * Neutral
-             * @description How many were neutral.
+             * @description How many have the reaction `neutral`.
              * @example 0
              */
             readonly neutral: number;
             /**
              * Not Ok
-             * @description How many were bad.
+             * @description How many have the reaction `not_ok`.
              * @example 1
              */
             readonly not_ok: number;
             /**
              * Ok
-             * @description How many were good.
+             * @description How many have the reaction `ok`.
              * @example 3
              */
             readonly ok: number;
             /**
              * Unrated
-             * @description How many have no feedback.
+             * @description How many have a text but no reaction.
              * @example 0
              */
             readonly unrated: number;
@@ -483,7 +483,7 @@ export interface components {
          * EventIn
          * @description What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
          *
-         *     A reactive event wakes the agent; any other is only recorded. `payload` has at most 16 KB as JSON.
+         *     A reactive event wakes the agent; any other is only recorded. `payload` can have at most 16 KB as JSON.
          *     `iteration_credit` is the number of rounds that a reactive event adds to the turn.
          */
         readonly EventIn: {
@@ -495,7 +495,7 @@ export interface components {
             readonly iteration_credit?: number;
             /**
              * Kind
-             * @description Its kind.
+             * @description The kind.
              * @example form
              */
             readonly kind: string;
@@ -524,7 +524,7 @@ export interface components {
         readonly EventView: {
             /**
              * Kind
-             * @description Its kind.
+             * @description The kind.
              */
             readonly kind: string;
             /**
@@ -594,7 +594,7 @@ export interface components {
         readonly FeedbackView: {
             /**
              * Confidence
-             * @description The confidence of the feedback or memory, from 0 to 1.
+             * @description How sure the machine is, from 0 to 1; absent for feedback from people.
              */
             readonly confidence?: number;
             /**
@@ -616,7 +616,7 @@ export interface components {
             readonly text: string;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
         };
@@ -737,7 +737,7 @@ export interface components {
             readonly mime: string;
             /**
              * Ref
-             * @description Its reference in the timeline.
+             * @description Its ref on the timeline.
              */
             readonly ref: string;
             /**
@@ -752,7 +752,7 @@ export interface components {
             readonly size: number;
             /**
              * Url
-             * @description The address.
+             * @description The URL.
              */
             readonly url: string;
             /**
@@ -855,7 +855,7 @@ export interface components {
             readonly size: number;
             /**
              * Url
-             * @description The address.
+             * @description The URL.
              */
             readonly url: string;
         };
@@ -866,7 +866,7 @@ export interface components {
         readonly GuestOut: {
             /**
              * Expires At
-             * @description When it expires, in ISO 8601 and UTC.
+             * @description When it expires, in ISO 8601 (UTC).
              */
             readonly expires_at: string;
             /**
@@ -887,7 +887,7 @@ export interface components {
         readonly HealthOut: {
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              */
             readonly status: string;
         };
@@ -904,7 +904,7 @@ export interface components {
             readonly conversation_id: string;
             /**
              * Ref
-             * @description Its reference in the timeline.
+             * @description Its ref on the timeline.
              */
             readonly ref: string;
             /**
@@ -930,7 +930,7 @@ export interface components {
             readonly title: string;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -951,12 +951,12 @@ export interface components {
             readonly hint: string;
             /**
              * Kind
-             * @description Its kind.
+             * @description The kind.
              */
             readonly kind: string;
             /**
              * Ref
-             * @description Its reference in the timeline.
+             * @description Its ref on the timeline.
              */
             readonly ref: string;
         };
@@ -982,7 +982,7 @@ export interface components {
             readonly result_ref?: string;
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              */
             readonly status?: string;
             /**
@@ -1003,7 +1003,7 @@ export interface components {
             readonly hint: string;
             /**
              * Kind
-             * @description Its kind.
+             * @description The kind.
              */
             readonly kind: string;
             /**
@@ -1013,7 +1013,7 @@ export interface components {
             readonly mime: string;
             /**
              * Ref
-             * @description Its reference in the timeline.
+             * @description Its ref on the timeline.
              */
             readonly ref: string;
             /**
@@ -1084,7 +1084,7 @@ export interface components {
         readonly MemoryList: {
             /**
              * Items
-             * @description What was found, in order.
+             * @description The results, in order.
              */
             readonly items: readonly components["schemas"]["MemoryOut"][];
             /**
@@ -1101,19 +1101,19 @@ export interface components {
         readonly MemoryOut: {
             /**
              * Confidence
-             * @description The confidence of the feedback or memory, from 0 to 1.
+             * @description How certain the memory is, from 0 to 1.
              * @example 0.8
              */
             readonly confidence: number;
             /**
              * Created At
-             * @description When it was created, in ISO 8601 and UTC.
+             * @description When it was created, in ISO 8601 (UTC).
              * @example 2026-03-01T12:00:00.000Z
              */
             readonly created_at: string;
             /**
              * Labels
-             * @description The labels that it is filed under.
+             * @description The memory's labels.
              * @example [
              *       "preference"
              *     ]
@@ -1121,7 +1121,7 @@ export interface components {
             readonly labels: readonly string[];
             /**
              * Memory Id
-             * @description The id of what is remembered.
+             * @description The memory's id.
              * @example mem_0f1e2d3c4b5a69788796
              */
             readonly memory_id: string;
@@ -1295,7 +1295,7 @@ export interface components {
         readonly PeriodOut: {
             /**
              * Items
-             * @description What was found, in order.
+             * @description The results, in order.
              */
             readonly items: readonly components["schemas"]["JudgedOut"][];
             /**
@@ -1345,7 +1345,7 @@ export interface components {
              * @description The reference of this state of the plan.
              */
             readonly snapshot_ref: string;
-            /** @description Its state. */
+            /** @description The status. */
             readonly status: components["schemas"]["PlanStatus"];
             /**
              * Steps
@@ -1379,7 +1379,7 @@ export interface components {
              * @description Its number, from 1.
              */
             readonly n: number;
-            /** @description Its state. */
+            /** @description The status. */
             readonly status: components["schemas"]["StepStatus"];
         };
         /**
@@ -1429,7 +1429,7 @@ export interface components {
             };
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              * @enum {string}
              */
             readonly status: "ready" | "degraded" | "unready";
@@ -1465,7 +1465,7 @@ export interface components {
             readonly position_more?: boolean;
             /**
              * State
-             * @description Its state.
+             * @description The state.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
@@ -1584,7 +1584,7 @@ export interface components {
         readonly SearchOut: {
             /**
              * Items
-             * @description What was found, in order.
+             * @description The results, in order.
              */
             readonly items: readonly components["schemas"]["HitOut"][];
             /**
@@ -1631,7 +1631,7 @@ export interface components {
             readonly form?: string;
             /**
              * Index
-             * @description Its place, from 0.
+             * @description The position of the part in the input, from 0.
              */
             readonly index: number;
             /**
@@ -1647,7 +1647,7 @@ export interface components {
             readonly origin: "system" | "block" | "media" | "tail";
             /**
              * Ref
-             * @description Its reference in the timeline.
+             * @description Its ref on the timeline.
              */
             readonly ref?: string;
             /**
@@ -1709,14 +1709,14 @@ export interface components {
             readonly approval_id?: string;
             /**
              * Attachments
-             * @description The files that came with it.
+             * @description The attached files.
              */
             readonly attachments: readonly components["schemas"]["FileView"][];
             /** @description The external event. */
             readonly event?: components["schemas"]["EventView"];
             /**
              * Kind
-             * @description Its kind.
+             * @description The kind.
              * @enum {string}
              */
             readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny" | "unknown";
@@ -1737,7 +1737,7 @@ export interface components {
             readonly signal_id: string;
             /**
              * State
-             * @description Its state.
+             * @description The state.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
@@ -1800,7 +1800,7 @@ export interface components {
             readonly title: string;
             /**
              * Url
-             * @description The address.
+             * @description The URL.
              */
             readonly url: string;
             /**
@@ -1878,7 +1878,7 @@ export interface components {
             readonly round: number;
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
@@ -1956,7 +1956,7 @@ export interface components {
             readonly round: number;
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
@@ -2061,7 +2061,7 @@ export interface components {
         readonly TicketOut: {
             /**
              * Expires At
-             * @description When it expires, in ISO 8601 and UTC.
+             * @description When it expires, in ISO 8601 (UTC).
              */
             readonly expires_at: string;
             /**
@@ -2159,7 +2159,7 @@ export interface components {
             readonly outcome?: string;
             /**
              * Ref
-             * @description Its reference in the timeline.
+             * @description Its ref on the timeline.
              */
             readonly ref: string;
             /**
@@ -2225,7 +2225,7 @@ export interface components {
             readonly tokens: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -2251,7 +2251,7 @@ export interface components {
             readonly approvals: readonly components["schemas"]["ApprovalView"][];
             /**
              * Attachments
-             * @description The files that came with it.
+             * @description The attached files.
              */
             readonly attachments: readonly components["schemas"]["FileView"][];
             /**
@@ -2261,7 +2261,7 @@ export interface components {
             readonly citations: readonly components["schemas"]["CitationView"][];
             /**
              * Created At
-             * @description When it was created, in ISO 8601 and UTC.
+             * @description When it was created, in ISO 8601 (UTC).
              */
             readonly created_at: string;
             /**
@@ -2340,7 +2340,7 @@ export interface components {
             readonly sources_used: readonly number[];
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
@@ -2420,7 +2420,7 @@ export interface components {
             readonly approvals: readonly components["schemas"]["ApprovalView"][];
             /**
              * Attachments
-             * @description The files that came with it.
+             * @description The attached files.
              */
             readonly attachments: readonly components["schemas"]["FileView"][];
             /**
@@ -2430,7 +2430,7 @@ export interface components {
             readonly citations: readonly components["schemas"]["CitationView"][];
             /**
              * Created At
-             * @description When it was created, in ISO 8601 and UTC.
+             * @description When it was created, in ISO 8601 (UTC).
              */
             readonly created_at: string;
             /**
@@ -2499,7 +2499,7 @@ export interface components {
             readonly sources_used: readonly number[];
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              * @enum {string}
              */
             readonly status: "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "unknown";
@@ -2576,7 +2576,7 @@ export interface components {
             readonly battery: components["schemas"]["BatteryOut"] | "not run";
             /**
              * Id
-             * @description The event's id, to continue after it; absent for what is not kept.
+             * @description The worker's id.
              */
             readonly id: string;
             /**
@@ -2636,7 +2636,7 @@ export interface components {
             readonly cut: boolean;
             /**
              * Expires At
-             * @description When it expires, in ISO 8601 and UTC.
+             * @description When it expires, in ISO 8601 (UTC).
              */
             readonly expires_at: string;
             /**
@@ -2653,12 +2653,12 @@ export interface components {
             };
             /**
              * Reason
-             * @description Why.
+             * @description The reason.
              */
             readonly reason: string;
             /**
              * State
-             * @description Its state.
+             * @description The state.
              * @enum {string}
              */
             readonly state: "pending" | "approved" | "denied" | "expired" | "withdrawn";
@@ -2692,7 +2692,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -2741,7 +2741,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -2774,12 +2774,12 @@ export interface components {
             readonly before_tokens: number;
             /**
              * Reason
-             * @description Why.
+             * @description The reason.
              */
             readonly reason: string;
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "skipped";
@@ -2808,7 +2808,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -2893,7 +2893,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -2936,7 +2936,7 @@ export interface components {
             readonly format: "markdown" | "text" | "html" | "json" | "code";
             /**
              * Index
-             * @description Its place, from 0.
+             * @description The position of this piece of text in its channel instance, from 0.
              */
             readonly index: number;
             /**
@@ -2979,7 +2979,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3037,7 +3037,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3086,7 +3086,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3107,7 +3107,7 @@ export interface components {
         readonly ChatFollowups: {
             /**
              * Items
-             * @description What was found, in order.
+             * @description The results, in order.
              */
             readonly items: readonly string[];
         };
@@ -3135,7 +3135,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3177,7 +3177,7 @@ export interface components {
             readonly phase: "model_waiting" | "model_retrying" | "model_fallback" | "model_replying";
             /**
              * Reason
-             * @description Why.
+             * @description The reason.
              */
             readonly reason?: string;
             /**
@@ -3215,7 +3215,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3261,7 +3261,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3307,7 +3307,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3333,14 +3333,14 @@ export interface components {
             readonly approval_id?: string;
             /**
              * Attachments
-             * @description The files that came with it.
+             * @description The attached files.
              */
             readonly attachments: readonly components["schemas"]["FileView"][];
             /** @description The external event. */
             readonly event?: components["schemas"]["EventView"];
             /**
              * Kind
-             * @description Its kind.
+             * @description The kind.
              * @enum {string}
              */
             readonly kind: "followup" | "steer" | "cancel" | "event" | "approve" | "deny" | "unknown";
@@ -3361,7 +3361,7 @@ export interface components {
             readonly signal_id: string;
             /**
              * State
-             * @description Its state.
+             * @description The state.
              * @enum {string}
              */
             readonly state: "accepted" | "queued" | "applied" | "promoted" | "expired" | "rejected" | "retracted" | "unknown";
@@ -3395,7 +3395,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3416,12 +3416,12 @@ export interface components {
         readonly ChatStart: {
             /**
              * Attachments
-             * @description The files that came with it.
+             * @description The attached files.
              */
             readonly attachments: readonly components["schemas"]["FileView"][];
             /**
              * Created At
-             * @description When it was created, in ISO 8601 and UTC.
+             * @description When it was created, in ISO 8601 (UTC).
              */
             readonly created_at: string;
             /**
@@ -3464,7 +3464,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3517,7 +3517,7 @@ export interface components {
             };
             /**
              * Ref
-             * @description Its reference in the timeline.
+             * @description Its ref on the timeline.
              */
             readonly ref?: string;
             /**
@@ -3527,7 +3527,7 @@ export interface components {
             readonly result_preview?: string;
             /**
              * Status
-             * @description Its state.
+             * @description The status.
              * @enum {string}
              */
             readonly status: "started" | "completed" | "error";
@@ -3571,7 +3571,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3607,7 +3607,7 @@ export interface components {
             };
             /**
              * Kind
-             * @description Its kind.
+             * @description The kind.
              * @enum {string}
              */
             readonly kind: "progress" | "message" | "data";
@@ -3646,7 +3646,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3679,7 +3679,7 @@ export interface components {
             readonly position_more?: boolean;
             /**
              * State
-             * @description Its state.
+             * @description The state.
              * @enum {string}
              */
             readonly state: "idle" | "queued" | "running" | "waiting" | "error" | "unknown";
@@ -3713,7 +3713,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3762,7 +3762,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3812,7 +3812,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3861,7 +3861,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3940,7 +3940,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**
@@ -3962,7 +3962,7 @@ export interface components {
          *     the state leads to older turns over REST.
          */
         readonly StreamSnapshot: {
-            /** @description Its state. */
+            /** @description The state. */
             readonly state: components["schemas"]["StateView"];
         };
         /**
@@ -3989,7 +3989,7 @@ export interface components {
             readonly round?: number;
             /**
              * Ts
-             * @description When it was, in ISO 8601 and UTC.
+             * @description When it happened, in ISO 8601 (UTC).
              */
             readonly ts: string;
             /**

@@ -8,7 +8,7 @@ export function parseJson(text: string): unknown {
   try {
     return dropNulls(JSON.parse(text));
   } catch (error) {
-    throw new InvalidResponse("it is no JSON", error);
+    throw new InvalidResponse("it is not valid JSON", error);
   }
 }
 

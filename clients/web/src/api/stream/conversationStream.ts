@@ -169,7 +169,7 @@ export class ConversationStream {
   private fail(error: unknown): void {
     this.running?.abort();
     this.running = undefined;
-    this.status = { connection: "refused", problem: new InvalidResponse("an event could not be taken in", error) };
+    this.status = { connection: "refused", problem: new InvalidResponse("an event could not be processed", error) };
     this.set({ ...this.snapshot, ...this.status });
   }
 

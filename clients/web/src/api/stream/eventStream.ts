@@ -145,7 +145,7 @@ export class EventStream {
 
   private advance(id: string): boolean {
     const cursor = tryParseCursor(id);
-    if (cursor === null) throw new InvalidResponse("the id of an event is none");
+    if (cursor === null) throw new InvalidResponse("an event has an invalid id");
     if (!isAfter(cursor, tryParseCursor(this.cursor) ?? ORIGIN)) return false;
     this.cursor = id;
     return true;
@@ -194,5 +194,5 @@ function isOver(stop: AbortSignal): boolean {
 /** The problem to report, or undefined for a broken connection. */
 function asFailure(error: unknown): ProblemError | InvalidResponse | undefined {
   if (error instanceof Unreachable) return undefined;
-  return error instanceof ProblemError || error instanceof InvalidResponse ? error : new InvalidResponse("it could not be taken in", error);
+  return error instanceof ProblemError || error instanceof InvalidResponse ? error : new InvalidResponse("it could not be processed", error);
 }

@@ -14,9 +14,9 @@ export function tryParseEvent(frame: EventSourceMessage): StreamEvent | null {
   try {
     event = JSON.parse(frame.data);
   } catch (error) {
-    throw new InvalidResponse(`the event ${name} is no JSON`, error);
+    throw new InvalidResponse(`the event ${name} is not valid JSON`, error);
   }
-  if (!isEnvelope(event)) throw new InvalidResponse(`${name} is no event`);
+  if (!isEnvelope(event)) throw new InvalidResponse(`${name} is not a valid event`);
   return KNOWN.has(event.type) ? (event as StreamEvent) : null;
 }
 

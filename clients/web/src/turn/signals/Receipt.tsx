@@ -49,7 +49,7 @@ export function Receipt({ signal, isStopped }: ReceiptProps): JSX.Element {
         {isChangeable(signal) && (
           <>
             <IconButton label="Edit" icon={<Pencil aria-hidden />} onClick={edit} />
-            <IconButton label="Withdraw" icon={<Undo2 aria-hidden />} onClick={retract} />
+            <IconButton label="Retract" icon={<Undo2 aria-hidden />} onClick={retract} />
           </>
         )}
       </div>

@@ -7,7 +7,7 @@ test("a receipt describes the state of its message", () => {
   expect(describeReceipt(buildSignal())).toBe("Queued");
   expect(describeReceipt(buildSignal({ state: "applied", round: 2 }))).toBe("Delivered");
   expect(describeReceipt(buildSignal({ kind: "steer", text: "Only the south." }))).toBe("Redirect · Queued");
-  expect(describeReceipt(buildSignal({ state: "retracted" }))).toBe("Withdrawn");
+  expect(describeReceipt(buildSignal({ state: "retracted" }))).toBe("Retracted");
 });
 
 test("a redirect without text is a stop", () => {

@@ -24,7 +24,7 @@ export function describeSignal(signal: SignalView): string {
       return "You denied";
     default:
       // A kind of a newer server.
-      return "Message of an unknown kind";
+      return "Unknown kind of message";
   }
 }
 
@@ -36,8 +36,8 @@ const STATES: Readonly<Record<SignalView["state"], string>> = {
   promoted: "Sent as the next message",
   expired: "Arrived too late",
   rejected: "Could not be delivered",
-  retracted: "Withdrawn",
-  unknown: "In a state unknown to this version",
+  retracted: "Retracted",
+  unknown: "Unknown state (from a newer version of the server)",
 };
 
 /**

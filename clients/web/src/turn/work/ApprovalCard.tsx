@@ -51,7 +51,7 @@ function PendingApproval({ approval }: { approval: ApprovalView }): JSX.Element 
       <h3><ShieldQuestion className={styles.icon} aria-hidden /> Allow <code>{approval.tool_id}</code>?</h3>
       {approval.explanation !== "" && <p className={styles.explanation}>{approval.explanation}</p>}
       <Parameters params={approval.params} />
-      {approval.cut && <p className={styles.soft}>The parameters are too long to be shown in full.</p>}
+      {approval.cut && <p className={styles.soft}>The parameters are too long to show in full.</p>}
       <label className={styles.reason}>
         <span>Reason (optional)</span>
         <input type="text" dir="auto" value={reason} maxLength={MAX_REASON_CHARS} onChange={(event) => { setReason(event.target.value); }} />

@@ -15,7 +15,7 @@ import styles from "./work.module.css";
 const STATUS_WORDS = { pending: "needs approval", started: "running", completed: "done", error: "failed", cancelled: "cancelled" } as const;
 const FAILURES: Readonly<Record<string, string>> = {
   error: "The tool failed.",
-  ambiguous: "It is unknown whether this call was completed: the server stopped while it was running.",
+  ambiguous: "The server stopped while this call was running, so it is unknown whether the call took effect.",
   cancelled: "Cancelled.",
 };
 

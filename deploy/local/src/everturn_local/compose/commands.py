@@ -91,7 +91,7 @@ def _check(settings: ComposeSettings, url: str, engine: Engine) -> Readiness:
     try:
         healthy = count_healthy(engine.load_containers(f"{PROJECT_LABEL}={settings.project}"), WORKERS)
     except NoEngineError as error:
-        return Readiness(f"The workers' containers can't be listed: {error}.", found.failing)
+        return Readiness(f"Could not list the workers' containers: {error}.", found.failing)
     missing = f"{healthy} of {settings.workers} worker containers are healthy." if healthy < settings.workers else ""
     return Readiness(missing, found.failing)
 

@@ -132,7 +132,7 @@ def render_unsteady(runs: Iterable[GroupRun]) -> str:
     """How many tests failed and then passed; empty if none did. Each still hides a race."""
     found = sum(parse_counts(run.second).passed for run in runs if is_unsteady(run))
     return (
-        f"unsteady: {found}, shown above: they failed, and passed alone. Each hides a race to be found."
+        f"unsteady: {found}, shown above: they failed, then passed when run alone. Each one hides a race."
         if found
         else ""
     )

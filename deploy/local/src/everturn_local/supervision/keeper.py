@@ -36,7 +36,7 @@ async def run_keeper(
         if (error := started.exception()) is not None:
             report(f"{part.name} did not start: {_render_error(error)}")
         else:
-            report(f"{part.name} runs again")
+            report(f"{part.name} is running again")
             on_restart()
 
 

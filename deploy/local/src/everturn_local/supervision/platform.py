@@ -116,7 +116,7 @@ class Platform:
         self._held.enter_context(run_lock(self.home))
         try:
             for name in run_leftover_cleanup(self.home.processes):
-                self._report(f"ended {name}, which a killed run had left")
+                self._report(f"stopped {name}, which an earlier run had left behind")
             await self._start_servers()
             self._report("bringing the database up to date")
             await asyncio.to_thread(run_migrations, self.database.owner, env=self._env)

@@ -88,7 +88,7 @@ class WebClient:
         digest = build_packages_digest(self._web)
         if self._stamps.is_done("packages", digest):
             return
-        self._report("installing the web client's packages (a minute at the first time)")
+        self._report("installing the web client's packages (takes about a minute the first time)")
         await self._run(self.node.npm, *INSTALL, limit_s=INSTALL_LIMIT_S)
         self._stamps.save("packages", digest)
 

@@ -34,7 +34,7 @@ QUESTIONS: Final = (
             ("Processes that Prometheus can reach, by job.", "sum by (job) (up)"),
             ("Running workers; without any, messages wait.", "count(everturn_worker_slots)"),
             (
-                "Times that an ingress lost the live wire, per hour.",
+                "Times that an ingress lost its connection to Redis, per hour.",
                 "sum by (kind) (increase(ingress_wire_losses_total[1h]))",
             ),
             (
@@ -64,7 +64,7 @@ QUESTIONS: Final = (
                 "histogram_quantile(0.95, sum by (le, tool_id) (rate(everturn_tool_seconds_bucket[5m])))",
             ),
             (
-                "Seconds from an event to the client that reads it.",
+                "Seconds from the creation of an event to its delivery to a client (99th percentile).",
                 "histogram_quantile(0.99, sum by (le) (rate(ingress_stream_lag_seconds_bucket[5m])))",
             ),
             (
@@ -102,7 +102,7 @@ QUESTIONS: Final = (
         (
             ("Waiting turns, by lane.", "max by (lane) (everturn_queued_turns)"),
             ("Fraction of the workers' slots in use.", "sum(everturn_worker_turns) / sum(everturn_worker_slots)"),
-            ("Refused requests per second, by reason.", "sum by (reason) (rate(ingress_refusals_total[5m]))"),
+            ("Rejected requests per second, by reason.", "sum by (reason) (rate(ingress_refusals_total[5m]))"),
             ("Open event streams of each ingress.", "ingress_streams"),
             ("US dollars per hour, by model.", "sum by (model) (rate(everturn_cost_usd_total[1h])) * 3600"),
             (

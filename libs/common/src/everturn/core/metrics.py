@@ -17,7 +17,7 @@ LABELS: Final[Mapping[str, str]] = {
     "model": "A model as the operator configured it.",
     "outcome": "How an operation ended.",
     "part": "A part that `/readyz` checks, by the name used there.",
-    "reason": "Why something unrequested happened: a refusal, a loss, a break, a summary.",
+    "reason": "Why something happened, such as a rejection, a loss, a break or a summary.",
     "role": "The caller's strongest role, `none` before it is known.",
     "route": "The route template of an HTTP request, or `none`.",
     "state": "The current state of the things counted.",
@@ -150,7 +150,7 @@ MANIFESTS_LOST = Counter("everturn_manifests_lost", "Manifests of requests that 
 TOOL_CALLS = Counter("everturn_tool_calls", "Tool calls by tool and outcome.", ["tool_id", "outcome"])
 CALLS_REVIEWED = Counter(
     "everturn_calls_reviewed",
-    "Tool calls that needed approval or were refused, by tool and outcome: asked or refused.",
+    "Tool calls that needed approval (asked) or were rejected (refused), by tool and outcome.",
     ["tool_id", "outcome"],
 )
 STRAGGLERS = Counter("everturn_stragglers", "Tasks that ignored two cancellations and were left behind.")
@@ -159,7 +159,7 @@ TURNS_STALLED = Counter(
     "everturn_turns_stalled", "Turns returned to the queue because they made no progress while no call was open."
 )
 ANNOUNCEMENTS_FAILED = Counter("everturn_announcements_failed", "Failed attempts to announce a turn's end.")
-EVENTS_PUBLISHED = Counter("everturn_events_published", "Events handed to the live wire.")
+EVENTS_PUBLISHED = Counter("everturn_events_published", "Events passed to the event streams in Redis.")
 REWINDS = Counter("everturn_rewinds", "Turns sent to clients again from their committed state.")
 TURNS_LOST = Counter("everturn_turns_lost", "Turns that a worker stopped because it lost its lease or the database.")
 TURNS_GIVEN_BACK = Counter("everturn_turns_given_back", "Lost turns returned to the queue after an outage.")

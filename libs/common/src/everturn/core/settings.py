@@ -63,10 +63,11 @@ class CommonSettings(BaseSettings):
         "uses development unless it is set.",
     )
     database_url: Annotated[str, Secrecy.PASSWORD] = Field(
-        validation_alias="DATABASE_URL", description="postgresql://role:password@host:port/name of this service's role."
+        validation_alias="DATABASE_URL",
+        description="Connection URL of this service's role: postgresql://role:password@host:port/name.",
     )
     redis_url: Annotated[str, Secrecy.PASSWORD] = Field(
-        validation_alias="REDIS_URL", description="redis://:password@host:port/0"
+        validation_alias="REDIS_URL", description="Connection URL of Redis: redis://:password@host:port/0."
     )
     objects_url: str = Field(
         validation_alias="OBJECTS_URL",

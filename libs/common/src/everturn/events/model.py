@@ -98,7 +98,7 @@ class ChatDelta(ApiModel):
     instance: int
     """The number of the text among those of its channel and round."""
     index: int
-    """Its place, from 0."""
+    """The position of this piece of text in its channel instance, from 0."""
     text: str
     completed: bool = False
     """Whether the text is complete."""

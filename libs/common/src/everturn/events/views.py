@@ -191,7 +191,7 @@ class FeedbackView(ApiModel):
     text: str
     ts: str
     confidence: float | None = None
-    """The confidence of the feedback or memory, from 0 to 1."""
+    """How sure the machine is, from 0 to 1; absent for feedback from people."""
 
 
 class TurnView(ApiModel):

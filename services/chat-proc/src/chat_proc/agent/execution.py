@@ -353,7 +353,7 @@ async def _wait_for_stop(turn: LeasedTurn, spec: ToolSpec, stop: asyncio.Event) 
     except TimeoutError:
         if not limit.expired():
             raise
-    return _NoOutcome(f"{spec.tool_id} did not end within {spec.timeout_s:g} s.")
+    return _NoOutcome(f"{spec.tool_id} did not finish within {spec.timeout_s:g} s.")
 
 
 async def _wait_for_control(turn: LeasedTurn) -> None:

@@ -154,7 +154,7 @@ def build_account(turn_blocks: Sequence[Block], cap: str) -> str:
     files = [file.filename for result in results for file in result.artifacts if file.visibility == "external"]
     if files:
         lines.append(f"\nFiles: {', '.join(dict.fromkeys(files))}")
-    return f"I could not finish the answer ({cap}). This was done:\n\n" + "\n".join(lines)
+    return f"I could not finish the answer: I reached {cap}. This is what I did:\n\n" + "\n".join(lines)
 
 
 def _read_json(text: str, *, otherwise: str) -> str:

@@ -25,7 +25,7 @@ _SHAPE = (
 )
 
 _JSON_SENTENCES: Mapping[JsonFault, str] = {
-    "not_json": "The action channel does not hold valid JSON ({detail}). Write the action again as one JSON object.",
+    "not_json": "The action channel does not contain valid JSON ({detail}). Write the action again as one JSON object.",
     "two_objects": "One action channel contains one JSON object, but a second value follows: {detail} "
     "Open a new action channel for each action.",
     "text_after_object": "Text follows the JSON object of the action: {detail} "
@@ -33,7 +33,7 @@ _JSON_SENTENCES: Mapping[JsonFault, str] = {
     "duplicate_key": 'The action has the key "{detail}" twice in one object. Write each key once.',
     "not_a_number": "The action contains {detail}, which is not a JSON number. Use a finite number or null.",
     "number_too_large": "The number {detail} in the action is too large. Write it as a string if its digits matter.",
-    "too_deep": "The action is nested too deeply ({detail}). Make its parameters flatter.",
+    "too_deep": "The action is nested too deeply ({detail}). Reduce the nesting of its parameters.",
 }
 
 
@@ -226,7 +226,7 @@ class ActionJudge:
         """Why the next action must not run; None accepts it."""
         refusal = self._refuse_final() if head.tool_id is None else self._refuse_call(head.tool_id)
         if refusal is None and len(self._passed) >= self._rules.max_actions:
-            refusal = ActionRefusal("too_many_actions", f"A reply may hold {self._rules.max_actions} actions.")
+            refusal = ActionRefusal("too_many_actions", f"A reply may have at most {self._rules.max_actions} actions.")
         if refusal is None:
             self._passed.append(head)
         return refusal
@@ -239,7 +239,7 @@ class ActionJudge:
 
     def _refuse_final(self) -> ActionRefusal | None:
         if any(head.is_final for head in self._passed):
-            return ActionRefusal("second_final", "A reply has one final answer.")
+            return ActionRefusal("second_final", "A reply may have only one final answer.")
         if any(self._strategy(head) != "neutral" for head in self._passed):
             return ActionRefusal(
                 "final_after_work",
@@ -257,7 +257,9 @@ class ActionJudge:
                 "work_after_final", f"After a final answer {tool_id} can't run; only neutral tools can."
             )
         if tool_id in self._rules.code_tools and any(head.tool_id in self._rules.code_tools for head in self._passed):
-            return ActionRefusal("second_program", "A reply runs one program. Run the next one in a later round.")
+            return ActionRefusal(
+                "second_program", "A reply may run only one program. Run the next one in a later round."
+            )
         for head in self._passed:
             if head.tool_id is not None and not may_follow(self._strategy(head), strategy):
                 return _refuse_pair(head.tool_id, tool_id, self._strategy(head), strategy)
@@ -297,5 +299,5 @@ def _refuse_pair(earlier_id: str, tool_id: str, earlier: Strategy, strategy: Str
         return ActionRefusal("beside_unknown", f"{alone} must be the only action of its reply.")
     return ActionRefusal(
         "explore_then_exploit",
-        f"{tool_id} can't share a reply with {earlier_id} before it: see that result first, then make something of it.",
+        f"{tool_id} can't follow {earlier_id} in the same reply. Wait for that result, then use it.",
     )

@@ -75,7 +75,9 @@ def _problems_of_the_finish(facts: ReplyFacts) -> Iterator[Problem]:
     if _actions(facts) and all(program.complete for program in facts.programs):
         return
     if facts.finish == "length":
-        yield Problem("cut_by_length", "The reply was cut at the token limit of one reply. Write less in one round.")
+        yield Problem(
+            "cut_by_length", "The reply was cut off at the token limit for one reply. Write less in one round."
+        )
     if facts.finish in ("refusal", "content_filter"):
         yield Problem("refused", "The model refused this reply. Do what can be done, or tell the user what can't.")
 
@@ -84,12 +86,12 @@ def _problems_of_the_reply(facts: ReplyFacts, limits: DecisionLimits) -> Iterato
     if facts.reply_capped:
         yield Problem(
             "reply_too_long",
-            f"The reply was cut after {limits.max_reply_chars} characters. Write less in one round.",
+            f"The reply was cut off after {limits.max_reply_chars} characters. Write less in one round.",
         )
     if facts.outside_capped:
         yield Problem(
             "reply_too_long",
-            f"The reply was cut: {limits.max_outside_chars} of its characters stood outside of channels.",
+            f"The reply was cut off: {limits.max_outside_chars} of its characters were outside channels.",
         )
     if not facts.raw.strip():
         yield Problem("empty_reply", "The reply was empty. Write a thinking channel and an action channel.")
@@ -122,7 +124,7 @@ def _problems_of_actions(facts: ReplyFacts) -> Iterator[Problem]:
     elif len(facts.readings) > 1:
         yield Problem(
             "two_actions",
-            "The reply has more than one action, but only one action a reply may be written. "
+            "The reply has more than one action, but a reply may have only one. "
             "Write the first now and the next after you have seen its result.",
             action_instance=1,
         )
@@ -130,7 +132,10 @@ def _problems_of_actions(facts: ReplyFacts) -> Iterator[Problem]:
 
 def _problems_of_programs(facts: ReplyFacts, limits: DecisionLimits) -> Iterator[Problem]:
     if any(not program.complete for program in facts.programs):
-        yield Problem("unclosed_code", "The code channel has no closer, so the program may be cut. Write both again.")
+        yield Problem(
+            "unclosed_code",
+            "The code channel is not closed, so the program may be cut off. Write action and program again.",
+        )
     if len(_actions(facts)) < len(facts.readings) or len(facts.readings) > 1:
         return
     calling = {index for index, action in enumerate(_actions(facts)) if _takes_program(action, limits)}
@@ -150,7 +155,7 @@ def _problems_of_programs(facts: ReplyFacts, limits: DecisionLimits) -> Iterator
 
 def _problems_of_the_rest(facts: ReplyFacts) -> Iterator[Problem]:
     if any(action.dropped_answer for action in _actions(facts)):
-        yield _remark("answer_with_call", "The final_answer beside a tool call was dropped: answer in a later round.")
+        yield _remark("answer_with_call", "A final_answer next to a tool call was dropped. Answer in a later round.")
     if facts.summary and not any(action.action != "call_tool" for action in _actions(facts)):
         yield _remark("summary_without_final", "The summary was dropped. Write it only with the final action.")
 
@@ -232,7 +237,7 @@ def _refuse(item: _Item, rules: FanoutRules, paths: set[str]) -> ActionRefusal |
                 "call_without_code", "The call runs one program. Write it in one code channel right after the action."
             )
         if not item.programs[0].complete:
-            return ActionRefusal("unclosed_code", "The code channel has no closer, so the program may be cut.")
+            return ActionRefusal("unclosed_code", "The code channel is not closed, so the program may be cut off.")
     if rules.strategies.get(call.tool_id) == "exploitation":
         return next((refusal for path in _output_paths(call) if (refusal := claim(paths, path))), None)
     return None

@@ -133,7 +133,7 @@ _TOO_LONG_PHRASES = (
 _SENTENCES: Mapping[FailureKind, str] = {
     "unauthorized": "The provider refused the key or the permission",
     "no_credit": "The provider's account has no credit left",
-    "rate_limited": "The provider is limiting the rate of requests",
+    "rate_limited": "The provider's rate limit is reached",
     "overloaded": "The provider is overloaded",
     "server_error": "The provider failed",
     "not_found": "The provider does not know this model or address",
@@ -233,7 +233,7 @@ def build_cut_failure(headers: Mapping[str, str], now: datetime, *, has_events: 
     """
     content_type = headers.get("content-type", "")
     if has_events or content_type.partition(";")[0].strip().lower() == "text/event-stream":
-        return ModelFailed("The reply was cut before its end.", kind="cut_reply", retryable=True)
+        return ModelFailed("The reply was cut off before its end.", kind="cut_reply", retryable=True)
     return ModelFailed(
         "The model's address did not answer with a stream of events. Its base URL may be wrong.",
         kind="invalid_reply",

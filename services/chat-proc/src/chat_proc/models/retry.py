@@ -195,7 +195,7 @@ class RetryingModel:
                 retryable=left_s > idle_s,
             ) from error
         except StopAsyncIteration as error:
-            raise ModelFailed("The reply was cut before its end.", kind="cut_reply", retryable=True) from error
+            raise ModelFailed("The reply was cut off before its end.", kind="cut_reply", retryable=True) from error
         if isinstance(piece, TextDelta | ReasoningDelta):
             reply.chars += len(piece.text)
         if reply.chars > limits.max_reply_chars:

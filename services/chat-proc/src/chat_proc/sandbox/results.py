@@ -325,7 +325,9 @@ def _find_output_error(missing: tuple[tuple[str, str], ...]) -> RunError | None:
     named = ", ".join(f"{path} ({reason})" for path, reason in missing)
     only_absent = all(reason in ("missing", "empty") for _, reason in missing)
     code = "missing_output_files" if only_absent else "output_rejected"
-    return RunError(code, clean_text(f"The program ended without all files of its contract: {named}."), "outputs")
+    return RunError(
+        code, clean_text(f"The program ended without writing all files of its contract: {named}."), "outputs"
+    )
 
 
 def _describe_exit(ended: ProgramExit) -> str:
@@ -335,7 +337,7 @@ def _describe_exit(ended: ProgramExit) -> str:
         case "signal":
             return f"A signal ended the program: {ended.signal}."
         case "limit":
-            return "A limit of the run ended the program."
+            return "A limit of the run stopped the program."
         case "cancelled":
             return "The program was cancelled."
         case "sandbox":

@@ -49,13 +49,13 @@ async def pass_gate(
     outcome = BatteryOutcome(report.held, report.total, report.at)
     if report.holds:
         _log.info("Escape battery passed", launcher=report.launcher, held=report.held, took_s=report.took_s)
-        why = f"{opened.why}; escape battery: {report.held} of {report.total} held"
+        why = f"{opened.why}; escape battery: {report.held} of {report.total} attempts denied"
         return replace(opened, why=why, battery=outcome)
     first = report.missed()[0]
     _log.error("Escape battery failed", launcher=report.launcher, held=report.held, total=report.total)
     return HolesFound(
-        f"The escape battery gates execution, and on {report.launcher} {report.held} of {report.total} attempts held; "
-        f"the first that did not: {first.attempt} ({first.detail}).",
+        f"EXECUTION_GATE=battery, and {report.launcher} denied only {report.held} of {report.total} escape attempts. "
+        f"The first that succeeded: {first.attempt} ({first.detail}).",
         outcome,
     )
 

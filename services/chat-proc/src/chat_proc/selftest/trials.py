@@ -13,7 +13,7 @@ from everturn.execution.messages import ArgumentRule, Capability, ToolGrant
 # The findings of the escape battery: each attempt, whether the walls held, and the table for readers.
 
 _MAX_DETAIL_CHARS: Final = 300
-_PAGE: Final = """# What the escape battery tries, and where it held
+_PAGE: Final = """# What the escape battery tries, and where it is denied
 
 Made from results by `python -m chat_proc battery --table docs/subsystems/sandbox-battery.md`, with `SANDBOX_PYTHON`
 and `BROKER_URL` set; tests keep the rows current. `make doctor` makes the same attempts on your machine, and
@@ -60,8 +60,8 @@ class BatteryReport:
         return tuple(finding for finding in self.findings if not finding.held)
 
     def summary(self) -> str:
-        """In one line: `bubblewrap: 120 of 120 held`."""
-        return f"{self.launcher}: {self.held} of {self.total} held"
+        """In one line: `bubblewrap: 120 of 120 denied`."""
+        return f"{self.launcher}: {self.held} of {self.total} denied"
 
 
 def find_for(group: str, attempt: str, problem: str, proof: str) -> Finding:
@@ -107,7 +107,7 @@ def render_report(report: BatteryReport) -> str:
     """The same in readable form."""
     lines = [f"{report.summary()} ({report.took_s:.1f} s)"]
     lines += [f"  {group:<24} {held:>3} of {of}" for group, (held, of) in count_by_group(report.findings).items()]
-    lines += [f"  NOT HELD  {finding.group}: {finding.attempt} ({finding.detail})" for finding in report.missed()]
+    lines += [f"  NOT DENIED  {finding.group}: {finding.attempt} ({finding.detail})" for finding in report.missed()]
     return "\n".join(lines)
 
 
@@ -128,7 +128,7 @@ def render_table(reports: Sequence[BatteryReport]) -> str:
 
 
 def _mark(held: bool | None) -> str:
-    return "not tried" if held is None else "held" if held else "**not held**"
+    return "not tried" if held is None else "denied" if held else "**not denied**"
 
 
 GRANTED_TOOL: Final = "battery_tools.echo"

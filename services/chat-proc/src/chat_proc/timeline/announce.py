@@ -150,7 +150,7 @@ def _caps_lines(caps: ContextCaps | None) -> list[str]:
         return []
     return [
         f"context: about {100 * caps.tokens // caps.token_limit} % of {caps.token_limit} tokens used",
-        f"shown of one text: {caps.result_chars} characters of a result, {caps.prompt_chars} of a message; a longer one"
+        f"maximum shown: {caps.result_chars} characters of a result, {caps.prompt_chars} of a message; a longer text"
         " names the call that reads the rest",
     ]
 

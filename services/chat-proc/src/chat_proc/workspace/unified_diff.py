@@ -220,7 +220,7 @@ def _place(hunk: _Hunk, file: _File, cursor: int, number: int) -> tuple[int, _Hu
             )
             return Refused("too_many_searches", message, hunk=number)
         if candidate.stated is None and len(places) > 1:
-            message = "The hunk names no line and matches at several places. State its line or add context."
+            message = "The hunk names no line and matches in several places. State its line or add context."
             return Refused("ambiguous_hunk", message, hunk=number, line=places[0] + 1)
         if places:
             return places[0], candidate

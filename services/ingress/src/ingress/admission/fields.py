@@ -39,7 +39,7 @@ class Bundles:
     def check(self, bundle_id: str | None) -> None:
         """Raises a 422 problem for a bundle that this server does not have; None is accepted."""
         if bundle_id is not None and bundle_id not in self._known:
-            field = {"field": "body.bundle_id", "message": f"is one of {', '.join(sorted(self._known))}"}
+            field = {"field": "body.bundle_id", "message": f"must be one of {', '.join(sorted(self._known))}"}
             raise unprocessable("body.bundle_id names an unknown bundle.", errors=[field])
 
 

@@ -182,7 +182,8 @@ class RateGate:
         if not draw.taken:
             self._metrics.refusals.labels(reason="rate", role=role.value).inc()
             raise too_many(
-                f"At most {limit.tokens} {kind} in {limit.window_s} s.", retry_after_s=max(1, math.ceil(draw.wait_s))
+                f"The limit is {limit.tokens} {kind} per {limit.window_s} s.",
+                retry_after_s=max(1, math.ceil(draw.wait_s)),
             )
 
     async def _draw(self, key: str, limit: Limit) -> tuple[Limit, Draw, GiveBack]:
@@ -257,10 +258,10 @@ class BodyBudget:
         """Raises a 429 problem for the user's cap, 503 for the process's."""
         role = strongest_role(principal.roles).value
         if self._held[principal.limited_as] + more > self._max_per_user:
-            text = f"Your requests hold more than {self._max_per_user} bytes already."
+            text = f"Your open requests would exceed {self._max_per_user} bytes. Wait until one of them ends."
             raise self._refused("user_bodies", role, too_many(text, retry_after_s=RETRY_AFTER_S))
         if self._total + more > self._max or (is_guest(principal) and self._guests + more > self._max_guests):
-            text = "This server has no room for another body."
+            text = "This server is receiving too much data. Try again later."
             raise self._refused("bodies", role, unavailable(text, retry_after_s=RETRY_AFTER_S))
 
     def add(self, principal: Principal, count: int) -> None:
@@ -277,7 +278,8 @@ class BodyBudget:
         """Wrap the reading of a body. Raises a 429 problem when the user already sends too many."""
         person = principal.limited_as
         if self._reading[person] >= READING_PER_USER:
-            role, text = strongest_role(principal.roles).value, f"You are sending {READING_PER_USER} requests already."
+            role = strongest_role(principal.roles).value
+            text = f"You are already sending {READING_PER_USER} requests. Wait until one of them ends."
             raise self._refused("user_reading", role, too_many(text, retry_after_s=RETRY_AFTER_S))
         self._reading[person] += 1
         try:

@@ -26,15 +26,17 @@ class IngressMetrics:
         self.unhandled = Counter("ingress_unhandled_errors_total", "Unexpected errors.", registry=self.registry)
         self.refusals = Counter(
             "ingress_refusals_total",
-            "Requests not admitted, by reason and role.",
+            "Requests rejected before they were processed, by reason and role.",
             ["reason", "role"],
             registry=self.registry,
         )
         self.local_draws = Counter(
-            "ingress_local_draws_total", "Calls that were limited without the shared buckets.", registry=self.registry
+            "ingress_local_draws_total",
+            "Calls that were rate-limited by this process alone, because Redis did not respond.",
+            registry=self.registry,
         )
         self.refused_files = Counter(
-            "ingress_refused_files_total", "Files refused, by reason.", ["reason"], registry=self.registry
+            "ingress_refused_files_total", "Files rejected, by reason.", ["reason"], registry=self.registry
         )
         self.unread_files = Counter(
             "ingress_unread_files_total",
@@ -70,7 +72,7 @@ class IngressMetrics:
         )
         self.wire_losses = Counter(
             "ingress_wire_losses_total",
-            "Times that the live wire was lost, by kind: events or hints.",
+            "Times that the connection to Redis was lost, by kind: events or hints.",
             ["kind"],
             registry=self.registry,
         )
@@ -104,7 +106,7 @@ class IngressMetrics:
         self.socket_events = Counter("ingress_socket_events_total", "Events sent over sockets.", registry=self.registry)
         self.socket_refusals = Counter(
             "ingress_socket_refusals_total",
-            "Handshakes, calls and sockets refused, by reason.",
+            "Handshakes, calls and sockets rejected, by reason.",
             ["reason"],
             registry=self.registry,
         )

@@ -10,8 +10,8 @@ from ingress.errors import PROBLEM_MIME, ProblemError, malformed, unprocessable
 _REASONS = {
     400: "The request is malformed.",
     401: "The credential is missing or invalid.",
-    403: "Not allowed, regardless of the credential: refused by the checks of origins, guests or development mode.",
-    404: "It does not exist, or belongs to somebody else.",
+    403: "Not allowed, regardless of the credential: rejected by the origin, guest or development mode rules.",
+    404: "It does not exist, or belongs to another user.",
     408: "The body was not received in time.",
     409: "The request conflicts with the current state.",
     410: "It is no longer available: a cursor that is too old, or a file that was removed.",

@@ -66,7 +66,7 @@ class AdmittedRequest(Request):
         waits = {
             began + self.body_timeout_s: f"The body was not complete after {self.body_timeout_s:g} s.",
             began + self.grace_s + received / BODY_BYTES_PER_S: f"The body is slower than {BODY_BYTES_PER_S} bytes/s.",
-            now + self.idle_timeout_s: f"No byte of the body came for {self.idle_timeout_s:g} s.",
+            now + self.idle_timeout_s: f"No bytes of the body arrived for {self.idle_timeout_s:g} s.",
         }
         give_up = min(waits)
         try:
@@ -271,7 +271,7 @@ class StreamRoute(AdmittedRoute):
         if not tickets:
             return await super().authenticate(request, gate)
         if len(tickets) > 1:
-            raise unauthorized("Send one ticket.")
+            raise unauthorized("Send exactly one ticket.")
         path = request.path_params
         return await gate.authenticate_ticket(
             tickets[0],

@@ -179,7 +179,7 @@ def _check_shape(raw: bytes) -> list[tuple[int, int]]:
             else:
                 keys += at - begin
                 if keys > MAX_LONG_KEYS_BYTES:
-                    raise BadJson(f"Its long keys have more than {MAX_LONG_KEYS_BYTES} bytes together.")
+                    raise BadJson(f"Its long keys exceed {MAX_LONG_KEYS_BYTES} bytes in total.")
             continue
         if first in b"[{":
             depth += 1

@@ -22,7 +22,7 @@ from ingress.admission.slots import WorkSlots
 CONNECT_TIMEOUT_S = 2.0
 _CHUNK_BYTES = 2**16
 _MAX_REPLY_BYTES = 4096
-_SILENT = "The antivirus does not answer."
+_SILENT = "The antivirus does not respond."
 
 Address = tuple[str, int] | str
 """Host and port, or the path of a socket."""
@@ -282,4 +282,4 @@ def choose_antivirus(*, clamd_url: str | None, development: bool, av_scan: str) 
         return Clamd(clamd_url)
     if development and not av_scan:
         return NoScan()
-    return RefuseAll("CLAMD_URL is not set, so files can't be scanned and are refused.")
+    return RefuseAll("CLAMD_URL is not set, so files can't be scanned and are rejected.")

@@ -252,7 +252,7 @@ class Intake:
         except (EverturnError, TimeoutError) as error:
             # The client must get the original error; the sweeper of objects finds these later.
             _log.warning(
-                "Could not delete the objects of a message", keys=keys, error=str(error) or "no answer in time"
+                "Could not delete the objects of a message", keys=keys, error=str(error) or "no response in time"
             )
 
 

@@ -44,7 +44,7 @@ async def read_multipart(
     except MultipartParseError as error:
         raise malformed("The body is not well-formed multipart/form-data.") from error
     if not collector.ended:
-        raise malformed("The multipart body ends before its last boundary.")
+        raise malformed("The multipart body ends before its closing boundary.")
     message, files = await asyncio.to_thread(collector.result)
     if len(message) > json_bytes:
         raise too_large(f"The part 'message' has more than {json_bytes} bytes.")
@@ -120,7 +120,7 @@ class _Collector:
             elif name == b"files" and b"filename" in options:
                 files.append(_build_file(part, options[b"filename"], len(files)))
             else:
-                raise unprocessable("A part must be named 'message' (once) or be a file named 'files'.")
+                raise unprocessable("Each part must be named 'message' (exactly one) or be a file named 'files'.")
         if message is None:
             raise unprocessable("The part 'message' is missing.")
         return message, tuple(files)

@@ -40,7 +40,7 @@ class Origins:
         if self.try_foreign(headers) is not None:
             raise forbidden("This origin may not use this server.")
         if not headers.getlist("origin") and "cross-site" in headers.getlist("sec-fetch-site"):
-            raise forbidden("Requests from pages of other sites are not accepted.")
+            raise forbidden("Requests from other sites' pages are not accepted.")
 
 
 # The layer that implements the Fetch standard's CORS for browsers. No response depends on a cookie and none ever allows

@@ -65,7 +65,7 @@ class MessageIn(JsonBody):
 class EventIn(JsonBody):
     """What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
 
-    A reactive event wakes the agent; any other is only recorded. `payload` has at most 16 KB as JSON.
+    A reactive event wakes the agent; any other is only recorded. `payload` can have at most 16 KB as JSON.
     `iteration_credit` is the number of rounds that a reactive event adds to the turn.
     """
 

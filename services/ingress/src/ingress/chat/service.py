@@ -98,7 +98,7 @@ class ChatService:
         self._storing = WorkSlots(
             STORED_AT_ONCE,
             WAITING_TO_BE_STORED,
-            "Too many messages are being stored.",
+            "This server is storing too many messages at once. Try again later.",
             at_once_of_person=STORED_AT_ONCE_OF_PERSON,
             longest_wait_s=store_wait_s,
         )

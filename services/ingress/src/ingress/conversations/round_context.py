@@ -37,7 +37,7 @@ class SegmentOut(ApiModel):
     """
 
     index: int
-    """Its place, from 0."""
+    """The position of the part in the input, from 0."""
     origin: Literal["system", "block", "media", "tail"]
     """What the segment consists of."""
     ref: str | None

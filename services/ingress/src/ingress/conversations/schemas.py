@@ -37,8 +37,8 @@ class ConversationPatch(JsonBody):
 
 
 class ConversationOut(ConversationView):
-    """A conversation. While its turn `turn_id` waits, `position` is how many turns are taken before it, 0 for the next
-    one; with `position_more` there are more than that."""
+    """A conversation. While its turn `turn_id` waits, `position` is the number of turns ahead of it, 0 if it is
+    next; with `position_more` there are more than that."""
 
     turn_id: str | None = Field(default=None, exclude_if=is_absent)
     position: int | None = Field(default=None, exclude_if=is_absent)

@@ -85,7 +85,7 @@ def _read_rn(text: object) -> Rn:
             raise Invalid("It must be a string.")
         return parse_rn(text)
     except Invalid as error:
-        raise unprocessable("The rn can't be read.", errors=[{"field": "rn", "message": error.detail}]) from error
+        raise unprocessable("The rn is malformed.", errors=[{"field": "rn", "message": error.detail}]) from error
 
 
 # The content of attachments and of files that turns produced.

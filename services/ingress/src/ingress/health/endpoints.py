@@ -77,7 +77,7 @@ class WorkerOut(ApiModel):
     """One worker; `sandbox` is the launcher of its programs, empty if it runs none."""
 
     id: str
-    """The event's id, to continue after it; absent for what is not kept."""
+    """The worker's id."""
     sandbox: str
     """How the worker runs programs; empty where it runs none."""
     battery: BatteryOut | Literal["not run"]

@@ -125,7 +125,7 @@ async def list_keys(admin: CredentialAdmin, arguments: argparse.Namespace, write
 async def revoke_key(admin: CredentialAdmin, arguments: argparse.Namespace, write: Write) -> int:
     """Exit status 1 when the key does not exist or was already revoked."""
     if not await admin.revoke_key(arguments.key_id):
-        sys.stderr.write("There is no such key, or it was revoked already.\n")
+        sys.stderr.write("The key does not exist or is already revoked.\n")
         return 1
     write(f"{arguments.key_id} is revoked.\n")
     return 0
@@ -139,7 +139,7 @@ async def revoke_user(admin: CredentialAdmin, arguments: argparse.Namespace, wri
         if name != ANY and not is_scope_name(name):
             raise Invalid("A tenant or project must have 1 to 64 letters, digits, `.`, `_` and `-`.")
     moment = await admin.save_cutoff(arguments.user, tenant=arguments.tenant, project=arguments.project)
-    write(f"Credentials of {arguments.user} from before {iso(moment)} are refused.\n")
+    write(f"Credentials issued to {arguments.user} before {iso(moment)} are rejected.\n")
     return 0
 
 

@@ -125,7 +125,7 @@ def build_usage_command(load_usage: LoadUsage) -> OfflineCommand:
         for total in totals[:MAX_ROWS]:
             sys.stdout.write("\t".join(map(str, astuple(total))) + "\n")
         if len(totals) > MAX_ROWS:
-            sys.stderr.write(f"ingress: There are more than {MAX_ROWS} rows. Ask for fewer days or for one tenant.\n")
+            sys.stderr.write(f"ingress: There are more than {MAX_ROWS} rows. Request fewer days or a single tenant.\n")
             return 1
         return 0
 

@@ -420,7 +420,7 @@ class Connection:
         """End the session and send the client the reason, so that it does not reconnect by itself."""
         self._count_refusal("expired")
         reason = packets.render_own("session_end", packets.build_refusal(refusal))
-        await self._outlet.close(POLICY, "The session is over.", reason, packets.FAREWELL)
+        await self._outlet.close(POLICY, "The session has ended.", reason, packets.FAREWELL)
 
     async def close_for_restart(self, code: int, reason: str, last: str, quiet_s: float) -> None:
         """Give running calls and feeds time to finish, send a client that has joined `last`, and close."""
@@ -440,5 +440,5 @@ def _read_token(headers: Headers, who: AuthIn) -> str | None:
     if not scheme:
         return who.token
     if who.token is not None or scheme.lower() != "bearer" or len(headers.getlist("authorization")) > 1:
-        raise unauthorized("Send one token.")
+        raise unauthorized("Send exactly one token.")
     return value.strip()

@@ -110,10 +110,10 @@ def parse_head(text: str) -> Head:
     try:
         packet = _Packet(encoded_packet=start)
     except ValueError as error:
-        raise BadPacket("its head can't be read") from error
+        raise BadPacket("its header can't be read") from error
     at = 1 + len(start) - len(packet.data or "")
     if not text[:at].isascii():
-        raise BadPacket("its head has other characters than ASCII")  # the library takes any digits for a number
+        raise BadPacket("its header has non-ASCII characters")  # the library takes any digits for a number
     namespace = packet.namespace or "/"
     if len(namespace) > MAX_NAMESPACE_CHARS:
         raise BadPacket("its namespace is too long")

@@ -66,7 +66,7 @@ class Outlet:
         except TimeoutError as error:
             self._metrics.socket_refusals.labels(reason="stuck").inc()
             self.abort()
-            raise ConnectionAbortedError("The client reads no data.") from error
+            raise ConnectionAbortedError("The client does not read its data.") from error
 
     async def close(self, code: int, reason: str, *last: str) -> None:
         """Send `last` and close; the connection of a client that does not read is aborted."""

@@ -74,7 +74,7 @@ def test_a_fork_says_what_is_wrong_and_is_gone(form: Form, data: bytes, fault: s
     ],
 )
 def test_what_unpacks_to_more_than_the_memory_is_refused(data: bytes) -> None:
-    assert find_fault("pdf", data) in (TOO_MUCH, UNREADABLE, "it is damaged or cut off", "it is damaged")
+    assert find_fault("pdf", data) in (TOO_MUCH, UNREADABLE, "it is damaged or truncated", "it is damaged")
 
 
 def test_a_file_that_keeps_the_processor_busy_is_refused() -> None:

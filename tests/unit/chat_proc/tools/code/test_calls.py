@@ -134,7 +134,7 @@ async def test_a_tool_that_hangs_is_ended_after_its_time() -> None:
     reply = await run.call()
 
     assert (reply.error_code, tool.cancelled) == ("timeout", 1)
-    assert "did not end within 0.01 s" in reply.error_message
+    assert "did not finish within 0.01 s" in reply.error_message
 
 
 async def test_a_hundred_megabytes_are_refused_and_not_written_down() -> None:

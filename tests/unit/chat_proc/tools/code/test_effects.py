@@ -15,7 +15,7 @@ from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
 
 KEY = EffectKey(TurnId("turn_1"), CallId("call_1"), "mail.send", "a" * 64, 1)
 GOOD = ToolReply(7, True, {"sent": 1, "raw": b"\x00"})
-BAD = ToolReply(7, False, None, "timeout", "mail.send did not end within 5 s")
+BAD = ToolReply(7, False, None, "timeout", "mail.send did not finish within 5 s")
 
 
 class Work:
@@ -112,7 +112,7 @@ async def test_an_irreversible_call_without_outcome_is_ambiguous(guard: EffectGu
     reply = await guard.run(KEY, Effect.IRREVERSIBLE, 7, Work(BAD, reported=False))
 
     assert reply.error_code == "ambiguous"
-    assert "did not end within 5 s" in reply.error_message
+    assert "did not finish within 5 s" in reply.error_message
     assert state_of(ledger) is EffectState.AMBIGUOUS
 
 

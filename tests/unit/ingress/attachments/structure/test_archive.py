@@ -23,7 +23,7 @@ def test_entries_come_out_as_they_went_in() -> None:
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
-        (build_zip([A])[:-5], "cut off|end record of its directory"),
+        (build_zip([A])[:-5], "truncated|end record of its directory"),
         (build_zip([A], tail=b"x"), "end record of its directory"),
         (build_zip([A], head=b"#!/bin/sh\n"), "there is data between"),
         (build_zip([A, B], End(count=1)), "recorded number of entries"),

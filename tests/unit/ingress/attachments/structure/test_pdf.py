@@ -78,7 +78,7 @@ def test_the_content_of_a_damaged_document_is_checked_too(hidden: bytes) -> None
         (pdf(stream(zlib.compress(b"x"), b"/Filter[/FlateDecode/FlateDecode]")), "compressed more than once"),
         (encrypted_pdf(), "encrypted"),
         (encrypted_pdf(user=""), "encrypted"),
-        (pdf()[:-20], "cut off"),
+        (pdf()[:-20], "truncated"),
         (pdf()[:120] + b"\n%%EOF\n", "damaged"),
         (pdf() + build_zip([Member("a", b"x" * 2000, method=0)]), "follows its end"),
         (b"x" + pdf(), "file of another type"),

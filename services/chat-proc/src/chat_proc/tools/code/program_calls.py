@@ -408,7 +408,7 @@ class CallHandler:
         finally:
             await self._parts.stragglers.end(working)
         if not working.done() or working.cancelled():
-            late = f"{spec.tool_id} did not end within {spec.timeout_s:g} s"
+            late = f"{spec.tool_id} did not finish within {spec.timeout_s:g} s"
             return Answered(self._refuse(request, "timeout", late), has_outcome=False)
         if (error := working.exception()) is not None:
             return self._build_error(spec, request, error)

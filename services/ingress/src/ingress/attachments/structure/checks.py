@@ -76,7 +76,7 @@ class CheckerProcesses:
                 start_new_session=True,
             )
         except OSError as error:
-            raise Unavailable("The file checks can't be started.") from error
+            raise Unavailable("The file checker can't be started.") from error
 
     async def _request(
         self, process: asyncio.subprocess.Process, form: Form, data: bytes
@@ -94,7 +94,7 @@ class CheckerProcesses:
         except asyncio.IncompleteReadError as error:
             raise Unavailable("The file checks ended.") from error
         except (OSError, TimeoutError) as error:
-            raise Unavailable("The file checks do not answer.") from error
+            raise Unavailable("The file checker does not respond.") from error
         if not line.endswith(b"\n"):
             raise Unavailable("The file checks ended.")
         return head, content

@@ -46,7 +46,7 @@ def find_end(form: Form, data: bytes) -> int:
         raise Unsound("it is also a file of another type")
     end = _ENDS[form](data)
     if end > len(data):
-        raise Unsound("it is cut off")
+        raise Unsound("it is truncated")
     tail = data[end:].strip(b"\0\r\n\t ")
     if not tail:
         return len(data)
@@ -64,7 +64,7 @@ def _end_of_png(data: bytes) -> int:
         at += 12 + length
         if kind == b"IEND":
             return at
-    raise Unsound("it is cut off")
+    raise Unsound("it is truncated")
 
 
 def _end_of_webp(data: bytes) -> int:
@@ -85,9 +85,9 @@ def _end_of_gif(data: bytes) -> int:
         elif kind == 0x2C:
             at += 9 + _table_bytes(data[at + 8 : at + 9]) + 1
         else:
-            raise Unsound("its blocks are not those of a GIF")
+            raise Unsound("its blocks are not valid GIF blocks")
         at = _skip_gif_blocks(data, at)
-    raise Unsound("it is cut off")
+    raise Unsound("it is truncated")
 
 
 def _skip_gif_blocks(data: bytes, at: int) -> int:
@@ -113,7 +113,7 @@ def _end_of_one_jpeg(data: bytes, start: int) -> int:
     at = start + 2
     while at + 4 <= len(data):
         if data[at] != 0xFF:
-            raise Unsound("its segments are not those of a JPEG")
+            raise Unsound("its segments are not valid JPEG segments")
         marker = data[at + 1]
         if marker in _JPEG_ALONE:
             at += 2
@@ -125,7 +125,7 @@ def _end_of_one_jpeg(data: bytes, start: int) -> int:
             at = _skip_segment(data, at, marker)
     if data[at : at + 2] == b"\xff\xd9":
         return at + 2
-    raise Unsound("it is cut off")
+    raise Unsound("it is truncated")
 
 
 def _skip_segment(data: bytes, at: int, marker: int) -> int:

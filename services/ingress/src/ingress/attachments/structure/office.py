@@ -78,7 +78,7 @@ def unpack(data: bytes, entry: Entry) -> Iterator[bytes]:
 def _load_directory(data: bytes) -> tuple[Sequence[zipfile.ZipInfo], int]:
     at = data.rfind(b"PK\x05\x06", max(0, len(data) - _END.size - _MAX_COMMENT_BYTES))
     if at < 0 or at + _END.size > len(data):
-        raise Unsound("it is cut off")
+        raise Unsound("it is truncated")
     _, disk, first_disk, here, count, size, offset, comment = _END.unpack_from(data, at)
     if disk or first_disk or here != count or at + _END.size + comment != len(data):
         raise Unsound("the end record of its directory is malformed")
@@ -273,7 +273,7 @@ def check_types(form: Form, types: Element) -> None:
         if _FORBIDDEN_TYPES.search(name):
             raise Unsound(f"it contains macros or an object ({name})")
     if [name for name in named if name.endswith(".main+xml")] != [_MAIN[form]]:
-        raise Unsound(f"its content is not that of a .{form} file")
+        raise Unsound(f"its content is not a valid .{form} file")
 
 
 def check_relations(relations: Element) -> None:

@@ -86,7 +86,7 @@ def _rebuild(data: bytes) -> bytes:
     except pikepdf.PasswordError as error:
         raise Unsound("it is encrypted") from error
     except pikepdf.PdfError as error:
-        raise Unsound("it is damaged or cut off") from error
+        raise Unsound("it is damaged or truncated") from error
     return rebuilt
 
 
@@ -114,7 +114,7 @@ def _check_frame(data: bytes) -> None:
         raise Unsound("it is also a file of another type")
     end = data.rfind(b"%%EOF")
     if end < 0:
-        raise Unsound("it is cut off")
+        raise Unsound("it is truncated")
     if len(data) - end > _TAIL_BYTES:
         raise Unsound("data follows its end")
 
