@@ -18,8 +18,7 @@ from everturn.core.setting_page import (
 from everturn.core.settings import CommonSettings, Unlisted
 from everturn_local.settings import ComposeSettings, LocalSettings
 from exec_supervisor.settings import BrokerSettings
-from ingress.operations.commands import MigrationSettings
-from ingress.settings import IngressSettings
+from ingress.settings import IngressSettings, MigrationSettings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLE = REPOSITORY / ".env.example"

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from everturn.core.errors import problem
-from everturn.core.leases import ORIGIN, try_parse_cursor
+from everturn.events.cursor import ORIGIN, try_parse_cursor
 from everturn.events.model import AnyEvent, Envelope, Ready, ServerShutdown, StreamSnapshot, encode_envelope, event_name
 from everturn.events.turn_view import build_state
 from everturn_testing.events.stories import PROJECT, TENANT, Story

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from everturn.core.leases import ORIGIN
+from everturn.events.cursor import ORIGIN
 from everturn.events.model import ConvStatus, Envelope, Ready, encode_envelope, event_name
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome

@@ -9,11 +9,12 @@ import httpx2
 
 from everturn.core.clock import iso
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import ORIGIN, Claim, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import AnyEvent, ChatDelta, Envelope, encode_envelope, parse_envelope
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.postgres.pool import Database
 from everturn.turns.commits import Commit
+from everturn.turns.leases import Claim
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn.wire import Wire

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import try_parse_cursor
+from everturn.events.cursor import try_parse_cursor
 from everturn.events.fold import is_open
 from everturn.events.model import ChatComplete, ChatError, Envelope, StreamSnapshot
 from everturn.events.views import StateView

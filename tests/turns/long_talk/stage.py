@@ -11,7 +11,7 @@ from chat_proc.models.roles import ModelChoice, ModelRoles
 from chat_proc.settings import WorkerSettings
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import TERMINAL, parse_envelope
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database

@@ -29,9 +29,9 @@ from everturn.core.errors import StaleFence
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
-from everturn.core.leases import ORIGIN, Claim, EventCursor
 from everturn.core.logging import Redactor
 from everturn.core.tracing import NO_TRACING, Tracing
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import Envelope, parse_envelope
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_state
 from everturn.events.views import StateView
@@ -40,6 +40,7 @@ from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import Body, ExitBody
 from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn
 from everturn.turns.inbox import IncomingMessage, IncomingSignal, Receipt
+from everturn.turns.leases import Claim
 from everturn.turns.ports import Sweeps
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.events.memory_events import MemoryEvents

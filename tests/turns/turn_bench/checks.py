@@ -5,7 +5,7 @@ from functools import reduce
 
 import pytest
 
-from everturn.core.leases import ORIGIN, EventCursor, try_parse_cursor
+from everturn.events.cursor import ORIGIN, EventCursor, try_parse_cursor
 from everturn.events.fold import fold_event
 from everturn.events.model import TERMINAL
 from everturn.timeline.blocks import BlockType, first_broken_link

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from everturn.conversations.model import Conversation
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import EventCursor, Lease
+from everturn.events.cursor import EventCursor
 from everturn.events.stream import Entry
 from everturn.events.turn_view import TurnPage, TurnRecord
 from everturn.feedback.model import Feedback
@@ -16,6 +16,7 @@ from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn, TurnUsage
 from everturn.turns.commits import Commit
+from everturn.turns.leases import Lease
 from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.memory_events import MemoryEvents

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from everturn.core.setting_page import LIBRARY_VARIABLES, SettingGroup, list_settings
 from ingress.health.endpoints import router
-from ingress.operations.commands import MigrationSettings
-from ingress.settings import IngressSettings, load_bundle_ids
+from ingress.settings import IngressSettings, MigrationSettings, load_bundle_ids
 
 K8S = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
 BASE = K8S / "base"

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import httpx2
 from pydantic import ValidationError
 
-from everturn.core.leases import ORIGIN, try_parse_cursor
+from everturn.events.cursor import ORIGIN, try_parse_cursor
 from everturn.events.model import (
     EVENT_TYPES,
     Envelope,

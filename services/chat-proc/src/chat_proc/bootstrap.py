@@ -34,7 +34,6 @@ from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.worker.announcing import Announcer
-from chat_proc.worker.drain import Worker
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.housekeeping import OrphanSweep, RetentionJob, Sweeper
 from chat_proc.worker.loop import ClaimLoop, Slots
@@ -46,14 +45,16 @@ from chat_proc.worker.presence import (
     build_claim_bounds,
 )
 from chat_proc.worker.runner import ClaimedTurn, RunnerParts
+from chat_proc.worker.worker import Worker
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import now_ms, open_clock
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import RandomIds
-from everturn.core.leases import LeaseTiming
+from everturn.core.lease_timing import LeaseTiming
 from everturn.core.logging import Redactor
-from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
+from everturn.core.loops import LOOPS
 from everturn.core.page_server import build_live_page, build_metrics_page, open_page_server
+from everturn.core.readiness import CHECK_TIMEOUT_S, Part
 from everturn.core.retry import RetryPolicy
 from everturn.core.settings import METRICS_LISTEN, split_address
 from everturn.core.tracing import NO_TRACING, Tracing, open_tracing

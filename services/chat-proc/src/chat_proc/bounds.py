@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from everturn.core.leases import DEFAULT_LEASE_S
+from everturn.core.lease_timing import DEFAULT_LEASE_S
 from everturn.turns.inbox import UPLOAD_LIMIT
 
 COMMIT_LIMIT_S = 180.0

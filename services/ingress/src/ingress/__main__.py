@@ -22,7 +22,7 @@ from everturn.core.settings import BadSecrets, explain_errors, load_secrets
 from ingress.admission.connections import AddressCounts, ConnectionCaps, bind_protocol
 from ingress.app import Parts, build_app
 from ingress.bootstrap import (
-    explain,
+    load_turn_state,
     load_usage,
     migrate_schema,
     open_operator,
@@ -33,17 +33,24 @@ from ingress.bootstrap import (
     prepare_server,
 )
 from ingress.bounds import ADDRESS_PART, BOUNDS, Bounds
-from ingress.operations import describe, verify_export
-from ingress.operations.commands import AnyCommand, Command, OfflineCommand, build_migrate_command, parse_arguments
+from ingress.operations.commands import (
+    DESCRIBE,
+    AnyCommand,
+    Command,
+    OfflineCommand,
+    build_migrate_command,
+    parse_arguments,
+)
 from ingress.operations.credentials import build_keys_command, build_revoke_user_command
 from ingress.operations.data import (
-    build_explain_command,
+    VERIFY_EXPORT,
     build_rescan_command,
     build_revoke_command,
     build_sweep_command,
     build_usage_command,
     build_verify_erasure,
 )
+from ingress.operations.explaining import build_explain_command
 from ingress.settings import IngressSettings, read_networks
 from ingress.sockets.websocket import BoundedWebSocket
 
@@ -162,15 +169,15 @@ async def run_serve(settings: IngressSettings, _: argparse.Namespace, *, bounds:
 SERVE_HELP = "Serve requests until SIGTERM; the default command."
 COMMANDS: dict[str, AnyCommand] = {
     "serve": Command(SERVE_HELP, run_serve),
-    "describe": OfflineCommand(describe.HELP, describe.describe),
-    "verify-export": OfflineCommand(verify_export.HELP, verify_export.verify_export, verify_export.add_arguments),
+    "describe": DESCRIBE,
+    "verify-export": VERIFY_EXPORT,
     "migrate": build_migrate_command(prepare_server, migrate_schema),
     "verify-erasure": build_verify_erasure(open_remains),
     "sweep-objects": build_sweep_command(open_sweep),
     "keys": build_keys_command(open_operator),
     "usage": build_usage_command(load_usage),
     "revoke-user": build_revoke_user_command(open_operator),
-    "explain-turn": build_explain_command(explain),
+    "explain-turn": build_explain_command(load_turn_state),
     "rescan": build_rescan_command(open_rescan),
     "revoke": build_revoke_command(open_rescan),
 }

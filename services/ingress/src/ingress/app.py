@@ -19,7 +19,8 @@ from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, problem
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import Ids
-from everturn.core.loops import CHECK_TIMEOUT_S, LOOPS, Part
+from everturn.core.loops import LOOPS
+from everturn.core.readiness import CHECK_TIMEOUT_S, Part
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.core.ttl_cache import TtlCache
 from everturn.events.stream import EventReader, EventWriter, WireMemory

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -29,7 +29,8 @@ from everturn.memory.postgres_search import PostgresMemorySearch
 from everturn.postgres.pool import open_database
 from everturn.queue.ports import QueueCaps
 from everturn.queue.postgres import PostgresQueue
-from everturn.turns.postgres_explaining import explain_turn, load_turn_state
+from everturn.turns import postgres_explaining
+from everturn.turns.explaining import TurnState
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn.wire import open_wire
@@ -135,10 +136,10 @@ async def load_usage(tenant: str | None, start: date, end: date, limit: int) -> 
         return await PostgresUsageReport(database).load(tenant=tenant, start=start, end=end, limit=limit)
 
 
-async def explain(turn_or_conversation: str) -> Sequence[str]:
-    """Lines about the state of a turn. Raises NotFound; Invalid if DATABASE_OWNER_URL is not set."""
+async def load_turn_state(turn_or_conversation: str) -> TurnState:
+    """Load the state of a turn. Raises NotFound; Invalid if DATABASE_OWNER_URL is not set."""
     async with open_database(load_operator_url(), pool_size=1, application_name="explain-turn") as database:
-        return explain_turn(await load_turn_state(database, turn_or_conversation))
+        return await postgres_explaining.load_turn_state(database, turn_or_conversation)
 
 
 @asynccontextmanager

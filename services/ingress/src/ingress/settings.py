@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings
 
 from everturn.core.errors import Invalid
-from everturn.core.settings import BY_ALIAS, CommonSettings
+from everturn.core.settings import BY_ALIAS, CommonSettings, explain_errors
 from everturn.limits.token_buckets import BadLimits, parse_limits
 from everturn.queue.ports import QUEUE_CAPS
 
@@ -280,6 +280,30 @@ class OperatorSettings(BaseSettings):
     )
 
 
+class MigrationSettings(OperatorSettings):
+    """What only `migrate` reads; serving processes must not get it.
+
+    With a superuser's address `migrate` also creates the roles and the database.
+    """
+
+    admin_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="DATABASE_ADMIN_URL",
+        description="postgresql://... of a superuser: `migrate` uses it to create missing roles and the database, and "
+        "to set the roles' passwords to those in their addresses.",
+    )
+    ingress_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="DATABASE_INGRESS_URL",
+        description="With DATABASE_ADMIN_URL: the ingress's DATABASE_URL.",
+    )
+    worker_url: SecretStr | None = Field(
+        default=None,
+        validation_alias="DATABASE_WORKER_URL",
+        description="With DATABASE_ADMIN_URL: the workers' DATABASE_URL.",
+    )
+
+
 def load_bundle_ids(path: Path | None) -> frozenset[str]:
     """The bundles that clients can name: those of the configuration file, and the default one.
 
@@ -303,6 +327,14 @@ def load_operator_url() -> str:
     except ValidationError as error:
         raise Invalid("Set DATABASE_OWNER_URL to the address of the database with the migrating role.") from error
     return settings.database_owner_url.get_secret_value()
+
+
+def load_migration_settings() -> MigrationSettings:
+    """Load the settings. Raises Invalid, which names what is missing."""
+    try:
+        return MigrationSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
+    except ValidationError as error:
+        raise Invalid(" ".join(explain_errors(error))) from error
 
 
 def read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.core.errors import Unavailable
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.redis import KEEP_S, MAX_ENTRIES, load_last_id, stream_key
 from everturn.events.stream import EventsLost
 from everturn.redis.calls import build_client

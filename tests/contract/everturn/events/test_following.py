@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from everturn.core.errors import Unavailable
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.redis.calls import build_client
 from everturn.wire import Wire, open_wire
 from everturn_testing.core import SequentialIds

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.redis import RedisEventWriter
 from everturn.events.redis_budget import RedisWireMemory, StreamBudget
 from everturn.events.stream import EncodedEvent, Entry

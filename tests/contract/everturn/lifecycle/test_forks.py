@@ -10,7 +10,7 @@ import pytest
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.files.postgres import PostgresArtifacts
 from everturn.lifecycle import postgres_forks as sql
 from everturn.lifecycle.forks import ForkRequest

@@ -9,10 +9,11 @@ from everturn.core.errors import NotFound
 from everturn.postgres.pool import open_database
 from everturn.timeline.turns import SignalKind
 from everturn.turns.postgres_approvals import PostgresApprovals
-from everturn.turns.postgres_explaining import explain_turn, load_turn_state
+from everturn.turns.postgres_explaining import load_turn_state
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.approvals_contract import LONG_S, ask
 from everturn_testing.turns.stage import Stage, closing, commit, think
+from ingress.operations.explaining import explain_turn
 
 Explain = Callable[[str], Awaitable[str]]
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.core.errors import StaleFence
-from everturn.core.leases import Claim
+from everturn.turns.leases import Claim
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.leases_contract import LeasesContract
 from everturn_testing.turns.stage import Stage, closing, commit, think

@@ -8,10 +8,10 @@ import pytest
 
 from everturn.core.errors import Conflict
 from everturn.core.ids import ConversationId, SignalId
-from everturn.core.leases import Claim
 from everturn.timeline.bodies import SignalBody
 from everturn.timeline.turns import Signal, SignalKind, SignalState
 from everturn.turns.commits import Promotion, SignalChange
+from everturn.turns.leases import Claim
 from everturn.turns.ports import InboxMoved
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.stage import ANN, Stage, closing, commit, write

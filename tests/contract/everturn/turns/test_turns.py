@@ -10,7 +10,7 @@ import pytest
 
 from everturn.core.errors import Invalid, NotFound
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback, Reaction
 from everturn.postgres.pool import Connection, Database
 from everturn.turns.ports import PAGE_BYTES

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.wire import Wire
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx2
 from parts.questions import ask_a_person
 
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.lifecycle.export_check import check_export
 from everturn.postgres.pool import Database
 from everturn.turns.postgres_leases import PostgresLeases

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 
 from everturn.core.ids import ConversationId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.model import ChatRewind
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.events.views import TurnView

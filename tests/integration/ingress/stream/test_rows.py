@@ -7,7 +7,7 @@ from everturn.core.clock import SystemClock
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import RandomIds, SignalId
-from everturn.core.leases import ORIGIN
+from everturn.events.cursor import ORIGIN
 from everturn.postgres.pool import open_database
 from everturn.queue.postgres import PostgresQueue
 from everturn.timeline.turns import SignalKind

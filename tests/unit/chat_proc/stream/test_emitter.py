@@ -8,7 +8,7 @@ from chat_proc.stream.emitter import MAX_ENTRY_BYTES, MAX_MERGED_CHARS, MAX_PEND
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import ChatDelta, ChatRewind, ConvTitle, Envelope, parse_envelope
 from everturn.events.stream import Entry
 from everturn.events.views import TurnView

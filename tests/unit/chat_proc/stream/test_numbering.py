@@ -1,6 +1,6 @@
 from chat_proc.stream.emitter import EventNumbering
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import ConvTitle, parse_envelope
 from everturn_testing.core import FixedClock
 

@@ -6,7 +6,7 @@ from chat_proc.stream.trimming import StreamTrimmer
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.stream import WireUse
 
 

@@ -10,10 +10,10 @@ from turn_bench.tools import DemoTool
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import Lease
 from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.approvals import Approval
+from everturn.turns.leases import Lease
 from everturn.turns.ports import Ring
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.platform import MemoryPlatform

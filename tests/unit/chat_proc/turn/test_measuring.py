@@ -9,10 +9,11 @@ from prometheus_client import REGISTRY
 from chat_proc.turn.records import TurnMeter, count_usage
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import ORIGIN, Claim, Lease
+from everturn.events.cursor import ORIGIN
 from everturn.events.model import ChatDelta, ConvStatus
 from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
 from everturn.turns.commits import UsageEvent
+from everturn.turns.leases import Claim, Lease
 from everturn_testing.core import FixedClock
 
 ACCEPTED = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -13,12 +13,13 @@ from chat_proc.worker.announcing import MAX_DEATHS, SCAN_PAGE_ENTRIES, Announcer
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import EventCursor, Lease
 from everturn.core.retry import RetryPolicy
+from everturn.events.cursor import EventCursor
 from everturn.events.model import ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
 from everturn.timeline.turns import TurnStatus
+from everturn.turns.leases import Lease
 from everturn.turns.ports import Ring, Timelines
 from everturn_testing.events.memory_events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail

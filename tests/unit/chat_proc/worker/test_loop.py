@@ -12,7 +12,8 @@ from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import ORIGIN, Claim, ClaimBounds, Deferred, Lease, SlotKind
+from everturn.events.cursor import ORIGIN
+from everturn.turns.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.doorbells import MemoryDoorbells
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from chat_proc.worker.presence import READINESS_KEEP_S, ReadyPage
 from everturn.core.errors import Unavailable
-from everturn.core.loops import Part
+from everturn.core.readiness import Part
 from everturn_testing.core import FixedClock
 
 

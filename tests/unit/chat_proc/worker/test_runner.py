@@ -12,9 +12,9 @@ from chat_proc.worker.heartbeat import STALL_S
 from chat_proc.worker.runner import MAX_ATTEMPTS, MAX_CLOSINGS
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.identity import Lane
-from everturn.core.leases import ORIGIN, Lease
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.core.retry import RetryPolicy
+from everturn.events.cursor import ORIGIN
 from everturn.events.model import ChatError, ChatStart, ConvStatus
 from everturn.files.model import Upload
 from everturn.timeline.blocks import Block
@@ -22,6 +22,7 @@ from everturn.timeline.bodies import PromptBody
 from everturn.timeline.turns import Outcome, TurnStatus
 from everturn.turns.commits import Commit
 from everturn.turns.inbox import IncomingMessage
+from everturn.turns.leases import Lease
 from everturn.turns.ports import Timelines
 from everturn_testing.models.scripted_model import Fail, Pause, Say
 

@@ -12,9 +12,10 @@ from chat_proc.worker.runner import open_turn_span, record_outcome
 from everturn.core.errors import problem
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import ORIGIN, Claim, Lease
 from everturn.core.tracing import TraceContext, build_turn_context
+from everturn.events.cursor import ORIGIN
 from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
+from everturn.turns.leases import Claim, Lease
 from everturn_testing.core import FixedClock
 
 CALLER = TraceContext("a" * 32, "b" * 16)

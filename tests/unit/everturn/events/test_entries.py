@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.redis import build_fields, read_entry, read_id, stream_key
 from everturn.events.stream import EncodedEvent, Entry
 from everturn_testing.core import SequentialIds

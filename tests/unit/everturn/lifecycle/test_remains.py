@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from everturn.core.ids import ConversationId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.files.model import object_key
 from everturn.lifecycle.erasure import find_remains

@@ -1,7 +1,7 @@
 """A commit is blocks and a cursor; all else is there only when it changes."""
 
 from everturn.core.ids import TurnId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.turns.commits import Commit, Effect, EffectState
 
 

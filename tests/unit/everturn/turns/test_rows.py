@@ -4,7 +4,7 @@ import pytest
 
 from everturn.core.identity import Lane
 from everturn.core.ids import SignalId, TurnId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.postgres.pool import storable
 from everturn.timeline.turns import SignalState, TurnRequest
 from everturn.turns.inbox import Receipt

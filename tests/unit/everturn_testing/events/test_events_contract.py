@@ -4,7 +4,7 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.stream import Entry
 from everturn_testing.events.events_contract import Events, EventsContract, entry
 from everturn_testing.events.memory_events import MemoryEvents

@@ -1,6 +1,6 @@
 """The played worker keeps the rules of the real one."""
 
-from everturn.core.leases import ORIGIN, try_parse_cursor
+from everturn.events.cursor import ORIGIN, try_parse_cursor
 from everturn.timeline import bodies
 from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.turns import Outcome

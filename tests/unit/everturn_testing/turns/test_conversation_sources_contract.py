@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.core.leases import Lease
 from everturn.turns.commits import Commit
+from everturn.turns.leases import Lease
 from everturn_testing.turns.conversation_sources_contract import SourcesContract
 from everturn_testing.turns.platform import MemoryPlatform
 from everturn_testing.turns.stage import Stage

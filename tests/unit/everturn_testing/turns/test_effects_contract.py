@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.core.leases import Lease
 from everturn.turns.commits import Effect
+from everturn.turns.leases import Lease
 from everturn.turns.ports import EffectKey
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract

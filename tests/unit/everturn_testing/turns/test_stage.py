@@ -1,9 +1,10 @@
 """The short ways to act make what the ports accept."""
 
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import ORIGIN, Claim, Lease
+from everturn.events.cursor import ORIGIN
 from everturn.timeline.blocks import GENESIS_HASH, first_broken_link
 from everturn.timeline.turns import TurnStatus
+from everturn.turns.leases import Claim, Lease
 from everturn_testing.turns.stage import ANN, STRANGERS, closing, commit, summarize, think, write
 
 CLAIM = Claim(

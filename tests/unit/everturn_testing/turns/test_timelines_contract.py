@@ -6,9 +6,9 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import Lease
 from everturn.timeline.blocks import Block
 from everturn.turns.commits import Commit
+from everturn.turns.leases import Lease
 from everturn_testing.turns.platform import MemoryPlatform
 from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines

@@ -3,7 +3,7 @@
 import asyncio
 
 from everturn.core.errors import Unavailable
-from everturn.core.loops import Part
+from everturn.core.readiness import Part
 from everturn.queue.ports import BatteryOutcome, WorkerPresence
 from everturn_testing.queue.presences import MemoryPresences
 from ingress.health import endpoints as readiness

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingress.operations.commands import load_migration_settings
+from ingress.settings import load_migration_settings
 
 
 def test_no_address_is_shown_where_settings_are_printed(monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ from typing import Any, cast
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, SignalId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.stream import EncodedEvent, Entry, Hint
 from everturn_testing.core import FixedClock
 from everturn_testing.events.memory_events import MemoryEvents

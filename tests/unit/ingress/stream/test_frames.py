@@ -2,7 +2,7 @@
 
 import json
 
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.model import ChatComplete, ChatDelta, ConvTitle, Envelope, Ready, ServerShutdown, encode_envelope
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.timeline.turns import TurnUsage

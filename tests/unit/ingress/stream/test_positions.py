@@ -8,7 +8,7 @@ import pytest
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.queue.ports import Owned, QueuePosition, WaitingTurn
 from everturn_testing.core import FixedClock

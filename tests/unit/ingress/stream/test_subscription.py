@@ -4,7 +4,7 @@ from typing import Any
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from ingress.admission.metrics import IngressMetrics
 from ingress.stream.frames import ClientCursor, Phase, build_batch

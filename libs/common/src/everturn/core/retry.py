@@ -9,7 +9,7 @@ import structlog
 
 from everturn.core.cancellation import keep_cancellation
 from everturn.core.errors import Unavailable
-from everturn.core.leases import LeaseTiming
+from everturn.core.lease_timing import LeaseTiming
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")

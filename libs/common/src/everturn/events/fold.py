@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar, assert_never
 
-from everturn.core.leases import ORIGIN, try_parse_cursor
 from everturn.events import model as events
+from everturn.events.cursor import ORIGIN, try_parse_cursor
 from everturn.events.model import Envelope
 from everturn.events.turn_view import text_order, withdraw_pending
 from everturn.events.views import (

@@ -14,8 +14,8 @@ from everturn.core.cancellation import end_tasks
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import EventCursor, try_parse_cursor
 from everturn.core.open_values import report_unknown
+from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.events.redis_budget import ACCOUNT_KEEP_S, MAKE_ROOM, StreamBudget, hash_owner
 from everturn.events.stream import ERASED_FENCE, EncodedEvent, Entry, EventsLost, FollowSet
 from everturn.redis.calls import GRACE_S, PUBLISH_LIMIT_S, limited

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.stream import WireUse
 from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited
 

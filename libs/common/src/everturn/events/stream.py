@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from everturn.core.errors import EverturnError
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from everturn.conversations.model import Conversation, build_conversation_view
 from everturn.core.clock import iso
 from everturn.core.ids import TurnId
-from everturn.core.leases import EventCursor
 from everturn.core.refs import log_ref
+from everturn.events.cursor import EventCursor
 from everturn.events.model import (
     ChatApproval,
     ChatCitations,

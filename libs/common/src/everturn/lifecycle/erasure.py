@@ -7,7 +7,7 @@ from typing import Protocol
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import ORIGIN
+from everturn.events.cursor import ORIGIN
 from everturn.events.stream import EventReader
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts

@@ -12,7 +12,7 @@ import structlog
 from everturn.core.cancellation import keep_cancellation
 from everturn.core.errors import EverturnError, Invalid, OutOfOrder, StaleFence, Unavailable
 from everturn.core.identity import Principal
-from everturn.core.leases import LeaseTiming
+from everturn.core.lease_timing import LeaseTiming
 
 _log = structlog.get_logger(__name__)
 

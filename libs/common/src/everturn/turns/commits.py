@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from everturn.core.errors import Problem
 from everturn.core.ids import ApprovalId, CallId, SignalId, TurnId
-from everturn.core.leases import EventCursor
 from everturn.core.open_values import OpenEnum
+from everturn.events.cursor import EventCursor
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import SourceChange

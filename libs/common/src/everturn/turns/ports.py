@@ -9,7 +9,7 @@ from typing import Protocol
 from everturn.core.errors import Conflict
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
-from everturn.core.leases import Claim, ClaimBounds, Deferred, EventCursor, Lease, SlotKind
+from everturn.events.cursor import EventCursor
 from everturn.events.turn_view import TurnPage
 from everturn.feedback.model import Feedback
 from everturn.timeline.blocks import Block
@@ -17,6 +17,7 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn, TurnUsage
 from everturn.turns.approvals import Approval
 from everturn.turns.commits import Commit, Effect, EffectState
+from everturn.turns.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
 
 
 class Approvals(Protocol):

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from everturn.core.errors import Problem
 from everturn.core.ids import ApprovalId
-from everturn.core.leases import EventCursor, try_parse_cursor
+from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.files.model import Artifact
 from everturn.postgres.pool import Row
 from everturn.timeline.blocks import Block, BlockType, parse_body

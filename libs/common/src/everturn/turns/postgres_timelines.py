@@ -10,7 +10,7 @@ from everturn.conversations.model import ConversationState
 from everturn.core.errors import Conflict, NotFound, OutOfOrder, StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import EventCursor, Lease
+from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
 from everturn.files.postgres import append_artifacts
@@ -20,6 +20,7 @@ from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
 from everturn.timeline.sources import Source, SourceChange
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.commits import Commit, Promotion, TurnClose
+from everturn.turns.leases import Lease
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_approvals import save_approvals
 from everturn.turns.postgres_rows import (

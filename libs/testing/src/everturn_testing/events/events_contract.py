@@ -9,7 +9,7 @@ import pytest
 
 from everturn.core.errors import StaleFence
 from everturn.core.ids import ConversationId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry, EventReader, EventsLost, EventWriter
 from everturn_testing.core import SequentialIds
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import ERASED_FENCE, Entry, EventsLost, FollowSet
 
 

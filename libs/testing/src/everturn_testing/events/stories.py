@@ -9,9 +9,9 @@ from everturn.conversations.model import Conversation, ConversationState, Conver
 from everturn.core.clock import iso
 from everturn.core.errors import problem
 from everturn.core.ids import ArtifactId, CallId, PlanId, RandomIds, SignalId, TurnId
-from everturn.core.leases import ORIGIN, EventCursor
 from everturn.core.refs import named_artifact_ref, output_ref, plan_ref
 from everturn.events import model as events
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import AnyEvent, Envelope
 from everturn.events.turn_view import (
     TurnPage,

@@ -1,12 +1,12 @@
 """The contract of ConversationReader as tests; a subclass or its module defines the fixtures `stage` and `reader`."""
 
 from everturn.core.ids import PlanId, TurnId
-from everturn.core.leases import Claim
 from everturn.core.refs import round_ref
 from everturn.memory.search import BlockPage, ConversationReader
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import Body, PlanBody, ThinkingBody
 from everturn.timeline.plans import PlanMoment, mark_steps, new_plan
+from everturn.turns.leases import Claim
 from everturn_testing.turns.stage import STRANGERS, TS, Stage, closing, commit
 
 Draft = tuple[BlockType, str, Body]

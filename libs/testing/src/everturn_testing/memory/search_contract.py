@@ -9,7 +9,6 @@ import pytest
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import Claim
 from everturn.core.refs import completion_ref, named_artifact_ref, prompt_ref, round_ref, working_summary_ref
 from everturn.memory.embedder import DIMENSIONS, Vector
 from everturn.memory.search import (
@@ -26,6 +25,7 @@ from everturn.memory.search import (
 )
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody, PromptBody, SummaryBody, ThinkingBody
+from everturn.turns.leases import Claim
 from everturn_testing.turns.stage import TS, Stage, closing, commit
 
 ENCODER = "test-encoder"

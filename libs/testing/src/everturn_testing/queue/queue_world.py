@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from everturn.core.identity import Lane, Principal, Role, lane_of
 from everturn.core.ids import ConversationId
-from everturn.core.leases import Claim
 from everturn.queue.ports import Queue, QueuePosition
+from everturn.turns.leases import Claim
 from everturn_testing.turns.stage import Stage, closing
 
 SHARE: Final = 2

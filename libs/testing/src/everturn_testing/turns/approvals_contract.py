@@ -6,11 +6,12 @@ import pytest
 
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.ids import ApprovalId, CallId, ConversationId
-from everturn.core.leases import Claim, EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import SignalKind, SignalState, TurnStatus
 from everturn.turns.approvals import ApprovalRequest, ApprovalState, approval_id_of
 from everturn.turns.commits import Commit
 from everturn.turns.inbox import IncomingSignal, Receipt
+from everturn.turns.leases import Claim
 from everturn.turns.ports import Approvals, InboxMoved
 from everturn_testing.turns.stage import STRANGERS, Stage, closing
 

@@ -6,8 +6,8 @@ import pytest
 
 from everturn.core.errors import StaleFence
 from everturn.core.ids import CallId
-from everturn.core.leases import Claim
 from everturn.turns.commits import Effect, EffectState
+from everturn.turns.leases import Claim
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
 from everturn_testing.turns.stage import Stage
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from everturn.conversations.model import ConversationState
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import Claim, Lease
 from everturn.timeline.turns import TurnStatus
+from everturn.turns.leases import Claim, Lease
 from everturn_testing.turns.platform import ConversationRow, MemoryPlatform, TurnRow
 
 

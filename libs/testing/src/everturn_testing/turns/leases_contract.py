@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import TurnStatus
 from everturn_testing.turns.stage import Stage, closing, commit, think, turn_of
 

@@ -2,9 +2,9 @@
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
-from everturn.core.leases import Lease
 from everturn.events.model import AnyEvent, ChatStep, ChatTool
 from everturn.turns.commits import UsageEvent
+from everturn.turns.leases import Lease
 
 _LEASE = Lease(ConversationId("conv_1"), Principal("acme", "main", "ann"), "worker-1", 1)
 

@@ -10,7 +10,7 @@ from everturn.core.clock import Clock
 from everturn.core.errors import NotFound
 from everturn.core.identity import Lane, Principal, Role
 from everturn.core.ids import ApprovalId, CallId, ConversationId, SignalId, TurnId
-from everturn.core.leases import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.feedback.model import Feedback
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import GENESIS_HASH, Block

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.errors import Conflict
-from everturn.core.leases import Claim
 from everturn.timeline.bodies import SignalBody
 from everturn.timeline.turns import Signal, SignalKind, SignalState
 from everturn.turns.commits import Promotion, SignalChange
 from everturn.turns.inbox import IdempotencyKey, IncomingSignal, KeyReused, Receipt
+from everturn.turns.leases import Claim
 from everturn.turns.ports import InboxMoved
 from everturn_testing.turns.stage import Stage, closing, commit, turn_of, write
 

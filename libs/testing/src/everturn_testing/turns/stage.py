@@ -8,7 +8,7 @@ from typing import Literal
 from everturn.core.errors import problem
 from everturn.core.identity import Principal, Role
 from everturn.core.ids import ArtifactId, ConversationId, Ids, TurnId
-from everturn.core.leases import Claim, EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.files.model import Upload
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
@@ -25,6 +25,7 @@ from everturn.timeline.bodies import (
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind, TurnStatus, TurnUsage
 from everturn.turns.commits import Commit, Promotion, SignalChange, TurnClose
 from everturn.turns.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, Receipt
+from everturn.turns.leases import Claim
 from everturn.turns.ports import Leases, Timelines
 
 TS = "2026-03-01T12:00:00.000Z"

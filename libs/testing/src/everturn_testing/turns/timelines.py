@@ -6,7 +6,7 @@ from everturn.conversations.model import ConversationState
 from everturn.core.errors import Conflict, NotFound, OutOfOrder, StaleFence
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import EventCursor, Lease
+from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.timeline.blocks import Block, first_broken_link
 from everturn.timeline.bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
@@ -14,6 +14,7 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.approvals import Approval, ApprovalState
 from everturn.turns.commits import Commit, Effect, EffectState, Promotion, TurnClose
+from everturn.turns.leases import Lease
 from everturn.turns.ports import InboxMoved
 from everturn_testing.turns.platform import (
     ApprovalRow,

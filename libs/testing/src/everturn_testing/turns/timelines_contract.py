@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.errors import NotFound, OutOfOrder, StaleFence
-from everturn.core.leases import Claim
 from everturn.feedback.model import Feedback, Reaction
 from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.bodies import FeedbackBody, SignalBody
 from everturn.timeline.turns import Outcome, SignalState, TurnStatus
 from everturn.turns.commits import Commit, Effect, EffectChange, EffectState, Promotion, SignalChange, UsageEvent
 from everturn.turns.inbox import Receipt
+from everturn.turns.leases import Claim
 from everturn.turns.ports import InboxMoved
 from everturn_testing.core import BEGINNING
 from everturn_testing.turns.stage import STRANGERS, Stage, closing, commit, summarize, think, turn_of, write

@@ -14,7 +14,7 @@ from chat_proc.agent.drafting import (
     write_round,
 )
 from chat_proc.agent.generation import Generated, Generator
-from chat_proc.agent.limits import build_account, find_usable_text, read_usable_text
+from chat_proc.agent.last_resort import build_account, find_usable_text, read_usable_text
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import build_refusal_problem
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources

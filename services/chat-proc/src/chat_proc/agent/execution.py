@@ -21,7 +21,6 @@ from chat_proc.turn.leased import LeasedTurn, Writing
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.ids import ArtifactId, CallId, make_id
-from everturn.core.leases import Lease
 from everturn.core.metrics import NO_TOOL, TOOL_CALLS, TOOL_SECONDS
 from everturn.core.refs import result_ref
 from everturn.core.tracing import Attributes
@@ -35,6 +34,7 @@ from everturn.timeline.next_step import PendingCall
 from everturn.timeline.rendering import build_preview
 from everturn.turns.approvals import hash_arguments
 from everturn.turns.commits import Effect, EffectChange, EffectState, UsageEvent
+from everturn.turns.leases import Lease
 
 # Long tool results: the object store holds the whole text, and the block a preview of it.
 

@@ -26,7 +26,7 @@ from chat_proc.agent.drafting import (
 from chat_proc.agent.execution import effect_change
 from chat_proc.agent.generation import Generated, Generator
 from chat_proc.agent.kit import LoopParts, TurnKit
-from chat_proc.agent.limits import read_usable_text
+from chat_proc.agent.last_resort import read_usable_text
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
 from chat_proc.timeline.present import current_plan

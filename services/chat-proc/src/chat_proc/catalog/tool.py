@@ -12,13 +12,13 @@ from pydantic import BaseModel, ValidationError
 from everturn.core.errors import Conflict, Invalid, NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
-from everturn.core.leases import Lease
 from everturn.events.model import AnyEvent, ChatTool
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import Body
 from everturn.timeline.sources import PoolFull, Source, SourceDraft
 from everturn.turns.commits import Effect, UsageEvent
+from everturn.turns.leases import Lease
 
 PREVIEW_CHARS = 12_000
 """Preview length of a tool's result, unless the tool sets another limit."""

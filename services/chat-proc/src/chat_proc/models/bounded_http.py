@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 import httpx2
 
 from chat_proc.models.failures import try_build_error_object
-from everturn.core import bounded_bodies
-from everturn.core.bounded_bodies import EventHooks, Pieces, UnreadableBody
+from everturn.models import bounded_bodies
+from everturn.models.bounded_bodies import EventHooks, Pieces, UnreadableBody
 from everturn.models.port import ModelFailed
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024

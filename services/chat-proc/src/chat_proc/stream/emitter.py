@@ -17,9 +17,9 @@ from everturn.core.clock import Clock, iso
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import EventCursor
 from everturn.core.loops import guarded
 from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
+from everturn.events.cursor import EventCursor
 from everturn.events.model import PROGRESS, AnyEvent, ChatDelta, ChatPhase, ChatRewind, Envelope, encode_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.events.views import TurnView

@@ -21,7 +21,6 @@ from chat_proc.turn.titling import TitleCall, draft_gate, make_title, title_sour
 from everturn.core.clock import Clock, iso
 from everturn.core.errors import NotFound, Problem, StaleFence
 from everturn.core.ids import ApprovalId, TurnId
-from everturn.core.leases import Claim, Lease
 from everturn.core.refs import round_ref
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import AnyEvent, ConvStatus, ConvTitle
@@ -42,6 +41,7 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason, Outcome, Turn, TurnStatus, TurnUsage
 from everturn.turns.approvals import ApprovalRequest
 from everturn.turns.commits import Commit, EffectChange, Promotion, SignalChange, TurnClose, UsageEvent
+from everturn.turns.leases import Claim, Lease
 from everturn.turns.ports import InboxMoved, Timelines
 
 _log = structlog.get_logger(__name__)

@@ -9,7 +9,6 @@ import structlog
 from everturn.core.clock import Clock
 from everturn.core.identity import lane_of
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import Claim
 from everturn.core.metrics import (
     CACHED_TOKENS,
     COST_USD,
@@ -27,6 +26,7 @@ from everturn.files.model import manifest_key
 from everturn.files.objects import Objects
 from everturn.timeline.turns import Outcome, Turn
 from everturn.turns.commits import UsageEvent
+from everturn.turns.leases import Claim
 
 _log = structlog.get_logger(__name__)
 

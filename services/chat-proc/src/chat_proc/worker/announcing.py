@@ -13,11 +13,11 @@ from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, Unavailable, problem
 from everturn.core.identity import lane_of
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.leases import ORIGIN, Claim, EventCursor, Lease
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
 from everturn.core.refs import completion_ref
 from everturn.core.retry import RetryPolicy
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import AnyEvent, ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, WireMemory
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
@@ -26,6 +26,7 @@ from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import CompletionBody
 from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import Outcome, TurnStatus
+from everturn.turns.leases import Claim, Lease
 from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
 
 _log = structlog.get_logger(__name__)

@@ -10,7 +10,7 @@ from everturn.core.cancellation import describe_tasks, end_tasks
 from everturn.core.clock import Clock
 from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
-from everturn.core.leases import LeaseTiming
+from everturn.core.lease_timing import LeaseTiming
 from everturn.core.loops import guarded
 from everturn.core.metrics import LEASES_LOST, TURNS_STALLED
 from everturn.turns.ports import Leases

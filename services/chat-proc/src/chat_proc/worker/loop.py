@@ -21,7 +21,6 @@ from everturn.core.errors import EverturnError, StaleFence, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, lane_of
 from everturn.core.ids import ConversationId
-from everturn.core.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.core.loops import guarded, run_guarded
 from everturn.core.metrics import (
     EXTRA_SLOTS_USED,
@@ -35,6 +34,7 @@ from everturn.core.metrics import (
 )
 from everturn.events.stream import InboxBells
 from everturn.queue.ports import Doorbells
+from everturn.turns.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.turns.ports import FairClaims, Leases
 
 # How many turns a worker runs at once, and a way to run a suspect turn alone. Beyond its ordinary slots a worker has

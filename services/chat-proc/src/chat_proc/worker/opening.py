@@ -1,26 +1,15 @@
 """The beginning of a turn: header, prompt, attachments with a preview of their text, and feedback since the last
 turn."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import structlog
-
 from chat_proc.agent.drafting import RoundPlace
-from chat_proc.agent.kit import TurnKit
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
-from chat_proc.models.calls import describe_turn
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
-from chat_proc.turn.leased import LeasedTurn, Writing
-from chat_proc.turn.titling import TitleCall, title_source
-from everturn.core.cancellation import end_tasks
-from everturn.core.errors import EverturnError
+from chat_proc.turn.leased import Writing
 from everturn.core.refs import prompt_ref, round_ref
-from everturn.core.tracing import Tracing
 from everturn.feedback.model import Feedback
-from everturn.models.port import ModelRequest, PromptMessage, TextPart
 from everturn.timeline.blocks import Block, BlockDraft, BlockType
 from everturn.timeline.bodies import (
     AttachmentBody,
@@ -31,15 +20,6 @@ from everturn.timeline.bodies import (
     TurnHeaderBody,
 )
 from everturn.timeline.turns import RequestEvent, Signal, SignalKind, SignalState, Turn
-
-_log = structlog.get_logger(__name__)
-
-SETTLE_S = 3.0
-"""How long a turn waits for its title before it parks for a person: it may not resume until the next day."""
-MAX_PROMPT_CHARS = 4_000
-"""How much of the first message the title call sees; a title summarizes its beginning."""
-MAX_OUTPUT_TOKENS = 1_024
-"""Room for models that think before they write."""
 
 
 def draft_opening(
@@ -104,57 +84,3 @@ def _feedback_body(item: Feedback) -> FeedbackBody:
         reaction=item.reaction.value if item.reaction else None,
         text=item.text,
     )
-
-
-@asynccontextmanager
-async def call_title_beside(
-    turn: LeasedTurn, kit: TurnKit, tracing: Tracing
-) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
-    """Request a title while the body runs, if the turn is a conversation's first; the call ends with the body.
-
-    Yields a function that waits for the title, for at most SETTLE_S. Without a title model none is requested.
-    """
-    call = None if turn.is_titled else _try_build_title_call(turn.turn, kit, tracing)
-    if call is None:
-        yield _no_title
-        return
-    turn.title_call = call
-    call_task = asyncio.create_task(_give_title(turn, call))
-
-    async def settle() -> None:
-        await asyncio.wait({call_task}, timeout=SETTLE_S)
-
-    try:
-        yield settle
-    finally:
-        await end_tasks(call_task)
-        if call_task.done() and not call_task.cancelled() and (error := call_task.exception()) is not None:
-            _log.error("Title call failed", exc_info=error)
-
-
-async def _give_title(turn: LeasedTurn, call: TitleCall) -> None:
-    await call.run()
-    title = call.try_title()
-    if title is None:
-        return
-    try:
-        await turn.give_title(title)
-    except EverturnError as error:
-        # The turn meets the same error in its own commits and handles it there. Its last commit writes the title.
-        _log.warning("Could not save the title", error=str(error))
-
-
-def _try_build_title_call(turn: Turn, kit: TurnKit, tracing: Tracing) -> TitleCall | None:
-    text = title_source(turn.request).strip()
-    if kit.title_model is None or turn.ordinal != 1 or not text:
-        return None
-    messages = (
-        PromptMessage("system", (TextPart(kit.title_prompt),)),
-        PromptMessage("user", (TextPart(text[:MAX_PROMPT_CHARS]),)),
-    )
-    about = describe_turn(turn.conversation_id, turn.id)
-    return TitleCall(kit.title_model, ModelRequest(messages, MAX_OUTPUT_TOKENS), tracing=tracing, turn=about)
-
-
-async def _no_title() -> None:
-    """Return at once: no title was requested."""

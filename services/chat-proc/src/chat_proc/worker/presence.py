@@ -13,11 +13,12 @@ import structlog
 from chat_proc.bounds import TENANT_PART
 from chat_proc.settings import WorkerSettings
 from everturn.core.errors import Unavailable
-from everturn.core.leases import ClaimBounds
-from everturn.core.loops import Part, check_all, guarded, sum_up
+from everturn.core.loops import guarded
 from everturn.core.page_server import Page
+from everturn.core.readiness import Part, check_all, summarize_readiness
 from everturn.core.ttl_cache import TtlCache
 from everturn.queue.ports import Presences, WorkerPresence
+from everturn.turns.leases import ClaimBounds
 
 # How long the turns of this worker take: a moving average that weights recent turns most.
 
@@ -145,6 +146,6 @@ class ReadyPage:
 
     async def _check_parts(self) -> Page:
         found = await check_all(self._parts)
-        status = sum_up(self._parts, found)
+        status = summarize_readiness(self._parts, found)
         body = {"status": status, "parts": {name: out.model_dump() for name, out in found.items()}}
         return Page(_UNREADY if status == "unready" else _READY, "application/json", json.dumps(body).encode())

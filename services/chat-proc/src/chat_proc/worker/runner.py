@@ -13,6 +13,7 @@ from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.kit import Kits, LoopParts, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
+from chat_proc.agent.titling import call_title_beside
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import load_previews
@@ -21,22 +22,23 @@ from chat_proc.turn.inbox import TurnApprovals, TurnInbox
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd
 from chat_proc.turn.records import ManifestKeeper
 from chat_proc.worker.announcing import Announcer, build_crash_end
-from chat_proc.worker.opening import add_prune_notice, call_title_beside, draft_opening
+from chat_proc.worker.opening import add_prune_notice, draft_opening
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, NotFound, StaleFence, Unavailable, problem
 from everturn.core.ids import TurnId
-from everturn.core.leases import ORIGIN, Claim, EventCursor, Lease
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
 from everturn.core.retry import RetryPolicy
 from everturn.core.tracing import Span, SpanPlace, Tracing, build_turn_context, try_parse_context
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import ConvStatus
 from everturn.events.stream import EventWriter
 from everturn.events.turn_view import build_signal_event, build_signal_view, build_start_event
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import delete_erased_objects
 from everturn.timeline.turns import Signal, Turn
+from everturn.turns.leases import Claim, Lease
 from everturn.turns.ports import Approvals, Leases, Timelines
 
 # The span of a turn's work under one lease, and the fields of its log lines.

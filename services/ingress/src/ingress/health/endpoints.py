@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 from everturn.core.api_model import ApiModel
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
-from everturn.core.loops import CHECK_TIMEOUT_S, Part, PartOut, Readiness, check_all, sum_up
+from everturn.core.readiness import CHECK_TIMEOUT_S, Part, PartOut, Readiness, check_all, summarize_readiness
 from everturn.core.ttl_cache import TtlCache
 from everturn.queue.ports import Presences, Queue, WorkerPresence
 from ingress.admission.metrics import IngressMetrics
@@ -102,7 +102,7 @@ class ReadyOut(ApiModel):
 async def check_parts(parts: Mapping[str, Part], presences: Presences) -> ReadyOut:
     """Check all parts and workers concurrently, each within 3 s."""
     found, workers = await asyncio.gather(check_all(parts), _load_workers(presences))
-    return ReadyOut(status=sum_up(parts, found), parts=found, workers=workers)
+    return ReadyOut(status=summarize_readiness(parts, found), parts=found, workers=workers)
 
 
 async def _load_workers(presences: Presences) -> list[WorkerOut] | None:

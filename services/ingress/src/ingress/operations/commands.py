@@ -1,17 +1,17 @@
-"""The commands of `python -m ingress`: the command types, and the commands that print settings and run migrations."""
+"""The commands of `python -m ingress`: their types, and the commands for migrations and schemas."""
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import Field, SecretStr, ValidationError
-
 from everturn.core.errors import Invalid
-from everturn.core.settings import explain_errors
-from ingress.settings import IngressSettings, OperatorSettings
+from ingress.app import build_routes
+from ingress.settings import IngressSettings, MigrationSettings, load_migration_settings
+from ingress.stream.event_schemas import build_event_schemas
 
 PROGRAM: Final = "ingress"
 
@@ -60,38 +60,6 @@ def parse_arguments(
     return commands[read.command], read
 
 
-# Settings of the commands that change a database server; serving processes must not get them.
-
-
-class MigrationSettings(OperatorSettings):
-    """What `migrate` reads. With a superuser's address it also makes roles and database."""
-
-    admin_url: SecretStr | None = Field(
-        default=None,
-        validation_alias="DATABASE_ADMIN_URL",
-        description="postgresql://... of a superuser: `migrate` uses it to create missing roles and the database, and "
-        "to set the roles' passwords to those in their addresses.",
-    )
-    ingress_url: SecretStr | None = Field(
-        default=None,
-        validation_alias="DATABASE_INGRESS_URL",
-        description="With DATABASE_ADMIN_URL: the ingress's DATABASE_URL.",
-    )
-    worker_url: SecretStr | None = Field(
-        default=None,
-        validation_alias="DATABASE_WORKER_URL",
-        description="With DATABASE_ADMIN_URL: the workers' DATABASE_URL.",
-    )
-
-
-def load_migration_settings() -> MigrationSettings:
-    """Load the settings. Raises Invalid, which names what is missing."""
-    try:
-        return MigrationSettings()  # pyright: ignore[reportCallIssue] required settings come from the environment
-    except ValidationError as error:
-        raise Invalid(" ".join(explain_errors(error))) from error
-
-
 # `python -m ingress migrate FOLDER`: updates the database; with a superuser's URL it first creates the database and its
 # roles.
 
@@ -133,3 +101,23 @@ def build_addresses(settings: MigrationSettings) -> tuple[str, str, str, str] | 
         settings.ingress_url.get_secret_value(),
         settings.worker_url.get_secret_value(),
     )
+
+
+# `python -m ingress describe`: prints the schemas of requests, responses and events, without any server.
+
+
+def build_description() -> dict[str, Any]:
+    """JSON Schemas by name: `calls` are those of the OpenAPI document; in `events`, `Event` is the schema of one
+    line."""
+    return {"calls": build_routes().openapi()["components"]["schemas"], "events": build_event_schemas()}
+
+
+def describe(_: argparse.Namespace) -> int:
+    """Exit status 0. The same sources give the same bytes."""
+    sys.stdout.write(json.dumps(build_description(), sort_keys=True, separators=(",", ":")) + "\n")
+    return 0
+
+
+DESCRIBE = OfflineCommand(
+    "Print the schemas of what clients send and receive, in calls and as events, as JSON.", describe
+)

@@ -1,13 +1,13 @@
-"""Operator commands for data: orphaned objects, rescans, usage, the state of a turn, and the remains of an erasure."""
+"""Operator commands for data: orphaned objects, rescans, usage, the remains of an erasure, and exports."""
 
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import astuple, fields
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from pathlib import Path
 
 import orjson
 
@@ -15,6 +15,7 @@ from everturn.accounts.usage import LoadUsage, UsageTotal
 from everturn.core.errors import EverturnError
 from everturn.core.ids import ArtifactId, ConversationId, is_id
 from everturn.lifecycle.erasure import Remains
+from everturn.lifecycle.export_check import ExportBroken, check_export
 from everturn.lifecycle.orphans import SweepParts
 from ingress.attachments.rescan import Rescan
 from ingress.files.sweeping import run_sweep
@@ -138,25 +139,6 @@ def _add_period(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="end", type=date.fromisoformat, help="Day after the last one (default: tomorrow).")
 
 
-# `python -m ingress explain-turn ID`. It needs DATABASE_OWNER_URL, the migrating role.
-
-ExplainTurn = Callable[[str], Coroutine[Any, Any, Sequence[str]]]
-
-
-def build_explain_command(explain: ExplainTurn) -> OfflineCommand:
-    """Build the command; `explain` takes the id of a turn or of a conversation and raises NotFound."""
-
-    def run(arguments: argparse.Namespace) -> int:
-        sys.stdout.writelines(f"{line}\n" for line in asyncio.run(explain(arguments.id)))
-        return 0
-
-    return OfflineCommand("Explain where a turn is and what it waits for.", run, _add_turn)
-
-
-def _add_turn(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="the id of a turn, or of a conversation for its newest turn")
-
-
 # `python -m ingress verify-erasure CONVERSATION`: finds anything that an erasure left.
 
 FindRemains = Callable[[IngressSettings, ConversationId], AbstractAsyncContextManager[Remains]]
@@ -188,3 +170,34 @@ def render_remains(conversation_id: str, remains: Remains) -> str:
 
 def _add_conversation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("conversation", help="the id of the erased conversation")
+
+
+# `python -m ingress verify-export FILE`: checks an exported conversation, without any server.
+
+
+def verify_export(arguments: argparse.Namespace) -> int:
+    """Exit status 0 when the file is complete and valid, 1 when it is not, 2 when it can't be read."""
+    try:
+        with arguments.file.open("rb") as file:
+            report = check_export(file)
+    except OSError as error:
+        sys.stderr.write(f"verify-export: {error}\n")
+        return 2
+    except ExportBroken as error:
+        sys.stdout.write(f"BROKEN line {error.number}: {error.why}\n")
+        return 1
+    end = report.end
+    sys.stdout.write(
+        f"WHOLE {report.conversation_id}: {end.blocks} blocks, {end.artifacts} artifacts, {end.signals} signals, "
+        f"{end.feedback} feedback; the last hash is {end.last_hash}\n"
+    )
+    return 0
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="the file that GET .../export returned")
+
+
+VERIFY_EXPORT = OfflineCommand(
+    "Check an exported conversation: its lines and the hash chain of its blocks.", verify_export, add_export
+)

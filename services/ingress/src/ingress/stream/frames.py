@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.model import (
     AnyEvent,
     ChatComplete,

@@ -12,8 +12,8 @@ import structlog
 from everturn.core.errors import NotFound, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, SignalId
-from everturn.core.leases import ORIGIN, EventCursor
 from everturn.core.loops import guarded, run_guarded
+from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import Entry, EventReader, Hint, Hints
 from everturn.queue.ports import QueuePosition
 from ingress.admission.metrics import IngressMetrics

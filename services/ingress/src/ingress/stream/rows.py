@@ -9,7 +9,7 @@ from everturn.conversations.model import Conversations, ConversationState
 from everturn.core.clock import Clock, iso
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, SignalId
-from everturn.core.leases import EventCursor
+from everturn.events.cursor import EventCursor
 from everturn.events.model import AnyEvent, ConvStatus, ConvTitle, StreamSnapshot
 from everturn.events.turn_view import TurnPage, build_signal_event, build_signal_view, build_state
 from everturn.queue.ports import Owned, Queue, WaitingTurn

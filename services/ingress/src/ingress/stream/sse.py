@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
-from everturn.core.leases import EventCursor, try_parse_cursor
+from everturn.events.cursor import EventCursor, try_parse_cursor
 from ingress.admission.connections import CUT_KEY
 from ingress.admission.fields import ConversationPath
 from ingress.admission.responses import problems

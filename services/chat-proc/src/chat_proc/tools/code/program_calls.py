@@ -17,7 +17,7 @@ from everturn.core.cancellation import Stragglers
 from everturn.core.errors import EverturnError, Invalid, NotFound, StaleFence, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.ids import CallId
-from everturn.core.leases import LeaseTiming
+from everturn.core.lease_timing import LeaseTiming
 from everturn.core.logging import Redactor
 from everturn.core.metrics import TOOL_CALLS
 from everturn.core.refs import call_ref, result_ref

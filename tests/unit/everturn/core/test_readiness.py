@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from everturn.core import loops as parts
+from everturn.core import readiness
 from everturn.core.errors import Unavailable
-from everturn.core.loops import Part, check_all, sum_up
+from everturn.core.readiness import Part, check_all, summarize_readiness
 
 
 async def fine() -> None:
@@ -26,7 +26,7 @@ async def test_a_missing_required_part_decides_readiness(needed, other, status) 
 
     found = await check_all(asked)
 
-    assert sum_up(asked, found) == status
+    assert summarize_readiness(asked, found) == status
     assert found["needed"].detail.endswith("here" if needed is fine else "down")
 
 
@@ -39,4 +39,4 @@ async def test_parts_are_checked_concurrently_and_independently() -> None:
     found = await check_all({"one": Part(meet), "two": Part(meet), "three": Part(broken)})
 
     assert [out.ok for out in found.values()] == [True, True, False]
-    assert parts.CHECK_TIMEOUT_S < 10
+    assert readiness.CHECK_TIMEOUT_S < 10

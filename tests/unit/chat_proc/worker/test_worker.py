@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from chat_proc.worker.drain import Worker
+from chat_proc.worker.worker import Worker
 from everturn.core.errors import Unavailable
 
 
