@@ -21,7 +21,7 @@ REFUSED_WITHIN_S = 2.0
 STALL_S = 10.0
 """Longer than a lease lasts here."""
 UNTOLD_TRIES = 2
-LOOK_EVERY_S, LOOKS = 0.1, 600
+POLL_EVERY_S, POLLS = 0.1, 600
 
 
 async def test_a_restart_with_its_data_is_a_pause(chaos: Chaos) -> None:
@@ -186,9 +186,9 @@ async def test_an_end_reaches_clients_once_after_failed_publishing(
 async def wait_untold(chaos: Chaos, turn_id: str, tries: int) -> None:
     """Until the workers report that so many attempts to announce the turn's end have failed."""
     logs = [chaos.platform.home.logs / f"{name}.log" for name in chaos.platform.reports if name.startswith("worker")]
-    for _ in range(LOOKS):
+    for _ in range(POLLS):
         said = [line for log in logs for line in log.read_text().splitlines() if turn_id in line]
         if sum("Could not publish the end of a turn" in line for line in said) >= tries:
             return
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_EVERY_S)
     raise AssertionError(f"{tries} tries never failed")

@@ -45,7 +45,7 @@ class ScriptedBroker:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open_lines += 1
         try:
-            await self._converse(FrameStream(reader, writer, FrameDecoder(8 << 20, allow_raw=True)), writer)
+            await self._serve(FrameStream(reader, writer, FrameDecoder(8 << 20, allow_raw=True)), writer)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -54,7 +54,7 @@ class ScriptedBroker:
             if not self.open_lines:
                 self.all_closed.set()
 
-    async def _converse(self, stream: FrameStream, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, stream: FrameStream, writer: asyncio.StreamWriter) -> None:
         while isinstance(frame := await stream.receive(), dict):
             if frame["kind"] == Launch.kind:
                 await self._run(stream)

@@ -21,7 +21,7 @@ from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.port import RunRequest, RunResult
 
 END_LIMIT_S = 45.0
-LOOK_EVERY_S, GONE_LOOKS = 0.2, 300
+POLL_EVERY_S, GONE_POLLS = 0.2, 300
 """A minute, twice the lease of a turn: the engine has to start again, and the broker's reaper to notice it."""
 
 
@@ -77,10 +77,10 @@ async def test_a_run_fails_typed_nothing_stays_and_the_next_works(broker, engine
 async def wait_until_only_warm(broker: OwnBroker, engine: OwnEngine) -> None:
     """Two containers and a volume of the pair that waits for a run; what the old engine had is gone."""
     view = EngineView(broker.label, engine.address)
-    for _ in range(GONE_LOOKS):
+    for _ in range(GONE_POLLS):
         if is_one_pair(left := await asyncio.to_thread(view.load_left)):
             break
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_EVERY_S)
     else:
         raise AssertionError(f"left: {sorted(left)}\n{broker.read_log()[-4000:]}")
     view.close()

@@ -19,7 +19,7 @@ from leftovers.processes import (
 LIMIT_S = 10.0
 """A run's end takes 2 s at most; the rest is for a busy machine."""
 
-_LOOK_EVERY_S = 0.05
+_POLL_EVERY_S = 0.05
 
 
 class Leftovers(AssertionError):
@@ -65,7 +65,7 @@ class Watch:
         """Check repeatedly, so that a short run is seen too."""
         while True:
             self.look()
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
 
     async def wait_nothing_left(self, limit_s: float = LIMIT_S) -> None:
         """Returns as soon as all is gone. Raises Leftovers."""
@@ -74,7 +74,7 @@ class Watch:
             if asyncio.get_running_loop().time() > deadline:
                 end_orphans(self.load_processes())
                 raise Leftovers(f"after {limit_s:g} s there is still: " + "; ".join(left))
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import IO
 
 UNTIL_LIMIT_S = 60.0
-_LOOK_EVERY_S = 0.05
+_POLL_EVERY_S = 0.05
 
 
 def read_line(pipe: IO[bytes], limit_s: float) -> bytes:
@@ -20,4 +20,4 @@ async def wait_until(done: Callable[[], object]) -> None:
     """Poll in a thread. Raises TimeoutError after a minute."""
     async with asyncio.timeout(UNTIL_LIMIT_S):
         while not await asyncio.to_thread(done):  # noqa: ASYNC110 - for what sends no notification
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)

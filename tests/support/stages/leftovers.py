@@ -12,7 +12,7 @@ from everturn_local.supervision.platform import Platform
 
 LIMIT_S = 20.0
 """Several times what a sweep, a lease, and two passes over the object store take in the tests."""
-LOOK_EVERY_S = 0.1
+POLL_EVERY_S = 0.1
 
 _LEFT = """
 SELECT 'lease of ' || owner FROM lease WHERE conversation_id = '{id}'
@@ -33,11 +33,11 @@ _NAMED = "object "
 async def check_nothing_left(platform: Platform, conversation_id: str) -> None:
     """Wait as long as a sweeper may need; then return what remains."""
     left: list[str] = []
-    for _ in range(int(LIMIT_S / LOOK_EVERY_S)):
+    for _ in range(int(LIMIT_S / POLL_EVERY_S)):
         left = await asyncio.to_thread(_find_left, platform, conversation_id)
         if not left:
             return
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_EVERY_S)
     raise AssertionError(f"left of {conversation_id}: {', '.join(left)}")
 
 

@@ -100,8 +100,8 @@ async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
     claim = await alone.claim(first.lease.conversation_id)
     await ask(alone, approvals, claim)
     await approvals.try_park(claim.lease)
-    telling = await alone.claim(first.lease.conversation_id)
-    await alone.timelines.save_announced(telling.lease, first.turn_id, telling.cursor)
+    announcing = await alone.claim(first.lease.conversation_id)
+    await alone.timelines.save_announced(announcing.lease, first.turn_id, announcing.cursor)
     sweeps = PostgresSweeps(roles.worker)
     await sweeps.due_doorbells(takeovers=True)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 1

@@ -31,7 +31,7 @@ from everturn.execution.messages import Finished, GatewayCall, ToolReply
 from exec_supervisor.broker.listeners import (
     KEEPALIVE,
     Addresses,
-    Converse,
+    Serve,
     build_tls_context,
     find_group,
     open_listeners,
@@ -123,14 +123,14 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @asynccontextmanager
 async def listening(
-    folder: Path, certificates: Certificates | None, converse: Converse = echo, **more: object
+    folder: Path, certificates: Certificates | None, serve: Serve = echo, **more: object
 ) -> AsyncGenerator[Addresses]:
     tls: dict[str, object] = {}
     if certificates is not None:
         tls_dir = save_tls_dir(folder / "tls", certificates.client_ca, certificates.server)
         tls = {"tcp": "127.0.0.1:0", "tls_dir": tls_dir}
     settings = BrokerSettings(socket=folder / "broker.sock", **tls, **more)  # type: ignore[arg-type]
-    async with open_listeners(settings, converse, max_connections=2) as addresses:
+    async with open_listeners(settings, serve, max_connections=2) as addresses:
         yield addresses
 
 

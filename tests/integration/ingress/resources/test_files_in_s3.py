@@ -27,7 +27,7 @@ SMALL, LARGE = b"name,sum\n" + b"x" * 1000 + b"\n", b"0123456789abcde\n" * 65_53
 BASE = "/conversations/default/default"
 STALL_S = "2"
 STALL_LIMIT_S = 60
-LOOK_EVERY_S = 0.05
+POLL_EVERY_S = 0.05
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ async def test_files_are_refused_in_time_while_the_store_does_not_answer(
 async def wait_unready(client: httpx2.AsyncClient) -> dict[str, Any]:
     """The parts in /readyz once it is not ready; answers are cached for a moment."""
     while (answer := await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process reports this only when asked
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_EVERY_S)
     assert answer.status_code == 503
     return answer.json()
 

@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.signal_folding import draft_deferral, is_same_answer, repeats_deferred
-from chat_proc.turn.leased import TurnEnd, Writing
+from chat_proc.turn.leased import CommitContent, TurnEnd
 from everturn.core.ids import TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody
 from everturn.timeline.turns import Outcome
 
-PLACE = RoundPlace(TurnId("turn_1"), 2, 15, "now")
+CONTEXT = RoundContext(TurnId("turn_1"), 2, 15, "now")
 
 
-def complete(text: str, place: RoundPlace = PLACE) -> BlockDraft:
-    return place.draft(BlockType.COMPLETION, "ar:x", CompletionBody(text=text))
+def complete(text: str, context: RoundContext = CONTEXT) -> BlockDraft:
+    return context.draft(BlockType.COMPLETION, "ar:x", CompletionBody(text=text))
 
 
 def stored(*drafts: BlockDraft) -> tuple[Block, ...]:
@@ -24,7 +24,7 @@ def stored(*drafts: BlockDraft) -> tuple[Block, ...]:
 
 
 def end_with(*drafts: BlockDraft) -> TurnEnd:
-    return TurnEnd(Outcome.COMPLETED, writing=Writing(drafts=drafts))
+    return TurnEnd(Outcome.COMPLETED, content=CommitContent(drafts=drafts))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_long_answers_are_compared_quickly() -> None:
 
 
 def test_only_the_answer_deferred_last_is_repeated() -> None:
-    deferred = stored(complete("first"), draft_deferral(PLACE, 1))
+    deferred = stored(complete("first"), draft_deferral(CONTEXT, 1))
 
     assert repeats_deferred(deferred, end_with(complete("First")))
     assert not repeats_deferred(deferred, end_with(complete("second")))
@@ -67,5 +67,5 @@ def test_only_the_answer_deferred_last_is_repeated() -> None:
 
 
 def test_the_verdict_counts_what_came() -> None:
-    assert "A message arrived" in str(draft_deferral(PLACE, 1).body)
-    assert "2 messages arrived" in str(draft_deferral(PLACE, 2).body)
+    assert "A message arrived" in str(draft_deferral(CONTEXT, 1).body)
+    assert "2 messages arrived" in str(draft_deferral(CONTEXT, 2).body)

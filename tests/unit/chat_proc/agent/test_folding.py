@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.signal_folding import ends_work, fold_signals, needs_response, settle_leftover, through_last_end
 from everturn.core.ids import SignalId, TurnId
 from everturn.events.model import ChatSignal
@@ -14,7 +14,7 @@ from everturn_testing.core import BEGINNING
 from everturn_testing.events.stories import make_artifact
 
 TURN, NEXT = TurnId("turn_1"), TurnId("turn_2")
-PLACE = RoundPlace(TURN, 3, 15, "now")
+CONTEXT = RoundContext(TURN, 3, 15, "now")
 
 
 def say(kind: SignalKind, text: str = "", name: str = "sig_1") -> Signal:
@@ -50,13 +50,13 @@ def test_only_what_waits_for_the_agent_is_heard() -> None:
 
 
 def test_an_event_becomes_a_block_of_its_own_kind() -> None:
-    folded = fold_signals([FORM, RECORD], PLACE, lambda _: ())
+    folded = fold_signals([FORM, RECORD], CONTEXT, lambda _: ())
 
-    form, record = folded.writing.drafts
+    form, record = folded.content.drafts
     assert (form.type, form.ref) == (BlockType.EXTERNAL_EVENT, f"ar:{TURN}.external.form.{FORM.id}")
     assert form.body == EventBody(signal_id=FORM.id, kind="form", text="sent", payload={"total": 7}, credit=2)
     assert record.body == EventBody(signal_id=RECORD.id, kind="alert", text="noted", reactive=False)
-    (reported, _), _ = folded.writing.after
+    (reported, _), _ = folded.content.after
     assert isinstance(reported, ChatSignal) and reported.event is not None
     assert (reported.kind, reported.event.kind, reported.event.reactive) == ("event", "form", True)
 
@@ -65,46 +65,46 @@ def test_the_beginning_of_a_text_file_follows_its_signal() -> None:
     artifact = make_artifact(TURN, "a.txt")
     preview = AttachmentTextBody(filename="a.txt", text="hello", total_chars=5)
 
-    folded = fold_signals([replace(FORM, attachments=(artifact,))], PLACE, lambda _: (), {artifact.ref: preview})
+    folded = fold_signals([replace(FORM, attachments=(artifact,))], CONTEXT, lambda _: (), {artifact.ref: preview})
 
-    assert [draft.type for draft in folded.writing.drafts] == [BlockType.EXTERNAL_EVENT, BlockType.ATTACHMENT_TEXT]
-    assert (folded.writing.drafts[1].ref, folded.writing.drafts[1].body) == (artifact.ref, preview)
+    assert [draft.type for draft in folded.content.drafts] == [BlockType.EXTERNAL_EVENT, BlockType.ATTACHMENT_TEXT]
+    assert (folded.content.drafts[1].ref, folded.content.drafts[1].body) == (artifact.ref, preview)
 
 
 @pytest.mark.parametrize("event", [None, ExternalEvent("Not A Kind")])
 def test_only_a_signal_without_a_valid_block_is_rejected(event: ExternalEvent | None) -> None:
-    folded = fold_signals([replace(FORM, event=event), FOLLOWUP], PLACE, lambda _: ())
+    folded = fold_signals([replace(FORM, event=event), FOLLOWUP], CONTEXT, lambda _: ())
 
-    assert [change.state for change in folded.writing.signals] == [SignalState.REJECTED, SignalState.APPLIED]
-    assert [draft.type for draft in folded.writing.drafts] == [BlockType.USER_FOLLOWUP]
+    assert [change.state for change in folded.content.signals] == [SignalState.REJECTED, SignalState.APPLIED]
+    assert [draft.type for draft in folded.content.drafts] == [BlockType.USER_FOLLOWUP]
 
 
 def test_a_late_event_moves_to_the_next_turn_unless_only_recorded() -> None:
-    leftover = settle_leftover([RECORD, FORM, FOLLOWUP], PLACE, lambda: NEXT, lambda _: ())
+    leftover = settle_leftover([RECORD, FORM, FOLLOWUP], CONTEXT, lambda: NEXT, lambda _: ())
 
     assert leftover.promote == Promotion((FORM.id, FOLLOWUP.id), NEXT, "more")
-    assert leftover.writing.signals == (SignalChange(RECORD.id, SignalState.APPLIED, 3),)
-    assert [draft.type for draft in leftover.writing.drafts] == [BlockType.EXTERNAL_EVENT]
+    assert leftover.content.signals == (SignalChange(RECORD.id, SignalState.APPLIED, 3),)
+    assert [draft.type for draft in leftover.content.drafts] == [BlockType.EXTERNAL_EVENT]
 
 
 def test_messages_become_blocks_and_all_signals_get_receipts() -> None:
-    folded = fold_signals([FOLLOWUP, STEER, CANCEL], PLACE, lambda _: ())
+    folded = fold_signals([FOLLOWUP, STEER, CANCEL], CONTEXT, lambda _: ())
 
-    drafts = folded.writing.drafts
+    drafts = folded.content.drafts
     assert [draft.type for draft in drafts] == [BlockType.USER_FOLLOWUP, BlockType.USER_STEER]
     assert [draft.body for draft in drafts] == [
         SignalBody(signal_id=FOLLOWUP.id, text="more"),
         SignalBody(signal_id=STEER.id, text="left"),
     ]
-    assert [change.signal_id for change in folded.writing.signals] == [FOLLOWUP.id, STEER.id, CANCEL.id]
-    assert {change.state for change in folded.writing.signals} == {SignalState.APPLIED}
-    assert {event.round for event, _ in folded.writing.after if isinstance(event, ChatSignal)} == {3}
+    assert [change.signal_id for change in folded.content.signals] == [FOLLOWUP.id, STEER.id, CANCEL.id]
+    assert {change.state for change in folded.content.signals} == {SignalState.APPLIED}
+    assert {event.round for event, _ in folded.content.after if isinstance(event, ChatSignal)} == {3}
 
 
 def test_what_signals_mean_for_the_turn() -> None:
-    cancelled = fold_signals([CANCEL], PLACE, lambda _: ())
-    stopped = fold_signals([STOP], PLACE, lambda _: ())
-    goes_on = fold_signals([FOLLOWUP, STEER], PLACE, lambda _: ())
+    cancelled = fold_signals([CANCEL], CONTEXT, lambda _: ())
+    stopped = fold_signals([STOP], CONTEXT, lambda _: ())
+    goes_on = fold_signals([FOLLOWUP, STEER], CONTEXT, lambda _: ())
 
     assert (cancelled.cancel, stopped.cancel, goes_on.cancel) == (True, False, False)
     assert (stopped.stop, goes_on.stop) == (True, False)
@@ -116,11 +116,11 @@ def test_messages_after_the_last_end_are_left_for_the_next_turn() -> None:
 
 
 def test_late_messages_become_one_next_turn_and_the_rest_expires() -> None:
-    leftover = settle_leftover([FOLLOWUP, CANCEL, STEER], PLACE, lambda: NEXT, lambda _: ())
+    leftover = settle_leftover([FOLLOWUP, CANCEL, STEER], CONTEXT, lambda: NEXT, lambda _: ())
 
     assert leftover.promote == Promotion((FOLLOWUP.id, STEER.id), NEXT, "more\n\nleft")
-    assert leftover.writing.signals == (SignalChange(CANCEL.id, SignalState.EXPIRED),)
-    receipts = {event.signal_id: event for event, _ in leftover.writing.after if isinstance(event, ChatSignal)}
+    assert leftover.content.signals == (SignalChange(CANCEL.id, SignalState.EXPIRED),)
+    receipts = {event.signal_id: event for event, _ in leftover.content.after if isinstance(event, ChatSignal)}
     assert (receipts[STEER.id].state, receipts[STEER.id].promoted_to) == ("promoted", NEXT)
     assert (receipts[CANCEL.id].state, receipts[CANCEL.id].promoted_to) == ("expired", None)
 
@@ -129,4 +129,4 @@ def test_without_late_messages_there_is_no_next_turn() -> None:
     def never() -> TurnId:
         raise AssertionError("no id is needed")
 
-    assert settle_leftover([CANCEL], PLACE, never, lambda _: ()).promote is None
+    assert settle_leftover([CANCEL], CONTEXT, never, lambda _: ()).promote is None

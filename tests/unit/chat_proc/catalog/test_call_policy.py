@@ -3,7 +3,14 @@
 import pytest
 from pydantic import BaseModel
 
-from chat_proc.catalog.call_policy import MAX_ASKED_ADDRESSES, AddressRules, CallPolicy, NeedsApproval, Place, Rejected
+from chat_proc.catalog.call_policy import (
+    MAX_ASKED_ADDRESSES,
+    AddressRules,
+    CallContext,
+    CallPolicy,
+    NeedsApproval,
+    Rejected,
+)
 from chat_proc.catalog.tool import ToolSpec
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
@@ -22,14 +29,16 @@ KEEP = ToolSpec("demo.keep", "", "", BaseModel, Effect.PURE, asks_after_untruste
 SEEN = "https://a.example/seen"
 
 
-def build_place(*bodies: tuple[BlockType, Body], loaded: int) -> tuple[CallPolicy, Place]:
+def build_context(*bodies: tuple[BlockType, Body], loaded: int) -> tuple[CallPolicy, CallContext]:
     """A conversation of these blocks, of which the last `loaded` are in memory."""
     drafts = [BlockDraft(TurnId("turn_1"), 1, kind, "ar:x", body, NOW) for kind, body in bodies]
     blocks: tuple[Block, ...] = chain_blocks(drafts, next_seq=1, last_hash="")
     platform = MemoryPlatform(FixedClock())
     row = platform.conversations[CONVERSATION] = ConversationRow(CONVERSATION, ANN)
     row.blocks.extend(blocks)
-    return CallPolicy(AddressRules(), MemoryConversationReader(platform)), Place(ANN, CONVERSATION, blocks[-loaded:])
+    return CallPolicy(AddressRules(), MemoryConversationReader(platform)), CallContext(
+        ANN, CONVERSATION, blocks[-loaded:]
+    )
 
 
 TYPED = (BlockType.USER_PROMPT, PromptBody(text=f"Read {SEEN}."))
@@ -39,7 +48,7 @@ NOTE = (BlockType.NOTES, NotesBody(text=f"see {SEEN}/other"))
 
 @pytest.mark.parametrize("loaded", [1, 2])
 async def test_an_address_in_a_summarized_block_counts_as_seen(loaded: int) -> None:
-    policy, place = build_place(TYPED, NOTE, loaded=loaded)
+    policy, place = build_context(TYPED, NOTE, loaded=loaded)
 
     assert await policy.review(FETCH, {"url": SEEN}, place) is None
     assert isinstance(await policy.review(FETCH, {"urls": [SEEN, SEEN + "/other"]}, place), NeedsApproval)
@@ -47,15 +56,15 @@ async def test_an_address_in_a_summarized_block_counts_as_seen(loaded: int) -> N
 
 @pytest.mark.parametrize("loaded", [1, 2])
 async def test_untrusted_text_in_a_summarized_block_counts(loaded: int) -> None:
-    policy, place = build_place(STRANGE, NOTE, loaded=loaded)
-    clean, clean_place = build_place(TYPED, NOTE, loaded=loaded)
+    policy, place = build_context(STRANGE, NOTE, loaded=loaded)
+    clean, clean_place = build_context(TYPED, NOTE, loaded=loaded)
 
     assert isinstance(await policy.review(KEEP, {}, place), NeedsApproval)
     assert await clean.review(KEEP, {}, clean_place) is None
 
 
 async def test_an_approval_lists_a_bounded_number_of_addresses() -> None:
-    policy, place = build_place(TYPED, loaded=1)
+    policy, place = build_context(TYPED, loaded=1)
     urls = [f"https://b.example/{n}" for n in range(MAX_ASKED_ADDRESSES + 1)]
 
     assert isinstance(await policy.review(FETCH, {"urls": urls}, place), Rejected)
@@ -65,6 +74,6 @@ async def test_an_approval_lists_a_bounded_number_of_addresses() -> None:
 async def test_another_version_may_have_listed_something_else() -> None:
     odd = ToolResultBody(tool_id="demo.find", status="ok", text="", data={"addresses": [SEEN, 5, None]})
     other = ToolResultBody(tool_id="demo.find", status="ok", text="", data={"addresses": {"a": 1}})
-    policy, place = build_place((BlockType.TOOL_RESULT, odd), (BlockType.TOOL_RESULT, other), loaded=2)
+    policy, place = build_context((BlockType.TOOL_RESULT, odd), (BlockType.TOOL_RESULT, other), loaded=2)
 
     assert await policy.review(FETCH, {"url": SEEN}, place) is None

@@ -6,7 +6,7 @@ from turn_bench.bench import ANN, LEASE_S, Bench, BenchWorker
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import describe_media
 from chat_proc.turn.inbox import TurnInbox
-from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd, Writing, add_usage, last_round
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, add_usage, last_round
 from chat_proc.turn.records import ManifestKeeper
 from chat_proc.worker.opening import draft_opening
 from everturn.core.errors import StaleFence, Unavailable
@@ -60,9 +60,9 @@ async def begin() -> tuple[Bench, BenchWorker, LeasedTurn, Emitter]:
     return bench, worker, turn, emitter
 
 
-def notice(turn: LeasedTurn, round_number: int = 1) -> Writing:
+def notice(turn: LeasedTurn, round_number: int = 1) -> CommitContent:
     body = NoticeBody(code="x", text="y")
-    return Writing(drafts=(BlockDraft(turn.turn_id, round_number, BlockType.NOTICE, "ref", body, turn.now()),))
+    return CommitContent(drafts=(BlockDraft(turn.turn_id, round_number, BlockType.NOTICE, "ref", body, turn.now()),))
 
 
 async def test_commits_follow_one_another() -> None:
@@ -81,7 +81,7 @@ async def test_the_cursor_of_a_commit_is_the_last_event_before_it() -> None:
     turn.emit(ConvStatus(state="running"))
     before = emitter.cursor
 
-    await turn.commit(Writing(drafts=notice(turn).drafts, after=((ConvTitle(title="after"), None),)))
+    await turn.commit(CommitContent(drafts=notice(turn).drafts, after=((ConvTitle(title="after"), None),)))
 
     assert bench.platform.conversations[bench.conversation_id].cursor == before
     assert emitter.cursor > before
@@ -151,7 +151,7 @@ async def test_an_end_sums_up_the_turn() -> None:
     bench.clock.advance(2)
     await turn.inbox.load_unseen()
 
-    await turn.close(TurnEnd(Outcome.COMPLETED, writing=Writing(usage=(USAGE,))))
+    await turn.close(TurnEnd(Outcome.COMPLETED, content=CommitContent(usage=(USAGE,))))
 
     (exit_body,) = bench.exits
     assert (exit_body.rounds, exit_body.elapsed_ms, exit_body.usage.input_tokens) == (3, 2000, 20)

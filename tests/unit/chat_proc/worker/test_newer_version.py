@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.signal_folding import fold_signals, needs_response, settle_leftover
 from chat_proc.timeline.view import TimelineView
 from chat_proc.worker.heartbeat import Heartbeat
@@ -28,19 +28,19 @@ from everturn_testing.core import BEGINNING, FixedClock
 from everturn_testing.queue.doorbells import MemoryDoorbells
 
 ENVELOPE = {"id": "1-1", "ts": "2026-01-01T00:00:00Z", "conversation_id": "conv_1", "turn_id": "turn_1", "round": 1}
-PLACE = RoundPlace(TurnId("turn_1"), 3, 15, "now")
+CONTEXT = RoundContext(TurnId("turn_1"), 3, 15, "now")
 PAUSE = Signal(SignalId("sig_1"), TurnId("turn_1"), SignalKind("pause"), "x", SignalState.ACCEPTED, BEGINNING)
 
 
 def test_a_signal_of_an_unknown_kind_is_rejected_so_that_its_sender_knows() -> None:
-    folded = fold_signals([PAUSE], PLACE, lambda _: ())
-    leftover = settle_leftover([PAUSE], PLACE, lambda: TurnId("turn_2"), lambda _: ())
+    folded = fold_signals([PAUSE], CONTEXT, lambda _: ())
+    leftover = settle_leftover([PAUSE], CONTEXT, lambda: TurnId("turn_2"), lambda _: ())
 
-    assert folded.writing.signals == (SignalChange(PAUSE.id, SignalState.REJECTED, 3),)
-    assert folded.writing.drafts == ()
+    assert folded.content.signals == (SignalChange(PAUSE.id, SignalState.REJECTED, 3),)
+    assert folded.content.drafts == ()
     assert not (folded.cancel or folded.stop or needs_response(PAUSE))
     assert leftover.promote is None
-    assert [change.state for change in leftover.writing.signals] == [SignalState.REJECTED]
+    assert [change.state for change in leftover.content.signals] == [SignalState.REJECTED]
 
 
 def test_a_block_of_an_unknown_type_is_not_shown_to_the_model() -> None:

@@ -151,17 +151,17 @@ def test_events_follow_the_prompt_with_their_file_previews() -> None:
     turn = replace(build_turn(), request=TurnRequest("Hello", events=events))
     preview = AttachmentTextBody(filename="a.csv", text="a", total_chars=1)
 
-    writing = draft_opening(turn, (), {file.ref: preview}, "now", show)
+    content = draft_opening(turn, (), {file.ref: preview}, "now", show)
 
-    assert [draft.type for draft in writing.drafts][-4:] == [
+    assert [draft.type for draft in content.drafts][-4:] == [
         BlockType.USER_PROMPT,
         BlockType.EXTERNAL_EVENT,
         BlockType.EXTERNAL_EVENT,
         BlockType.ATTACHMENT_TEXT,
     ]
-    assert {draft.round for draft in writing.drafts} == {0}
-    assert writing.signals == ()
-    assert [getattr(event, "signal_id", "") for event, _ in writing.after] == ["sig_1", "sig_2"]
+    assert {draft.round for draft in content.drafts} == {0}
+    assert content.signals == ()
+    assert [getattr(event, "signal_id", "") for event, _ in content.after] == ["sig_1", "sig_2"]
 
 
 def test_a_turn_of_events_alone_has_no_prompt_and_is_titled_by_them() -> None:

@@ -53,7 +53,7 @@ async def test_a_presence_contains_the_pace() -> None:
 async def test_renewals_continue_after_an_outage_or_a_hanging_wire() -> None:
     wire = Wire()
     wire.down = True
-    telling = asyncio.create_task(PresenceTask(wire, OWN, Pace(), every_s=0.01).run())
+    reporting = asyncio.create_task(PresenceTask(wire, OWN, Pace(), every_s=0.01).run())
 
     await wire.wait_asked(2)
     wire.down, wire.hanging = False, True
@@ -61,10 +61,10 @@ async def test_renewals_continue_after_an_outage_or_a_hanging_wire() -> None:
     wire.hanging = False
     await wire.wait_asked(len(wire.ttls_s) + 2)
 
-    assert not telling.done()
-    telling.cancel()
-    await asyncio.wait((telling,), timeout=LIMIT_S)
-    assert telling.cancelled()
+    assert not reporting.done()
+    reporting.cancel()
+    await asyncio.wait((reporting,), timeout=LIMIT_S)
+    assert reporting.cancelled()
 
 
 async def test_a_worker_knows_the_slots_of_all_workers_and_at_least_its_own() -> None:

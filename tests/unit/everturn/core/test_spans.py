@@ -2,13 +2,13 @@
 
 import pytest
 
-from everturn.core.tracing import NO_TRACING, SpanPlace, TraceContext
+from everturn.core.tracing import NO_TRACING, SpanLinks, TraceContext
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 
 
 def test_the_callers_trace_is_the_present_one_inside_its_span_only() -> None:
-    with NO_TRACING.span("outer", {}, place=SpanPlace(parent=CALLER)) as span:
+    with NO_TRACING.span("outer", {}, links=SpanLinks(parent=CALLER)) as span:
         span.note({"a": 1})
         span.rename("b")
         span.fail("c")
@@ -20,7 +20,7 @@ def test_the_callers_trace_is_the_present_one_inside_its_span_only() -> None:
 
 
 def test_an_exception_passes_and_the_trace_ends_with_it() -> None:
-    with pytest.raises(ValueError, match="x"), NO_TRACING.span("outer", {}, place=SpanPlace(parent=CALLER)):
+    with pytest.raises(ValueError, match="x"), NO_TRACING.span("outer", {}, links=SpanLinks(parent=CALLER)):
         raise ValueError("x")
 
     assert NO_TRACING.current() is None

@@ -6,7 +6,7 @@ from starlette.types import Scope
 
 from everturn.core.ids import RandomIds
 from everturn.core.tracing import NO_TRACING, TraceContext
-from ingress.admission.edge import find_log_names, name_method, open_span, tell_answer, try_caller
+from ingress.admission.edge import find_log_names, name_method, open_span, record_response, try_caller
 
 HEADER = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONVERSATION = RandomIds(lambda: 0).conversation()
@@ -53,9 +53,9 @@ def test_a_span_has_its_route_and_fails_on_a_server_error() -> None:
     tracing = KeptTracing()
 
     with tracing.span("POST", {}) as span:
-        tell_answer(span, method="POST", route="/x/{id}", status=404)
+        record_response(span, method="POST", route="/x/{id}", status=404)
     with tracing.span("GET", {}) as span:
-        tell_answer(span, method="GET", route="/y", status=503)
+        record_response(span, method="GET", route="/y", status=503)
 
     fine, broken = tracing.spans
     assert (fine.name, fine.failed) == ("POST /x/{id}", "")

@@ -162,7 +162,7 @@ async def test_a_notification_that_fails_after_the_commit_is_no_error() -> None:
 
     assert await world.accept() == RECEIPT
 
-    assert world.metrics.registry.get_sample_value("ingress_unrung_total") == 2
+    assert world.metrics.registry.get_sample_value("ingress_notifications_failed_total") == 2
 
 
 async def test_a_signal_notifies_the_running_turn_and_the_clients() -> None:

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
-from ingress.stream.frames import REWIND, Batch, ClientCursor, Phase, Place, build_batch
+from ingress.stream.frames import REWIND, Batch, ClientCursor, EntryOrder, Phase, build_batch
 
 
 def at(n: int, fence: int = 1) -> EventCursor:
@@ -64,7 +64,7 @@ def test_a_hole_in_the_chain_drops_what_waits_and_asks_for_a_snapshot() -> None:
     client.offer(batch(at(3), at(4)))
 
     assert client.phase is Phase.LOST
-    assert client.loss == "hole"
+    assert client.loss == "gap"
     assert client.take() == b""
     assert client.taken == at(1)
 
@@ -163,8 +163,8 @@ def test_behind_a_fresh_snapshot_an_entry_whose_prev_it_covers_fits() -> None:
     client = ClientCursor(None, max_bytes=1000)
     client.rebase(at(10), b"s")
 
-    assert client.place(batch(at(7), at(11))) is Place.NEXT
-    assert client.place(batch(at(11), at(12))) is Place.BROKEN
+    assert client.classify(batch(at(7), at(11))) is EntryOrder.NEXT
+    assert client.classify(batch(at(11), at(12))) is EntryOrder.AFTER_GAP
 
 
 def test_behind_a_fresh_snapshot_a_rewind_fits_whatever_was_lost_before_it() -> None:
@@ -201,7 +201,7 @@ def test_a_client_before_the_first_event_gets_all_events_or_a_snapshot() -> None
     trimmed.feed(batch(at(40), at(41)))
 
     assert ids_in(whole.take()) == ["1-1", "1-2"]
-    assert (trimmed.phase, trimmed.loss) == (Phase.LOST, "hole")
+    assert (trimmed.phase, trimmed.loss) == (Phase.LOST, "gap")
 
 
 def test_a_stream_that_lost_what_a_client_needs_asks_for_a_snapshot() -> None:
@@ -210,7 +210,7 @@ def test_a_stream_that_lost_what_a_client_needs_asks_for_a_snapshot() -> None:
     client.reach_end(at(9), found_any=False)
 
     assert client.phase is Phase.LOST
-    assert client.loss == "emptied"
+    assert client.loss == "stream_lost"
 
 
 def test_a_fresh_snapshot_of_an_emptied_stream_goes_live() -> None:
@@ -381,20 +381,20 @@ def test_what_a_live_client_takes_says_when_the_oldest_of_it_was_made() -> None:
     client.offer(said(at(3), at(2), "1970-01-01T00:00:09.000Z"))
     client.take()
 
-    assert client.taken_said_at == 5.25
+    assert client.taken_created_at == 5.25
     client.take()
-    assert client.taken_said_at is None
+    assert client.taken_created_at is None
 
 
 def test_missed_or_known_entries_do_not_count_as_lag() -> None:
     client = ClientCursor(at(1), max_bytes=10_000)
     client.feed(said(at(2), at(1), "1970-01-01T00:00:05Z"))
     client.take()
-    assert client.taken_said_at is None
+    assert client.taken_created_at is None
 
     client.reach_end(at(2), found_any=True)
     client.offer(said(at(2), at(1), "1970-01-01T00:00:06Z"))
     client.offer(said(at(3), at(2), "1970-01-01T00:00:07Z"))
     client.take()
 
-    assert client.taken_said_at == 7
+    assert client.taken_created_at == 7

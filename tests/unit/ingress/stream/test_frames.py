@@ -61,20 +61,20 @@ def test_a_batch_joins_its_frames_and_keeps_its_id_when_one_is_dropped() -> None
 def test_a_second_end_of_a_turn_is_named_and_the_first_one_never() -> None:
     seen = TerminalFilter()
 
-    assert seen.seconds(entry(ended(4))) == frozenset()
-    assert seen.seconds(entry(ended(9))) == {EventCursor(1, 9)}
-    assert seen.seconds(entry(ended(4))) == frozenset()
-    assert seen.seconds(entry(ended(10, "turn_2"))) == frozenset()
+    assert seen.find_repeated_ends(entry(ended(4))) == frozenset()
+    assert seen.find_repeated_ends(entry(ended(9))) == {EventCursor(1, 9)}
+    assert seen.find_repeated_ends(entry(ended(4))) == frozenset()
+    assert seen.find_repeated_ends(entry(ended(10, "turn_2"))) == frozenset()
 
 
 def test_the_filter_forgets_the_oldest_turns() -> None:
     seen = TerminalFilter(max_turns=2)
 
     for n in range(1, 4):
-        seen.seconds(entry(ended(n, f"turn_{n}")))
+        seen.find_repeated_ends(entry(ended(n, f"turn_{n}")))
 
-    assert seen.seconds(entry(ended(9, "turn_1"))) == frozenset()
-    assert seen.seconds(entry(ended(10, "turn_3"))) == {EventCursor(1, 10)}
+    assert seen.find_repeated_ends(entry(ended(9, "turn_1"))) == frozenset()
+    assert seen.find_repeated_ends(entry(ended(10, "turn_3"))) == {EventCursor(1, 10)}
 
 
 def test_a_terminal_event_that_we_cannot_read_is_passed_on() -> None:
@@ -104,4 +104,4 @@ def test_a_time_that_cannot_be_read_is_none() -> None:
     for ts in (b"", b"T", b"2026-99-01T00:00:00Z"):
         event = EncodedEvent(EventCursor(1, 1), "chat.delta", b'{"ts":"' + ts + b'"}')
 
-        assert build_batch(Entry(EventCursor(0, 0), (event,))).said_at is None
+        assert build_batch(Entry(EventCursor(0, 0), (event,))).created_at is None

@@ -167,7 +167,7 @@ def _describe_task(task: asyncio.Task[Any]) -> str:
 
 # Timeouts for replies that don't mistake a delay of our own process for silence of the other side.
 
-LOOKS = 5
+CHECKS = 5
 """How many checks without an answer count as silence."""
 
 
@@ -181,26 +181,26 @@ async def answered_within(limit_s: float) -> AsyncGenerator[None]:
     process was blocked.
     """
     async with asyncio.timeout(None) as timeout:
-        patience = _Patience(timeout, limit_s)
+        deadline = _ReplyDeadline(timeout, limit_s)
         try:
             yield
         finally:
-            patience.end()
+            deadline.end()
 
 
-class _Patience:
+class _ReplyDeadline:
     """Checks several times whether the wait has ended, and ends it at the last check."""
 
     def __init__(self, timeout: asyncio.Timeout, limit_s: float) -> None:
         self._timeout = timeout
-        self._part_s = limit_s / LOOKS
-        self._looks = 0
+        self._part_s = limit_s / CHECKS
+        self._checks = 0
         self._loop = asyncio.get_running_loop()
         self._next = self._loop.call_later(self._part_s, self._check)
 
     def _check(self) -> None:
-        self._looks += 1
-        if self._looks < LOOKS:
+        self._checks += 1
+        if self._checks < CHECKS:
             self._next = self._loop.call_later(self._part_s, self._check)
         else:
             # Due in the next iteration of the loop, after everything read in this one is processed.

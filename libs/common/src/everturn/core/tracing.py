@@ -71,8 +71,8 @@ SpanKind = Literal["internal", "server", "client"]
 
 
 @dataclass(frozen=True, slots=True)
-class SpanPlace:
-    """The position of a span when it does not follow from the code around it. `own` sets the ids of the span."""
+class SpanLinks:
+    """What a span belongs to when that does not follow from the code around it. `own` sets the ids of the span."""
 
     parent: TraceContext | None = None
     own: TraceContext | None = None
@@ -106,15 +106,15 @@ class Tracing:
 
     @contextlib.contextmanager
     def span(
-        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", place: SpanPlace | None = None
+        self, name: str, attributes: Attributes, *, kind: SpanKind = "internal", links: SpanLinks | None = None
     ) -> Generator[Span]:
         """A span from the block's beginning to its end. An exception that leaves the block marks it as failed."""
-        place = place or SpanPlace()
-        parent = trace.set_span_in_context(trace.NonRecordingSpan(_build(place.parent))) if place.parent else None
-        links = [trace.Link(_build(place.link))] if place.link else []
-        given = own_context.set(place.own)
+        links = links or SpanLinks()
+        parent = trace.set_span_in_context(trace.NonRecordingSpan(_build(links.parent))) if links.parent else None
+        linked = [trace.Link(_build(links.link))] if links.link else []
+        given = own_context.set(links.own)
         try:
-            made = self._tracer.start_span(name, parent, _KINDS[kind], attributes, links)
+            made = self._tracer.start_span(name, parent, _KINDS[kind], attributes, linked)
         finally:
             own_context.reset(given)
         with trace.use_span(made, end_on_exit=True, record_exception=False, set_status_on_exception=False):

@@ -136,7 +136,7 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class UploadPlace:
+class UploadScope:
     """The owner of the files. `signal` is the kind of a signal, as refs name it, and its id; None for the files of a
     turn's own message."""
 
@@ -146,21 +146,21 @@ class UploadPlace:
     signal: tuple[str, SignalId] | None = None
 
 
-def build_attachments(uploads: Sequence[Upload], place: UploadPlace) -> tuple[Artifact, ...]:
+def build_attachments(uploads: Sequence[Upload], scope: UploadScope) -> tuple[Artifact, ...]:
     """Give uploads their addresses, once the accepting transaction knows where they belong.
 
     Two signals of one turn can have files of one name; their rns differ by the signal's id.
     """
-    return tuple(_build_attachment(upload, place) for upload in uploads)
+    return tuple(_build_attachment(upload, scope) for upload in uploads)
 
 
-def _build_attachment(upload: Upload, place: UploadPlace) -> Artifact:
-    turn, name = place.turn_id, upload.filename
-    if place.signal is None:
+def _build_attachment(upload: Upload, scope: UploadScope) -> Artifact:
+    turn, name = scope.turn_id, upload.filename
+    if scope.signal is None:
         ref, path = str(AttachmentRef(turn, name)), f"{turn}/attachments/{name}"
         tail = name
     else:
-        kind, signal_id = place.signal
+        kind, signal_id = scope.signal
         tail = f"{signal_id}/{name}"
         ref = str(ExternalAttachmentRef(turn, kind, signal_id, name))
         path = f"{turn}/external/{kind}/attachments/{signal_id}/{name}"
@@ -168,7 +168,7 @@ def _build_attachment(upload: Upload, place: UploadPlace) -> Artifact:
         id=upload.id,
         turn_id=turn,
         ref=ref,
-        rn=str(_build_rn(place, tail)),
+        rn=str(_build_rn(scope, tail)),
         kind=ArtifactKind.ATTACHMENT,
         filename=name,
         path=path,
@@ -182,15 +182,15 @@ def _build_attachment(upload: Upload, place: UploadPlace) -> Artifact:
     )
 
 
-def _build_rn(place: UploadPlace, tail: str) -> Rn:
-    who = place.principal
+def _build_rn(scope: UploadScope, tail: str) -> Rn:
+    who = scope.principal
     return Rn(
         tenant=who.tenant,
         project=who.project,
         stage="upload",
         user_id=who.user_id,
-        conversation_id=place.conversation_id,
-        turn_id=place.turn_id,
+        conversation_id=scope.conversation_id,
+        turn_id=scope.turn_id,
         role=ArtifactKind.ATTACHMENT.value,
         path=tail,
     )

@@ -43,7 +43,7 @@ class IncomingMessage:
     """A message that passed all checks; its files are already stored.
 
     The driver gives the uploads their addresses with `build_attachments`, because only its transaction knows whether
-    they belong to a new turn (a place without a signal) or to a signal to the open turn.
+    they belong to a new turn (a scope without a signal) or to a signal to the open turn.
 
     `create` creates the conversation (the message was sent to `new`). `kind` matters only if a turn is open. If no turn
     is open and the target has ended, the message becomes the next turn, as does a message that arrives just too late.

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Lane, Principal, lane_of
 from everturn.core.ids import ConversationId, SignalId, TurnId
-from everturn.files.model import Artifact, Upload, UploadPlace, build_attachments
+from everturn.files.model import Artifact, Upload, UploadScope, build_attachments
 from everturn.files.postgres import append_artifacts
 from everturn.postgres.pool import Connection, Database, LockTimeout, Row, translated
 from everturn.queue.ports import QUEUE_CAPS, QueueCaps, QueueCounts
@@ -287,8 +287,8 @@ class PostgresInbox:
     async def _open_turn_of_message(
         self, transaction: Connection, principal: Principal, message: IncomingMessage, conversation: Row
     ) -> Receipt:
-        place = UploadPlace(principal, message.conversation_id, message.turn_id)
-        attachments = build_attachments(message.uploads, place)
+        scope = UploadScope(principal, message.conversation_id, message.turn_id)
+        attachments = build_attachments(message.uploads, scope)
         bundle_id = message.bundle_id or conversation["bundle_id"]
         request = TurnRequest(message.text, attachments, bundle_id, trace=message.trace, time_zone=message.time_zone)
         await append_artifacts(transaction, principal, message.conversation_id, attachments)
@@ -305,8 +305,8 @@ class PostgresInbox:
         """With no turn open, a reactive event becomes the request of one; any other event waits for the next one."""
         if signal.event is None or signal.turn_id is None:
             raise Conflict("No turn is open.")
-        place = UploadPlace(principal, conversation_id, signal.turn_id, (signal.event.kind, signal.signal_id))
-        attachments = build_attachments(signal.uploads, place)
+        scope = UploadScope(principal, conversation_id, signal.turn_id, (signal.event.kind, signal.signal_id))
+        attachments = build_attachments(signal.uploads, scope)
         if signal.event.reactive:
             event = RequestEvent(signal.signal_id, signal.text, signal.event, attachments)
             request = TurnRequest("", (), conversation["bundle_id"], (event,), signal.trace)
@@ -417,8 +417,8 @@ async def _append_signal(
     if signal.target_turn_id not in (None, turn_id):
         raise Conflict(f"{signal.target_turn_id} is not the open turn.")
     await _check_room(transaction, turn_id, signal.kind)
-    place = UploadPlace(principal, conversation_id, turn_id, (ref_kind(signal.kind, signal.event), signal.signal_id))
-    attachments = build_attachments(signal.uploads, place)
+    scope = UploadScope(principal, conversation_id, turn_id, (ref_kind(signal.kind, signal.event), signal.signal_id))
+    attachments = build_attachments(signal.uploads, scope)
     # A running turn polls its inbox. A queued turn that is cancelled needs a worker, and so does one that wakes up.
     woken = signal.kind in CONTROL_KINDS and await transaction.fetchval("SELECT wake_turn($1)", conversation_id)
     cancels = signal.kind is SignalKind.CANCEL

@@ -8,7 +8,7 @@ from everturn.conversations.model import ConversationState
 from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Lane, Principal, lane_of
 from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
-from everturn.files.model import Artifact, Upload, UploadPlace, build_attachments
+from everturn.files.model import Artifact, Upload, UploadScope, build_attachments
 from everturn.queue.ports import QUEUE_CAPS, QueueCaps, QueueCounts
 from everturn.timeline.turns import (
     CONTROL_KINDS,
@@ -149,7 +149,7 @@ class MemoryInbox:
             raise Conflict(f"{message.target_turn_id} is not a turn of this conversation.")
 
     def _open_turn_of_message(self, row: ConversationRow, principal: Principal, message: IncomingMessage) -> Receipt:
-        attachments = build_attachments(message.uploads, UploadPlace(principal, row.id, message.turn_id))
+        attachments = build_attachments(message.uploads, UploadScope(principal, row.id, message.turn_id))
         row.artifacts.extend(attachments)
         request = TurnRequest(
             message.text,
@@ -163,8 +163,8 @@ class MemoryInbox:
     def _accept_event(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
         if incoming.event is None or incoming.turn_id is None:
             raise Conflict("No turn is open.")
-        place = UploadPlace(principal, row.id, incoming.turn_id, (incoming.event.kind, incoming.signal_id))
-        attachments = build_attachments(incoming.uploads, place)
+        scope = UploadScope(principal, row.id, incoming.turn_id, (incoming.event.kind, incoming.signal_id))
+        attachments = build_attachments(incoming.uploads, scope)
         if incoming.event.reactive:
             row.artifacts.extend(attachments)
             event = RequestEvent(incoming.signal_id, incoming.text, incoming.event, attachments)
@@ -224,8 +224,8 @@ class MemoryInbox:
         self._check_room(turn_id, incoming.kind)
         if incoming.kind not in BOUNDED_KINDS:
             self._check_bytes(row.id, turn_id, incoming.text, LARGE_TURN)
-        place = UploadPlace(principal, row.id, turn_id, (ref_kind(incoming.kind, incoming.event), incoming.signal_id))
-        attachments = build_attachments(incoming.uploads, place)
+        scope = UploadScope(principal, row.id, turn_id, (ref_kind(incoming.kind, incoming.event), incoming.signal_id))
+        attachments = build_attachments(incoming.uploads, scope)
         row.artifacts.extend(attachments)
         self._insert(row, turn_id, incoming, attachments)
         queued, cancels = turn.turn.status is TurnStatus.QUEUED, incoming.kind is SignalKind.CANCEL

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.signal_folding import fold_signals
 from chat_proc.catalog.call_policy import CallPolicy, NeedsApproval
 from chat_proc.catalog.tool import ToolRegistry
-from chat_proc.turn.leased import LeasedTurn, Writing
+from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.clock import iso
 from everturn.core.ids import CallId
 from everturn.core.logging import Redactor
@@ -35,7 +35,7 @@ class MayRun:
 class MayNot:
     """The call is not made; `settling` is committed together with the result, which states `why`."""
 
-    settling: Writing
+    settling: CommitContent
     why: str
 
 
@@ -64,8 +64,8 @@ class ApprovalGate:
         self._redactor = redactor or Redactor()
 
     async def draft_questions(
-        self, turn: LeasedTurn, calls: Mapping[CallId, ToolCallBody], place: RoundPlace
-    ) -> Writing:
+        self, turn: LeasedTurn, calls: Mapping[CallId, ToolCallBody], context: RoundContext
+    ) -> CommitContent:
         """Draft the questions for all calls that need approval. They belong in the commit that decides on the calls, so
         that such a call is never on the timeline without its question."""
         asked_about: dict[CallId, NeedsApproval] = {}
@@ -73,7 +73,7 @@ class ApprovalGate:
             if (ask := await self._review(turn, call)) is not None:
                 asked_about[call_id] = ask
         if not asked_about:
-            return Writing()
+            return CommitContent()
         expires_at = await turn.approvals.load_deadline(timeout_s=self._timeout_s)
         requests = [
             ApprovalRequest(
@@ -86,29 +86,29 @@ class ApprovalGate:
             for call_id in asked_about
         ]
         drafts = tuple(
-            self._draft_request(place, request, calls[request.call_id], asked_about[request.call_id])
+            self._draft_request(context, request, calls[request.call_id], asked_about[request.call_id])
             for request in requests
         )
         after = tuple(
-            (build_approval_event(build_pending_approval(block, block.body)), place.round)
+            (build_approval_event(build_pending_approval(block, block.body)), context.round)
             for block in chain_blocks(drafts, next_seq=1, last_hash="")
             if isinstance(block.body, ApprovalRequestBody)
         )
-        return Writing(drafts=drafts, requests=tuple(requests), after=after)
+        return CommitContent(drafts=drafts, requests=tuple(requests), after=after)
 
-    async def ask(self, turn: LeasedTurn, calls: Sequence[PendingCall], place: RoundPlace) -> None:
+    async def ask(self, turn: LeasedTurn, calls: Sequence[PendingCall], context: RoundContext) -> None:
         """Ask about calls that have not begun, and were decided on when their tools did not need approval yet."""
         asked = find_questions(turn.turn_blocks)
         new = {_call_id(call): call.body for call in calls if _call_id(call) not in asked}
-        writing = await self.draft_questions(turn, new, place)
-        if writing.requests:
-            await turn.commit(writing)
+        content = await self.draft_questions(turn, new, context)
+        if content.requests:
+            await turn.commit(content)
 
     def is_asked(self, turn: LeasedTurn, call: PendingCall) -> bool:
         """Whether a person was asked about this call."""
         return call.block.call_id in find_questions(turn.turn_blocks)
 
-    async def settle(self, turn: LeasedTurn, calls: Sequence[PendingCall], place: RoundPlace) -> frozenset[CallId]:
+    async def settle(self, turn: LeasedTurn, calls: Sequence[PendingCall], context: RoundContext) -> frozenset[CallId]:
         """Record the new outcomes of questions about these calls; returns the calls concerned.
 
         None of them has begun: a call begins only after its outcome is on the timeline.
@@ -124,49 +124,49 @@ class ApprovalGate:
         rows = {row.id: row for row in await turn.approvals.load_of_turn(turn.lease.principal, turn.turn_id)}
         answered = [(call, asked, rows[asked.request.approval_id]) for call, asked in still_open]
         answered = [each for each in answered if each[2].state is not ApprovalState.PENDING]
-        writing = Writing()
+        content = CommitContent()
         for call, question, row in answered:
-            writing = writing.plus(await self._receipt(turn, row, place)).plus(_settle(call, question, place, row))
+            content = content.plus(await self._receipt(turn, row, context)).plus(_settle(call, question, context, row))
         if answered:
-            await turn.commit(writing)
+            await turn.commit(content)
         return frozenset(_call_id(call) for call, _, _ in answered)
 
-    def judge(self, turn: LeasedTurn, call: PendingCall, place: RoundPlace, *, stopped: bool) -> Verdict:
+    def judge(self, turn: LeasedTurn, call: PendingCall, context: RoundContext, *, stopped: bool) -> Verdict:
         """Decide on a call that a person was asked about; `stopped` if a steer or a cancel is pending."""
         question = find_questions(turn.turn_blocks)[_call_id(call)]
         outcome = question.outcome
         if question.request.args_hash != hash_arguments(call.body.tool_id, call.body.params):
-            return MayNot(Writing(), "This is not the call that a person approved. It was not made.")
+            return MayNot(CommitContent(), "This is not the call that a person approved. It was not made.")
         if outcome is None:
-            return MayNot(_settle(call, question, place), _STOPPED) if stopped else MustWait()
+            return MayNot(_settle(call, question, context), _STOPPED) if stopped else MustWait()
         match outcome.state:
             case "approved":
-                return MayNot(Writing(), _STOPPED) if stopped else MayRun()
+                return MayNot(CommitContent(), _STOPPED) if stopped else MayRun()
             case "denied":
                 reason = f" The reason given: {outcome.reason}" if outcome.reason.strip() else ""
-                return MayNot(Writing(), f"{_DENIED}{reason}")
+                return MayNot(CommitContent(), f"{_DENIED}{reason}")
             case "expired":
-                return MayNot(Writing(), _EXPIRED)
+                return MayNot(CommitContent(), _EXPIRED)
             case "withdrawn":
-                return MayNot(Writing(), _STOPPED)
+                return MayNot(CommitContent(), _STOPPED)
 
-    async def _receipt(self, turn: LeasedTurn, row: Approval, place: RoundPlace) -> Writing:
+    async def _receipt(self, turn: LeasedTurn, row: Approval, context: RoundContext) -> CommitContent:
         signals = [signal for signal in await turn.inbox.load_unseen() if signal.id == row.signal_id]
-        return fold_signals(signals, place, turn.show_files).writing
+        return fold_signals(signals, context, turn.show_files).content
 
     async def _review(self, turn: LeasedTurn, call: ToolCallBody) -> NeedsApproval | None:
         """The question, if a person has to approve the call. A call that the policy refuses is refused when it runs."""
         spec = next((spec for spec in self._catalog.specs if spec.tool_id == call.tool_id), None)
         if spec is None:
             return None
-        verdict = await self._policy.review(spec, call.params, turn.place)
+        verdict = await self._policy.review(spec, call.params, turn.call_context)
         if not isinstance(verdict, NeedsApproval):
             return None
         CALLS_REVIEWED.labels(spec.tool_id, "asked").inc()
         return verdict
 
     def _draft_request(
-        self, place: RoundPlace, request: ApprovalRequest, call: ToolCallBody, ask: NeedsApproval
+        self, context: RoundContext, request: ApprovalRequest, call: ToolCallBody, ask: NeedsApproval
     ) -> BlockDraft:
         shown, cut = self._show(call.params)
         body = ApprovalRequestBody(
@@ -179,8 +179,8 @@ class ApprovalGate:
             explanation=self._redactor.redact(ask.explanation),
             addresses=ask.addresses,
         )
-        ref = round_ref(place.turn_id, place.round, f"approval.{request.call_id}")
-        return place.draft(BlockType.APPROVAL_REQUEST, ref, body, call_id=request.call_id)
+        ref = round_ref(context.turn_id, context.round, f"approval.{request.call_id}")
+        return context.draft(BlockType.APPROVAL_REQUEST, ref, body, call_id=request.call_id)
 
     def _show(self, params: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """The parameters shown to a person, without secrets: all, or the short form that steps use; and whether they
@@ -206,7 +206,7 @@ def _call_id(call: PendingCall) -> CallId:
     return call.block.call_id or CallId("")
 
 
-def _settle(call: PendingCall, question: Question, place: RoundPlace, row: Approval | None = None) -> Writing:
+def _settle(call: PendingCall, question: Question, context: RoundContext, row: Approval | None = None) -> CommitContent:
     """The block and the event of the outcome. Without a settled row the question is withdrawn."""
     asked = question.request
     body = ApprovalOutcomeBody(
@@ -215,10 +215,10 @@ def _settle(call: PendingCall, question: Question, place: RoundPlace, row: Appro
         reason=row.reason if row else "",
         signal_id=row.signal_id if row else None,
     )
-    ref = round_ref(place.turn_id, place.round, f"approval.{call.block.call_id}.outcome")
+    ref = round_ref(context.turn_id, context.round, f"approval.{call.block.call_id}.outcome")
     view = build_settled_approval(build_pending_approval(call.block, asked), body)
-    return Writing(
-        drafts=(place.draft(BlockType.APPROVAL_OUTCOME, ref, body, call_id=call.block.call_id),),
+    return CommitContent(
+        drafts=(context.draft(BlockType.APPROVAL_OUTCOME, ref, body, call_id=call.block.call_id),),
         withdrawn=(asked.approval_id,) if row is None else (),
-        after=((build_approval_event(view), place.round),),
+        after=((build_approval_event(view), context.round),),
     )

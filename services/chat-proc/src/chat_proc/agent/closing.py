@@ -6,7 +6,7 @@ from dataclasses import replace
 from chat_proc.agent.check import GiveAnswer, keep_shown
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
-    RoundPlace,
+    RoundContext,
     draft_answer,
     draft_cut_notice,
     draft_missing_start,
@@ -18,7 +18,7 @@ from chat_proc.agent.last_resort import build_account, find_usable_text, read_us
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import build_refusal_problem
 from chat_proc.channels.citations import cite_text, find_used_sids, index_sources
-from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.refs import completion_ref
 from everturn.models.port import ModelFailed
@@ -36,30 +36,30 @@ class ClosingCall:
         self._generator = generator
 
     async def run(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace, cap: str
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext, cap: str
     ) -> TurnEnd:
         """`cap` names the reached limit in words."""
 
         async def generate() -> Generated:
-            request = await prompts.build_closing(place, cap)
-            return await self._generator.generate(turn, request, place.round, closing=True)
+            request = await prompts.build_closing(context, cap)
+            return await self._generator.generate(turn, request, context.round, closing=True)
 
         try:
-            generated = await compaction.run_fitting(place, generate, allow_model=False)
+            generated = await compaction.run_fitting(context, generate, allow_model=False)
         except ModelFailed as failure:
-            return _end_without_call(turn, place.at(turn.now()), cap, failure.detail)
-        place = place.at(turn.now())
+            return _end_without_call(turn, context.at(turn.now()), cap, failure.detail)
+        context = context.at(turn.now())
         answer = _find_answer(generated, index_sources(turn.pool.rows))
         if is_blank(answer.text) and not generated.stopped:
             answer = _find_last_resort(turn, cap)
         if is_blank(answer.text) and not generated.stopped:
-            writing = _write(turn, place, generated, None)
-            return TurnEnd(None, _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}."), writing)
+            content = _write(turn, context, generated, None)
+            return TurnEnd(None, _explain_no_answer(generated.decision.stopped_by, f"The turn reached {cap}."), content)
         if not generated.texts.text("answer"):
             generated.texts.say("answer", 0, answer.shown, marker="answer")
         generated.texts.complete()
-        writing = _write(turn, place, generated, answer)
-        return TurnEnd(Outcome.CAPPED, writing=writing, cut_reason=answer.cut_reason)
+        content = _write(turn, context, generated, answer)
+        return TurnEnd(Outcome.CAPPED, content=content, cut_reason=answer.cut_reason)
 
 
 def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
@@ -68,27 +68,27 @@ def _find_last_resort(turn: LeasedTurn, cap: str) -> GiveAnswer:
     return GiveAnswer(text, text)
 
 
-def _end_without_call(turn: LeasedTurn, place: RoundPlace, cap: str, why: str) -> TurnEnd:
+def _end_without_call(turn: LeasedTurn, context: RoundContext, cap: str, why: str) -> TurnEnd:
     """The end of a turn whose closing call failed."""
     answer = _find_last_resort(turn, cap)
     if is_blank(answer.text):
         return TurnEnd(None, _explain_no_answer(None, f"The turn reached {cap}. {why}"))
     body = CompletionBody(text=answer.text)
     number = _count_completions(turn) + 1
-    completion = place.draft(BlockType.COMPLETION, completion_ref(place.turn_id, number), body)
-    drafts = (*draft_missing_start(place, turn.turn_blocks), completion)
-    return TurnEnd(Outcome.CAPPED, writing=Writing(drafts=drafts, rewind=True))
+    completion = context.draft(BlockType.COMPLETION, completion_ref(context.turn_id, number), body)
+    drafts = (*draft_missing_start(context, turn.turn_blocks), completion)
+    return TurnEnd(Outcome.CAPPED, content=CommitContent(drafts=drafts, rewind=True))
 
 
 def _count_completions(turn: LeasedTurn) -> int:
     return sum(1 for block in turn.turn_blocks if block.type is BlockType.COMPLETION)
 
 
-def _write(turn: LeasedTurn, place: RoundPlace, generated: Generated, answer: GiveAnswer | None) -> Writing:
-    drafts = [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
+def _write(turn: LeasedTurn, context: RoundContext, generated: Generated, answer: GiveAnswer | None) -> CommitContent:
+    drafts = [*draft_missing_start(context, turn.turn_blocks), *draft_thinking(context, generated.texts)]
     if answer is not None and answer.text:
-        drafts += draft_answer(place, generated.texts, answer, _count_completions(turn) + 1)
-        drafts += draft_cut_notice(place, answer.cut_reason)
+        drafts += draft_answer(context, generated.texts, answer, _count_completions(turn) + 1)
+        drafts += draft_cut_notice(context, answer.cut_reason)
     return write_round(drafts, generated.texts, generated.usage)
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import structlog
 
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopParts, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.prompting import TurnPrompts
@@ -33,7 +33,7 @@ from chat_proc.timeline.compaction.cut import (
 )
 from chat_proc.timeline.compaction.summary import Summary, build_summary, restamp, try_read_summary
 from chat_proc.timeline.compaction.turn_facts import render_transcript, render_working_summaries
-from chat_proc.turn.leased import LeasedTurn, Writing
+from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.cancellation import Stopped, end_tasks, run_until
 from everturn.core.failpoints import Failpoints
 from everturn.core.metrics import COMPACTIONS
@@ -204,7 +204,7 @@ class TurnCompaction:
         self._futile_below = 0
         """Shorter requests are not compacted: the last compaction had no effect."""
 
-    async def make_room(self, place: RoundPlace, *, allow_model: bool = True) -> None:
+    async def make_room(self, context: RoundContext, *, allow_model: bool = True) -> None:
         """At a round boundary: append a finished summary, and ensure that the next request fits.
 
         A turn that has reached a cap must not call a model for summaries (`allow_model` is False), nor start one in the
@@ -212,10 +212,10 @@ class TurnCompaction:
         """
         if self._work is not None and self._work.task.done():
             await self._append(self._work, await _result_of(self._work))
-        tokens = await self._measure(place)
+        tokens = await self._measure(context)
         if tokens >= self._limits.hard and self._work is not None:
             await self._wait(self._work)
-            tokens = await self._measure(place)
+            tokens = await self._measure(context)
         is_hard = tokens >= self._limits.hard
         if (
             tokens < max(self._limits.soft, self._futile_below)
@@ -232,7 +232,7 @@ class TurnCompaction:
             await self._wait(work)
 
     async def run_fitting(
-        self, place: RoundPlace, generate: Callable[[], Awaitable[_Reply]], *, allow_model: bool = True
+        self, context: RoundContext, generate: Callable[[], Awaitable[_Reply]], *, allow_model: bool = True
     ) -> _Reply:
         """Make one model call. If the provider rejects the request as too long, shorten it and send it once more.
 
@@ -241,28 +241,30 @@ class TurnCompaction:
         try:
             return await generate()
         except ContextLimitExceeded:
-            if not await self.force(place, allow_model=allow_model):
+            if not await self.force(context, allow_model=allow_model):
                 raise
             return await generate()
 
-    async def force(self, place: RoundPlace, *, allow_model: bool = True) -> bool:
+    async def force(self, context: RoundContext, *, allow_model: bool = True) -> bool:
         """Shorten the request after the provider rejected it as too long; returns whether it is shorter now. Its length
         counts as the limit for the rest of the turn. `allow_model` as in `make_room`."""
         await self.abandon()
-        tokens = await self._measure(place)
+        tokens = await self._measure(context)
         self._limits = ContextLimits(min(self._limits.max_tokens, tokens))
         await self._wait(self._begin(self._take_snapshot(), "context_limit", self._model if allow_model else None))
-        return await self._measure(place) < tokens
+        return await self._measure(context) < tokens
 
-    async def finish(self) -> Writing:
+    async def finish(self) -> CommitContent:
         """Return a finished summary, to be written with the end of the turn: a separate commit would separate the texts
         of the last round from their blocks. An unfinished summary is cancelled."""
         work = self._work
-        writing = (
-            self._build_writing(work, await _result_of(work)) if work is not None and work.task.done() else Writing()
+        content = (
+            self._build_content(work, await _result_of(work))
+            if work is not None and work.task.done()
+            else CommitContent()
         )
         await self.abandon()
-        return writing
+        return content
 
     async def abandon(self) -> None:
         """Cancel a running compaction and wait for its end. Writes nothing."""
@@ -274,9 +276,9 @@ class TurnCompaction:
         if work.task.done() and not work.task.cancelled() and (error := work.task.exception()) is not None:
             _log.error("Compaction failed", exc_info=error)
 
-    async def _measure(self, place: RoundPlace) -> int:
+    async def _measure(self, context: RoundContext) -> int:
         """Tokens of the request that would be sent now."""
-        tokens = await self._prompts.measure(place)
+        tokens = await self._prompts.measure(context)
         self._fixed_tokens = max(0, tokens - self._prompts.ratio.tokens_for(self._prompts.view.chars))
         return tokens
 
@@ -323,11 +325,11 @@ class TurnCompaction:
             return await _result_of(work)
 
     async def _append(self, work: _Work, shrunk: Shrunk) -> None:
-        writing = self._build_writing(work, shrunk)
-        if writing.drafts:
-            await self._turn.commit(writing)
+        content = self._build_content(work, shrunk)
+        if content.drafts:
+            await self._turn.commit(content)
 
-    def _build_writing(self, work: _Work, shrunk: Shrunk) -> Writing:
+    def _build_content(self, work: _Work, shrunk: Shrunk) -> CommitContent:
         """Build what is to be written of finished work; nothing if it saved nothing."""
         now = self._take_snapshot()
         drafts = restamp(now, shrunk.drafts)
@@ -335,11 +337,11 @@ class TurnCompaction:
         if after >= now.tokens:
             self._note_without_effect(now.tokens)
             self._skip(work, "nothing_to_save")
-            return Writing()
+            return CommitContent()
         self._work = None
         COMPACTIONS.labels(work.reason).inc()
         completed = ChatCompaction(status="completed", reason=work.reason, before_tokens=now.tokens, after_tokens=after)
-        return Writing(drafts=drafts, usage=tuple(work.writer.usage), after=((completed, None),))
+        return CommitContent(drafts=drafts, usage=tuple(work.writer.usage), after=((completed, None),))
 
     def _skip(self, work: _Work, reason: str) -> None:
         self._work = None

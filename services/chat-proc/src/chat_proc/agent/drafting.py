@@ -7,7 +7,7 @@ from itertools import count
 from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
 from chat_proc.channels.decisions import Decision
 from chat_proc.stream.emitter import RoundTexts
-from chat_proc.turn.leased import Writing
+from chat_proc.turn.leased import CommitContent
 from everturn.core.ids import CallId, TurnId
 from everturn.core.refs import (
     call_ref,
@@ -45,8 +45,8 @@ MAX_RAW_CHARS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class RoundPlace:
-    """Where a round's blocks belong. `limit` is the number of rounds the turn may have now.
+class RoundContext:
+    """The round that blocks belong to. `limit` is the number of rounds the turn may have now.
 
     `now` is the time of writing, ISO 8601; `began` is the start of the round, if it was earlier. `finalize` marks the
     rounds left after a steer, in which work is only finished.
@@ -59,8 +59,8 @@ class RoundPlace:
     finalize: bool = False
     began: str = ""
 
-    def at(self, now: str) -> "RoundPlace":
-        """The same place at a later time, after a model call or a tool."""
+    def at(self, now: str) -> "RoundContext":
+        """The same context at a later time, after a model call or a tool."""
         return replace(self, now=now, began=self.began or self.now)
 
     def draft(
@@ -69,25 +69,25 @@ class RoundPlace:
         return BlockDraft(self.turn_id, self.round, kind, ref, body, self.now, ts_first, call_id)
 
 
-def draft_round_start(place: RoundPlace) -> BlockDraft:
+def draft_round_start(context: RoundContext) -> BlockDraft:
     """The block that starts the round."""
-    ref = round_ref(place.turn_id, place.round, "start")
-    begin = replace(place, now=place.began or place.now)
-    return begin.draft(BlockType.ROUND_START, ref, RoundStartBody(limit=place.limit))
+    ref = round_ref(context.turn_id, context.round, "start")
+    begin = replace(context, now=context.began or context.now)
+    return begin.draft(BlockType.ROUND_START, ref, RoundStartBody(limit=context.limit))
 
 
-def draft_missing_start(place: RoundPlace, turn_blocks: Sequence[Block]) -> list[BlockDraft]:
+def draft_missing_start(context: RoundContext, turn_blocks: Sequence[Block]) -> list[BlockDraft]:
     """The round's start, unless signals that were folded into it have opened it already."""
-    begun = any(block.type is BlockType.ROUND_START and block.round == place.round for block in turn_blocks)
-    return [] if begun else [draft_round_start(place)]
+    begun = any(block.type is BlockType.ROUND_START and block.round == context.round for block in turn_blocks)
+    return [] if begun else [draft_round_start(context)]
 
 
-def draft_thinking(place: RoundPlace, texts: RoundTexts) -> list[BlockDraft]:
+def draft_thinking(context: RoundContext, texts: RoundTexts) -> list[BlockDraft]:
     """One block for each thinking channel, exactly as it was shown."""
     return [
-        place.draft(
+        context.draft(
             BlockType.THINKING,
-            round_ref(place.turn_id, place.round, f"thinking.{instance}"),
+            round_ref(context.turn_id, context.round, f"thinking.{instance}"),
             ThinkingBody(text=texts.text("thinking", instance), instance=instance),
             ts_first=texts.first_ts("thinking", instance),
         )
@@ -95,7 +95,7 @@ def draft_thinking(place: RoundPlace, texts: RoundTexts) -> list[BlockDraft]:
     ]
 
 
-def draft_work(place: RoundPlace, texts: RoundTexts, work: Work, call_ids: Sequence[CallId]) -> list[BlockDraft]:
+def draft_work(context: RoundContext, texts: RoundTexts, work: Work, call_ids: Sequence[CallId]) -> list[BlockDraft]:
     """Everything that a reply does, in order, then notices for what is not done. An answer with calls waits for their
     results."""
     drafts: list[BlockDraft] = []
@@ -103,48 +103,48 @@ def draft_work(place: RoundPlace, texts: RoundTexts, work: Work, call_ids: Seque
     for item in work.items:
         ordinal = sum(draft.type is BlockType.NOTES for draft in drafts)
         if isinstance(item, GiveAnswer):
-            drafts += draft_pending_answer(place, texts, item, ordinal)
+            drafts += draft_pending_answer(context, texts, item, ordinal)
         else:
-            drafts += draft_call(place, texts, item, next(ids), ordinal)
-    return [*drafts, *draft_notices(place, work)]
+            drafts += draft_call(context, texts, item, next(ids), ordinal)
+    return [*drafts, *draft_notices(context, work)]
 
 
 def draft_call(
-    place: RoundPlace, texts: RoundTexts, use: UseTool, call_id: CallId, ordinal: int = 0
+    context: RoundContext, texts: RoundTexts, use: UseTool, call_id: CallId, ordinal: int = 0
 ) -> list[BlockDraft]:
     """Notes, program and call of one tool use; `ordinal` is the number of earlier notes in the round."""
-    drafts = _draft_notes(place, texts, use.notes, call_id=call_id, ordinal=ordinal)
+    drafts = _draft_notes(context, texts, use.notes, call_id=call_id, ordinal=ordinal)
     if use.code is not None:
-        ref = round_ref(place.turn_id, place.round, "code")
-        drafts.append(place.draft(BlockType.TOOL_CODE, ref, ToolCodeBody(text=use.code), call_id=call_id))
+        ref = round_ref(context.turn_id, context.round, "code")
+        drafts.append(context.draft(BlockType.TOOL_CODE, ref, ToolCodeBody(text=use.code), call_id=call_id))
     body = ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params)
-    drafts.append(place.draft(BlockType.TOOL_CALL, call_ref(place.turn_id, call_id), body, call_id=call_id))
+    drafts.append(context.draft(BlockType.TOOL_CALL, call_ref(context.turn_id, call_id), body, call_id=call_id))
     return drafts
 
 
-def draft_notices(place: RoundPlace, work: Work) -> list[BlockDraft]:
+def draft_notices(context: RoundContext, work: Work) -> list[BlockDraft]:
     """One notice for each action that is not run; remarks about the reply only if the turn continues and can correct
     them."""
     repairs = [*work.refused, *([work.remarks] if work.remarks and work.answer is None else [])]
-    return [draft_notice(place, repair.code, repair.sentences, n) for n, repair in enumerate(repairs, start=1)]
+    return [draft_notice(context, repair.code, repair.sentences, n) for n, repair in enumerate(repairs, start=1)]
 
 
-def draft_repair(place: RoundPlace, repair: Repair, raw: str) -> list[BlockDraft]:
+def draft_repair(context: RoundContext, repair: Repair, raw: str) -> list[BlockDraft]:
     """The unusable reply and what is wrong with it."""
     return [
-        place.draft(
+        context.draft(
             BlockType.DECISION_RAW,
-            round_ref(place.turn_id, place.round, "raw"),
+            round_ref(context.turn_id, context.round, "raw"),
             RawDecisionBody(text=raw[:MAX_RAW_CHARS], code=repair.code),
         ),
-        draft_notice(place, repair.code, repair.sentences),
+        draft_notice(context, repair.code, repair.sentences),
     ]
 
 
-def draft_interrupted(place: RoundPlace, begun: str) -> BlockDraft:
+def draft_interrupted(context: RoundContext, begun: str) -> BlockDraft:
     """The raw text of what the model was about to do when a signal interrupted it."""
     body = RawDecisionBody(text=begun[:MAX_RAW_CHARS], code=INTERRUPTED)
-    return place.draft(BlockType.DECISION_RAW, round_ref(place.turn_id, place.round, "raw.interrupted"), body)
+    return context.draft(BlockType.DECISION_RAW, round_ref(context.turn_id, context.round, "raw.interrupted"), body)
 
 
 def find_begun_action(raw: str) -> str:
@@ -156,15 +156,15 @@ def find_begun_action(raw: str) -> str:
     return raw[at + len(closer) :].strip() if at >= 0 else raw.strip()
 
 
-def draft_notice(place: RoundPlace, code: str, text: str, n: int = 1) -> BlockDraft:
+def draft_notice(context: RoundContext, code: str, text: str, n: int = 1) -> BlockDraft:
     """`n` counts the notices of the round from 1."""
-    ref = round_ref(place.turn_id, place.round, "notice" if n == 1 else f"notice.{n}")
-    return place.draft(BlockType.NOTICE, ref, NoticeBody(code=code, text=text))
+    ref = round_ref(context.turn_id, context.round, "notice" if n == 1 else f"notice.{n}")
+    return context.draft(BlockType.NOTICE, ref, NoticeBody(code=code, text=text))
 
 
-def draft_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, n: int) -> list[BlockDraft]:
+def draft_answer(context: RoundContext, texts: RoundTexts, answer: GiveAnswer, n: int) -> list[BlockDraft]:
     """Working summary and completion; `n` counts the completions of the turn from 1."""
-    drafts = _draft_before_answer(place, texts, answer, 0)
+    drafts = _draft_before_answer(context, texts, answer, 0)
     body = CompletionBody(
         text=answer.text,
         shown=answer.shown if answer.shown != answer.text else None,
@@ -172,12 +172,12 @@ def draft_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, n: in
         sources_used=answer.used_sids,
     )
     drafts.append(
-        place.draft(BlockType.COMPLETION, completion_ref(place.turn_id, n), body, ts_first=texts.first_ts("answer"))
+        context.draft(BlockType.COMPLETION, completion_ref(context.turn_id, n), body, ts_first=texts.first_ts("answer"))
     )
     return drafts
 
 
-def draft_cut_notice(place: RoundPlace, reason: CutReason | None) -> list[BlockDraft]:
+def draft_cut_notice(context: RoundContext, reason: CutReason | None) -> list[BlockDraft]:
     """A notice that lets the model continue a cut answer in a later turn; none if the answer is complete."""
     if reason is None:
         return []
@@ -186,10 +186,12 @@ def draft_cut_notice(place: RoundPlace, reason: CutReason | None) -> list[BlockD
         " stops, without repeating anything."
     )
     notice = NoticeBody(code="answer_cut", text=text)
-    return [place.draft(BlockType.NOTICE, round_ref(place.turn_id, place.round, "notice.cut"), notice)]
+    return [context.draft(BlockType.NOTICE, round_ref(context.turn_id, context.round, "notice.cut"), notice)]
 
 
-def draft_pending_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, ordinal: int) -> list[BlockDraft]:
+def draft_pending_answer(
+    context: RoundContext, texts: RoundTexts, answer: GiveAnswer, ordinal: int
+) -> list[BlockDraft]:
     """An answer given together with calls, as an attempt that `draft_pending_completion` makes the turn's answer."""
     body = AttemptBody(
         text=answer.text,
@@ -199,12 +201,12 @@ def draft_pending_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswe
         sources_used=answer.used_sids,
         cut_reason=answer.cut_reason,
     )
-    ref = round_ref(place.turn_id, place.round, "attempt")
-    attempt = place.draft(BlockType.COMPLETION_ATTEMPT, ref, body, ts_first=texts.first_ts("answer"))
-    return [*_draft_before_answer(place, texts, answer, ordinal), attempt]
+    ref = round_ref(context.turn_id, context.round, "attempt")
+    attempt = context.draft(BlockType.COMPLETION_ATTEMPT, ref, body, ts_first=texts.first_ts("answer"))
+    return [*_draft_before_answer(context, texts, answer, ordinal), attempt]
 
 
-def draft_pending_completion(place: RoundPlace, pending: FinishTurn, n: int) -> BlockDraft:
+def draft_pending_completion(context: RoundContext, pending: FinishTurn, n: int) -> BlockDraft:
     """The answer that waited for the calls of its reply; `n` counts the completions of the turn from 1."""
     attempt = pending.attempt
     body = CompletionBody(
@@ -214,41 +216,45 @@ def draft_pending_completion(place: RoundPlace, pending: FinishTurn, n: int) -> 
         followups=attempt.followups,
         sources_used=attempt.sources_used,
     )
-    ref = completion_ref(place.turn_id, n)
-    return place.draft(BlockType.COMPLETION, ref, body, ts_first=pending.ts_first)
+    ref = completion_ref(context.turn_id, n)
+    return context.draft(BlockType.COMPLETION, ref, body, ts_first=pending.ts_first)
 
 
-def _draft_before_answer(place: RoundPlace, texts: RoundTexts, answer: GiveAnswer, ordinal: int) -> list[BlockDraft]:
-    drafts = _draft_notes(place, texts, answer.notes or texts.text("notes", ordinal), ordinal=ordinal)
+def _draft_before_answer(
+    context: RoundContext, texts: RoundTexts, answer: GiveAnswer, ordinal: int
+) -> list[BlockDraft]:
+    drafts = _draft_notes(context, texts, answer.notes or texts.text("notes", ordinal), ordinal=ordinal)
     if answer.summary:
-        ref = working_summary_ref(place.turn_id)
-        drafts.append(place.draft(BlockType.WORKING_SUMMARY, ref, SummaryBody(text=answer.summary)))
+        ref = working_summary_ref(context.turn_id)
+        drafts.append(context.draft(BlockType.WORKING_SUMMARY, ref, SummaryBody(text=answer.summary)))
     return drafts
 
 
-def draft_attempt(place: RoundPlace, texts: RoundTexts, decision: Decision, reason: str) -> list[BlockDraft]:
+def draft_attempt(context: RoundContext, texts: RoundTexts, decision: Decision, reason: str) -> list[BlockDraft]:
     """The shown part of an answer that does not become the turn's answer."""
     shown = texts.text("answer")
     if not shown:
         return []
     raw = decision.answer.raw if decision.answer else shown
     body = AttemptBody(text=raw, shown=shown if shown != raw else None, reason=reason)
-    ref = round_ref(place.turn_id, place.round, "attempt")
-    return [place.draft(BlockType.COMPLETION_ATTEMPT, ref, body, ts_first=texts.first_ts("answer"))]
+    ref = round_ref(context.turn_id, context.round, "attempt")
+    return [context.draft(BlockType.COMPLETION_ATTEMPT, ref, body, ts_first=texts.first_ts("answer"))]
 
 
-def draft_plan_marks(place: RoundPlace, plan: PlanSnapshot, marks: str, n: int) -> list[BlockDraft]:
+def draft_plan_marks(context: RoundContext, plan: PlanSnapshot, marks: str, n: int) -> list[BlockDraft]:
     """A plan after step marks in notes, and the marks in readable form; `n` counts the turn's marks from 1."""
     return [
-        place.draft(BlockType.PLAN_ACK, plan_ack_ref(place.turn_id, n), PlanAckBody(plan_id=plan.plan_id, text=marks)),
-        place.draft(BlockType.PLAN, plan_ref(place.turn_id, plan.plan_id), PlanBody(plan=plan)),
+        context.draft(
+            BlockType.PLAN_ACK, plan_ack_ref(context.turn_id, n), PlanAckBody(plan_id=plan.plan_id, text=marks)
+        ),
+        context.draft(BlockType.PLAN, plan_ref(context.turn_id, plan.plan_id), PlanBody(plan=plan)),
     ]
 
 
-def write_round(drafts: Sequence[BlockDraft], texts: RoundTexts, usage: UsageEvent) -> Writing:
+def write_round(drafts: Sequence[BlockDraft], texts: RoundTexts, usage: UsageEvent) -> CommitContent:
     """A model call's blocks and usage. If clients were shown texts that differ from the blocks, a rewind corrects
     them."""
-    return Writing(drafts=tuple(drafts), usage=(usage,), rewind=_texts_of(drafts) != texts.raw)
+    return CommitContent(drafts=tuple(drafts), usage=(usage,), rewind=_texts_of(drafts) != texts.raw)
 
 
 def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:
@@ -276,10 +282,10 @@ def _texts_of(drafts: Sequence[BlockDraft]) -> dict[tuple[str, int], str]:
 
 
 def _draft_notes(
-    place: RoundPlace, texts: RoundTexts, notes: str, *, call_id: CallId | None = None, ordinal: int = 0
+    context: RoundContext, texts: RoundTexts, notes: str, *, call_id: CallId | None = None, ordinal: int = 0
 ) -> list[BlockDraft]:
     if not notes:
         return []
-    ref = notes_ref(place.turn_id, call_id) if call_id else round_ref(place.turn_id, place.round, "notes")
+    ref = notes_ref(context.turn_id, call_id) if call_id else round_ref(context.turn_id, context.round, "notes")
     first_ts = texts.first_ts("notes", ordinal)
-    return [place.draft(BlockType.NOTES, ref, NotesBody(text=notes), ts_first=first_ts, call_id=call_id)]
+    return [context.draft(BlockType.NOTES, ref, NotesBody(text=notes), ts_first=first_ts, call_id=call_id)]

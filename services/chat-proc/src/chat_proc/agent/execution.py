@@ -13,11 +13,11 @@ from typing import Literal
 import structlog
 from pydantic import BaseModel
 
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import LoopParts, TurnKit
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusal
 from chat_proc.catalog.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
-from chat_proc.turn.leased import LeasedTurn, Writing
+from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.core.ids import ArtifactId, CallId, make_id
@@ -202,8 +202,8 @@ class ToolRunner:
         self._tracing = parts.tracing
 
     async def run(
-        self, turn: LeasedTurn, pending: PendingCall, place: RoundPlace, *, resumed: bool, approved: bool = False
-    ) -> Writing:
+        self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, *, resumed: bool, approved: bool = False
+    ) -> CommitContent:
         """Run a pending call that was `approved` by a person or needs no approval. A `resumed` one may have begun
         before: it is repeated only if that is safe, and not if its tool needs approval now but was not approved
         then."""
@@ -221,22 +221,22 @@ class ToolRunner:
         TOOL_CALLS.labels(label, result.status).inc()
         TOOL_SECONDS.labels(label, result.status).observe(duration_s)
         kept = await self._results.keep(turn, pending.block.call_id or CallId(""), result, self._cap(pending.body))
-        writing = self._build_writing(turn, pending, place.at(turn.now()), kept.body, outcome)
-        return writing.plus(Writing(artifacts=kept.rows))
+        content = self._build_content(turn, pending, context.at(turn.now()), kept.body, outcome)
+        return content.plus(CommitContent(artifacts=kept.rows))
 
-    def skip(self, turn: LeasedTurn, pending: PendingCall, place: RoundPlace, why: str = "") -> Writing:
+    def skip(self, turn: LeasedTurn, pending: PendingCall, context: RoundContext, why: str = "") -> CommitContent:
         """Settle a pending call without running it, because of `why`, or because a signal arrived while another one
         ran."""
         why = why or "The call was not started because a new message from the user may change the work."
         result = ToolResultBody(tool_id=pending.body.tool_id, status="cancelled", text=why)
         TOOL_CALLS.labels(self._label(pending.body), result.status).inc()
-        return self._build_writing(turn, pending, place, result, Stopped())
+        return self._build_content(turn, pending, context, result, Stopped())
 
     async def _find_outcome(self, turn: LeasedTurn, pending: PendingCall, *, resumed: bool, approved: bool) -> _Outcome:
         try:
             spec = self._catalog.spec(pending.body.tool_id)
             try:
-                verdict = await self._policy.review(spec, pending.body.params, turn.place)
+                verdict = await self._policy.review(spec, pending.body.params, turn.call_context)
             except Unavailable as error:
                 return ToolOutcome("error", f"The call was not made: {error}")
             unasked = isinstance(verdict, NeedsApproval) and not approved
@@ -244,7 +244,7 @@ class ToolRunner:
                 return _NoOutcome("The worker stopped during this call.")
             if isinstance(verdict, Rejected) or unasked:
                 why = verdict.why if isinstance(verdict, Rejected) else _APPROVAL_MISSING
-                report_refusal(spec, turn.place, why)
+                report_refusal(spec, turn.call_context, why)
                 return ToolOutcome("error", why)
             return await self._call(turn, spec, pending)
         except Invalid as gone:
@@ -286,19 +286,19 @@ class ToolRunner:
             _log.exception("Tool raised an exception", tool_id=spec.tool_id, call_id=call.call_id)
             return _NoOutcome(f"{spec.tool_id} failed: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
 
-    def _build_writing(
+    def _build_content(
         self,
         turn: LeasedTurn,
         pending: PendingCall,
-        place: RoundPlace,
+        context: RoundContext,
         result: ToolResultBody,
         outcome: _Outcome,
-    ) -> Writing:
+    ) -> CommitContent:
         call_id = pending.block.call_id or CallId("")
         records = _records_of(outcome)
-        drafts = [_draft_result(place, call_id, result)]
+        drafts = [_draft_result(context, call_id, result)]
         drafts += [
-            place.draft(record.type, record.ref, record.body, call_id=record.call_id or call_id) for record in records
+            context.draft(record.type, record.ref, record.body, call_id=record.call_id or call_id) for record in records
         ]
         ended = build_ended_step(build_started_step(pending.block, pending.body, pending.code), result)
         events: list[AnyEvent] = [build_step_event(ended)]
@@ -307,11 +307,11 @@ class ToolRunner:
             events.append(ChatFiles(files=turn.show_files(external)))
         events += [ChatPlan(plan=record.body.plan) for record in records if isinstance(record.body, PlanBody)]
         change = effect_change(call_id, pending.body, self._effect(pending.body), _EFFECT_STATES[result.status])
-        return Writing(
+        return CommitContent(
             drafts=tuple(drafts),
             effects=(change,),
             artifacts=result.artifacts + _checked_out(records),
-            after=tuple((event, place.round) for event in events),
+            after=tuple((event, context.round) for event in events),
         )
 
     def _redact(self, result: ToolResultBody) -> ToolResultBody:
@@ -400,8 +400,8 @@ def effect_change(
     return EffectChange(call_id, call.tool_id, hash_arguments(call.tool_id, call.params), effect, state)
 
 
-def _draft_result(place: RoundPlace, call_id: CallId, result: ToolResultBody) -> BlockDraft:
-    return place.draft(BlockType.TOOL_RESULT, result_ref(place.turn_id, call_id), result, call_id=call_id)
+def _draft_result(context: RoundContext, call_id: CallId, result: ToolResultBody) -> BlockDraft:
+    return context.draft(BlockType.TOOL_RESULT, result_ref(context.turn_id, call_id), result, call_id=call_id)
 
 
 def _build_result(call: ToolCallBody, outcome: _Outcome, effect: Effect, duration_ms: int) -> ToolResultBody:

@@ -12,7 +12,7 @@ import structlog
 from chat_proc.agent.approving import ApprovalGate, MayNot, MayRun, MustWait
 from chat_proc.agent.closing import ClosingCall
 from chat_proc.agent.compaction import TurnCompaction
-from chat_proc.agent.drafting import RoundPlace, draft_missing_start
+from chat_proc.agent.drafting import RoundContext, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
 from chat_proc.agent.kit import LoopParts, TurnKit
@@ -31,7 +31,7 @@ from chat_proc.agent.signal_folding import (
     try_draft_withdrawn_stop,
 )
 from chat_proc.channels.decision_problems import TOO_LONG_CODES
-from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Conflict
 from everturn.events.model import ConvStatus
 from everturn.timeline.next_step import (
@@ -125,7 +125,7 @@ class AgentLoop:
 
     async def _end(self, turn: LeasedTurn, compaction: TurnCompaction, end: TurnEnd) -> TurnEnd | None:
         ready = await compaction.finish()
-        return await self._try_close(turn, replace(end, writing=ready.plus(end.writing)), ready)
+        return await self._try_close(turn, replace(end, content=ready.plus(end.content)), ready)
 
     async def _run_round(
         self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, number: int
@@ -133,18 +133,18 @@ class AgentLoop:
         """Run one round; returns the turn's end if the turn ends with it."""
         if (end := await self._fold(turn, number)) is not None:
             return end
-        place = self._place(turn, number)
-        cap = self._cap(turn, place)
-        await compaction.make_room(place, allow_model=cap is None)
+        context = self._context(turn, number)
+        cap = self._cap(turn, context)
+        await compaction.make_room(context, allow_model=cap is None)
         if cap is None:
-            return await self._rounds.run(turn, prompts, compaction, place)
-        closed = await self._closing.run(turn, prompts, compaction, place, cap)
+            return await self._rounds.run(turn, prompts, compaction, context)
+        closed = await self._closing.run(turn, prompts, compaction, context, cap)
         # A turn limited by a steer was ended by the person, not by a cap.
-        return replace(closed, outcome=Outcome.STOPPED) if place.finalize and closed.outcome else closed
+        return replace(closed, outcome=Outcome.STOPPED) if context.finalize and closed.outcome else closed
 
-    def _cap(self, turn: LeasedTurn, place: RoundPlace) -> str | None:
-        if place.round > place.limit:
-            return "the limit of rounds after a steer" if place.finalize else f"the limit of {place.limit} rounds"
+    def _cap(self, turn: LeasedTurn, context: RoundContext) -> str | None:
+        if context.round > context.limit:
+            return "the limit of rounds after a steer" if context.finalize else f"the limit of {context.limit} rounds"
         if len(codes := failure_streak(turn.turn_blocks)) > self._limits.max_repairs:
             if TOO_LONG_CODES.issuperset(codes):
                 return f"the output limit of one reply {len(codes)} times in a row"
@@ -157,17 +157,17 @@ class AgentLoop:
             signals = await turn.inbox.load_unseen()
             if ending := through_last_end(signals):
                 # No round begins: the signals are recorded in the last one.
-                return _end_with(fold_signals(ending, self._place(turn, number - 1), turn.show_files))
-            verdict = try_draft_withdrawn_stop(self._place(turn, number - 1), turn.turn_blocks)
+                return _end_with(fold_signals(ending, self._context(turn, number - 1), turn.show_files))
+            verdict = try_draft_withdrawn_stop(self._context(turn, number - 1), turn.turn_blocks)
             if not signals and verdict is None:
                 return None
-            place = self._place(turn, number)
-            begin = draft_missing_start(place, turn.turn_blocks)
-            start = Writing(drafts=tuple(begin if verdict is None else [verdict, *begin]))
+            context = self._context(turn, number)
+            begin = draft_missing_start(context, turn.turn_blocks)
+            start = CommitContent(drafts=tuple(begin if verdict is None else [verdict, *begin]))
             previews = await turn.load_previews([artifact for signal in signals for artifact in signal.attachments])
-            folded = fold_signals(signals, place, turn.show_files, previews)
+            folded = fold_signals(signals, context, turn.show_files, previews)
             try:
-                await turn.commit(start.plus(folded.writing))
+                await turn.commit(start.plus(folded.content))
             except InboxMoved:
                 # A signal was edited or withdrawn between the read and the commit.
                 continue
@@ -182,7 +182,7 @@ class AgentLoop:
         # Calls run in order, so only the first that has no result can have been begun by another worker. If that one
         # has no question, its tool did not need approval then: a call that may already have run can't be approved any
         # more.
-        await self._gate.ask(turn, step.calls[1:] if resumed else step.calls, self._place(turn, step.round))
+        await self._gate.ask(turn, step.calls[1:] if resumed else step.calls, self._context(turn, step.round))
         stopped = False
         for n, pending in enumerate(step.calls):
             begun = resumed and n == 0
@@ -190,13 +190,13 @@ class AgentLoop:
                 if not await self._run_with_approval(turn, step.calls[n:], step.round, resumed=begun):
                     return False
                 continue
-            place = self._place(turn, step.round)
+            context = self._context(turn, step.round)
             stopped = stopped or (n > 0 and await _has_control(turn))
             if stopped:
-                writing = self._tools.skip(turn, pending, place)
+                content = self._tools.skip(turn, pending, context)
             else:
-                writing = await self._tools.run(turn, pending, place, resumed=begun)
-            await self._commit_results(turn, writing)
+                content = await self._tools.run(turn, pending, context, resumed=begun)
+            await self._commit_results(turn, content)
         return True
 
     async def _run_with_approval(
@@ -205,10 +205,10 @@ class AgentLoop:
         """Run the first of these calls, which needs approval, to its result; returns False while it is unanswered."""
         pending, fresh = calls[0], False
         for _ in range(MAX_TRIES):
-            place = self._place(turn, number)
+            context = self._context(turn, number)
             # A call whose answer was settled just now has not begun on any worker.
-            fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, place)
-            verdict = self._gate.judge(turn, pending, place, stopped=await _has_control(turn))
+            fresh = fresh or pending.block.call_id in await self._gate.settle(turn, calls, context)
+            verdict = self._gate.judge(turn, pending, context, stopped=await _has_control(turn))
             match verdict:
                 case MustWait():
                     return False
@@ -216,34 +216,34 @@ class AgentLoop:
                     self._failpoints.hit("turn.approved")
                     again = resumed and not fresh
                     # Only calls that were not made are checked again: an error of this commit never repeats a call.
-                    writing = await self._tools.run(turn, pending, place, resumed=again, approved=True)
-                    await self._commit_results(turn, writing)
+                    content = await self._tools.run(turn, pending, context, resumed=again, approved=True)
+                    await self._commit_results(turn, content)
                     return True
                 case MayNot(settling=settling, why=why):
-                    writing = settling.plus(self._tools.skip(turn, pending, place, why))
+                    content = settling.plus(self._tools.skip(turn, pending, context, why))
                     # An answer can arrive between the check and the commit that withdraws the question.
                     with suppress(InboxMoved):
-                        await self._commit_results(turn, writing)
+                        await self._commit_results(turn, content)
                         return True
         raise Conflict(f"An approval changed {MAX_TRIES} times while it was being read.")
 
-    async def _commit_results(self, turn: LeasedTurn, writing: Writing) -> None:
+    async def _commit_results(self, turn: LeasedTurn, content: CommitContent) -> None:
         self._failpoints.hit("turn.before_c2")
-        await turn.commit(writing)
+        await turn.commit(content)
         self._failpoints.hit("turn.after_c2")
 
-    async def _try_close(self, turn: LeasedTurn, end: TurnEnd, ready: Writing) -> TurnEnd | None:
+    async def _try_close(self, turn: LeasedTurn, end: TurnEnd, ready: CommitContent) -> TurnEnd | None:
         """End the turn; returns None if a new signal opens one more round instead.
 
-        `ready`, a summary that is part of the end's writing, is kept even if the turn continues.
+        `ready`, a summary that is part of the end's content, is kept even if the turn continues.
         """
         for _ in range(MAX_TRIES):
             new_signals = await _load_new_signals(turn, end)
             final, leftover = end, new_signals
             if end.error is None and (cancelling := _through_last_cancel(new_signals)):
-                place = self._place(turn, _last_round(turn, end))
-                folded = fold_signals(cancelling, place, turn.show_files)
-                final = TurnEnd(Outcome.CANCELLED, writing=end.writing.plus(folded.writing))
+                context = self._context(turn, _last_round(turn, end))
+                folded = fold_signals(cancelling, context, turn.show_files)
+                final = TurnEnd(Outcome.CANCELLED, content=end.content.plus(folded.content))
                 leftover = new_signals[len(cancelling) :]
             elif self._continues(turn, end, new_signals):
                 await turn.commit(self._defer(turn, end, sum(map(needs_response, new_signals))))
@@ -252,7 +252,7 @@ class AgentLoop:
                 self._failpoints.hit("turn.before_c3")
                 return await self._close_once(turn, final, leftover)
             except InboxMoved:
-                if end.writing.signals:
+                if end.content.signals:
                     # The signal that ends the turn may have been withdrawn: read again.
                     if ready.drafts:
                         await turn.commit(ready)
@@ -260,31 +260,31 @@ class AgentLoop:
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
     async def _close_once(self, turn: LeasedTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
-        place = self._place(turn, _last_round(turn, end))
-        settled = settle_leftover(leftover, place, self._parts.next_turn_id, turn.show_files)
-        shown = replace(end.writing, rewind=end.writing.rewind or shows_deferred_again(turn.turn_blocks, end))
-        final = TurnEnd(end.outcome, end.error, shown.plus(settled.writing), end.cut_reason)
+        context = self._context(turn, _last_round(turn, end))
+        settled = settle_leftover(leftover, context, self._parts.next_turn_id, turn.show_files)
+        shown = replace(end.content, rewind=end.content.rewind or shows_deferred_again(turn.turn_blocks, end))
+        final = TurnEnd(end.outcome, end.error, shown.plus(settled.content), end.cut_reason)
         await turn.close(final, promote=settled.promote)
         return final
 
     def _continues(self, turn: LeasedTurn, end: TurnEnd, new_signals: tuple[Signal, ...]) -> bool:
         """Whether new signals are handled in another round of this turn rather than in the next turn."""
         # A turn ended by a person stays ended, and a model that only repeats itself is not called again.
-        if end.error is not None or end.writing.signals or repeats_deferred(turn.turn_blocks, end):
+        if end.error is not None or end.content.signals or repeats_deferred(turn.turn_blocks, end):
             return False
         wanted = set(SignalKind) if end.outcome is not Outcome.CAPPED else {SignalKind.STEER}
         pending = [signal for signal in new_signals if signal.kind in wanted and needs_response(signal)]
         return has_room_for(self._limits, turn.turn_blocks, pending, after=_last_round(turn, end))
 
-    def _defer(self, turn: LeasedTurn, end: TurnEnd, count: int) -> Writing:
+    def _defer(self, turn: LeasedTurn, end: TurnEnd, count: int) -> CommitContent:
         """The answer as it was shown, and the deferral of it."""
-        verdict = draft_deferral(self._place(turn, _last_round(turn, end)), count)
+        verdict = draft_deferral(self._context(turn, _last_round(turn, end)), count)
         # An answer of an open turn has no event of its own.
-        return replace(end.writing, drafts=(*end.writing.drafts, verdict), rewind=True)
+        return replace(end.content, drafts=(*end.content.drafts, verdict), rewind=True)
 
-    def _place(self, turn: LeasedTurn, number: int) -> RoundPlace:
+    def _context(self, turn: LeasedTurn, number: int) -> RoundContext:
         limit = round_limit(self._limits, turn.turn_blocks)
-        return RoundPlace(turn.turn_id, number, limit, turn.now(), finalize=is_finalizing(turn.turn_blocks))
+        return RoundContext(turn.turn_id, number, limit, turn.now(), finalize=is_finalizing(turn.turn_blocks))
 
 
 async def _has_control(turn: LeasedTurn) -> bool:
@@ -292,11 +292,11 @@ async def _has_control(turn: LeasedTurn) -> bool:
 
 
 def _end_with(folded: Folded) -> TurnEnd:
-    return TurnEnd(Outcome.CANCELLED if folded.cancel else Outcome.STOPPED, writing=folded.writing)
+    return TurnEnd(Outcome.CANCELLED if folded.cancel else Outcome.STOPPED, content=folded.content)
 
 
 def _last_round(turn: LeasedTurn, end: TurnEnd) -> int:
-    return max((draft.round for draft in end.writing.drafts), default=sealed_round(turn.turn_blocks))
+    return max((draft.round for draft in end.content.drafts), default=sealed_round(turn.turn_blocks))
 
 
 def _through_last_cancel(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
@@ -306,5 +306,5 @@ def _through_last_cancel(signals: tuple[Signal, ...]) -> tuple[Signal, ...]:
 
 async def _load_new_signals(turn: LeasedTurn, end: TurnEnd) -> tuple[Signal, ...]:
     """Unseen signals that the end does not answer already."""
-    answered = {change.signal_id for change in end.writing.signals}
+    answered = {change.signal_id for change in end.content.signals}
     return tuple(signal for signal in await turn.inbox.load_unseen() if signal.id not in answered)

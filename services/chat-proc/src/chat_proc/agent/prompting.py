@@ -5,7 +5,7 @@ from functools import partial
 
 import structlog
 
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import TurnKit
 from chat_proc.models.pricing import has_price
 from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce, build_source_pool
@@ -89,30 +89,30 @@ class TurnPrompts:
         """The learned ratio of the deciding model."""
         return self._kit.ratios.of(self._kit.traits.name)
 
-    async def measure(self, place: RoundPlace) -> int:
+    async def measure(self, context: RoundContext) -> int:
         """Estimated tokens of the whole request of an ordinary round."""
-        tail = await self._prepare(place)
+        tail = await self._prepare(context)
         self._renderer.attach(self._turn.media)
         return self._renderer.tokens(self.ratio, tail)
 
-    async def build(self, place: RoundPlace) -> ModelRequest:
+    async def build(self, context: RoundContext) -> ModelRequest:
         """The request of an ordinary round."""
         limits = self._kit.limits
-        cap = limits.finalize_output_tokens if place.finalize else limits.max_output_tokens
-        return await self._request(place, max_tokens=min(cap, limits.max_output_tokens))
+        cap = limits.finalize_output_tokens if context.finalize else limits.max_output_tokens
+        return await self._request(context, max_tokens=min(cap, limits.max_output_tokens))
 
-    async def build_closing(self, place: RoundPlace, cap: str) -> ModelRequest:
+    async def build_closing(self, context: RoundContext, cap: str) -> ModelRequest:
         """The request of the closing call; `cap` names the reached limit in words."""
         order = "\n" + self._kit.closing_prompt.replace("{cap}", cap)
-        return await self._request(place, order, max_tokens=self._kit.limits.max_output_tokens)
+        return await self._request(context, order, max_tokens=self._kit.limits.max_output_tokens)
 
-    async def _request(self, place: RoundPlace, order: str = "", *, max_tokens: int) -> ModelRequest:
+    async def _request(self, context: RoundContext, order: str = "", *, max_tokens: int) -> ModelRequest:
         """`order` is appended at the end."""
-        tail = await self._prepare(place, order)
+        tail = await self._prepare(context, order)
         request = ModelRequest(self._renderer.render(tail, self._turn.media), max_tokens)
-        if place.round > 0:
+        if context.round > 0:
             self._save_preamble()
-            self._turn.manifests.keep(place.round, partial(build_manifest, self._record(request, place)))
+            self._turn.manifests.keep(context.round, partial(build_manifest, self._record(request, context)))
         return request
 
     def _save_preamble(self) -> None:
@@ -121,7 +121,7 @@ class TurnPrompts:
             self._preamble_saved = True
             self._turn.manifests.keep(PREAMBLE_ROUND, partial(build_preamble, self._kit.system_prompt))
 
-    async def _prepare(self, place: RoundPlace, order: str = "") -> tuple[str, str]:
+    async def _prepare(self, context: RoundContext, order: str = "") -> tuple[str, str]:
         """Build SOURCES POOL and ANNOUNCE, and load everything that the timeline before them needs."""
         turn = self._turn
         self._render_up_to(len(turn.blocks))
@@ -129,18 +129,18 @@ class TurnPrompts:
         if self._kit.hotset is not None and self._hotset is None:
             self._hotset = _show_hotset(await self._kit.hotset.load_hotset(turn.lease.principal))
         workspace = await self._workspace.load_lines()
-        return build_source_pool(turn.pool.rows), self._announce(place, workspace) + order
+        return build_source_pool(turn.pool.rows), self._announce(context, workspace) + order
 
-    def _record(self, request: ModelRequest, place: RoundPlace) -> RequestRecord:
+    def _record(self, request: ModelRequest, context: RoundContext) -> RequestRecord:
         model = self._kit.traits.name
         return RequestRecord(
             request=request,
             items=tuple(self._renderer.view.items),
             starts=self._renderer.starts,
-            turn_id=place.turn_id,
-            round=place.round,
+            turn_id=context.turn_id,
+            round=context.round,
             model=model,
-            sent_at=place.now,
+            sent_at=context.now,
             ratio=self._kit.ratios.of(model),
         )
 
@@ -151,16 +151,16 @@ class TurnPrompts:
         for each in self._renderer.take(new_blocks):
             PROMPT_BREAKS.labels(each.reason.value).inc()
 
-    def _announce(self, place: RoundPlace, workspace: tuple[str, ...]) -> str:
+    def _announce(self, context: RoundContext, workspace: tuple[str, ...]) -> str:
         turn, present, visibility = self._turn, self._state, self._renderer.view.visibility
         return build_announce(
             AnnounceState(
                 turn_id=turn.turn_id,
-                budget=self._budget(place),
+                budget=self._budget(context),
                 caps=ContextCaps(self.tokens, self._kit.context.max_tokens),
                 code=self._kit.code,
                 run=self._kit.run,
-                now=place.now,
+                now=context.now,
                 timezone=turn.time_zone,
                 plans=present.open_plans,
                 events=tuple(present.events),
@@ -172,14 +172,14 @@ class TurnPrompts:
             )
         )
 
-    def _budget(self, place: RoundPlace) -> Budget:
+    def _budget(self, context: RoundContext) -> Budget:
         turn, limits = self._turn, self._kit.limits
         spent = turn.spent
         return Budget(
-            round=place.round,
-            round_limit=place.limit,
-            bonus_rounds=0 if place.finalize else max(0, place.limit - limits.rounds),
-            finalize=place.finalize,
+            round=context.round,
+            round_limit=context.limit,
+            bonus_rounds=0 if context.finalize else max(0, context.limit - limits.rounds),
+            finalize=context.finalize,
             elapsed_s=spent.leased_s,
             wall_time_s=limits.wall_time_s,
             tokens=spent.usage.input_tokens + spent.usage.output_tokens,

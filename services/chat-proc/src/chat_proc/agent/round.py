@@ -8,7 +8,7 @@ from chat_proc.agent.approving import ApprovalGate
 from chat_proc.agent.check import GiveAnswer, Repair, Work, check_decision, keep_shown
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
-    RoundPlace,
+    RoundContext,
     draft_answer,
     draft_attempt,
     draft_cut_notice,
@@ -30,7 +30,7 @@ from chat_proc.agent.last_resort import read_usable_text
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
 from chat_proc.timeline.present import current_plan
-from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd
 from everturn.core.errors import Problem, problem
 from everturn.core.ids import CallId
 from everturn.core.metrics import ROUND_SECONDS, ROUNDS
@@ -58,48 +58,48 @@ class RoundRunner:
         self._failpoints = parts.failpoints
 
     async def run(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext
     ) -> TurnEnd | None:
         """Return the end of the turn if the model answered or can't answer; None if the turn continues."""
         with ROUND_SECONDS.time():
-            return await self._run(turn, prompts, compaction, place)
+            return await self._run(turn, prompts, compaction, context)
 
     async def _run(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext
     ) -> TurnEnd | None:
-        generated = await self._generate(turn, prompts, compaction, place)
+        generated = await self._generate(turn, prompts, compaction, context)
         if isinstance(generated, TurnEnd):
             return generated
         ROUNDS.inc()
-        place = place.at(turn.now())
+        context = context.at(turn.now())
         generated.texts.complete()
         if generated.stopped:
-            return await self._save_interrupted(turn, place, generated)
+            return await self._save_interrupted(turn, context, generated)
         answer_shown = generated.texts.text("answer")
         verdict = check_decision(generated.decision, answer_shown, self._catalog)
-        if place.finalize:
+        if context.finalize:
             verdict = check_finalizing(verdict, finalize_tools(self._catalog.specs))
         match verdict:
             case Repair() if generated.decision.stopped_by in ("refusal", "content_filter"):
-                return self._build_refusal(turn, place, generated, generated.decision.stopped_by)
+                return self._build_refusal(turn, context, generated, generated.decision.stopped_by)
             case Repair() as repair:
-                await self._commit_repair(turn, place, generated, repair)
+                await self._commit_repair(turn, context, generated, repair)
             case Work(items=(GiveAnswer() as answer,)) as work:
-                return self._build_end(turn, place, generated, answer, draft_notices(place, work))
-            case Work(answer=None) as work if place.round >= place.limit:
+                return self._build_end(turn, context, generated, answer, draft_notices(context, work))
+            case Work(answer=None) as work if context.round >= context.limit:
                 tools = ", ".join(use.spec.tool_id for use in work.calls)
                 late = Repair("last_round", f"This was the last round; {tools} was not called.")
-                await self._commit_repair(turn, place, generated, late)
+                await self._commit_repair(turn, context, generated, late)
             case work:
-                await self._commit_work(turn, place, generated, work)
+                await self._commit_work(turn, context, generated, work)
         return None
 
     def finish(self, turn: LeasedTurn, pending: FinishTurn, limit: int) -> TurnEnd:
         """The end of a turn whose answer waited for the calls of its reply."""
-        place = RoundPlace(turn.turn_id, pending.round, limit, turn.now())
-        completion = draft_pending_completion(place, pending, _count(turn, BlockType.COMPLETION) + 1)
+        context = RoundContext(turn.turn_id, pending.round, limit, turn.now())
+        completion = draft_pending_completion(context, pending, _count(turn, BlockType.COMPLETION) + 1)
         cut_reason = pending.attempt.cut_reason
-        return _end_with_answer(cut_reason, Writing(drafts=(completion, *draft_cut_notice(place, cut_reason))))
+        return _end_with_answer(cut_reason, CommitContent(drafts=(completion, *draft_cut_notice(context, cut_reason))))
 
     async def book_lost_calls(self, turn: LeasedTurn, prompts: TurnPrompts, takeovers: int) -> None:
         """Book the estimated input of one model call for each earlier worker, which may have died in a call of this
@@ -107,101 +107,107 @@ class RoundRunner:
 
         The next commit writes it, and only a commit resets the turn's attempts to 0.
         """
-        place = RoundPlace(turn.turn_id, 0, self._limits.rounds, turn.now())
-        lost = self._generator.estimate_lost_call(await prompts.build(place))
+        context = RoundContext(turn.turn_id, 0, self._limits.rounds, turn.now())
+        lost = self._generator.estimate_lost_call(await prompts.build(context))
         for _ in range(takeovers):
             turn.book(lost)
 
     async def _generate(
-        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, place: RoundPlace
+        self, turn: LeasedTurn, prompts: TurnPrompts, compaction: TurnCompaction, context: RoundContext
     ) -> Generated | TurnEnd:
 
         async def generate() -> Generated:
-            return await self._generator.generate(turn, await prompts.build(place), place.round)
+            return await self._generator.generate(turn, await prompts.build(context), context.round)
 
         try:
-            return await compaction.run_fitting(place, generate)
+            return await compaction.run_fitting(context, generate)
         except ContextLimitExceeded as failure:
             return TurnEnd(None, problem("context-limit", "The conversation is too long", 503, failure.detail))
         except ModelFailed as failure:
             return TurnEnd(None, problem("model-unavailable", "The model did not answer", 503, failure.detail))
 
     def _build_refusal(
-        self, turn: LeasedTurn, place: RoundPlace, generated: Generated, reason: Literal["refusal", "content_filter"]
+        self,
+        turn: LeasedTurn,
+        context: RoundContext,
+        generated: Generated,
+        reason: Literal["refusal", "content_filter"],
     ) -> TurnEnd:
         """The end of a turn whose model declined: with the model's own text, or with a problem."""
         if text := read_usable_text(generated.decision.outside):
-            return self._build_end(turn, place, generated, GiveAnswer(text, text, cut_reason=reason), ())
-        writing = write_round(_draft_begin(turn, place, generated), generated.texts, generated.usage)
-        return TurnEnd(None, build_refusal_problem(reason), writing)
+            return self._build_end(turn, context, generated, GiveAnswer(text, text, cut_reason=reason), ())
+        content = write_round(_draft_begin(turn, context, generated), generated.texts, generated.usage)
+        return TurnEnd(None, build_refusal_problem(reason), content)
 
     def _build_end(
         self,
         turn: LeasedTurn,
-        place: RoundPlace,
+        context: RoundContext,
         generated: Generated,
         answer: GiveAnswer,
         notices: Sequence[BlockDraft],
     ) -> TurnEnd:
-        marks = self._mark_plan(turn, place, answer.notes)
-        answered = draft_answer(place, generated.texts, answer, _count(turn, BlockType.COMPLETION) + 1)
+        marks = self._mark_plan(turn, context, answer.notes)
+        answered = draft_answer(context, generated.texts, answer, _count(turn, BlockType.COMPLETION) + 1)
         drafts = [
-            *_draft_begin(turn, place, generated),
+            *_draft_begin(turn, context, generated),
             *marks.drafts,
             *notices,
             *answered,
-            *draft_cut_notice(place, answer.cut_reason),
+            *draft_cut_notice(context, answer.cut_reason),
         ]
-        writing = write_round(drafts, generated.texts, generated.usage)
-        return _end_with_answer(answer.cut_reason, replace(writing, after=marks.after))
+        content = write_round(drafts, generated.texts, generated.usage)
+        return _end_with_answer(answer.cut_reason, replace(content, after=marks.after))
 
-    async def _commit_work(self, turn: LeasedTurn, place: RoundPlace, generated: Generated, work: Work) -> None:
+    async def _commit_work(self, turn: LeasedTurn, context: RoundContext, generated: Generated, work: Work) -> None:
         changes_plan = any(use.spec.tool_id == PLAN_TOOL for use in work.calls)
         notes = "\n".join(item.notes for item in work.items)
-        marks = Writing() if changes_plan else self._mark_plan(turn, place, notes)
+        marks = CommitContent() if changes_plan else self._mark_plan(turn, context, notes)
         call_ids = [self._next_call_id() for _ in work.calls]
-        drafts = draft_work(place, generated.texts, work, call_ids)
-        writing = write_round(
-            [*_draft_begin(turn, place, generated), *marks.drafts, *drafts], generated.texts, generated.usage
+        drafts = draft_work(context, generated.texts, work, call_ids)
+        content = write_round(
+            [*_draft_begin(turn, context, generated), *marks.drafts, *drafts], generated.texts, generated.usage
         )
-        questions = await self._gate.draft_questions(turn, _calls_of(drafts), place)
+        questions = await self._gate.draft_questions(turn, _calls_of(drafts), context)
         effects = [
             effect_change(call_id, ToolCallBody(tool_id=use.spec.tool_id, params=use.raw_params), use.spec.effect)
             for call_id, use in zip(call_ids, work.calls, strict=True)
         ]
-        started = [(step, place.round) for step in _started(drafts)]
+        started = [(step, context.round) for step in _started(drafts)]
         self._failpoints.hit("turn.before_c1")
-        decided = replace(writing, effects=tuple(effects), after=(*marks.after, *started))
+        decided = replace(content, effects=tuple(effects), after=(*marks.after, *started))
         await turn.commit(decided.plus(questions))
         self._failpoints.hit("turn.after_c1")
 
-    async def _commit_repair(self, turn: LeasedTurn, place: RoundPlace, generated: Generated, repair: Repair) -> None:
-        drafts = [*_draft_begin(turn, place, generated), *draft_repair(place, repair, generated.decision.raw)]
+    async def _commit_repair(
+        self, turn: LeasedTurn, context: RoundContext, generated: Generated, repair: Repair
+    ) -> None:
+        drafts = [*_draft_begin(turn, context, generated), *draft_repair(context, repair, generated.decision.raw)]
         await turn.commit(write_round(drafts, generated.texts, generated.usage))
 
-    async def _save_interrupted(self, turn: LeasedTurn, place: RoundPlace, generated: Generated) -> None:
+    async def _save_interrupted(self, turn: LeasedTurn, context: RoundContext, generated: Generated) -> None:
         """Keep what was shown of a reply that a steer or a cancel cut off; the next round folds the signal."""
         shown = generated.texts.text("answer")
-        drafts = _draft_begin(turn, place, generated)
+        drafts = _draft_begin(turn, context, generated)
         ends = any(ends_work(signal) for signal in await turn.inbox.load_unseen())
         if shown and ends:
             n = _count(turn, BlockType.COMPLETION) + 1
-            drafts += draft_answer(place, generated.texts, keep_shown(generated.decision, shown), n)
+            drafts += draft_answer(context, generated.texts, keep_shown(generated.decision, shown), n)
         elif shown:
-            drafts += draft_attempt(place, generated.texts, generated.decision, "steered")
+            drafts += draft_attempt(context, generated.texts, generated.decision, "steered")
         elif begun := find_begun_action(generated.decision.raw):
-            drafts.append(draft_interrupted(place, begun))
-        writing = write_round(drafts, generated.texts, generated.usage)
+            drafts.append(draft_interrupted(context, begun))
+        content = write_round(drafts, generated.texts, generated.usage)
         # An answer of an open turn has no event of its own.
-        await turn.commit(replace(writing, rewind=writing.rewind or bool(shown and ends)))
+        await turn.commit(replace(content, rewind=content.rewind or bool(shown and ends)))
 
-    def _mark_plan(self, turn: LeasedTurn, place: RoundPlace, notes: str) -> Writing:
+    def _mark_plan(self, turn: LeasedTurn, context: RoundContext, notes: str) -> CommitContent:
         plan = current_plan(turn.blocks)
-        marked = mark_steps(plan, notes, moment=PlanMoment(turn.turn_id, place.now)) if plan else None
+        marked = mark_steps(plan, notes, moment=PlanMoment(turn.turn_id, context.now)) if plan else None
         if plan is None or marked is None:
-            return Writing()
-        drafts = draft_plan_marks(place, marked, build_ack(plan, marked), _count(turn, BlockType.PLAN_ACK) + 1)
-        return Writing(drafts=tuple(drafts), after=((ChatPlan(plan=marked), place.round),))
+            return CommitContent()
+        drafts = draft_plan_marks(context, marked, build_ack(plan, marked), _count(turn, BlockType.PLAN_ACK) + 1)
+        return CommitContent(drafts=tuple(drafts), after=((ChatPlan(plan=marked), context.round),))
 
 
 def build_refusal_problem(reason: Literal["refusal", "content_filter"]) -> Problem:
@@ -212,13 +218,13 @@ def build_refusal_problem(reason: Literal["refusal", "content_filter"]) -> Probl
     return problem("content-filtered", title, 502, "Change the message and try again.")
 
 
-def _end_with_answer(cut_reason: CutReason | None, writing: Writing) -> TurnEnd:
+def _end_with_answer(cut_reason: CutReason | None, content: CommitContent) -> TurnEnd:
     outcome = Outcome.COMPLETED if cut_reason is None else Outcome.CUT
-    return TurnEnd(outcome, writing=writing, cut_reason=cut_reason)
+    return TurnEnd(outcome, content=content, cut_reason=cut_reason)
 
 
-def _draft_begin(turn: LeasedTurn, place: RoundPlace, generated: Generated) -> list[BlockDraft]:
-    return [*draft_missing_start(place, turn.turn_blocks), *draft_thinking(place, generated.texts)]
+def _draft_begin(turn: LeasedTurn, context: RoundContext, generated: Generated) -> list[BlockDraft]:
+    return [*draft_missing_start(context, turn.turn_blocks), *draft_thinking(context, generated.texts)]
 
 
 def _count(turn: LeasedTurn, kind: BlockType) -> int:

@@ -8,9 +8,9 @@ from difflib import SequenceMatcher
 import structlog
 
 from chat_proc.agent.check import Repair, UseTool, Verdict
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.catalog.tool import ToolSpec
-from chat_proc.turn.leased import TurnEnd, Writing
+from chat_proc.turn.leased import CommitContent, TurnEnd
 from everturn.core.errors import Invalid
 from everturn.core.ids import SignalId, TurnId
 from everturn.core.refs import external_ref, round_ref
@@ -37,7 +37,7 @@ REASON = "external_events_arrived"
 STOP_WITHDRAWN = "stop_withdrawn"
 
 
-def draft_deferral(place: RoundPlace, count: int) -> BlockDraft:
+def draft_deferral(context: RoundContext, count: int) -> BlockDraft:
     """Explains to the model why its answer does not end the turn: `count` messages arrived first."""
     arrived = "A message" if count == 1 else f"{count} messages"
     body = DeferralBody(
@@ -46,15 +46,15 @@ def draft_deferral(place: RoundPlace, count: int) -> BlockDraft:
         "continues: the next round shows the new messages. Handle them, then complete with an answer that covers them. "
         "If they change nothing, complete with the same answer again.",
     )
-    return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)
+    return context.draft(BlockType.DEFERRAL, round_ref(context.turn_id, context.round, "deferral"), body)
 
 
-def try_draft_withdrawn_stop(place: RoundPlace, turn_blocks: Sequence[Block]) -> BlockDraft | None:
-    """The deferral of an answer that a stop interrupted in the round at `place`, if that stop was withdrawn.
+def try_draft_withdrawn_stop(context: RoundContext, turn_blocks: Sequence[Block]) -> BlockDraft | None:
+    """The deferral of an answer that a stop interrupted in the round of `context`, if that stop was withdrawn.
 
     It is derived from the blocks, so any worker that resumes the turn finds it, whichever saw the stop change.
     """
-    round_blocks = [block for block in turn_blocks if block.round == place.round]
+    round_blocks = [block for block in turn_blocks if block.round == context.round]
     if not round_blocks or not isinstance(round_blocks[-1].body, CompletionBody):
         return None
     body = DeferralBody(
@@ -62,7 +62,7 @@ def try_draft_withdrawn_stop(place: RoundPlace, turn_blocks: Sequence[Block]) ->
         text="The user stopped this answer, then withdrew the stop. The user has seen this part of it, and the turn "
         "continues: complete with the whole answer.",
     )
-    return place.draft(BlockType.DEFERRAL, round_ref(place.turn_id, place.round, "deferral"), body)
+    return context.draft(BlockType.DEFERRAL, round_ref(context.turn_id, context.round, "deferral"), body)
 
 
 def repeats_deferred(turn_blocks: Sequence[Block], end: TurnEnd) -> bool:
@@ -98,7 +98,7 @@ def _is_similar(matcher: "SequenceMatcher[str]") -> bool:
 
 
 def _given_answer(end: TurnEnd) -> CompletionBody | None:
-    return next((draft.body for draft in end.writing.drafts if isinstance(draft.body, CompletionBody)), None)
+    return next((draft.body for draft in end.content.drafts if isinstance(draft.body, CompletionBody)), None)
 
 
 def _deferred_answer(turn_blocks: Sequence[Block]) -> CompletionBody | None:
@@ -160,7 +160,7 @@ _BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: Blo
 class Folded:
     """The effect of signals on the turn: `stop` ends it with what it has so far, `cancel` ends it as cancelled."""
 
-    writing: Writing
+    content: CommitContent
     cancel: bool = False
     stop: bool = False
 
@@ -182,7 +182,7 @@ def through_last_end(signals: Sequence[Signal]) -> tuple[Signal, ...]:
 
 
 def fold_signals(
-    signals: Sequence[Signal], place: RoundPlace, show_files: ShowFiles, previews: Previews | None = None
+    signals: Sequence[Signal], context: RoundContext, show_files: ShowFiles, previews: Previews | None = None
 ) -> Folded:
     """Build blocks for signals with text, and a receipt for each: `applied`, or `rejected` if no block can be built."""
     drafts: list[BlockDraft] = []
@@ -191,15 +191,15 @@ def fold_signals(
     for signal in signals:
         state = SignalState.APPLIED
         try:
-            drafts += _draft(signal, place, previews or {})
+            drafts += _draft(signal, context, previews or {})
         except Invalid as error:
             # It was accepted by a version with features that this worker lacks; the turn must not fail because of it.
             _log.error("Rejected a signal", signal_id=signal.id, error=str(error))
             state = SignalState.REJECTED
-        changes.append(SignalChange(signal.id, state, place.round))
-        after.append((_receipt(signal, state, show_files, place.round), place.round))
+        changes.append(SignalChange(signal.id, state, context.round))
+        after.append((_receipt(signal, state, show_files, context.round), context.round))
     return Folded(
-        writing=Writing(drafts=tuple(drafts), signals=tuple(changes), after=tuple(after)),
+        content=CommitContent(drafts=tuple(drafts), signals=tuple(changes), after=tuple(after)),
         cancel=any(signal.kind is SignalKind.CANCEL for signal in signals),
         stop=any(ends_work(signal) for signal in signals),
     )
@@ -207,15 +207,15 @@ def fold_signals(
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Signals that arrived too late for an ended turn: `promote` names those of the next turn; `writing` has the
+    """Signals that arrived too late for an ended turn: `promote` names those of the next turn; `content` has the
     receipts of all, records the events that need no response, and settles the others as expired."""
 
-    writing: Writing
+    content: CommitContent
     promote: Promotion | None
 
 
 def settle_leftover(
-    signals: Sequence[Signal], place: RoundPlace, next_turn_id: Callable[[], TurnId], show_files: ShowFiles
+    signals: Sequence[Signal], context: RoundContext, next_turn_id: Callable[[], TurnId], show_files: ShowFiles
 ) -> Leftover:
     """Promote signals that need a response to one next turn, in order; cancels and blank steers expire.
 
@@ -223,7 +223,7 @@ def settle_leftover(
     """
     # An unknown signal is rejected, as within the turn, so its sender learns that it had no effect.
     to_fold = [signal for signal in signals if signal.is_record or signal.kind is SignalKind.UNKNOWN]
-    recorded = fold_signals(to_fold, place, show_files).writing
+    recorded = fold_signals(to_fold, context, show_files).content
     late = [signal for signal in signals if needs_response(signal)]
     # An answer to a question that is no longer open expires.
     expired = [signal for signal in signals if ends_work(signal) or signal.kind in ANSWER_KINDS]
@@ -235,7 +235,7 @@ def settle_leftover(
     promoted = [(_receipt(signal, SignalState.PROMOTED, show_files, None, becomes), None) for signal in late]
     ended = [(_receipt(signal, SignalState.EXPIRED, show_files, None), None) for signal in expired]
     changes = tuple(SignalChange(signal.id, SignalState.EXPIRED) for signal in expired)
-    return Leftover(recorded.plus(Writing(signals=changes, after=(*promoted, *ended))), promote)
+    return Leftover(recorded.plus(CommitContent(signals=changes, after=(*promoted, *ended))), promote)
 
 
 def build_event_body(
@@ -257,23 +257,23 @@ def _is_blank(signal: Signal) -> bool:
     return is_blank(signal.text) and not signal.attachments
 
 
-def _draft(signal: Signal, place: RoundPlace, previews: Previews) -> Iterable[BlockDraft]:
+def _draft(signal: Signal, context: RoundContext, previews: Previews) -> Iterable[BlockDraft]:
     """The signal's block, and one for the beginning of each text file it brings. Raises Invalid."""
     if signal.event is not None:
-        ref = external_ref(place.turn_id, signal.event.kind, signal.id)
+        ref = external_ref(context.turn_id, signal.event.kind, signal.id)
         body = build_event_body(signal.id, signal.text, signal.event, signal.attachments)
-        yield place.draft(BlockType.EXTERNAL_EVENT, ref, body)
+        yield context.draft(BlockType.EXTERNAL_EVENT, ref, body)
     elif signal.kind in _BLOCK_OF and not _is_blank(signal):
-        ref = external_ref(place.turn_id, signal.kind.value, signal.id)
+        ref = external_ref(context.turn_id, signal.kind.value, signal.id)
         spoken = SignalBody(signal_id=signal.id, text=signal.text, attachments=signal.attachments)
-        yield place.draft(_BLOCK_OF[signal.kind], ref, spoken)
+        yield context.draft(_BLOCK_OF[signal.kind], ref, spoken)
     elif signal.kind is SignalKind.EVENT:
         raise Invalid("The event has no kind.")
     elif signal.kind is SignalKind.UNKNOWN:
         raise Invalid("This signal is from a newer version and is not supported.")
     for artifact in signal.attachments:
         if (preview := previews.get(artifact.ref)) is not None:
-            yield place.draft(BlockType.ATTACHMENT_TEXT, artifact.ref, preview)
+            yield context.draft(BlockType.ATTACHMENT_TEXT, artifact.ref, preview)
 
 
 def _receipt(

@@ -50,8 +50,8 @@ class AddressRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a call is made. `blocks` are the loaded ones, the last of the conversation."""
+class CallContext:
+    """The conversation in which a call is made. `blocks` are the loaded ones, the last of the conversation."""
 
     principal: Principal
     conversation_id: ConversationId
@@ -81,7 +81,7 @@ class CallPolicy:
         self._reader = reader
 
     async def review(
-        self, spec: ToolSpec, params: Mapping[str, object], place: Place
+        self, spec: ToolSpec, params: Mapping[str, object], context: CallContext
     ) -> NeedsApproval | Rejected | None:
         """Return None if the call is allowed. Raises Unavailable if the older part of the timeline can't be read."""
         explanations: list[str] = []
@@ -90,13 +90,13 @@ class CallPolicy:
             read = await asyncio.to_thread(self._read_addresses, spec, params)
             if isinstance(read, Rejected):
                 return read
-            addresses = await self._find_unseen(read, place)
+            addresses = await self._find_unseen(read, context)
             if len(addresses) > MAX_ASKED_ADDRESSES:
                 return Rejected(
                     f"A call may name at most {MAX_ASKED_ADDRESSES} addresses that are new to the conversation."
                 )
             explanations += [_explain_addresses(addresses)] if addresses else []
-        if spec.asks_after_untrusted and await self._has_untrusted_text(place):
+        if spec.asks_after_untrusted and await self._has_untrusted_text(context):
             explanations.append(_AFTER_UNTRUSTED)
         if explanations or spec.requires_approval:
             return NeedsApproval(" ".join(explanations), addresses)
@@ -119,40 +119,40 @@ class CallPolicy:
                 found[address] = None
         return tuple(found)
 
-    async def _find_unseen(self, addresses: tuple[str, ...], place: Place) -> tuple[str, ...]:
+    async def _find_unseen(self, addresses: tuple[str, ...], context: CallContext) -> tuple[str, ...]:
         if not addresses or self._rules.policy == "open":
             return ()
         if self._rules.policy == "ask":
             return addresses
-        left = await _leave_out_known(addresses, place.blocks)
-        if left and _is_cut(place):
-            left = await _leave_out_known(left, (await self._load_earlier(place)).blocks)
+        left = await _leave_out_known(addresses, context.blocks)
+        if left and _is_cut(context):
+            left = await _leave_out_known(left, (await self._load_earlier(context)).blocks)
         return left
 
-    async def _has_untrusted_text(self, place: Place) -> bool:
-        if has_untrusted_text(place.blocks):
+    async def _has_untrusted_text(self, context: CallContext) -> bool:
+        if has_untrusted_text(context.blocks):
             return True
-        if not _is_cut(place):
+        if not _is_cut(context):
             return False
-        earlier = await self._load_earlier(place)
+        earlier = await self._load_earlier(context)
         return earlier.more or has_untrusted_text(earlier.blocks)
 
-    async def _load_earlier(self, place: Place) -> BlockPage:
-        first_seq = place.blocks[0].seq
+    async def _load_earlier(self, context: CallContext) -> BlockPage:
+        first_seq = context.blocks[0].seq
         return await self._reader.load_blocks_before(
-            place.principal, place.conversation_id, first_seq, READ_BLOCKS, max_bytes=MAX_EARLIER_BYTES
+            context.principal, context.conversation_id, first_seq, READ_BLOCKS, max_bytes=MAX_EARLIER_BYTES
         )
 
 
-def report_refusal(spec: ToolSpec, place: Place, why: str) -> None:
+def report_refusal(spec: ToolSpec, context: CallContext, why: str) -> None:
     """Log and count a call that was not made because of the policy."""
     CALLS_REVIEWED.labels(spec.tool_id, "refused").inc()
-    _log.info("Rejected a tool call", tool_id=spec.tool_id, conversation_id=place.conversation_id, why=why)
+    _log.info("Rejected a tool call", tool_id=spec.tool_id, conversation_id=context.conversation_id, why=why)
 
 
-def _is_cut(place: Place) -> bool:
+def _is_cut(context: CallContext) -> bool:
     """Whether the loaded blocks begin with a summary of older ones."""
-    return bool(place.blocks) and place.blocks[0].seq > 1
+    return bool(context.blocks) and context.blocks[0].seq > 1
 
 
 async def _leave_out_known(addresses: tuple[str, ...], blocks: Sequence[Block]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from everturn.core.metrics import SANDBOX_BOOTS_FAILED, SANDBOXES_DISCARDED, SAN
 MAX_AGE_S: Final = 900.0
 """A supervisor that has waited this long is replaced: a cleaner of temporary folders may have removed its files."""
 
-LOOK_EVERY_S: Final = 5.0
+POLL_EVERY_S: Final = 5.0
 _WARM_RUN_NAME: Final = "warm"
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
@@ -85,7 +85,7 @@ class WarmPool:
                 if await self._try_fill():
                     pause_s = _FIRST_PAUSE_S
                     self._notify_if_full()
-                    await self._wait_for_change(LOOK_EVERY_S)
+                    await self._wait_for_change(POLL_EVERY_S)
                 else:
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from chat_proc.catalog.call_policy import Place
+from chat_proc.catalog.call_policy import CallContext
 from chat_proc.catalog.tool import SourcePool
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
@@ -48,8 +48,8 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """The content of one commit. `after` are events that report it and are sent once it is durable.
+class CommitContent:
+    """What one commit writes. `after` are events that report it and are sent once it is durable.
 
     `rewind` shows clients the committed state first, because it differs from what they were shown so far.
     """
@@ -64,8 +64,8 @@ class Writing:
     after: tuple[tuple[AnyEvent, int | None], ...] = ()
     rewind: bool = False
 
-    def plus(self, other: "Writing") -> "Writing":
-        return Writing(
+    def plus(self, other: "CommitContent") -> "CommitContent":
+        return CommitContent(
             self.drafts + other.drafts,
             self.effects + other.effects,
             self.usage + other.usage,
@@ -80,14 +80,14 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """How the loop ends a turn: with an outcome, or with an error. `writing` holds the last round's blocks.
+    """How the loop ends a turn: with an outcome, or with an error. `content` holds the last round's blocks.
 
     `cut_reason` says why the answer stops before its end.
     """
 
     outcome: Outcome | None
     error: Problem | None = None
-    writing: Writing = field(default_factory=Writing)
+    content: CommitContent = field(default_factory=CommitContent)
     cut_reason: CutReason | None = None
 
 
@@ -229,9 +229,9 @@ class LeasedTurn:
         return self._claim.lease
 
     @property
-    def place(self) -> Place:
+    def call_context(self) -> CallContext:
         """Where the turn's calls are made, for the policy that reviews them."""
-        return Place(self.lease.principal, self.lease.conversation_id, self._blocks)
+        return CallContext(self.lease.principal, self.lease.conversation_id, self._blocks)
 
     @property
     def turn_id(self) -> TurnId:
@@ -305,20 +305,20 @@ class LeasedTurn:
         """Book the cost of a model call that gave nothing to write; the next commit records it."""
         self._booked += (usage,)
 
-    async def commit(self, writing: Writing) -> None:
+    async def commit(self, content: CommitContent) -> None:
         """Raises InboxMoved if a signal it applies was edited or withdrawn meanwhile; read the signals again."""
-        writing = Writing(usage=self._booked).plus(writing)
-        blocks = self._chain(self._with_gate(self._sources.accept_drafts(writing.drafts), self._title))
-        await self._write(self._build_commit(blocks, writing))
-        self._apply(blocks, writing)
-        self._emit_committed(writing, blocks)
+        content = CommitContent(usage=self._booked).plus(content)
+        blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self._title))
+        await self._write(self._build_commit(blocks, content))
+        self._apply(blocks, content)
+        self._emit_committed(content, blocks)
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
         """Write the end. Also raises InboxMoved if a signal arrived that `inbox.load_unseen` has not returned."""
         called, title = await self._settle_title()
-        writing = Writing(usage=self._booked).plus(end.writing)
-        usage = add_usage(self._usage, writing.usage)
-        rounds = max((draft.round for draft in writing.drafts), default=0)
+        content = CommitContent(usage=self._booked).plus(end.content)
+        usage = add_usage(self._usage, content.usage)
+        rounds = max((draft.round for draft in content.drafts), default=0)
         exit_draft = draft_exit(
             end,
             self.turn_id,
@@ -327,7 +327,7 @@ class LeasedTurn:
             elapsed_ms=int(self._elapsed_s() * 1000),
             now=self.now(),
         )
-        blocks = self._chain((*self._with_gate(self._sources.accept_drafts(writing.drafts), called), exit_draft))
+        blocks = self._chain((*self._with_gate(self._sources.accept_drafts(content.drafts), called), exit_draft))
         close = TurnClose(
             status=status_of(end),
             outcome=end.outcome,
@@ -337,11 +337,11 @@ class LeasedTurn:
             title=title,
             promote=promote,
         )
-        await self._write(self._build_commit(blocks, writing, close))
+        await self._write(self._build_commit(blocks, content, close))
         self.turn = replace(self.turn, status=status_of(end))
         self._meter.note_end(end.outcome, waited_s=count_waited_s(self.turn_blocks))
-        self._apply(blocks, writing, promote)
-        self._emit_committed(writing, blocks)
+        self._apply(blocks, content, promote)
+        self._emit_committed(content, blocks)
         if title is not None and title != self._title:
             self.emit(ConvTitle(title=title))
         if terminal := try_build_terminal_event(self._build_view()):
@@ -388,17 +388,19 @@ class LeasedTurn:
             self.book(usage)
         self._cost_of_title_is_booked = True
 
-    def _build_commit(self, blocks: tuple[Block, ...], writing: Writing, close: TurnClose | None = None) -> Commit:
+    def _build_commit(
+        self, blocks: tuple[Block, ...], content: CommitContent, close: TurnClose | None = None
+    ) -> Commit:
         return Commit(
             turn_id=self.turn_id,
             blocks=blocks,
             cursor=self._emitter.cursor,
-            effects=writing.effects,
-            usage=writing.usage,
-            artifacts=writing.artifacts,
-            signals=writing.signals,
-            requests=writing.requests,
-            withdrawn=writing.withdrawn,
+            effects=content.effects,
+            usage=content.usage,
+            artifacts=content.artifacts,
+            signals=content.signals,
+            requests=content.requests,
+            withdrawn=content.withdrawn,
             sources=self._sources.pending(),
             close=close,
         )
@@ -424,25 +426,25 @@ class LeasedTurn:
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
         return chain_blocks(drafts, next_seq=self._next_seq, last_hash=self._last_hash)
 
-    def _apply(self, blocks: tuple[Block, ...], writing: Writing, promote: Promotion | None = None) -> None:
+    def _apply(self, blocks: tuple[Block, ...], content: CommitContent, promote: Promotion | None = None) -> None:
         self._blocks.extend(blocks)
         if blocks:
             self._next_seq, self._last_hash = blocks[-1].seq + 1, blocks[-1].hash
-        self._usage = add_usage(self._usage, writing.usage)
+        self._usage = add_usage(self._usage, content.usage)
         # What was booked while the commit was written is left for the next one.
-        self._booked = tuple(each for each in self._booked if not any(each is written for written in writing.usage))
-        self.inbox.settle(writing.signals)
+        self._booked = tuple(each for each in self._booked if not any(each is written for written in content.usage))
+        self.inbox.settle(content.signals)
         if promote is not None:
             self.inbox.promote(promote)
         self._emitter.mark_committed()
 
-    def _emit_committed(self, writing: Writing, blocks: tuple[Block, ...]) -> None:
-        count_usage(writing.usage)
-        if writing.rewind:
+    def _emit_committed(self, content: CommitContent, blocks: tuple[Block, ...]) -> None:
+        count_usage(content.usage)
+        if content.rewind:
             self._emitter.rewind()
         for data in build_answer_events(blocks):
             self._emitter.emit(data, last_round(blocks))
-        for data, round_number in writing.after:
+        for data, round_number in content.after:
             self._emitter.emit(data, round_number)
 
 

@@ -7,7 +7,7 @@ import structlog
 from pydantic import ValidationError
 
 from chat_proc.stream.emitter import EventNumbering
-from chat_proc.turn.leased import LeasedTurn, TurnEnd, Writing, build_status_after
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnEnd, build_status_after
 from everturn.conversations.model import Conversation, ConversationState
 from everturn.core.clock import Clock
 from everturn.core.errors import EverturnError, Unavailable, problem
@@ -62,7 +62,7 @@ def build_crash_end(turn: LeasedTurn, shown: str) -> TurnEnd:
         CompletionBody(text=shown),
         turn.now(),
     )
-    return TurnEnd(Outcome.CUT, writing=Writing(drafts=(completion,), rewind=True), cut_reason="server_error")
+    return TurnEnd(Outcome.CUT, content=CommitContent(drafts=(completion,), rewind=True), cut_reason="server_error")
 
 
 class Announcer:

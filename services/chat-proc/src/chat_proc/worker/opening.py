@@ -4,10 +4,10 @@ turn."""
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from chat_proc.agent.drafting import RoundPlace
+from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
 from chat_proc.timeline.pruning import PrunePolicy, try_draft_prune
-from chat_proc.turn.leased import Writing
+from chat_proc.turn.leased import CommitContent
 from everturn.core.refs import prompt_ref, round_ref
 from everturn.feedback.model import Feedback
 from everturn.timeline.blocks import Block, BlockDraft, BlockType
@@ -28,7 +28,7 @@ def draft_opening(
     previews: Mapping[str, AttachmentTextBody],
     now: str,
     show_files: ShowFiles,
-) -> Writing:
+) -> CommitContent:
     """All blocks before the first round: the request, then the events that the turn begins with."""
     request = turn.request
     header = TurnHeaderBody(ordinal=turn.ordinal, bundle_id=request.bundle_id)
@@ -44,10 +44,10 @@ def draft_opening(
         )
         if (preview := previews.get(artifact.ref)) is not None:
             drafts.append(BlockDraft(turn.id, 0, BlockType.ATTACHMENT_TEXT, artifact.ref, preview, now))
-    place = RoundPlace(turn.id, 0, 0, now)
-    events = fold_signals([_as_signal(turn, event) for event in request.events], place, show_files, previews).writing
+    context = RoundContext(turn.id, 0, 0, now)
+    events = fold_signals([_as_signal(turn, event) for event in request.events], context, show_files, previews).content
     # No rows of these need settling: they are part of the request.
-    return Writing(drafts=(*drafts, *events.drafts), after=events.after)
+    return CommitContent(drafts=(*drafts, *events.drafts), after=events.after)
 
 
 def _as_signal(turn: Turn, first: RequestEvent) -> Signal:
@@ -64,7 +64,7 @@ def _as_signal(turn: Turn, first: RequestEvent) -> Signal:
     )
 
 
-def add_prune_notice(opening: Writing, policy: PrunePolicy, blocks: Sequence[Block]) -> Writing:
+def add_prune_notice(opening: CommitContent, policy: PrunePolicy, blocks: Sequence[Block]) -> CommitContent:
     """Add a notice after the header if the earlier `blocks` are to be shown shortened from now on."""
     notice = try_draft_prune(policy, blocks, opening.drafts)
     if notice is None:

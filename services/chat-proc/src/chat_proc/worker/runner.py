@@ -30,7 +30,7 @@ from everturn.core.ids import TurnId
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
 from everturn.core.retry import RetryPolicy
-from everturn.core.tracing import Span, SpanPlace, Tracing, build_turn_context, try_parse_context
+from everturn.core.tracing import Span, SpanLinks, Tracing, build_turn_context, try_parse_context
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import ConvStatus
 from everturn.events.stream import EventWriter
@@ -67,9 +67,9 @@ def open_turn_span(tracing: Tracing, claim: Claim, turn: Turn, *, is_resumed: bo
         "everturn.turn.attempt": claim.attempt,
         "everturn.tenant": claim.lease.principal.tenant,
     }
-    place = SpanPlace(parent=request, own=own, link=before)
+    links = SpanLinks(parent=request, own=own, link=before)
     with (
-        tracing.span(f"invoke_agent {AGENT}", attributes, kind="internal", place=place) as span,
+        tracing.span(f"invoke_agent {AGENT}", attributes, kind="internal", links=links) as span,
         bound_contextvars(trace_id=own.trace_id),
     ):
         yield span
@@ -457,7 +457,7 @@ class ClaimedTurn:
         turn.emit(build_start_event(row, tenant=lease.principal.tenant, project=lease.principal.project))
         if given_up:
             # What killed the workers may be an attachment: none is read.
-            return replace(_given_up(), writing=draft_opening(row, feedback, {}, turn.now(), show))
+            return replace(_given_up(), content=draft_opening(row, feedback, {}, turn.now(), show))
         try:
             previews = await load_previews(row, self._parts.loop.objects)
         except (Unavailable, NotFound, TimeoutError) as error:

@@ -25,7 +25,7 @@ from everturn.core.page_server import build_metrics_page, open_page_server
 from everturn.core.settings import METRICS_LISTEN, explain_errors, split_address
 from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import load_profiles
-from exec_supervisor.broker.conversation import Conversation
+from exec_supervisor.broker.connection import BrokerConnection
 from exec_supervisor.broker.docker_engine import DockerEngine
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.identity import hold_identity
@@ -81,7 +81,7 @@ async def run_broker(settings: BrokerSettings) -> None:
     ):
         connected = asyncio.Event()
         watch = EventWatch(engine, broker_id, connected)
-        # Events are processed until the last pair has ended, and pairs end after the last conversation.
+        # Events are processed until the last pair has ended, and pairs end after the last connection.
         async with (
             _metrics_page(settings.metrics_listen, registry) as page,
             _running(run_guarded("engine_events", watch.run)),
@@ -99,14 +99,12 @@ async def run_broker(settings: BrokerSettings) -> None:
             pool = Pool(pairs, profiles, metrics)
             reaper = Reaper(engine, pairs, metrics, broker_id, connected=connected)
 
-            async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await Conversation(pairs, pool, reader, writer).run()
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await BrokerConnection(pairs, pool, reader, writer).run()
 
             async with (
                 _running(run_guarded("reaper", reaper.run), run_guarded("pool", pool.run)),
-                open_listeners(
-                    settings, converse, max_connections=2 * settings.max_pairs + MORE_CONNECTIONS
-                ) as addresses,
+                open_listeners(settings, serve, max_connections=2 * settings.max_pairs + MORE_CONNECTIONS) as addresses,
             ):
                 report_ready(addresses, broker_id, page)
                 await stop.wait()

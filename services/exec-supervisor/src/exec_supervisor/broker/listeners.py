@@ -34,7 +34,7 @@ KEEPALIVE: Final = (
 STREAM_BUFFER_BYTES: Final = 64 << 10
 
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
-Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 _FLUSH_S: Final = 10.0
 
@@ -50,15 +50,13 @@ class Addresses:
 
 
 @contextlib.asynccontextmanager
-async def open_listeners(
-    settings: BrokerSettings, converse: Converse, *, max_connections: int
-) -> AsyncGenerator[Addresses]:
-    """Serve a conversation on every connection until the block is left. Raises Invalid, OSError.
+async def open_listeners(settings: BrokerSettings, serve: Serve, *, max_connections: int) -> AsyncGenerator[Addresses]:
+    """Serve every connection until the block is left. Raises Invalid, OSError.
 
     Only the holder of the socket's identity can open it, so an existing file belongs to a dead broker.
     """
     context = build_tls_context(settings) if settings.tcp else None
-    async with open_conversations(converse, max_connections) as accept, contextlib.AsyncExitStack() as stack:
+    async with open_connections(serve, max_connections) as accept, contextlib.AsyncExitStack() as stack:
         listener = open_unix_socket(settings.socket, settings.socket_group)
         stack.callback(settings.socket.unlink, missing_ok=True)
         unix = await asyncio.start_unix_server(accept, sock=listener, limit=STREAM_BUFFER_BYTES, backlog=BACKLOG)
@@ -73,7 +71,7 @@ async def open_listeners(
 
 
 @contextlib.asynccontextmanager
-async def open_conversations(converse: Converse, max_connections: int) -> AsyncGenerator[Accept]:
+async def open_connections(serve: Serve, max_connections: int) -> AsyncGenerator[Accept]:
     """Run a task per accepted connection. Connections above the limit are closed at once; at the end all are
     cancelled."""
     tasks: set[asyncio.Task[None]] = set()
@@ -83,7 +81,7 @@ async def open_conversations(converse: Converse, max_connections: int) -> AsyncG
             if len(tasks) >= max_connections:
                 writer.transport.abort()
                 return
-            task = group.create_task(_converse(converse, reader, writer))
+            task = group.create_task(_serve(serve, reader, writer))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
@@ -94,11 +92,11 @@ async def open_conversations(converse: Converse, max_connections: int) -> AsyncG
                 task.cancel()
 
 
-async def _converse(converse: Converse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Run one conversation, then flush and close the connection."""
+async def _serve(serve: Serve, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve one connection, then flush and close it."""
     try:
         with guarded("broker_connection", passing=(OSError, TimeoutError)):
-            await converse(reader, writer)
+            await serve(reader, writer)
         writer.close()
         async with asyncio.timeout(_FLUSH_S):
             await writer.wait_closed()

@@ -169,12 +169,12 @@ class Run:
         """Run to the end of the executor's messages; the sandbox is ended but not yet closed."""
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(self._gateway.run(self._sandbox.listener))
-            finished = await self._converse()
+            finished = await self._run_program()
             finished = _add_detail(finished, await _try_end(self._sandbox))
             serving.cancel()
         return self._add_findings(finished)
 
-    async def _converse(self) -> Finished:
+    async def _run_program(self) -> Finished:
         try:
             await self._send_inputs()
         except (TimeoutError, BrokenPipeError, ConnectionResetError) as error:

@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 
 from everturn.core.errors import problem
 from everturn.core.ids import is_id
-from everturn.core.tracing import NO_TRACING, Span, SpanPlace, TraceContext, Tracing, try_parse_context
+from everturn.core.tracing import NO_TRACING, Span, SpanLinks, TraceContext, Tracing, try_parse_context
 from ingress.admission.limits import load_drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, headers_too_large, malformed, problem_response
@@ -41,16 +41,16 @@ def open_span(tracing: Tracing, scope: Scope) -> AbstractContextManager[Span]:
     if path.startswith(_UNTRACED) or path.endswith(_STREAM):
         return NO_TRACING.span("", {})
     method = name_method(scope)
-    place = SpanPlace(parent=try_caller(scope))
+    links = SpanLinks(parent=try_caller(scope))
     attributes = {
         "http.request.method": "_OTHER" if method == "other" else method,
         "url.path": path[:_MAX_PATH_CHARS],
         "url.scheme": scope.get("scheme", "http"),
     }
-    return tracing.span(method, attributes, kind="server", place=place)
+    return tracing.span(method, attributes, kind="server", links=links)
 
 
-def tell_answer(span: Span, *, method: str, route: str, status: int) -> None:
+def record_response(span: Span, *, method: str, route: str, status: int) -> None:
     """Record the response of the request."""
     span.rename(f"{method} {route}")
     span.note({"http.route": route, "http.response.status_code": status})
@@ -118,7 +118,7 @@ class OuterMiddleware:
             with bound_contextvars(**find_log_names(scope, trace)):
                 watch = _Watch(scope, send, self._metrics, self._monotonic)
                 await self._serve(scope, receive, watch)
-                tell_answer(span, method=name_method(scope), route=watch.route(), status=watch.status)
+                record_response(span, method=name_method(scope), route=watch.route(), status=watch.status)
 
     async def _serve(self, scope: Scope, receive: Receive, watch: "_Watch") -> None:
         refusal = try_refuse_headers(scope)

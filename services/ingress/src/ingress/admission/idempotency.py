@@ -51,7 +51,7 @@ def _unquote(value: str) -> str:
 
 CONCURRENT_WAIT_S = 5.0
 """How long a request waits for another one with the same Idempotency-Key (api.md)."""
-LOOK_EVERY_S = 0.05
+POLL_EVERY_S = 0.05
 
 Answer = TypeVar("Answer")
 
@@ -107,4 +107,4 @@ async def wait_for_concurrent_request(
         except KeyBusy:
             if clock.monotonic() >= give_up:
                 raise
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_EVERY_S)

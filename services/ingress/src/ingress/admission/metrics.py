@@ -44,8 +44,10 @@ class IngressMetrics:
             ["reason"],
             registry=self.registry,
         )
-        self.unrung = Counter(
-            "ingress_unrung_total", "Accepted work whose doorbell or hint could not be sent.", registry=self.registry
+        self.notifications_failed = Counter(
+            "ingress_notifications_failed_total",
+            "Accepted work whose doorbell or hint could not be sent.",
+            registry=self.registry,
         )
         self.part_ready = Gauge(
             "ingress_part_ready",

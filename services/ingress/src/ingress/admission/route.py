@@ -77,7 +77,7 @@ class AdmittedRequest(Request):
         except ClientDisconnect as error:
             raise malformed("The client disconnected before the body was complete.") from error
 
-    def tighten(self, max_body_bytes: int) -> None:
+    def lower_limit(self, max_body_bytes: int) -> None:
         """Lower the cap of this body, once more is known about it. Raises a 413 problem if its length exceeds the new
         cap."""
         self.scope[_CAP_KEY] = min(self.scope[_CAP_KEY], max_body_bytes)

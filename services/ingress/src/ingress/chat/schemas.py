@@ -212,7 +212,7 @@ async def _read_body(request: AdmittedRequest, caps: SubmissionCaps) -> tuple[An
 
 async def _load_json_body(request: AdmittedRequest, caps: SubmissionCaps) -> Any:
     try:
-        request.tighten(caps.json_bytes)
+        request.lower_limit(caps.json_bytes)
         return await request.json()
     except ProblemError as error:
         if error.status_code == 413:

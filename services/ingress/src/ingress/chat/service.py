@@ -288,7 +288,7 @@ class ChatService:
         try:
             await sending
         except Unavailable as error:
-            self._metrics.unrung.inc()
+            self._metrics.notifications_failed.inc()
             _log.warning("Could not send a notification", what=what, error=str(error))
 
     async def load_signal(self, principal: Principal, conversation_id: ConversationId, signal_id: SignalId) -> Signal:

@@ -11,7 +11,7 @@ from starlette.types import Scope
 from structlog.contextvars import bound_contextvars
 
 from everturn.core.ids import is_id
-from everturn.core.tracing import Span, SpanPlace, Tracing
+from everturn.core.tracing import Span, SpanLinks, Tracing
 from ingress.admission.edge import try_caller
 from ingress.admission.fields import JsonBody, load_conversation_id
 from ingress.admission.idempotency import HEADER
@@ -147,7 +147,7 @@ def open_call_span(
     A socket lives for hours, so each call is a trace of its own, linked to the span that the handshake named.
     """
     attributes = {"rpc.system.name": "socketio", "rpc.method": name}
-    with tracing.span(name, attributes, kind="server", place=SpanPlace(link=try_caller(handshake))) as span:
+    with tracing.span(name, attributes, kind="server", links=SpanLinks(link=try_caller(handshake))) as span:
         trace = tracing.current()
         names = {"trace_id": trace.trace_id} if trace else {}
         # Terminals interpret control characters.

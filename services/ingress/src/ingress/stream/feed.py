@@ -68,15 +68,15 @@ class Feed:
             except NotFound:
                 return
             if chunk:
-                said_at = client.cursor.taken_said_at
+                created_at = client.cursor.taken_created_at
                 yield chunk
                 # The connection has sent the chunk. Free it now: a large one must not stay in memory while this waits
                 # for the next.
                 chunk = b""
                 client.cursor.release_piece()
                 client.release_snapshot()
-                if said_at is not None:
-                    self._hub.metrics.stream_lag.observe(max(0.0, self._unix_now() - said_at))
+                if created_at is not None:
+                    self._hub.metrics.stream_lag.observe(max(0.0, self._unix_now() - created_at))
         if self._hub.draining:
             while last := client.cursor.take():
                 yield last
@@ -108,7 +108,7 @@ class Feed:
         sent."""
         cursor = client.cursor
         if cursor.phase is Phase.LOST:
-            # Send the snapshot as a chunk of its own: a hole after it must not discard it.
+            # Send the snapshot as a chunk of its own: a gap after it must not discard it.
             return await self._resync(client)
         while cursor.phase is Phase.BEHIND and cursor.waiting_bytes < CHUNK_BYTES:
             await self._catch_up(client)
@@ -173,7 +173,7 @@ class Feed:
         position = stream.position
         entries = await self._reader.load_after(stream.conversation_id, cursor.at, max_entries=PAGE_ENTRIES)
         for entry in entries:
-            cursor.feed(build_batch(entry, stream.terminals.seconds(entry)))
+            cursor.feed(build_batch(entry, stream.terminals.find_repeated_ends(entry)))
         stream.note_read(client)
         # Entries that the hub received meanwhile can be missing from this page, and a client that is BEHIND was not
         # offered them.

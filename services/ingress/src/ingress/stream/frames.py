@@ -46,7 +46,7 @@ class Frame:
 class Batch:
     """One entry as frames. `joined` is all of them joined; `last` is the entry's id, even when frames were dropped.
 
-    `said_at` is the creation time of its first event, in seconds since 1970; None where that can't be read.
+    `created_at` is the creation time of its first event, in seconds since 1970; None where that can't be read.
     """
 
     prev: EventCursor
@@ -54,7 +54,7 @@ class Batch:
     ids: frozenset[EventCursor]
     frames: tuple[Frame, ...]
     joined: bytes
-    said_at: float | None = None
+    created_at: float | None = None
 
 
 def build_batch(entry: Entry, dropped: frozenset[EventCursor] = frozenset()) -> Batch:
@@ -66,11 +66,11 @@ def build_batch(entry: Entry, dropped: frozenset[EventCursor] = frozenset()) -> 
         ids=frozenset(event.id for event in entry.events),
         frames=frames,
         joined=b"".join(frame.data for frame in frames),
-        said_at=_try_said_at(entry.events[0]),
+        created_at=_try_read_created_at(entry.events[0]),
     )
 
 
-def _try_said_at(event: EncodedEvent) -> float | None:
+def _try_read_created_at(event: EncodedEvent) -> float | None:
     """Search for the time near the start of the payload, to avoid parsing the event."""
     found = _TIME.search(event.payload, 0, TIME_WITHIN_BYTES)
     try:
@@ -165,7 +165,7 @@ class TerminalFilter:
         self._ended: dict[str, EventCursor] = {}
         self._max_turns = max_turns
 
-    def seconds(self, entry: Entry) -> frozenset[EventCursor]:
+    def find_repeated_ends(self, entry: Entry) -> frozenset[EventCursor]:
         """Ids of events that end a turn which an earlier event already ended. Idempotent for the same entry."""
         dropped: set[EventCursor] = set()
         for event in entry.events:
@@ -189,9 +189,9 @@ PIECE_BYTES = 32_768
 """The largest piece of live frames that is handed out at once, unless one entry is larger; a larger piece also counts
 as this many bytes. The connection holds a piece until its client has received it."""
 
-Loss = Literal["old", "slow", "hole", "emptied", "outage"]
-"""Why a client's sequence broke: cursor older than the buffer, client too slow, a hole, the stream is gone, wire
-down."""
+Loss = Literal["expired_cursor", "slow", "gap", "stream_lost", "outage"]
+"""Why a client needs a snapshot: its cursor is older than the stream, it reads too slowly, entries are missing, the
+stream is gone from Redis, or Redis does not answer."""
 
 
 class Phase(Enum):
@@ -202,12 +202,12 @@ class Phase(Enum):
     LIVE = auto()
 
 
-class Place(Enum):
-    """How an entry relates to a client's position: already known, the next one, or after a hole."""
+class EntryOrder(Enum):
+    """How an entry relates to a client's position: already known, the next one, or after a gap."""
 
     KNOWN = auto()
     NEXT = auto()
-    BROKEN = auto()
+    AFTER_GAP = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class _Waiting:
 
     frames: bytes
     at: EventCursor
-    said_at: float | None
+    created_at: float | None
 
 
 class ClientCursor:
@@ -232,11 +232,11 @@ class ClientCursor:
         self.phase = Phase.LOST if start is None else Phase.BEHIND
         self.taken = start
         """The last id handed out; None before the first."""
-        self.loss: Loss = "hole"
+        self.loss: Loss = "gap"
         """Why the last snapshot was necessary."""
         self.stale_hints = start is not None
         """The client may have missed hints; the row must be read once the client is live."""
-        self.taken_said_at: float | None = None
+        self.taken_created_at: float | None = None
         """The creation time of the oldest live event in the last piece handed out."""
         self._at = start or EventCursor(0, 0)
         self._fresh = False
@@ -282,7 +282,7 @@ class ClientCursor:
         if self._live_bytes and self._live_bytes + self._in_hand_bytes + len(batch.joined) > self._max_bytes:
             self.lose("slow")
             return
-        self._accept(batch, said_at=batch.said_at)
+        self._accept(batch, created_at=batch.created_at)
 
     def offer_hint(self, frame: bytes) -> None:
         """Add an event without id. A client that is not live gets the newest state once it is."""
@@ -304,7 +304,7 @@ class ClientCursor:
         if self._at >= position or (self._fresh and not found_any):
             self.phase = Phase.LIVE
         elif not found_any:
-            self.lose("emptied")
+            self.lose("stream_lost")
 
     def lose(self, reason: Loss) -> None:
         """Drop the waiting frames; a snapshot must follow."""
@@ -318,7 +318,7 @@ class ClientCursor:
     def take(self) -> bytes:
         """Return waiting frames, joined: everything read to catch up, otherwise as many as fit into a piece, but at
         least one."""
-        self._in_hand_bytes, self.taken_said_at = 0, None
+        self._in_hand_bytes, self.taken_created_at = 0, None
         count, size = 0, 0
         for each in self._waiting:
             if size >= max(1, self._read_bytes) and size + len(each.frames) > self._piece_bytes:
@@ -332,25 +332,25 @@ class ClientCursor:
         self._read_bytes = max(0, self._read_bytes - size)
         self._in_hand_bytes = min(size, self._piece_bytes)
         self.taken = piece[-1].at
-        self.taken_said_at = next((each.said_at for each in piece if each.said_at is not None), None)
+        self.taken_created_at = next((each.created_at for each in piece if each.created_at is not None), None)
         return piece[0].frames if count == 1 else b"".join(each.frames for each in piece)
 
     def release_piece(self) -> None:
         """Record that the connection no longer holds the last piece."""
         self._in_hand_bytes = 0
 
-    def place(self, batch: Batch) -> Place:
+    def classify(self, batch: Batch) -> EntryOrder:
         """How an entry relates to this client's position."""
         if batch.last <= self._at:
-            return Place.KNOWN
+            return EntryOrder.KNOWN
         if batch.prev == self._at or self._at in batch.ids:
-            return Place.NEXT
+            return EntryOrder.NEXT
         # Two more kinds of entries may follow a fresh snapshot. One whose `prev` the snapshot covers: nothing was
         # published in between. And one that begins with a rewind: it contains everything committed, and the rest was
         # never shown.
         if self._fresh and (batch.prev < self._at or self._begins_with_rewind(batch)):
-            return Place.NEXT
-        return Place.BROKEN
+            return EntryOrder.NEXT
+        return EntryOrder.AFTER_GAP
 
     def _begins_with_rewind(self, batch: Batch) -> bool:
         above = [frame for frame in batch.frames if frame.id > self._at]
@@ -361,26 +361,26 @@ class ClientCursor:
         """The bytes of waiting frames that arrived live."""
         return self._waiting_bytes - self._read_bytes
 
-    def _accept(self, batch: Batch, said_at: float | None = None) -> None:
-        match self.place(batch):
-            case Place.KNOWN:
+    def _accept(self, batch: Batch, created_at: float | None = None) -> None:
+        match self.classify(batch):
+            case EntryOrder.KNOWN:
                 pass
-            case Place.NEXT:
+            case EntryOrder.NEXT:
                 above = self._above(batch)
                 self._at = batch.last
-                self._put(above, said_at)
+                self._put(above, created_at)
                 self._fresh = False
-            case Place.BROKEN:
-                self.lose("hole")
+            case EntryOrder.AFTER_GAP:
+                self.lose("gap")
 
     def _above(self, batch: Batch) -> bytes:
         if not batch.frames or batch.frames[0].id > self._at:
             return batch.joined
         return b"".join(frame.data for frame in batch.frames if frame.id > self._at)
 
-    def _put(self, frames: bytes, said_at: float | None = None) -> None:
+    def _put(self, frames: bytes, created_at: float | None = None) -> None:
         if frames:
-            self._waiting.append(_Waiting(frames, self._at, said_at))
+            self._waiting.append(_Waiting(frames, self._at, created_at))
             self._waiting_bytes += len(frames)
 
     def _clear(self) -> None:

@@ -244,7 +244,7 @@ class Hub:
         stream = self._streams.get(conversation_id) or self._add(principal, conversation_id, last or ORIGIN)
         cursor = ClientCursor(after, max_bytes=self._queue_bytes)
         if not usable:
-            cursor.lose("old")
+            cursor.lose("expired_cursor")
         client = Subscription(stream, cursor, expires_at, after)
         stream.clients.add(client)
         stream.published_position = None
@@ -323,7 +323,7 @@ class Hub:
         stream = self._streams.get(conversation_id)
         if stream is None or not entry.events or entry.events[-1].id <= stream.position:
             return
-        stream.offer(build_batch(entry, stream.terminals.seconds(entry)))
+        stream.offer(build_batch(entry, stream.terminals.find_repeated_ends(entry)))
         if (state := try_last_state(entry)) is not None:
             self.waiting.note(stream, queued=state == "queued")
 

@@ -8,7 +8,7 @@ import pytest
 from parts.collector import Collector
 from prometheus_client import REGISTRY
 
-from everturn.core.tracing import SpanPlace, TraceContext, open_tracing
+from everturn.core.tracing import SpanLinks, TraceContext, open_tracing
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 OWN = TraceContext("c" * 32, "d" * 16)
@@ -36,7 +36,7 @@ async def test_spans_nest_also_through_tasks_and_arrive_when_the_process_ends(co
             with tracing.span("inner", {"n": 1}):
                 tracing.record("finished", {}, lasted_s=2.0)
 
-        with tracing.span("outer", {}, kind="server", place=SpanPlace(parent=CALLER)) as outer:
+        with tracing.span("outer", {}, kind="server", links=SpanLinks(parent=CALLER)) as outer:
             await asyncio.create_task(work())
             outer.note({"route": "/x"})
             outer.rename("GET /x")
@@ -55,9 +55,9 @@ async def test_spans_nest_also_through_tasks_and_arrive_when_the_process_ends(co
 
 async def test_a_span_may_have_ids_of_its_own_and_a_link(collector: Collector) -> None:
     async with open_tracing("service", collector.url) as tracing:
-        with tracing.span("root", {}, place=SpanPlace(own=OWN)), tracing.span("child", {}):
+        with tracing.span("root", {}, links=SpanLinks(own=OWN)), tracing.span("child", {}):
             pass
-        with tracing.span("below", {}, place=SpanPlace(parent=CALLER, own=OWN, link=BEFORE)):
+        with tracing.span("below", {}, links=SpanLinks(parent=CALLER, own=OWN, link=BEFORE)):
             pass
 
     child, root, below = collector.spans
@@ -82,7 +82,7 @@ async def test_a_failed_span_has_the_type_of_its_error_but_not_its_text(collecto
 async def test_no_span_is_sent_for_an_unsampled_caller(collector: Collector) -> None:
     async with open_tracing("service", collector.url) as tracing:
         unsampled = TraceContext("a" * 32, "b" * 16, sampled=False)
-        with tracing.span("quiet", {}, place=SpanPlace(parent=unsampled)):
+        with tracing.span("quiet", {}, links=SpanLinks(parent=unsampled)):
             current = tracing.current()
 
     assert collector.spans == []

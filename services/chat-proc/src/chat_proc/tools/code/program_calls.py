@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import structlog
 from pydantic import BaseModel
 
-from chat_proc.catalog.call_policy import CallPolicy, Place, Rejected, report_refusal
+from chat_proc.catalog.call_policy import CallContext, CallPolicy, Rejected, report_refusal
 from chat_proc.catalog.tool import LiveTurn, Record, Tool, ToolCall, ToolContext, ToolOutcome, ToolRegistry, ToolSpec
 from chat_proc.sandbox.results import clean_text
 from everturn.core.cancellation import Stragglers
@@ -370,7 +370,7 @@ class CallHandler:
         self._registry = tools.registry
         self._parts = tools.parts
         self._context = context
-        self._place = Place(context.principal, context.conversation_id, context.blocks)
+        self._call_context = CallContext(context.principal, context.conversation_id, context.blocks)
         self._guard = EffectGuard(tools.parts.ledger, context.live, lease=tools.parts.lease)
         self._side_by_side = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 
@@ -386,12 +386,12 @@ class CallHandler:
         except Invalid as invalid:
             return Given(self._refuse(request, "bad_arguments", invalid.detail))
         try:
-            verdict = await self._parts.policy.review(spec, request.arguments, self._place)
+            verdict = await self._parts.policy.review(spec, request.arguments, self._call_context)
         except Unavailable as error:
             return Given(self._refuse(request, "unavailable", str(error)))
         if verdict is not None:
             why = verdict.why if isinstance(verdict, Rejected) else _CANT_ASK
-            report_refusal(spec, self._place, why)
+            report_refusal(spec, self._call_context, why)
             return Given(self._refuse(request, "not_allowed", why))
 
         async def work() -> Answered:

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from everturn.execution.broker_messages import Attach, Attached, KillPair, ListPairs, PairEnded, RemovePair, StartPair
 from everturn.execution.framing import encode_frame
-from exec_supervisor.broker.conversation import Conversation
+from exec_supervisor.broker.connection import BrokerConnection
 from exec_supervisor.broker.docker_engine import EngineRefused
 from exec_supervisor.broker.pairs import BootedPair, Pairs
 
@@ -30,18 +30,18 @@ Connect = Callable[[], Awaitable[Caller]]
 
 @pytest.fixture
 async def connect(pairs: Pairs) -> AsyncGenerator[Connect]:
-    """Opens a connection with a conversation at its other end, which has ended when the test is over."""
+    """Opens a connection with a broker at its other end, which has ended when the test is over."""
     running: list[asyncio.Task[None]] = []
     callers: list[Caller] = []
 
-    async def converse(theirs: socket.socket) -> None:
+    async def serve(theirs: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=theirs)
-        await Conversation(pairs, ColdSource(pairs), reader, writer).run()
+        await BrokerConnection(pairs, ColdSource(pairs), reader, writer).run()
         writer.close()
 
     async def open_one() -> Caller:
         ours, theirs = socket.socketpair()
-        running.append(asyncio.create_task(converse(theirs)))
+        running.append(asyncio.create_task(serve(theirs)))
         callers.append(Caller(*await asyncio.open_connection(sock=ours)))
         return callers[-1]
 
@@ -100,7 +100,7 @@ async def test_an_unfinished_request_times_out_and_is_logged(pairs: Pairs):
 
     async with asyncio.timeout(10):
         with capture_logs() as log:
-            await Conversation(pairs, ColdSource(pairs), reader, writer, request_timeout_s=0.05).run()
+            await BrokerConnection(pairs, ColdSource(pairs), reader, writer, request_timeout_s=0.05).run()
         writer.close()
         left = await caller.reader.read()
     caller.writer.close()
@@ -118,7 +118,7 @@ async def test_a_broken_connection_is_logged_and_a_closed_one_is_not(pairs: Pair
                 reader.set_exception(ConnectionResetError())
             ours.close()
             async with asyncio.timeout(10):
-                await Conversation(pairs, ColdSource(pairs), reader, writer).run()
+                await BrokerConnection(pairs, ColdSource(pairs), reader, writer).run()
             writer.close()
 
     assert [(line["event"], line["reason"]) for line in log] == [("Closed a connection whose caller is gone", "broken")]

@@ -1,4 +1,4 @@
-"""One connection: five requests (`everturn.execution.broker_messages`), and the line that Attach turns it into."""
+"""A connection: five requests (`everturn.execution.broker_messages`), and the line that Attach turns it into."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ class _Disconnected(Exception):
     """The other end has closed the connection."""
 
 
-class Conversation:
+class BrokerConnection:
     """Serves one connection until either side closes it. The pair that it started ends with it."""
 
     def __init__(
@@ -176,7 +176,7 @@ class Conversation:
 
 
 def _name_end(error: _Disconnected | OSError | TimeoutError) -> str:
-    """How a line ended before its conversation did. A TimeoutError is also an OSError."""
+    """Why a connection ended before its requests did. A TimeoutError is also an OSError."""
     match error:
         case _Disconnected():
             return "left"
