@@ -1,4 +1,4 @@
-"""F4 of the attack report: entries are removed from the wire while readers lag, and readers come back after that."""
+"""F4 of the attack report: entries are removed from Redis while readers lag, and readers come back after that."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from redis import Redis
 from stages.stage import Stage
 from stages.watcher import Watcher
 
-from everturn.wire import open_wire
+from everturn.redis_drivers import open_redis_drivers
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -45,8 +45,8 @@ async def test_a_reader_that_comes_back_after_trimming_gets_a_gap_and_a_snapshot
     with Redis.from_url(stage.platform.redis.url) as redis:
         await wait_until(lambda: redis.zcard("events:ended"))
         assert redis.xlen(f"events:{{{sent.conversation_id}}}")
-        async with open_wire(stage.platform.redis.url, name="test") as wire:
-            await wire.memory.trim_ended(after_s=0)
+        async with open_redis_drivers(stage.platform.redis.url, name="test") as redis_drivers:
+            await redis_drivers.memory.trim_ended(after_s=0)
         assert not redis.xlen(f"events:{{{sent.conversation_id}}}")
 
     late = stage.watch(sent.conversation_id, after=ids[len(ids) // 2])

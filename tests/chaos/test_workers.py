@@ -1,4 +1,4 @@
-"""Workers that freeze, drain or lose the wire in the middle of a turn; every test ends with the history checker."""
+"""Workers that freeze, drain or lose Redis in the middle of a turn; every test ends with the history checker."""
 
 import asyncio
 import signal

@@ -172,11 +172,11 @@ def check_driver_imports(module: Module) -> Iterator[Violation]:
     """Drivers are chosen in a bootstrap; everything else of a product takes ports through its constructor."""
     name = ".".join(module.package_path).removesuffix(".py")
     product = module.path.startswith(("libs/", "services/")) and "everturn_testing" not in name
-    if not product or _is_driver(name) or module.name in {"bootstrap", "opening", "wire"}:
+    if not product or _is_driver(name) or module.name in {"bootstrap", "opening"}:
         return
     for node in module.nodes:
         for imported in _imported_modules(node):
-            if _is_driver(imported) or imported == "everturn.wire" or imported.startswith("everturn_testing"):
+            if _is_driver(imported) or imported.startswith("everturn_testing"):
                 yield Violation(module.path, getattr(node, "lineno", 1), f"imports the driver {imported}")
 
 

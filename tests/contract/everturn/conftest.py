@@ -1,4 +1,4 @@
-"""Stages over the drivers in memory and over Postgres with the real roles, and the wire over Redis."""
+"""Stages over the drivers in memory and over Postgres with the real roles, and the drivers over Redis."""
 
 from collections.abc import AsyncIterator
 
@@ -10,10 +10,10 @@ from everturn.core.ids import ConversationId
 from everturn.feedback.model import Feedback
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.postgres.pool import open_database
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
-from everturn.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.database_roles import Roles
@@ -73,9 +73,9 @@ def postgres_stage(roles: Roles, module_ids: SequentialIds) -> Stage:
 
 
 @pytest.fixture
-async def wire(redis_url: str) -> AsyncIterator[Wire]:
-    """The live wire over the session's Redis-protocol server, emptied for each test."""
-    async with open_wire(redis_url, name="test") as opened:
+async def redis_drivers(redis_url: str) -> AsyncIterator[RedisDrivers]:
+    """The drivers over the session's Redis-protocol server, emptied for each test."""
+    async with open_redis_drivers(redis_url, name="test") as opened:
         yield opened
 
 

@@ -42,8 +42,8 @@ HEALTHY = {
     'everturn_leases_lost_total{instance="w"}': "0",
     'everturn_sweeps_total{outcome="done"}': "0+10",
     'everturn_sweeps_total{outcome="failed"}': "0",
-    'everturn_wire_memory_bytes{kind="used"}': "100",
-    'everturn_wire_memory_bytes{kind="limit"}': "1000",
+    'everturn_redis_memory_bytes{kind="used"}': "100",
+    'everturn_redis_memory_bytes{kind="limit"}': "1000",
 }
 """Series by what they begin with and how much each sample adds."""
 
@@ -64,7 +64,7 @@ FAULTS: list[tuple[Mapping[str, str | None], set[str]]] = [
     ({'everturn_turn_first_token_seconds_bucket{le="2.5"}': "0"}, {"EverturnFirstTokenSlow"}),
     ({'everturn_leases_lost_total{instance="w"}': "0+1"}, {"EverturnLeasesLost"}),
     ({'everturn_sweeps_total{outcome="failed"}': "0+20"}, {"EverturnSweepsFail"}),
-    ({'everturn_wire_memory_bytes{kind="used"}': "850"}, {"EverturnWireNearlyFull"}),
+    ({'everturn_redis_memory_bytes{kind="used"}': "850"}, {"EverturnRedisNearlyFull"}),
     ({'ingress_stream_lag_seconds_bucket{le="1.0"}': "0"}, {"EverturnStreamsLag"}),
 ]
 

@@ -22,9 +22,9 @@ from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.user_memories import UserMemory, make_memory_id
 from everturn.postgres.pool import Database, open_database
 from everturn.redis.users import INGRESS
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.timeline.forms import hash_text
 from everturn.timeline.manifests import PREAMBLE_ROUND, Manifest, ManifestSegment, Preamble
-from everturn.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 
@@ -139,9 +139,9 @@ async def worker_database(database: DatabaseUrls) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def wire(redis_server: EmbeddedRedis) -> AsyncIterator[Wire]:
-    """The live wire as a worker sees it."""
-    async with open_wire(redis_server.url, name="test-worker") as opened:
+async def redis_drivers(redis_server: EmbeddedRedis) -> AsyncIterator[RedisDrivers]:
+    """Redis as a worker sees it."""
+    async with open_redis_drivers(redis_server.url, name="test-worker") as opened:
         yield opened
 
 

@@ -31,7 +31,7 @@ from parts.sockets import ROUTE, RawSocket, SocketClient
 from parts.streams import Publisher, open_stream
 
 from everturn.postgres.pool import Database
-from everturn.wire import Wire
+from everturn.redis_drivers import RedisDrivers
 
 LIMIT_S = 30
 JSON = {"Content-Type": "application/json"}
@@ -263,11 +263,11 @@ async def test_a_text_is_kept_and_given_back_as_it_was_sent(chat: Any, client: h
 
 @pytest.mark.parametrize("view", ["native", "steps"])
 async def test_no_text_breaks_the_frames_of_a_stream(
-    chat: Any, client: httpx2.AsyncClient, wire: Wire, worker_database: Database, view: str
+    chat: Any, client: httpx2.AsyncClient, redis_drivers: RedisDrivers, worker_database: Database, view: str
 ) -> None:
     texts = [text for text in VERBATIM_TEXTS.values() if len(text) < 1_000]
     conversation = (await chat.send("hello"))["conversation_id"]
-    worker = Publisher(wire, worker_database)
+    worker = Publisher(redis_drivers, worker_database)
     await worker.claim(conversation)
     (first,) = await worker.say(conversation, "begin")
     await worker.say(conversation, *texts)

@@ -25,7 +25,7 @@ from everturn_local.processes import KILLED_LIMIT_S, Child, Process
 from ingress.bounds import Bounds as IngressBounds
 
 DRIVERS = {
-    "ingress": ("everturn.conversations.postgres", "everturn.postgres.pool", "everturn.wire"),
+    "ingress": ("everturn.conversations.postgres", "everturn.postgres.pool", "everturn.redis_drivers"),
     "chat_proc": ("everturn_testing.models.scripted_file", "everturn.memory.encoders.bert"),
 }
 """What a service imports when it has read its settings, with the libraries below: the longest part of that.

@@ -1,4 +1,4 @@
-"""A client of event streams, and a worker's end of the wire."""
+"""A client of event streams, and a worker that publishes to Redis."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,11 +13,11 @@ from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import AnyEvent, ChatDelta, Envelope, encode_envelope, parse_envelope
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.postgres.pool import Database
+from everturn.redis_drivers import RedisDrivers
 from everturn.turns.commits import Commit
 from everturn.turns.leases import Claim
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
-from everturn.wire import Wire
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ async def open_stream(
 class Publisher:
     """A worker's end: claims a conversation, commits, publishes."""
 
-    def __init__(self, wire: Wire, database: Database) -> None:
-        self._wire = wire
+    def __init__(self, redis_drivers: RedisDrivers, database: Database) -> None:
+        self._redis = redis_drivers
         self._leases = PostgresLeases(database, owner="test-worker")
         self._timelines = PostgresTimelines(database)
         self._last: dict[str, EventCursor] = {}
@@ -137,7 +137,7 @@ class Publisher:
             events.append(EncodedEvent(cursor, each.type, encode_envelope(envelope)))
         entry = Entry(prev, tuple(events))
         after = None if anywhere or prev == ORIGIN else prev
-        await self._wire.event_writer.publish(ConversationId(conversation), entry, after=after)
+        await self._redis.event_writer.publish(ConversationId(conversation), entry, after=after)
         return [str(event.id) for event in events]
 
     async def say(self, conversation: str, *texts: str, anywhere: bool = False) -> list[str]:

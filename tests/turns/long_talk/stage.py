@@ -15,11 +15,11 @@ from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import TERMINAL, parse_envelope
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.timeline.turns import Turn
 from everturn.turns.inbox import IncomingMessage
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_timelines import PostgresTimelines
-from everturn.wire import Wire, open_wire
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
 
@@ -29,10 +29,10 @@ ANN = Principal("acme", "main", "ann")
 class LongTalk:
     """Says one message after another and waits for each turn's end by the client's stream."""
 
-    def __init__(self, database: Database, wire: Wire) -> None:
+    def __init__(self, database: Database, redis_drivers: RedisDrivers) -> None:
         self._inbox = PostgresInbox(database)
         self._timelines = PostgresTimelines(database)
-        self._wire = wire
+        self._redis = redis_drivers
         self._ids = SequentialIds()
         self._cursor = ORIGIN
         self._said = False
@@ -52,8 +52,8 @@ class LongTalk:
         )
         self._said = True
         receipt = await self._inbox.accept_message(ANN, message, None)
-        await self._wire.doorbells.ring(receipt.lane, self.conversation_id)
-        async with asyncio.timeout(limit_s), aclosing(self._wire.event_reader.follow(self)) as entries:
+        await self._redis.doorbells.ring(receipt.lane, self.conversation_id)
+        async with asyncio.timeout(limit_s), aclosing(self._redis.event_reader.follow(self)) as entries:
             async for _, entry in entries:
                 self._cursor = entry.events[-1].id
                 events = [parse_envelope(event.payload) for event in entry.events]
@@ -79,12 +79,12 @@ async def open_long_talk(
     async with AsyncExitStack() as stack:
         worker, _ = await stack.enter_async_context(open_worker(settings, models=roles, tools=tools))
         ingress = await stack.enter_async_context(open_database(urls.ingress, pool_size=4, application_name="talk"))
-        wire = await stack.enter_async_context(open_wire(redis_url, name="talk"))
+        redis_drivers = await stack.enter_async_context(open_redis_drivers(redis_url, name="talk"))
         ready = asyncio.Event()
         running = asyncio.create_task(worker.run(ready.set))
         await ready.wait()
         try:
-            yield LongTalk(ingress, wire)
+            yield LongTalk(ingress, redis_drivers)
         finally:
             worker.stop()
             await running

@@ -72,11 +72,11 @@ from everturn.memory.postgres_search import PostgresConversationReader, Postgres
 from everturn.memory.user_memories import UserMemories
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.turns.postgres_approvals import PostgresApprovals, PostgresEffects
 from everturn.turns.postgres_leases import PostgresLeases, PostgresSweeps
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
-from everturn.wire import Wire, open_wire
 
 _log = structlog.get_logger(__name__)
 
@@ -92,7 +92,7 @@ class Drivers:
     """The drivers of the worker's external dependencies."""
 
     database: Database
-    wire: Wire
+    redis: RedisDrivers
     objects: Objects
     embedder: Embedder
     presence: PresenceTask
@@ -124,7 +124,7 @@ async def open_worker(
                 lease=LeaseTiming(bounds.lease_s),
             )
         )
-        wire = await stack.enter_async_context(open_wire(settings.redis_url, name=f"chat-proc:{owner}"))
+        redis = await stack.enter_async_context(open_redis_drivers(settings.redis_url, name=f"chat-proc:{owner}"))
         objects = open_objects(settings.objects_url)
         tracing = await stack.enter_async_context(open_tracing("everturn-worker", settings.otlp_endpoint))
         opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
@@ -162,8 +162,8 @@ async def open_worker(
             secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, extra_slots=settings.worker_slots
         )
         own = replace(own, user_running_max=settings.user_running_max)
-        presence = PresenceTask(wire.presences, own, pace)
-        drivers = Drivers(database, wire, objects, embedder, presence, pace, tracing)
+        presence = PresenceTask(redis.presences, own, pace)
+        drivers = Drivers(database, redis, objects, embedder, presence, pace, tracing)
         worker = build_worker(settings, bounds, owner, drivers, kits, loop)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, embedder_why, embedder.lexical_only
@@ -188,8 +188,8 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
         "claims": Part(worker.check_claims),
         "postgres": Part(drivers.database.check),
         "postgres disk": Part(drivers.database.check_disk, required=False),
-        "redis": Part(partial(drivers.wire.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
-        "redis memory": Part(drivers.wire.memory.check, required=False),
+        "redis": Part(partial(drivers.redis.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
+        "redis memory": Part(drivers.redis.memory.check, required=False),
         "objects": Part(drivers.objects.check, note=drivers.objects.kind),
         "sandbox": Part(check_sandbox, required=False, note=note),
         "loops": Part(LOOPS.check, required=False),
@@ -297,7 +297,7 @@ def build_worker(
     settings: WorkerSettings, bounds: Bounds, owner: str, drivers: Drivers, kits: Kits, loop: LoopParts
 ) -> Worker:
     """The worker with its drivers; `owner` identifies it in its leases."""
-    database, wire = drivers.database, drivers.wire
+    database, redis = drivers.database, drivers.redis
     clock, failpoints = open_clock(settings.clock_steps), loop.failpoints
     leases = PostgresLeases(database, owner=owner, ttl_s=bounds.lease_s)
     retries = RetryPolicy.within_lease(LeaseTiming(bounds.lease_s))
@@ -306,17 +306,17 @@ def build_worker(
         leases=leases,
         timelines=timelines,
         turns=PostgresTurns(database),
-        writer=wire.event_writer,
+        writer=redis.event_writer,
         sweeps=sweeps,
-        doorbells=wire.doorbells,
+        doorbells=redis.doorbells,
         clock=clock,
         retries=retries,
-        memory=wire.memory,
+        memory=redis.memory,
     )
     parts = RunnerParts(
         leases=leases,
         timelines=timelines,
-        writer=wire.event_writer,
+        writer=redis.event_writer,
         artifacts=PostgresArtifacts(database),
         approvals=PostgresApprovals(database),
         kits=kits,
@@ -332,8 +332,8 @@ def build_worker(
         leases=leases,
         claims=leases,
         clock=clock,
-        doorbells=wire.doorbells,
-        bells=wire.inbox_bells,
+        doorbells=redis.doorbells,
+        bells=redis.inbox_bells,
         heartbeat=heartbeat,
         claim_turn=partial(ClaimedTurn, parts),
         slots=Slots(settings.worker_slots, extra=settings.worker_slots),
@@ -342,9 +342,9 @@ def build_worker(
         failpoints=failpoints,
         ring_indexer=indexer.ring,
     )
-    sweeper = Sweeper(sweeps, wire.doorbells, clock, lease_s=bounds.lease_s)
+    sweeper = Sweeper(sweeps, redis.doorbells, clock, lease_s=bounds.lease_s)
     tasks = claim_loop, heartbeat, sweeper, indexer, build_retention(settings, bounds, drivers)
-    trimmer = StreamTrimmer(wire.memory)
+    trimmer = StreamTrimmer(redis.memory)
     return Worker(*tasks, trimmer=trimmer, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
 
 
@@ -364,4 +364,4 @@ def build_retention(settings: WorkerSettings, bounds: Bounds, drivers: Drivers) 
     retention, artifacts = PostgresRetention(database), PostgresArtifacts(database)
     parts = SweepParts(drivers.objects, PostgresObjectRows(database).load_orphans, open_clock(settings.clock_steps))
     orphans = OrphanSweep(parts, after_s=bounds.orphans_after_s) if settings.orphans == "delete" else None
-    return RetentionJob(retention, drivers.wire.event_writer, artifacts, drivers.objects, days=days, orphans=orphans)
+    return RetentionJob(retention, drivers.redis.event_writer, artifacts, drivers.objects, days=days, orphans=orphans)

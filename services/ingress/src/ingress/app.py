@@ -23,7 +23,7 @@ from everturn.core.loops import LOOPS
 from everturn.core.readiness import CHECK_TIMEOUT_S, Part
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.core.ttl_cache import TtlCache
-from everturn.events.stream import EventReader, EventWriter, WireMemory
+from everturn.events.stream import EventReader, EventWriter, StreamMemory
 from everturn.feedback.model import FeedbackStore
 from everturn.files.objects import Objects
 from everturn.files.ports import Artifacts
@@ -54,7 +54,7 @@ from ingress.auth.origins import Cors
 from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
 from ingress.chat import endpoints as chat
 from ingress.chat.schemas import MessageIn, SignalIn, build_caps
-from ingress.chat.service import ChatService, Wires
+from ingress.chat.service import ChatService, Notifications
 from ingress.conversations import endpoints as conversations
 from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
@@ -109,7 +109,7 @@ class Parts:
     forks: Forks
     artifacts: Artifacts
     objects: Objects
-    wires: Wires
+    notifications: Notifications
     events: EventReader
     event_writer: EventWriter
     clock: Clock
@@ -122,7 +122,7 @@ class Parts:
     finder: MemorySearch
     embedder: Embedder
     buckets: TokenBuckets
-    wire_memory: WireMemory
+    stream_memory: StreamMemory
     queue: Queue
     web: Bundle | None
     bundles: Bundles
@@ -202,7 +202,7 @@ def _add_services(app: FastAPI, parts: Parts) -> None:
         artifacts=parts.artifacts,
         objects=parts.objects,
         events=parts.event_writer,
-        hints=parts.wires.hints,
+        hints=parts.notifications.hints,
         queue=parts.queue,
         ids=parts.ids,
         bundles=parts.bundles,
@@ -237,8 +237,8 @@ def _build_readiness(parts: Parts) -> TtlCache[ReadyOut]:
     needed = {
         "postgres": Part(parts.check_database),
         "postgres disk": Part(parts.check_database_disk, required=False),
-        "redis": Part(partial(parts.wires.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
-        "redis memory": Part(parts.wire_memory.check, required=False),
+        "redis": Part(partial(parts.notifications.doorbells.check, limit_s=CHECK_TIMEOUT_S)),
+        "redis memory": Part(parts.stream_memory.check, required=False),
         "objects": Part(parts.objects.check, note=parts.objects.kind),
         "file checks": Part(parts.structure.check_ready, required=False),
         "antivirus": Part(parts.antivirus.check, required=False, note=parts.antivirus.name),
@@ -263,7 +263,7 @@ def _build_chat(parts: Parts, workers: WorkerPoolWatch) -> ChatService:
     )
     return ChatService(
         inbox=parts.inbox,
-        wires=parts.wires,
+        notifications=parts.notifications,
         gate=_build_gate(parts, workers),
         intake=intake,
         ids=parts.ids,
@@ -279,9 +279,9 @@ def _build_chat(parts: Parts, workers: WorkerPoolWatch) -> ChatService:
 def _build_gate(parts: Parts, workers: WorkerPoolWatch) -> WorkGate:
     settings = parts.settings
     return WorkGate(
-        doorbells=parts.wires.doorbells,
+        doorbells=parts.notifications.doorbells,
         queue=parts.queue,
-        memory=parts.wire_memory,
+        memory=parts.stream_memory,
         workers=workers,
         caps=QueueCaps(settings.queue_max),
         metrics=parts.metrics,
@@ -301,7 +301,7 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
     )
     hub = Hub(
         reader=parts.events,
-        hints=parts.wires.hints,
+        hints=parts.notifications.hints,
         rows=rows,
         metrics=parts.metrics,
         queue_bytes=STREAM_QUEUE_BYTES,

@@ -29,11 +29,11 @@ from everturn.memory.postgres_search import PostgresMemorySearch
 from everturn.postgres.pool import open_database
 from everturn.queue.ports import QueueCaps
 from everturn.queue.postgres import PostgresQueue
+from everturn.redis_drivers import open_redis_drivers
 from everturn.turns import postgres_explaining
 from everturn.turns.explaining import TurnState
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_reading import PostgresTurns
-from everturn.wire import open_wire
 from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
@@ -54,7 +54,7 @@ from ingress.auth.tokens import (
     TokenVerifier,
 )
 from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
-from ingress.chat.service import Wires
+from ingress.chat.service import Notifications
 from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
 from ingress.web import load_bundle
 
@@ -68,7 +68,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
     process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
     async with (
         open_database(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
-        open_wire(settings.redis_url, name=process) as wire,
+        open_redis_drivers(settings.redis_url, name=process) as redis,
         open_checks() as structure,
         open_tracing("everturn-ingress", settings.otlp_endpoint) as tracing,
     ):
@@ -90,20 +90,20 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             forks=PostgresForks(database),
             artifacts=PostgresArtifacts(database),
             objects=open_objects(settings.objects_url),
-            wires=Wires(wire.doorbells, wire.hints, wire.inbox_bells),
-            events=wire.event_reader,
-            event_writer=wire.event_writer,
+            notifications=Notifications(redis.doorbells, redis.hints, redis.inbox_bells),
+            events=redis.event_reader,
+            event_writer=redis.event_writer,
             clock=clock,
             ids=RandomIds(lambda: now_ms(clock)),
             metrics=IngressMetrics(),
             check_database=database.check,
             check_database_disk=database.check_disk,
-            presences=wire.presences,
+            presences=redis.presences,
             memories=PostgresUserMemories(database),
             finder=PostgresMemorySearch(database),
             embedder=build_embedder(settings),
-            buckets=wire.token_buckets,
-            wire_memory=wire.memory,
+            buckets=redis.token_buckets,
+            stream_memory=redis.memory,
             queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
             bundles=Bundles(load_bundle_ids(settings.config_file)),
@@ -116,10 +116,10 @@ async def open_remains(settings: IngressSettings, conversation_id: ConversationI
     """Find what is left of an erased conversation."""
     async with (
         open_database(settings.database_url, pool_size=1, application_name="verify-erasure") as database,
-        open_wire(settings.redis_url, name=f"verify-erasure:{os.getpid()}") as wire,
+        open_redis_drivers(settings.redis_url, name=f"verify-erasure:{os.getpid()}") as redis,
     ):
         rows, objects = PostgresRemainingRows(database), open_objects(settings.objects_url)
-        yield await find_remains(rows, wire.event_reader, objects, conversation_id)
+        yield await find_remains(rows, redis.event_reader, objects, conversation_id)
 
 
 @asynccontextmanager

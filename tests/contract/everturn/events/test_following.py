@@ -8,44 +8,44 @@ import pytest
 from everturn.core.errors import Unavailable
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.redis.calls import build_client
-from everturn.wire import Wire, open_wire
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_testing.core import SequentialIds
 from everturn_testing.events.events_contract import Follows, entry
 
 
-async def test_one_follower_hears_hundreds_of_conversations(wire: Wire) -> None:
+async def test_one_follower_hears_hundreds_of_conversations(redis_drivers: RedisDrivers) -> None:
     ids = SequentialIds()
     conversations = [ids.conversation() for _ in range(300)]
     follows = Follows(dict.fromkeys(conversations, ORIGIN))
 
-    async with asyncio.timeout(20), aclosing(wire.event_reader.follow(follows)) as following:
+    async with asyncio.timeout(20), aclosing(redis_drivers.event_reader.follow(follows)) as following:
         for conversation_id in conversations:
-            await wire.event_writer.publish(conversation_id, entry(1, 1, 2), after=None)
+            await redis_drivers.event_writer.publish(conversation_id, entry(1, 1, 2), after=None)
         heard = [await anext(following) for _ in conversations]
 
     assert sorted(conversation_id for conversation_id, _ in heard) == sorted(conversations)
 
 
-async def test_a_conversation_added_before_the_first_wait_is_read(wire: Wire) -> None:
+async def test_a_conversation_added_before_the_first_wait_is_read(redis_drivers: RedisDrivers) -> None:
     conversation_id = SequentialIds().conversation()
     follows = Follows()
     follows.add(conversation_id, ORIGIN)
 
-    async with asyncio.timeout(10), aclosing(wire.event_reader.follow(follows)) as following:
-        await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
+    async with asyncio.timeout(10), aclosing(redis_drivers.event_reader.follow(follows)) as following:
+        await redis_drivers.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
 
         assert await anext(following) == (conversation_id, entry(1, 1, 1))
 
 
-async def test_a_conversation_added_again_is_read_from_its_new_position(wire: Wire) -> None:
+async def test_a_conversation_added_again_is_read_from_its_new_position(redis_drivers: RedisDrivers) -> None:
     ids = SequentialIds()
     conversation_id, other = ids.conversation(), ids.conversation()
-    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
-    await wire.event_writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
-    await wire.event_writer.publish(other, entry(1, 1, 1), after=None)
+    await redis_drivers.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
+    await redis_drivers.event_writer.publish(conversation_id, entry(1, 2, 2), after=EventCursor(1, 1))
+    await redis_drivers.event_writer.publish(other, entry(1, 1, 1), after=None)
     follows = Follows({conversation_id: EventCursor(1, 1)})
 
-    async with asyncio.timeout(10), aclosing(wire.event_reader.follow(follows)) as following:
+    async with asyncio.timeout(10), aclosing(redis_drivers.event_reader.follow(follows)) as following:
         assert await anext(following) == (conversation_id, entry(1, 2, 2))
         del follows.cursors[conversation_id]
         follows.add(other, ORIGIN)
@@ -55,15 +55,15 @@ async def test_a_conversation_added_again_is_read_from_its_new_position(wire: Wi
         assert await anext(following) == (conversation_id, entry(1, 1, 1, prev=EventCursor(1, 0)))
 
 
-async def test_closing_gives_the_connections_back(wire: Wire, redis_url: str) -> None:
+async def test_closing_gives_the_connections_back(redis_drivers: RedisDrivers, redis_url: str) -> None:
     conversation_id = SequentialIds().conversation()
-    await wire.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
+    await redis_drivers.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
     client = build_client(redis_url, name="watch")
 
     for _ in range(40):  # more than the pool has
         async with (
             asyncio.timeout(10),
-            aclosing(wire.event_reader.follow(Follows({conversation_id: ORIGIN}))) as following,
+            aclosing(redis_drivers.event_reader.follow(Follows({conversation_id: ORIGIN}))) as following,
         ):
             await anext(following)
 
@@ -73,7 +73,7 @@ async def test_closing_gives_the_connections_back(wire: Wire, redis_url: str) ->
 
 
 async def test_without_a_server_following_ends_at_once() -> None:
-    async with asyncio.timeout(10), open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+    async with asyncio.timeout(10), open_redis_drivers("redis://127.0.0.1:1/0", name="test") as redis_drivers:
         with pytest.raises(Unavailable):
-            async with aclosing(wire.event_reader.follow(Follows())) as following:
+            async with aclosing(redis_drivers.event_reader.follow(Follows())) as following:
                 await anext(following)

@@ -11,7 +11,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.redis import RedisEventWriter
-from everturn.events.redis_budget import RedisWireMemory, StreamBudget
+from everturn.events.redis_budget import RedisStreamMemory, StreamBudget
 from everturn.events.stream import EncodedEvent, Entry
 
 ANN, AMY = Principal("acme", "p", "ann"), Principal("acme", "p", "amy")
@@ -40,7 +40,7 @@ class Publisher:
         return sum(len(value) for _, fields in rows for value in fields.values())
 
     async def booked(self, owner: Principal) -> int:
-        return (await RedisWireMemory(self.client).load_use(owner)).of_user
+        return (await RedisStreamMemory(self.client).load_use(owner)).of_user
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ async def test_a_tenants_budget_removes_streams_of_its_largest_users(publisher: 
 
 
 async def test_only_events_of_ended_turns_are_removed(publisher: Publisher) -> None:
-    memory = RedisWireMemory(publisher.client)
+    memory = RedisStreamMemory(publisher.client)
     await publisher.publish("a", ANN, 3)
     await memory.note_ended(ConversationId("a"), ANN, publisher.last["a"])
     await publisher.publish("a", ANN, 2)
@@ -126,7 +126,7 @@ async def test_streams_that_expired_hold_nothing_against_their_user(publisher: P
 
 
 async def test_ended_turns_are_trimmed_when_redis_has_no_memory_left(publisher: Publisher) -> None:
-    memory = RedisWireMemory(publisher.client)
+    memory = RedisStreamMemory(publisher.client)
     await publisher.publish("a", ANN, 9)
     await memory.note_ended(ConversationId("a"), ANN, publisher.last["a"])
     await publisher.client.config_set("maxmemory", 1_000_000)

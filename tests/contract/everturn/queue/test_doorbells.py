@@ -5,7 +5,7 @@ import pytest
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.queue.redis import RedisDoorbells
-from everturn.wire import Wire, open_wire
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_testing.core import SequentialIds
 from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.queue.doorbells_contract import DoorbellsContract
@@ -13,18 +13,18 @@ from everturn_testing.queue.doorbells_contract import DoorbellsContract
 
 class TestRedisDoorbells(DoorbellsContract):
     @pytest.fixture
-    def doorbells(self, wire: Wire) -> RedisDoorbells:
-        return wire.doorbells
+    def doorbells(self, redis_drivers: RedisDrivers) -> RedisDoorbells:
+        return redis_drivers.doorbells
 
 
 async def test_without_a_server_every_call_is_unavailable() -> None:
-    async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+    async with open_redis_drivers("redis://127.0.0.1:1/0", name="test") as redis_drivers:
         with pytest.raises(Unavailable):
-            await wire.doorbells.check(limit_s=2)
+            await redis_drivers.doorbells.check(limit_s=2)
         with pytest.raises(Unavailable):
-            await wire.doorbells.ring(Lane.PAID, SequentialIds().conversation())
+            await redis_drivers.doorbells.ring(Lane.PAID, SequentialIds().conversation())
         with pytest.raises(Unavailable):
-            await wire.doorbells.next_ring((Lane.PAID,), timeout_s=1)
+            await redis_drivers.doorbells.next_ring((Lane.PAID,), timeout_s=1)
 
 
 class TestMemoryDoorbells(DoorbellsContract):

@@ -6,7 +6,7 @@ from everturn.core.errors import Unavailable
 from everturn.queue.ports import WorkerPresence
 from everturn.queue.redis import RedisPresences
 from everturn.redis.calls import build_client
-from everturn.wire import Wire, open_wire
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_testing.queue.presences import MemoryPresences
 from everturn_testing.queue.presences_contract import PresencesContract
 
@@ -15,27 +15,27 @@ ONE = WorkerPresence("w", "bubblewrap", None, 4)
 
 class TestRedisPresences(PresencesContract):
     @pytest.fixture
-    def presences(self, wire: Wire) -> RedisPresences:
-        return wire.presences
+    def presences(self, redis_drivers: RedisDrivers) -> RedisPresences:
+        return redis_drivers.presences
 
 
-async def test_an_unreadable_presence_hides_no_other_worker(wire: Wire, redis_url: str) -> None:
+async def test_an_unreadable_presence_hides_no_other_worker(redis_drivers: RedisDrivers, redis_url: str) -> None:
     client = build_client(redis_url, name="other")
-    await wire.presences.save(ONE, ttl_s=600)
+    await redis_drivers.presences.save(ONE, ttl_s=600)
     await client.set("worker:x", "{}")
     await client.zadd("workers", {"x": 1})
 
-    assert await wire.presences.load_all() == (ONE,)
+    assert await redis_drivers.presences.load_all() == (ONE,)
     await client.aclose()
     await client.connection_pool.disconnect()
 
 
 async def test_without_a_server_every_call_is_unavailable() -> None:
-    async with open_wire("redis://127.0.0.1:1/0", name="test") as wire:
+    async with open_redis_drivers("redis://127.0.0.1:1/0", name="test") as redis_drivers:
         with pytest.raises(Unavailable):
-            await wire.presences.save(ONE, ttl_s=1)
+            await redis_drivers.presences.save(ONE, ttl_s=1)
         with pytest.raises(Unavailable):
-            await wire.presences.load_all()
+            await redis_drivers.presences.load_all()
 
 
 class TestMemoryPresences(PresencesContract):

@@ -17,7 +17,7 @@ from everturn.limits.redis import RedisTokenBuckets
 from everturn.queue.ports import WorkerPresence
 from everturn.redis.calls import build_client
 from everturn.redis.users import INGRESS, RULES, WORKER, derive_password
-from everturn.wire import Wire, open_wire
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_local.home import Secrets
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_testing.events.events_contract import Events, EventsContract
@@ -28,14 +28,14 @@ LIMIT_S = 20
 
 
 @pytest.fixture
-async def ingress(redis_server: EmbeddedRedis, redis_url: str) -> AsyncIterator[Wire]:
-    async with open_wire(redis_server.service_url(INGRESS), name="ingress") as opened:
+async def ingress(redis_server: EmbeddedRedis, redis_url: str) -> AsyncIterator[RedisDrivers]:
+    async with open_redis_drivers(redis_server.service_url(INGRESS), name="ingress") as opened:
         yield opened
 
 
 @pytest.fixture
-async def worker(redis_server: EmbeddedRedis, redis_url: str) -> AsyncIterator[Wire]:
-    async with open_wire(redis_server.service_url(WORKER), name="worker") as opened:
+async def worker(redis_server: EmbeddedRedis, redis_url: str) -> AsyncIterator[RedisDrivers]:
+    async with open_redis_drivers(redis_server.service_url(WORKER), name="worker") as opened:
         yield opened
 
 
@@ -43,7 +43,7 @@ class TestEvents(EventsContract):
     """A worker writes them, an ingress reads and erases them."""
 
     @pytest.fixture
-    def events(self, ingress: Wire, worker: Wire) -> Events:
+    def events(self, ingress: RedisDrivers, worker: RedisDrivers) -> Events:
         return Events(worker.event_writer, ingress.event_reader, ingress.event_writer)
 
 
@@ -51,11 +51,11 @@ class TestTokenBuckets(TokenBucketsContract):
     """Of an ingress."""
 
     @pytest.fixture
-    def buckets(self, ingress: Wire) -> RedisTokenBuckets:
+    def buckets(self, ingress: RedisDrivers) -> RedisTokenBuckets:
         return ingress.token_buckets
 
 
-async def test_an_ingress_rings_and_a_worker_answers(ingress: Wire, worker: Wire) -> None:
+async def test_an_ingress_rings_and_a_worker_answers(ingress: RedisDrivers, worker: RedisDrivers) -> None:
     await ingress.doorbells.check(limit_s=LIMIT_S, writing=True)
     await ingress.doorbells.ring(Lane.REGISTERED, CONVERSATION)
     await worker.doorbells.ring(Lane.PAID, CONVERSATION)
@@ -65,7 +65,7 @@ async def test_an_ingress_rings_and_a_worker_answers(ingress: Wire, worker: Wire
     assert heard == [CONVERSATION, CONVERSATION]
 
 
-async def test_an_ingress_knows_the_workers(ingress: Wire, worker: Wire) -> None:
+async def test_an_ingress_knows_the_workers(ingress: RedisDrivers, worker: RedisDrivers) -> None:
     presence = WorkerPresence("a", "", None, 1)
 
     await worker.presences.save(presence, ttl_s=600)
@@ -73,7 +73,7 @@ async def test_an_ingress_knows_the_workers(ingress: Wire, worker: Wire) -> None
     assert await ingress.presences.load_all() == (presence,)
 
 
-async def test_hints_and_inbox_bells_go_both_ways(ingress: Wire, worker: Wire) -> None:
+async def test_hints_and_inbox_bells_go_both_ways(ingress: RedisDrivers, worker: RedisDrivers) -> None:
     hint, listening = Hint("status", CONVERSATION), asyncio.Event()
 
     async with asyncio.timeout(LIMIT_S), aclosing(ingress.hints.listen(listening.set)) as hints:

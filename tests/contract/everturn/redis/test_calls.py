@@ -9,7 +9,7 @@ import pytest
 from everturn.core.errors import Invalid, Unavailable
 from everturn.limits.token_buckets import Limit
 from everturn.redis.calls import CALL_LIMIT_S, build_client, limited
-from everturn.wire import Wire
+from everturn.redis_drivers import RedisDrivers
 
 
 async def test_a_call_over_its_limit_is_unavailable_and_the_client_recovers(redis_url: str) -> None:
@@ -61,12 +61,12 @@ async def test_a_client_reconnects_after_a_lost_connection(redis_url: str) -> No
         await one.connection_pool.disconnect()
 
 
-async def test_an_answer_that_came_while_the_process_was_held_up_is_no_silence(wire: Wire) -> None:
-    await wire.token_buckets.draw("a", Limit(4, 3600))
+async def test_an_answer_that_came_while_the_process_was_held_up_is_no_silence(redis_drivers: RedisDrivers) -> None:
+    await redis_drivers.token_buckets.draw("a", Limit(4, 3600))
     held_up = [
-        lambda: wire.token_buckets.draw("a", Limit(4, 3600)),
-        wire.presences.load_all,
-        lambda: wire.doorbells.check(limit_s=CALL_LIMIT_S),
+        lambda: redis_drivers.token_buckets.draw("a", Limit(4, 3600)),
+        redis_drivers.presences.load_all,
+        lambda: redis_drivers.doorbells.check(limit_s=CALL_LIMIT_S),
     ]
 
     for call in held_up:

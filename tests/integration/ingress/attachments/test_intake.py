@@ -18,7 +18,7 @@ from uploads.pdfs import pdf, stream
 from everturn.core.identity import Principal
 from everturn.postgres.pool import Connection, open_database
 from everturn.queue.ports import WorkerPresence
-from everturn.wire import open_wire
+from everturn.redis_drivers import open_redis_drivers
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
@@ -239,13 +239,13 @@ async def test_limits_tell_how_many_turns_of_a_user_run_by_the_strictest_worker(
     async def load_running_turns() -> int | None:
         return (await client.get("/limits/default/default")).json()["running_turns"]
 
-    async with open_wire(redis_url, name="limits") as wire, asyncio.timeout(20):
+    async with open_redis_drivers(redis_url, name="limits") as redis_drivers, asyncio.timeout(20):
         for worker in workers:
-            await wire.presences.save(worker, ttl_s=60)
+            await redis_drivers.presences.save(worker, ttl_s=60)
         while (most := await load_running_turns()) is None:  # noqa: ASYNC110 - what an ingress knows of workers may be a second old
             await asyncio.sleep(0.1)
         for worker in workers:
-            await wire.presences.save(worker, ttl_s=0.001)
+            await redis_drivers.presences.save(worker, ttl_s=0.001)
         while await load_running_turns() is not None:  # noqa: ASYNC110 - other tests count the workers of this ingress
             await asyncio.sleep(0.1)
 

@@ -10,7 +10,7 @@ import httpx2
 
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
-from everturn.wire import Wire
+from everturn.redis_drivers import RedisDrivers
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]
@@ -23,7 +23,7 @@ def stored_files(objects_url: str, conversation: str) -> list[Path]:
 
 
 async def test_an_erased_conversation_leaves_nothing(
-    client: httpx2.AsyncClient, chat: Any, refused: Refused, ingress_env: dict[str, str], wire: Wire
+    client: httpx2.AsyncClient, chat: Any, refused: Refused, ingress_env: dict[str, str], redis_drivers: RedisDrivers
 ) -> None:
     files = [{"filename": "a.csv", "data_base64": base64.b64encode(b"a,b\n").decode()}]
     sent = await chat.send("hello", attachments=files)
@@ -31,7 +31,7 @@ async def test_an_erased_conversation_leaves_nothing(
     file = (await chat.state(conversation))["turns"][0]["attachments"][0]
     assert stored_files(ingress_env["OBJECTS_URL"], conversation)
     entry = Entry(ORIGIN, (EncodedEvent(EventCursor(1, 1), "chat.delta", b"{}"),))
-    await wire.event_writer.publish(conversation, entry, after=None)
+    await redis_drivers.event_writer.publish(conversation, entry, after=None)
 
     erased = await client.delete(f"{BASE}/{conversation}")
 
@@ -40,7 +40,7 @@ async def test_an_erased_conversation_leaves_nothing(
     assert erased.json()["objects_left"] == 0
     assert erased.json()["rows"]["turn"] == 1
     assert not stored_files(ingress_env["OBJECTS_URL"], conversation)
-    assert await wire.event_reader.load_after(conversation, ORIGIN, max_entries=10) == ()
+    assert await redis_drivers.event_reader.load_after(conversation, ORIGIN, max_entries=10) == ()
     refused(await client.get(f"{BASE}/{conversation}"), 404)
     refused(await client.get(file["url"]), 404)
     refused(await client.delete(f"{BASE}/{conversation}"), 404)

@@ -10,7 +10,7 @@ from parts.sockets import SocketClient
 from parts.streams import EventStream, OpenStream, Publisher, open_stream
 
 from everturn.postgres.pool import Database
-from everturn.wire import Wire
+from everturn.redis_drivers import RedisDrivers
 
 Connect = Callable[..., Awaitable[SocketClient]]
 
@@ -32,5 +32,5 @@ def follow(client: httpx2.AsyncClient) -> OpenStream:
 
 
 @pytest.fixture
-def worker(wire: Wire, worker_database: Database) -> Publisher:
-    return Publisher(wire, worker_database)
+def worker(redis_drivers: RedisDrivers, worker_database: Database) -> Publisher:
+    return Publisher(redis_drivers, worker_database)

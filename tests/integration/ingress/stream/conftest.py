@@ -1,4 +1,4 @@
-"""A client of event streams, and a worker's end of the wire."""
+"""A client of event streams, and a worker that publishes to Redis."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from parts.streams import EventStream, OpenStream, Publisher, open_stream
 
 from everturn.postgres.pool import Database
-from everturn.wire import Wire
+from everturn.redis_drivers import RedisDrivers
 
 
 @pytest.fixture
@@ -22,5 +22,5 @@ def follow(client: httpx2.AsyncClient) -> OpenStream:
 
 
 @pytest.fixture
-def worker(wire: Wire, worker_database: Database) -> Publisher:
-    return Publisher(wire, worker_database)
+def worker(redis_drivers: RedisDrivers, worker_database: Database) -> Publisher:
+    return Publisher(redis_drivers, worker_database)

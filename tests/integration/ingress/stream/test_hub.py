@@ -11,7 +11,7 @@ from everturn.events.cursor import EventCursor
 from everturn.events.model import ChatRewind
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.events.views import TurnView
-from everturn.wire import Wire, open_wire
+from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_local.servers.redis import EmbeddedRedis
 
 BASE = "/conversations/default/default"
@@ -20,14 +20,14 @@ HINTS = (":", "conv_status", "chat_signal", "conv_title")
 
 
 async def test_a_cursor_below_the_buffer_gets_gap_snapshot_and_live(
-    chat: Any, follow: Any, worker: Any, wire: Wire
+    chat: Any, follow: Any, worker: Any, redis_drivers: RedisDrivers
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
     for n in range(300):
         ids = await worker.say(conversation, str(n))
     await worker.commit(conversation)
-    client = wire.event_writer._client  # pyright: ignore[reportPrivateUsage]
+    client = redis_drivers.event_writer._client  # pyright: ignore[reportPrivateUsage]
     await client.xtrim(f"events:{{{conversation}}}", maxlen=2, approximate=False)
 
     async with follow(conversation, after=f"{ids[0].split('-')[0]}-3") as stream:
@@ -142,8 +142,8 @@ async def test_streams_survive_a_redis_outage_and_are_resynced(
                 own.start()
                 await wait_for(lines, "event: stream_gap")
                 await wait_for(lines, "event: stream_snapshot")
-                async with open_wire(own.url, name="test") as wire:
-                    await publish_one(wire, conversation)
+                async with open_redis_drivers(own.url, name="test") as redis_drivers:
+                    await publish_one(redis_drivers, conversation)
                 await wait_for(lines, "event: conv_title")
     finally:
         own.stop()
@@ -157,8 +157,10 @@ async def wait_for(lines: Any, wanted: str, *, count: int = 1) -> None:
     raise AssertionError(f"the stream ended before {wanted}")
 
 
-async def publish_one(wire: Wire, conversation: str) -> None:
+async def publish_one(redis_drivers: RedisDrivers, conversation: str) -> None:
     from_worker = EventCursor(1, 1)
     payload = f'{{"id":"1-1","type":"conv.title","ts":"t","conversation_id":"{conversation}","data":{{"title":"x"}}}}'
     event = EncodedEvent(from_worker, "conv.title", payload.encode())
-    await wire.event_writer.publish(ConversationId(conversation), Entry(EventCursor(0, 0), (event,)), after=None)
+    await redis_drivers.event_writer.publish(
+        ConversationId(conversation), Entry(EventCursor(0, 0), (event,)), after=None
+    )

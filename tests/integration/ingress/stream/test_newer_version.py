@@ -11,7 +11,7 @@ import pytest
 
 from everturn.events.redis_hints import HINTS
 from everturn.postgres.pool import Database, open_database
-from everturn.wire import Wire
+from everturn.redis_drivers import RedisDrivers
 from everturn_local.servers.databases import DatabaseUrls
 
 SKIP = (":", "conv_status", "chat_signal", "conv_title", "stream_snapshot", "stream_gap", "ready")
@@ -33,8 +33,8 @@ async def newer(database: DatabaseUrls) -> AsyncIterator[Database]:
         yield opened
 
 
-async def hint(wire: Wire, text: str) -> None:
-    client: Any = wire.hints._client  # pyright: ignore[reportPrivateUsage]
+async def hint(redis_drivers: RedisDrivers, text: str) -> None:
+    client: Any = redis_drivers.hints._client  # pyright: ignore[reportPrivateUsage]
     await client.publish(HINTS, text)
 
 
@@ -44,7 +44,7 @@ async def change(newer: Database, statement: str, *arguments: object) -> None:
 
 
 async def test_signals_of_unknown_kinds_and_states_end_nothing(
-    chat: Any, follow: Any, worker: Any, wire: Wire, newer: Database, client: httpx2.AsyncClient
+    chat: Any, follow: Any, worker: Any, redis_drivers: RedisDrivers, newer: Database, client: httpx2.AsyncClient
 ) -> None:
     mine, other = (await chat.send("hello"))["conversation_id"], (await chat.send("other"))["conversation_id"]
     await worker.claim(mine)
@@ -57,8 +57,8 @@ async def test_signals_of_unknown_kinds_and_states_end_nothing(
         await stream.until("stream_snapshot", skip=("ready",))
         await neighbour.until("stream_snapshot", skip=("ready",))
         for _ in range(10):
-            await hint(wire, f"signal {mine} {signal}")
-        await hint(wire, f"weather {mine} {signal} and more")
+            await hint(redis_drivers, f"signal {mine} {signal}")
+        await hint(redis_drivers, f"weather {mine} {signal} and more")
         received = await stream.until("chat_signal", skip=(":", "conv_status", "conv_title"))
         await worker.say(mine, "a")
         await stream.until("chat_delta", skip=SKIP)
@@ -74,14 +74,14 @@ async def test_signals_of_unknown_kinds_and_states_end_nothing(
 
 
 async def test_an_unknown_state_of_a_conversation_is_shown_as_unknown(
-    chat: Any, follow: Any, wire: Wire, newer: Database
+    chat: Any, follow: Any, redis_drivers: RedisDrivers, newer: Database
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await change(newer, "UPDATE conversation SET state = 'dreaming' WHERE id = $1", conversation)
 
     async with follow(conversation) as stream:
         await stream.until("stream_snapshot", skip=("ready",))
-        await hint(wire, f"status {conversation} -")
+        await hint(redis_drivers, f"status {conversation} -")
         received = await stream.until("conv_status", skip=(":", "conv_title", "chat_signal"))
 
     assert received.data.data.state == "unknown"
@@ -89,12 +89,12 @@ async def test_an_unknown_state_of_a_conversation_is_shown_as_unknown(
 
 
 async def test_an_entry_that_cannot_be_read_is_a_gap_and_no_end(
-    chat: Any, follow: Any, worker: Any, wire: Wire
+    chat: Any, follow: Any, worker: Any, redis_drivers: RedisDrivers
 ) -> None:
     mine, other = (await chat.send("hello"))["conversation_id"], (await chat.send("other"))["conversation_id"]
     await worker.claim(mine)
     await worker.claim(other)
-    client: Any = wire.event_writer._client  # pyright: ignore[reportPrivateUsage]
+    client: Any = redis_drivers.event_writer._client  # pyright: ignore[reportPrivateUsage]
 
     async with follow(mine) as stream, follow(other) as neighbour:
         await stream.until("stream_snapshot", skip=("ready",))

@@ -10,10 +10,10 @@ import pytest
 from everturn.core.ids import ConversationId
 from everturn.events.model import ChatComplete
 from everturn.postgres.pool import Database
+from everturn.redis_drivers import RedisDrivers
 from everturn.timeline.turns import TurnUsage
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
-from everturn.wire import Wire
 from everturn_testing.turns.stage import closing
 from ingress.stream.rows import SNAPSHOT_BYTES
 
@@ -108,13 +108,13 @@ async def test_a_stream_resumes_from_a_snapshot_before_the_first_commit(chat: An
 
 
 async def test_a_client_before_the_first_event_gets_a_snapshot_if_events_expired(
-    chat: Any, follow: Any, worker: Any, wire: Wire
+    chat: Any, follow: Any, worker: Any, redis_drivers: RedisDrivers
 ) -> None:
     conversation = (await chat.send("hello"))["conversation_id"]
     await worker.claim(conversation)
     await worker.say(conversation, "a")
     committed = await worker.commit(conversation)
-    await wire.event_writer.erase(ConversationId(conversation))
+    await redis_drivers.event_writer.erase(ConversationId(conversation))
 
     async with follow(conversation, last_event_id="0-0") as stream:
         seen = [await stream.next() for _ in range(3)]

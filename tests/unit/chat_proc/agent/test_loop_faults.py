@@ -250,7 +250,7 @@ async def test_losing_all_events_in_the_middle_is_made_up_for() -> None:
     await check_conversation(bench)
 
 
-async def test_a_turn_runs_without_the_wire_and_is_announced_later() -> None:
+async def test_a_turn_runs_without_redis_and_is_announced_later() -> None:
     bench, _ = build()
     await bench.say("Hello.")
     bench.events.down = True

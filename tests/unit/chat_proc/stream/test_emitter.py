@@ -19,8 +19,8 @@ CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
 VIEW = TurnView(turn_id=TURN, ordinal=1, status="running", text="Hello.")
 
 
-class Wire(MemoryEvents):
-    """A wire whose publishing a test can hold up, and let fail before or after it took effect."""
+class HeldEvents(MemoryEvents):
+    """Events whose publishing a test can hold up, and let fail before or after it took effect."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,23 +69,23 @@ class Wire(MemoryEvents):
 
 
 @pytest.fixture
-def wire() -> Wire:
-    return Wire()
+def stream() -> HeldEvents:
+    return HeldEvents()
 
 
-def build(wire: Wire, *, fence: int = 1, cursor: EventCursor = ORIGIN) -> Emitter:
+def build(stream: HeldEvents, *, fence: int = 1, cursor: EventCursor = ORIGIN) -> Emitter:
     numbering = EventNumbering(FixedClock(), conversation_id=CONVERSATION, turn_id=TURN, fence=fence, after=cursor)
-    emitter = Emitter(wire, numbering)
+    emitter = Emitter(stream, numbering)
     emitter.show_committed(lambda: VIEW)
     return emitter
 
 
 @pytest.fixture
-async def emitter(wire: Wire) -> AsyncIterator[Emitter]:
-    emitter = build(wire)
+async def emitter(stream: HeldEvents) -> AsyncIterator[Emitter]:
+    emitter = build(stream)
     task = asyncio.create_task(emitter.run())
     yield emitter
-    wire.open.set()
+    stream.open.set()
     emitter.close()
     await asyncio.wait_for(task, 5)
 
@@ -94,36 +94,36 @@ def say(emitter: Emitter, text: str) -> None:
     emitter.emit(ChatDelta(channel="answer", instance=0, index=0, text=text, marker="answer"), 1)
 
 
-async def test_events_get_ids_in_order_and_name_the_one_before(wire: Wire, emitter: Emitter) -> None:
+async def test_events_get_ids_in_order_and_name_the_one_before(stream: HeldEvents, emitter: Emitter) -> None:
     for text in "abc":
         say(emitter, text)
         await emitter.flush(5)
 
-    assert [event.id for event in wire.events] == ["1-1", "1-2", "1-3"]
-    assert [str(entry.prev) for entry in wire.entries] == ["0-0", "1-1", "1-2"]
-    assert wire.events[0].round == 1
+    assert [event.id for event in stream.events] == ["1-1", "1-2", "1-3"]
+    assert [str(entry.prev) for entry in stream.entries] == ["0-0", "1-1", "1-2"]
+    assert stream.events[0].round == 1
     assert emitter.cursor == EventCursor(1, 3)
 
 
-async def test_what_gathers_while_one_entry_is_on_its_way_makes_the_next(wire: Wire, emitter: Emitter) -> None:
-    wire.open.clear()
+async def test_what_gathers_while_one_entry_is_on_its_way_makes_the_next(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.open.clear()
     say(emitter, "a")
-    await until(lambda: wire.calls == 1)
+    await until(lambda: stream.calls == 1)
     for text in "bcd":
         say(emitter, text)
 
-    wire.open.set()
+    stream.open.set()
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["a", "bcd"]
-    assert [event.id for event in wire.events] == ["1-1", "1-2"]
+    assert stream.texts_sent == ["a", "bcd"]
+    assert [event.id for event in stream.events] == ["1-1", "1-2"]
     assert emitter.cursor == EventCursor(1, 2)
 
 
-async def test_only_neighbouring_pieces_of_one_text_become_one_event(wire: Wire, emitter: Emitter) -> None:
-    wire.open.clear()
+async def test_only_neighbouring_pieces_of_one_text_become_one_event(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.open.clear()
     say(emitter, "a")
-    await until(lambda: wire.calls == 1)
+    await until(lambda: stream.calls == 1)
     pieces = [("answer", 1, "b"), ("thinking", 1, "c"), ("thinking", 1, "d"), ("answer", 1, "e"), ("answer", 2, "f")]
     for channel, round_number, text in pieces:
         emitter.emit(ChatDelta(channel=channel, instance=0, index=0, text=text, marker="answer"), round_number)
@@ -131,116 +131,116 @@ async def test_only_neighbouring_pieces_of_one_text_become_one_event(wire: Wire,
     say(emitter, "x" * MAX_MERGED_CHARS)
     say(emitter, "y")
 
-    wire.open.set()
+    stream.open.set()
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["a", "b", "cd", "e", "f", "g", "x" * MAX_MERGED_CHARS, "y"]
+    assert stream.texts_sent == ["a", "b", "cd", "e", "f", "g", "x" * MAX_MERGED_CHARS, "y"]
 
 
-async def test_a_commit_covers_no_text_that_follows_it(wire: Wire, emitter: Emitter) -> None:
-    wire.open.clear()
+async def test_a_commit_covers_no_text_that_follows_it(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.open.clear()
     say(emitter, "a")
-    await until(lambda: wire.calls == 1)
+    await until(lambda: stream.calls == 1)
     say(emitter, "b")
     committed = emitter.cursor
     say(emitter, "c")
 
-    wire.open.set()
+    stream.open.set()
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["a", "b", "c"]
+    assert stream.texts_sent == ["a", "b", "c"]
     assert committed == EventCursor(1, 2)
 
 
-async def test_the_end_of_a_text_joins_its_last_piece(wire: Wire, emitter: Emitter) -> None:
-    wire.open.clear()
+async def test_the_end_of_a_text_joins_its_last_piece(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.open.clear()
     say(emitter, "a")
-    await until(lambda: wire.calls == 1)
+    await until(lambda: stream.calls == 1)
     say(emitter, "b")
     emitter.emit(ChatDelta(channel="answer", instance=0, index=2, text="", completed=True, marker="answer"), 1)
     say(emitter, "c")
 
-    wire.open.set()
+    stream.open.set()
     assert await emitter.flush(5)
 
-    deltas = [event.data for event in wire.events if isinstance(event.data, ChatDelta)]
+    deltas = [event.data for event in stream.events if isinstance(event.data, ChatDelta)]
     assert [(delta.text, delta.completed) for delta in deltas] == [("a", False), ("b", True), ("c", False)]
 
 
-async def test_an_entry_is_bounded_and_one_large_event_goes_alone(wire: Wire, emitter: Emitter) -> None:
-    wire.open.clear()
+async def test_an_entry_is_bounded_and_one_large_event_goes_alone(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.open.clear()
     say(emitter, "a")
-    await until(lambda: wire.calls == 1)
+    await until(lambda: stream.calls == 1)
     say(emitter, "x" * (MAX_ENTRY_BYTES + 1))
     say(emitter, "y" * (MAX_ENTRY_BYTES // 2))
     say(emitter, "z" * (MAX_ENTRY_BYTES // 2))
 
-    wire.open.set()
+    stream.open.set()
     assert await emitter.flush(5)
 
-    assert [len(entry.events) for entry in wire.entries] == [1, 1, 1, 1]
+    assert [len(entry.events) for entry in stream.entries] == [1, 1, 1, 1]
 
 
-async def test_what_the_wire_did_not_take_is_sent_again_as_it_is(wire: Wire, emitter: Emitter) -> None:
-    wire.fail_before = [Unavailable("down"), Unavailable("down")]
+async def test_what_the_wire_did_not_take_is_sent_again_as_it_is(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.fail_before = [Unavailable("down"), Unavailable("down")]
     say(emitter, "Hel")
     say(emitter, "lo")
 
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["Hello"]
-    assert wire.calls == 3
+    assert stream.texts_sent == ["Hello"]
+    assert stream.calls == 3
 
 
-async def test_an_entry_with_a_lost_reply_is_published_once(wire: Wire, emitter: Emitter) -> None:
-    wire.fail_after = [Unavailable("the answer was lost")]
+async def test_an_entry_with_a_lost_reply_is_published_once(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.fail_after = [Unavailable("the answer was lost")]
     say(emitter, "Hello")
-    await until(lambda: wire.calls == 1)
+    await until(lambda: stream.calls == 1)
     say(emitter, "again")
 
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["Hello", "again"]
-    assert wire.entries[1].prev == wire.entries[0].events[-1].id
+    assert stream.texts_sent == ["Hello", "again"]
+    assert stream.entries[1].prev == stream.entries[0].events[-1].id
 
 
-async def test_a_rewind_voids_an_unacknowledged_entry(wire: Wire, emitter: Emitter) -> None:
-    wire.fail_before = [Unavailable("down")]
+async def test_a_rewind_voids_an_unacknowledged_entry(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.fail_before = [Unavailable("down")]
     say(emitter, "void")
-    await until(lambda: wire.calls == 1)
+    await until(lambda: stream.calls == 1)
     emitter.rewind()
     say(emitter, "after")
 
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["rewind", "after"]
+    assert stream.texts_sent == ["rewind", "after"]
 
 
-async def test_lost_events_are_published_again(wire: Wire, emitter: Emitter) -> None:
+async def test_lost_events_are_published_again(stream: HeldEvents, emitter: Emitter) -> None:
     say(emitter, "a")
     await emitter.flush(5)
-    wire.lose_all()
+    stream.lose_all()
     say(emitter, "b")
 
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["a", "rewind", "ab"]
+    assert stream.texts_sent == ["a", "rewind", "ab"]
 
 
-async def test_too_many_unsent_events_become_a_rewind(wire: Wire, emitter: Emitter) -> None:
-    wire.open.clear()
+async def test_too_many_unsent_events_become_a_rewind(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.open.clear()
     say(emitter, "a")
-    await until(lambda: wire.calls == 1)
+    await until(lambda: stream.calls == 1)
     for n in range(MAX_PENDING_EVENTS + 1):
         emitter.emit(ConvTitle(title=str(n)))
 
-    wire.open.set()
+    stream.open.set()
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["a", "rewind", "a", *map(str, range(MAX_PENDING_EVENTS + 1))]
+    assert stream.texts_sent == ["a", "rewind", "a", *map(str, range(MAX_PENDING_EVENTS + 1))]
 
 
-async def test_a_rewind_voids_events_since_the_commit(wire: Wire, emitter: Emitter) -> None:
+async def test_a_rewind_voids_events_since_the_commit(stream: HeldEvents, emitter: Emitter) -> None:
     say(emitter, "committed")
     emitter.mark_committed()
     say(emitter, "void")
@@ -249,21 +249,21 @@ async def test_a_rewind_voids_events_since_the_commit(wire: Wire, emitter: Emitt
 
     assert await emitter.flush(5)
 
-    assert wire.texts_sent == ["rewind", "after"]
+    assert stream.texts_sent == ["rewind", "after"]
 
 
-async def test_events_during_the_preparation_of_a_rewind_follow_it(wire: Wire, emitter: Emitter) -> None:
+async def test_events_during_the_preparation_of_a_rewind_follow_it(stream: HeldEvents, emitter: Emitter) -> None:
     emitter.rewind()
     await asyncio.sleep(0)
     say(emitter, "a")
 
     assert await emitter.flush(5)
 
-    assert wire.texts_sent[0] == "rewind"
-    assert wire.texts_sent.count("a") == 1
+    assert stream.texts_sent[0] == "rewind"
+    assert stream.texts_sent.count("a") == 1
 
 
-async def test_a_defect_while_publishing_does_not_end_the_turn(wire: Wire) -> None:
+async def test_a_defect_while_publishing_does_not_end_the_turn(stream: HeldEvents) -> None:
     views = iter([ValueError("a row that can't be shown"), VIEW])
 
     def build_next_view() -> TurnView:
@@ -272,7 +272,7 @@ async def test_a_defect_while_publishing_does_not_end_the_turn(wire: Wire) -> No
             raise view
         return view
 
-    emitter = build(wire)
+    emitter = build(stream)
     emitter.show_committed(build_next_view)
     task = asyncio.create_task(emitter.run())
     say(emitter, "a")
@@ -282,14 +282,14 @@ async def test_a_defect_while_publishing_does_not_end_the_turn(wire: Wire) -> No
     say(emitter, "b")
 
     assert await emitter.flush(5)
-    assert wire.texts_sent == ["a", "rewind", "b"]
+    assert stream.texts_sent == ["a", "rewind", "b"]
     emitter.close()
     await asyncio.wait_for(task, 5)
 
 
-async def test_a_newer_fence_makes_it_stale_and_ends_it(wire: Wire) -> None:
-    other = build(wire, fence=2)
-    mine = build(wire, fence=1)
+async def test_a_newer_fence_makes_it_stale_and_ends_it(stream: HeldEvents) -> None:
+    other = build(stream, fence=2)
+    mine = build(stream, fence=1)
     tasks = [asyncio.create_task(emitter.run()) for emitter in (other, mine)]
     say(other, "other")
     await other.flush(5)
@@ -300,13 +300,13 @@ async def test_a_newer_fence_makes_it_stale_and_ends_it(wire: Wire) -> None:
     assert mine.stale.is_set()
     say(mine, "more")
     assert not await mine.flush(5)
-    assert wire.texts_sent == ["other"]
+    assert stream.texts_sent == ["other"]
     other.close()
     await asyncio.wait_for(asyncio.gather(*tasks), 5)
 
 
-async def test_an_abandoned_emitter_publishes_nothing_more(wire: Wire) -> None:
-    emitter = build(wire)
+async def test_an_abandoned_emitter_publishes_nothing_more(stream: HeldEvents) -> None:
+    emitter = build(stream)
     say(emitter, "a")
     task = asyncio.create_task(emitter.run())
 
@@ -314,37 +314,37 @@ async def test_an_abandoned_emitter_publishes_nothing_more(wire: Wire) -> None:
     emitter.close()
     await asyncio.wait_for(task, 5)
 
-    assert wire.texts_sent == []
+    assert stream.texts_sent == []
 
 
-async def test_a_flush_gives_up_when_the_time_is_up(wire: Wire, emitter: Emitter) -> None:
-    wire.open.clear()
+async def test_a_flush_gives_up_when_the_time_is_up(stream: HeldEvents, emitter: Emitter) -> None:
+    stream.open.clear()
     say(emitter, "a")
 
     assert not await emitter.flush(0.01)
 
 
-async def test_a_closed_emitter_does_not_wait_for_a_wire_that_is_down(wire: Wire) -> None:
-    wire.down = True
-    emitter = build(wire)
+async def test_a_closed_emitter_does_not_wait_for_a_wire_that_is_down(stream: HeldEvents) -> None:
+    stream.down = True
+    emitter = build(stream)
     say(emitter, "a")
     emitter.close()
 
     await asyncio.wait_for(emitter.run(), 5)
 
-    assert wire.texts_sent == []
+    assert stream.texts_sent == []
 
 
-async def test_an_emitter_continues_after_one_of_the_same_fence(wire: Wire) -> None:
-    emitter = build(wire, fence=3, cursor=EventCursor(3, 7))
+async def test_an_emitter_continues_after_one_of_the_same_fence(stream: HeldEvents) -> None:
+    emitter = build(stream, fence=3, cursor=EventCursor(3, 7))
 
     say(emitter, "a")
 
     assert emitter.cursor == EventCursor(3, 8)
 
 
-async def test_a_new_fence_counts_from_one(wire: Wire) -> None:
-    emitter = build(wire, fence=4, cursor=EventCursor(3, 7))
+async def test_a_new_fence_counts_from_one(stream: HeldEvents) -> None:
+    emitter = build(stream, fence=4, cursor=EventCursor(3, 7))
 
     say(emitter, "a")
 

@@ -1,4 +1,4 @@
-"""The worker's trimmer goes on when the wire is away."""
+"""The worker's trimmer goes on when Redis is away."""
 
 from prometheus_client import REGISTRY
 
@@ -7,7 +7,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import EventCursor
-from everturn.events.stream import WireUse
+from everturn.events.stream import RedisUse
 
 
 class Memory:
@@ -27,8 +27,8 @@ class Memory:
         self.trims += 1
         return 2
 
-    async def load_use(self, owner: Principal | None = None) -> WireUse:
-        return WireUse(used=30, limit=100)
+    async def load_use(self, owner: Principal | None = None) -> RedisUse:
+        return RedisUse(used=30, limit=100)
 
 
 async def test_trimming_continues_after_an_outage() -> None:
@@ -41,4 +41,4 @@ async def test_trimming_continues_after_an_outage() -> None:
     await trimmer.trim()
 
     assert memory.trims == 1
-    assert REGISTRY.get_sample_value("everturn_wire_memory_bytes", {"kind": "used"}) == 30
+    assert REGISTRY.get_sample_value("everturn_redis_memory_bytes", {"kind": "used"}) == 30

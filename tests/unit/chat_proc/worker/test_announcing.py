@@ -122,7 +122,7 @@ async def test_a_skipped_end_keeps_a_waiting_conversation_waiting() -> None:
     assert [event.data for event in await bench.published()] == [ConvStatus(state="waiting")]
 
 
-async def test_a_wire_that_is_down_is_no_death_but_counts_as_a_try_that_failed() -> None:
+async def test_a_redis_that_is_down_is_no_death_but_counts_as_a_try_that_failed() -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
     bench.events.down = True
@@ -313,7 +313,7 @@ async def test_two_ends_and_a_new_turn_under_one_fence_number_their_events_on() 
     await check_conversation(bench, ends_may_repeat=True)
 
 
-async def test_an_end_stays_unannounced_while_the_wire_is_down() -> None:
+async def test_an_end_stays_unannounced_while_redis_is_down() -> None:
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
     bench.events.down = True

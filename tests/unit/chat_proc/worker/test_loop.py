@@ -373,7 +373,7 @@ async def test_an_overdue_turn_gives_its_slot_back(desk: Desk) -> None:
     await desk.until(lambda: len(desk.leases.claimed) == 3)
 
 
-async def test_a_bell_reaches_its_turn_also_after_the_wire_broke(desk: Desk) -> None:
+async def test_a_bell_reaches_its_turn_also_after_redis_broke(desk: Desk) -> None:
     await desk.ring(1)
     await desk.until_running(1)
 

@@ -1,4 +1,4 @@
-"""A worker renews its presence regularly, also after the wire was unavailable or hung."""
+"""A worker renews its presence regularly, also after Redis was unavailable or hung."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ OWN = WorkerPresence("w", "bubblewrap", None, 4)
 LIMIT_S = 10
 
 
-class Wire(MemoryPresences):
+class CountedPresences(MemoryPresences):
     """Counts what it is asked; while `hanging` it never answers."""
 
     def __init__(self) -> None:
@@ -33,33 +33,33 @@ class Wire(MemoryPresences):
 
 
 async def test_a_presence_lasts_for_three_renewals() -> None:
-    wire = Wire()
+    presences = CountedPresences()
 
-    await PresenceTask(wire, OWN, Pace(), every_s=5.0).renew()
+    await PresenceTask(presences, OWN, Pace(), every_s=5.0).renew()
 
-    assert await wire.load_all() == (OWN,)
-    assert wire.ttls_s == [15.0]
+    assert await presences.load_all() == (OWN,)
+    assert presences.ttls_s == [15.0]
 
 
 async def test_a_presence_contains_the_pace() -> None:
-    wire, pace = Wire(), Pace()
+    presences, pace = CountedPresences(), Pace()
     pace.note(12.5)
 
-    await PresenceTask(wire, OWN, pace, every_s=5.0).renew()
+    await PresenceTask(presences, OWN, pace, every_s=5.0).renew()
 
-    assert [reported.turn_s for reported in await wire.load_all()] == [12.5]
+    assert [reported.turn_s for reported in await presences.load_all()] == [12.5]
 
 
-async def test_renewals_continue_after_an_outage_or_a_hanging_wire() -> None:
-    wire = Wire()
-    wire.down = True
-    reporting = asyncio.create_task(PresenceTask(wire, OWN, Pace(), every_s=0.01).run())
+async def test_renewals_continue_after_an_outage_or_while_redis_hangs() -> None:
+    presences = CountedPresences()
+    presences.down = True
+    reporting = asyncio.create_task(PresenceTask(presences, OWN, Pace(), every_s=0.01).run())
 
-    await wire.wait_asked(2)
-    wire.down, wire.hanging = False, True
-    await wire.wait_asked(len(wire.ttls_s) + 2)
-    wire.hanging = False
-    await wire.wait_asked(len(wire.ttls_s) + 2)
+    await presences.wait_asked(2)
+    presences.down, presences.hanging = False, True
+    await presences.wait_asked(len(presences.ttls_s) + 2)
+    presences.hanging = False
+    await presences.wait_asked(len(presences.ttls_s) + 2)
 
     assert not reporting.done()
     reporting.cancel()
@@ -68,11 +68,11 @@ async def test_renewals_continue_after_an_outage_or_a_hanging_wire() -> None:
 
 
 async def test_a_worker_knows_the_slots_of_all_workers_and_at_least_its_own() -> None:
-    wire = Wire()
+    presences = CountedPresences()
     own = WorkerPresence("w", "", None, 4, extra_slots=4)
-    task = PresenceTask(wire, own, Pace())
+    task = PresenceTask(presences, own, Pace())
     assert task.slots == (4, 4)
-    await wire.save(WorkerPresence("other", "", None, 8, extra_slots=2), ttl_s=60)
+    await presences.save(WorkerPresence("other", "", None, 8, extra_slots=2), ttl_s=60)
 
     await task.renew()
 

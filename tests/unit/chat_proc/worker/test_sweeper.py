@@ -83,7 +83,7 @@ async def test_a_broken_connection_restarts_the_wait(sweeper: Sweeper, sweeps: S
     assert sweeps.asked == [False, False, False, True]
 
 
-async def test_a_wire_that_is_down_does_not_end_the_sweeping(sweeper: Sweeper, doorbells: MemoryDoorbells) -> None:
+async def test_a_redis_that_is_down_does_not_end_the_sweeping(sweeper: Sweeper, doorbells: MemoryDoorbells) -> None:
     doorbells.down = True
     await sweeper.sweep()
     doorbells.down = False
@@ -94,7 +94,7 @@ async def test_a_wire_that_is_down_does_not_end_the_sweeping(sweeper: Sweeper, d
     assert await doorbells.next_ring([Lane.PAID], timeout_s=0.01) is None
 
 
-async def test_nothing_is_marked_as_rung_while_the_wire_is_down(
+async def test_nothing_is_marked_as_rung_while_redis_is_down(
     sweeper: Sweeper, sweeps: Sweeps, doorbells: MemoryDoorbells
 ) -> None:
     doorbells.down = True

@@ -1,4 +1,4 @@
-"""The values of the live wire."""
+"""The values of the event stream."""
 
 from everturn.core.errors import EverturnError
 from everturn.core.ids import ConversationId
@@ -9,5 +9,5 @@ def test_a_hint_about_the_state_names_no_signal() -> None:
     assert Hint("status", ConversationId("c")).signal_id == ""
 
 
-def test_lost_events_are_no_failure_of_the_wire() -> None:
+def test_lost_events_are_no_failure_of_redis() -> None:
     assert EventsLost.__base__ is EverturnError

@@ -1,4 +1,4 @@
-"""Backpressure from the queue's depth and the memory of the wire; every refusal says when to come back."""
+"""Backpressure from the queue's depth and the memory of Redis; every refusal says when to come back."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal
-from everturn.events.stream import WireUse
+from everturn.events.stream import RedisUse
 from everturn.queue.ports import QueueCaps, QueueDepth, QueueFull, WorkerPresence
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.doorbells import MemoryDoorbells
@@ -30,7 +30,7 @@ class World:
         self.luck = 0.0
         self.clock = FixedClock()
         self.metrics = IngressMetrics()
-        self.use = WireUse(0, 0)
+        self.use = RedisUse(0, 0)
         self.doorbells = MemoryDoorbells()
         self.presences = MemoryPresences(monotonic=self.clock.monotonic)
         world: Any = self
@@ -45,7 +45,7 @@ class World:
             random=lambda: self.luck,
         )
 
-    async def load_use(self, owner: Principal | None = None) -> WireUse:
+    async def load_use(self, owner: Principal | None = None) -> RedisUse:
         if self.silent:
             await asyncio.Event().wait()
         return self.use
@@ -125,7 +125,7 @@ async def test_signals_into_running_turns_pass_a_full_queue() -> None:
 
 
 @pytest.mark.parametrize("new_work", [True, False])
-async def test_a_wire_that_does_not_answer_is_a_503(new_work: bool) -> None:
+async def test_a_redis_that_does_not_answer_is_a_503(new_work: bool) -> None:
     world = World()
     world.doorbells.down = True
 
@@ -134,10 +134,10 @@ async def test_a_wire_that_does_not_answer_is_a_503(new_work: bool) -> None:
 
     assert refused.value.status_code == 503
     assert "Retry-After" in (refused.value.headers or {})
-    assert world.refusals("wire") == 1
+    assert world.refusals("redis") == 1
 
 
-async def test_a_wire_that_stores_nothing_is_a_503_for_new_work_only() -> None:
+async def test_a_redis_that_stores_nothing_is_a_503_for_new_work_only() -> None:
     world = World()
     world.doorbells.out_of_memory = True
 
@@ -152,7 +152,7 @@ async def test_a_queue_that_is_not_counted_is_a_503() -> None:
     assert (await world.refuse())[0] == 503
 
 
-async def test_a_wire_that_never_answers_is_a_503_in_time() -> None:
+async def test_a_redis_that_never_answers_is_a_503_in_time() -> None:
     world = await World(waiting=99).attend()
     world.silent = True
 
@@ -175,7 +175,7 @@ async def test_a_refusal_of_the_transaction_is_counted_and_has_retry_after(full:
     assert world.refusals(full) == 1
 
 
-async def test_a_refusal_does_not_need_the_wire() -> None:
+async def test_a_refusal_does_not_need_redis() -> None:
     world = World()
     world.presences.down = True
 
@@ -199,14 +199,14 @@ async def test_what_is_being_stored_counts_until_it_is() -> None:
 @pytest.mark.parametrize(
     ("use", "refusal"),
     [
-        (WireUse(used=60, limit=100, of_user=50 << 20), None),
-        (WireUse(used=70, limit=100, of_user=1 << 20), (429, 60)),
-        (WireUse(used=89, limit=100, of_user=0), None),
-        (WireUse(used=90, limit=100, of_user=0), (503, 60)),
-        (WireUse(used=90, limit=0, of_user=50 << 20), None),
+        (RedisUse(used=60, limit=100, of_user=50 << 20), None),
+        (RedisUse(used=70, limit=100, of_user=1 << 20), (429, 60)),
+        (RedisUse(used=89, limit=100, of_user=0), None),
+        (RedisUse(used=90, limit=100, of_user=0), (503, 60)),
+        (RedisUse(used=90, limit=0, of_user=50 << 20), None),
     ],
 )
-async def test_a_user_that_fills_the_wire_is_refused_early(use: WireUse, refusal: tuple[int, int] | None) -> None:
+async def test_a_user_that_fills_redis_is_refused_early(use: RedisUse, refusal: tuple[int, int] | None) -> None:
     world = await World().attend()
     world.use = use
 

@@ -71,7 +71,7 @@ async def test_concurrent_callers_share_one_load() -> None:
     assert presences.calls == 1
 
 
-async def test_a_wire_that_did_not_answer_is_left_alone_for_a_moment() -> None:
+async def test_a_redis_that_did_not_answer_is_left_alone_for_a_moment() -> None:
     clock, presences = FixedClock(), SlowPresences()
     presences.answers.set()
     presences.down = True
@@ -87,7 +87,7 @@ async def test_a_wire_that_did_not_answer_is_left_alone_for_a_moment() -> None:
     assert presences.calls == 2
 
 
-async def test_a_wire_that_is_slow_for_a_moment_leaves_what_was_known() -> None:
+async def test_a_redis_that_is_slow_for_a_moment_leaves_what_was_known() -> None:
     clock, presences = FixedClock(), SlowPresences()
     presences.answers.set()
     await presences.save(worker("a", 3), ttl_s=60)

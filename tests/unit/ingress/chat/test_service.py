@@ -13,7 +13,7 @@ from uploads.checks import AllSound
 from everturn.core.errors import EverturnError, NotFound, Unavailable
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, SignalId, TurnId
-from everturn.events.stream import Hint, WireUse
+from everturn.events.stream import Hint, RedisUse
 from everturn.queue.ports import QueueCaps, QueueDepth, QueueFull
 from everturn.timeline.turns import SignalState
 from everturn.turns.inbox import KeyBusy, KeyReused, Receipt, UploadTooLate
@@ -25,7 +25,7 @@ from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
 from ingress.chat.schemas import MessageIn, Submission
-from ingress.chat.service import STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED, ChatService, Wires, parse_turn_id
+from ingress.chat.service import STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED, ChatService, Notifications, parse_turn_id
 from ingress.errors import NoRoom, ProblemError
 
 ME = Principal("t", "p", "me")
@@ -41,7 +41,7 @@ class World:
         self,
         *outcomes: Receipt | Exception,
         depth: int = 0,
-        wire_down: bool = False,
+        redis_down: bool = False,
         cap: int = 10,
         store_wait_s: float = 30.0,
     ) -> None:
@@ -56,10 +56,10 @@ class World:
         self.objects: dict[str, bytes] = {}
         self._depth = depth
         self._cap = cap
-        self._wire_down = wire_down
+        self._redis_down = redis_down
         self.store_silent = False
         self.metrics = metrics = IngressMetrics()
-        self.use = WireUse(0, 0)
+        self.use = RedisUse(0, 0)
         world: Any = self
         intake = Intake(
             objects=world,
@@ -72,7 +72,7 @@ class World:
         self.service = ChatService(
             bundles=Bundles(frozenset({"default"})),
             inbox=world,
-            wires=Wires(world, world, world),
+            notifications=Notifications(world, world, world),
             gate=self._build_gate(),
             intake=intake,
             ids=SequentialIds(),
@@ -113,7 +113,7 @@ class World:
             raise self.kept
         return self.kept
 
-    async def load_use(self, owner: Principal | None = None) -> WireUse:
+    async def load_use(self, owner: Principal | None = None) -> RedisUse:
         return self.use
 
     async def load_depth(self, *_: object) -> QueueDepth:
@@ -129,7 +129,7 @@ class World:
         await self._send(hint)
 
     async def _send(self, what: object) -> None:
-        if self._wire_down:
+        if self._redis_down:
             raise Unavailable("Redis")
         self.sent.append(what)
 
@@ -158,7 +158,7 @@ async def test_an_accepted_message_notifies_and_keeps_its_objects() -> None:
 
 
 async def test_a_notification_that_fails_after_the_commit_is_no_error() -> None:
-    world = World(RECEIPT, wire_down=True)
+    world = World(RECEIPT, redis_down=True)
 
     assert await world.accept() == RECEIPT
 

@@ -35,7 +35,7 @@ QUESTIONS: Final = (
             ("Running workers; without any, messages wait.", "count(everturn_worker_slots)"),
             (
                 "Times that an ingress lost its connection to Redis, per hour.",
-                "sum by (kind) (increase(ingress_wire_losses_total[1h]))",
+                "sum by (kind) (increase(ingress_redis_losses_total[1h]))",
             ),
             (
                 "Leases lost and turns taken over, per hour: workers die, or the database is slow.",

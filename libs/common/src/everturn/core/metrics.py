@@ -109,8 +109,8 @@ UNKNOWN_VALUES = Counter(
 )
 SWEEPS = Counter("everturn_sweeps", "Searches for work that no worker has claimed, by outcome.", ["outcome"])
 STREAMS_TRIMMED = Counter("everturn_streams_trimmed", "Ended turns whose events were removed from Redis.")
-WIRE_MEMORY = Gauge(
-    "everturn_wire_memory_bytes", "Redis memory, by kind: used, and the limit (0 if there is none).", ["kind"]
+REDIS_MEMORY = Gauge(
+    "everturn_redis_memory_bytes", "Redis memory, by kind: used, and the limit (0 if there is none).", ["kind"]
 )
 WORKER_SLOTS = Gauge("everturn_worker_slots", "Maximum number of turns that this worker runs at once.")
 WORKER_TURNS = Gauge("everturn_worker_turns", "Turns that this worker runs now.")

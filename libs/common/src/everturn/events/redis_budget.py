@@ -16,7 +16,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import EventCursor
-from everturn.events.stream import WireUse
+from everturn.events.stream import RedisUse
 from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited
 
 MIB: Final = 1 << 20
@@ -142,7 +142,7 @@ def hash_owner(principal: Principal) -> tuple[str, str]:
     return tenant, user
 
 
-class RedisWireMemory:
+class RedisStreamMemory:
     """Measures the use of Redis' memory, in total and by user; removes what ended turns no longer need."""
 
     def __init__(self, client: Redis) -> None:
@@ -165,7 +165,7 @@ class RedisWireMemory:
             if count < TRIM_AT_ONCE:
                 return trimmed
 
-    async def load_use(self, owner: Principal | None = None) -> WireUse:
+    async def load_use(self, owner: Principal | None = None) -> RedisUse:
         async with limited(CALL_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
             pipeline.info("memory")
             if owner is not None:
@@ -173,7 +173,7 @@ class RedisWireMemory:
                 pipeline.zscore(f"events:bytes:tenant:{tenant}", user)
             found = await pipeline.execute()
         of_user = int(found[1] or 0) if owner is not None else 0
-        return WireUse(used=int(found[0]["used_memory"]), limit=int(found[0].get("maxmemory", 0)), of_user=of_user)
+        return RedisUse(used=int(found[0]["used_memory"]), limit=int(found[0].get("maxmemory", 0)), of_user=of_user)
 
     async def check(self) -> None:
         """Raise Unavailable when Redis is close to its memory limit."""

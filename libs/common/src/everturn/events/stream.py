@@ -68,7 +68,7 @@ class EventWriter(Protocol):
         """Append one entry if the stream ends at the event `after` (ORIGIN: there is no stream; None: anywhere).
 
         The entry's id is that of its last event. If it is already the last one, it is not appended again. Raises
-        StaleFence when a newer fence has written, EventsLost when the stream ends elsewhere, Unavailable when the wire
+        StaleFence when a newer fence has written, EventsLost when the stream ends elsewhere, Unavailable when Redis
         is down. The stream keeps about 2,000 entries for an hour. The bytes of a stream, and of all streams of its
         owner and the owner's tenant, are limited: older entries are removed.
         """
@@ -121,7 +121,7 @@ class Hints(Protocol):
     async def send(self, hint: Hint) -> None: ...
 
     def listen(self, listening: Callable[[], None]) -> AsyncGenerator[Hint]:
-        """All hints since `listening` was called. Raises Unavailable when the wire is down."""
+        """All hints since `listening` was called. Raises Unavailable when Redis is down."""
         ...
 
 
@@ -131,15 +131,15 @@ class InboxBells(Protocol):
     async def ring(self, conversation_id: ConversationId) -> None: ...
 
     def listen(self) -> AsyncGenerator[ConversationId]:
-        """Ids of conversations that were notified since the call. Raises Unavailable when the wire is down."""
+        """Ids of conversations that were notified since the call. Raises Unavailable when Redis is down."""
         ...
 
 
-# The memory of the wire: how much of it is used, by which user, and what can be removed.
+# The memory of Redis: how much of it is used, by which user, and what can be removed.
 
 
 @dataclass(frozen=True, slots=True)
-class WireUse:
+class RedisUse:
     """Bytes: used in total, the limit (0: unlimited), and the events of one user."""
 
     used: int
@@ -152,10 +152,10 @@ class WireUse:
         return self.used / self.limit if self.limit else 0.0
 
 
-class WireMemory(Protocol):
-    """All calls raise Unavailable when the wire is down."""
+class StreamMemory(Protocol):
+    """All calls raise Unavailable when Redis is down."""
 
-    async def load_use(self, owner: Principal | None = None) -> WireUse:
+    async def load_use(self, owner: Principal | None = None) -> RedisUse:
         """Within 250 ms, because accepting a message waits for it."""
         ...
 

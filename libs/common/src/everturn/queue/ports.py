@@ -13,7 +13,7 @@ from everturn.core.ids import ConversationId, TurnId
 
 
 class Doorbells(Protocol):
-    """All calls raise Unavailable when the wire is down; `ring` after at most a second."""
+    """All calls raise Unavailable when Redis is down; `ring` after at most a second."""
 
     async def ring(self, lane: Lane, conversation_id: ConversationId) -> None:
         """Put the conversation at the end of the lane."""
@@ -24,7 +24,7 @@ class Doorbells(Protocol):
         ...
 
     async def check(self, *, limit_s: float, writing: bool = False) -> None:
-        """Raise Unavailable when the wire does not answer within `limit_s`; with `writing` also when it stores nothing,
+        """Raise Unavailable when Redis does not answer within `limit_s`; with `writing` also when it stores nothing,
         as a server without memory does."""
         ...
 
@@ -61,7 +61,7 @@ class WorkerPresence:
 
 
 class Presences(Protocol):
-    """All calls raise Unavailable when the wire is down, after at most 250 ms."""
+    """All calls raise Unavailable when Redis is down, after at most 250 ms."""
 
     async def save(self, presence: WorkerPresence, *, ttl_s: float) -> None:
         """Report that this worker is present; expires after `ttl_s` unless renewed."""

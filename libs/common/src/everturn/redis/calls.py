@@ -1,4 +1,4 @@
-"""Calls to a Redis-protocol server: each has a time limit, and every failure of the wire raises Unavailable."""
+"""Calls to a Redis-protocol server: each has a time limit, and every failure of Redis raises Unavailable."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

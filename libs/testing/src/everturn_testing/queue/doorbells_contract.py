@@ -56,6 +56,6 @@ class DoorbellsContract:
         async with asyncio.timeout(_LIMIT_S):
             assert await doorbells.next_ring(tuple(Lane), timeout_s=0.05) is None
 
-    async def test_a_wire_that_answers_passes_the_check(self, doorbells: Doorbells) -> None:
+    async def test_a_redis_that_answers_passes_the_check(self, doorbells: Doorbells) -> None:
         await doorbells.check(limit_s=_LIMIT_S)
         await doorbells.check(limit_s=_LIMIT_S, writing=True)

@@ -27,4 +27,4 @@ class MemoryPresences:
 
     def _check(self) -> None:
         if self.down:
-            raise Unavailable("The wire is down.")
+            raise Unavailable("Redis is down.")

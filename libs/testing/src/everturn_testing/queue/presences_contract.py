@@ -32,7 +32,7 @@ class PresencesContract:
         await presences.save(_ONE, ttl_s=0.02)
 
         async with asyncio.timeout(_LIMIT_S):
-            while _ONE in await presences.load_all():  # noqa: ASYNC110 - only the wire knows when it forgets
+            while _ONE in await presences.load_all():  # noqa: ASYNC110 - only Redis knows when it forgets
                 await asyncio.sleep(0.01)
 
         assert await presences.load_all() == (stays,)

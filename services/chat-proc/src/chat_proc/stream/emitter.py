@@ -159,7 +159,7 @@ _log = structlog.get_logger(__name__)
 MAX_PENDING_EVENTS = 10_000
 """Above this number of unsent events a rewind replaces the buffer: older pieces are useless to a client."""
 MAX_ENTRY_BYTES = 256 * 1024
-"""Size of one entry on the wire; a larger single event is sent in an entry of its own."""
+"""Size of one entry in Redis; a larger single event is sent in an entry of its own."""
 MAX_BACKOFF_S = 2.0
 
 

@@ -1,4 +1,4 @@
-"""A leased turn: its blocks, its wire, its inbox, and the only way to write them.
+"""A leased turn: its blocks, its event stream, its inbox, and the only way to write them.
 
 It is the only owner of the positions in its conversation's timeline and event stream.
 """

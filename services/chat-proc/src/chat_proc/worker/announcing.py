@@ -19,7 +19,7 @@ from everturn.core.refs import completion_ref
 from everturn.core.retry import RetryPolicy
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import AnyEvent, ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
-from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, WireMemory
+from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, StreamMemory
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
 from everturn.queue.ports import Doorbells
 from everturn.timeline.blocks import BlockDraft, BlockType
@@ -78,7 +78,7 @@ class Announcer:
         sweeps: Sweeps,
         doorbells: Doorbells,
         clock: Clock,
-        memory: WireMemory | None = None,
+        memory: StreamMemory | None = None,
         publish_s: float = PUBLISH_S,
         retries: RetryPolicy | None = None,
     ) -> None:

@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 SWEEP_EVERY_S = 2.0
 CHECK_LIMIT_S = 2.0
-"""Every turn relies on the sweeper, so a busy wire gets extra time."""
+"""Every turn relies on the sweeper, so a busy Redis gets extra time."""
 
 
 class Sweeper:
@@ -50,7 +50,7 @@ class Sweeper:
     async def sweep(self) -> None:
         """One pass. After a database outage, takeovers wait for one lease duration, so that holders can renew first.
 
-        Due doorbells are marked as rung, with a backoff that grows with each ring; so the wire is checked before they
+        Due doorbells are marked as rung, with a backoff that grows with each ring; so Redis is checked before they
         are queried.
         """
         try:
@@ -59,7 +59,7 @@ class Sweeper:
             if self._linked_since is None:
                 self._linked_since = self._clock.monotonic()
         except Unavailable as error:
-            # If the wire failed, the database was not reached either.
+            # If Redis failed, the database was not reached either.
             self._linked_since = None
             SWEEPS.labels("failed").inc()
             _log.warning("Could not sweep for waiting turns", error=str(error))

@@ -73,7 +73,7 @@ class PresenceTask:
             await asyncio.sleep(self._every_s)
 
     async def renew(self) -> None:
-        """Renew once; log a warning if the wire is unavailable."""
+        """Renew once; log a warning if Redis is unavailable."""
         try:
             async with asyncio.timeout(self._every_s):
                 own = replace(self._own, turn_s=self._pace.turn_s)

@@ -72,8 +72,8 @@ class IngressMetrics:
         self.snapshots = Counter(
             "ingress_stream_snapshots_total", "Snapshots read for streams.", registry=self.registry
         )
-        self.wire_losses = Counter(
-            "ingress_wire_losses_total",
+        self.redis_losses = Counter(
+            "ingress_redis_losses_total",
             "Times that the connection to Redis was lost, by kind: events or hints.",
             ["kind"],
             registry=self.registry,

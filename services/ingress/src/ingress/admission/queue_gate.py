@@ -12,7 +12,7 @@ from typing import Final
 from everturn.core.cancellation import answered_within
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane, Principal, lane_of
-from everturn.events.stream import WireMemory, WireUse
+from everturn.events.stream import RedisUse, StreamMemory
 from everturn.queue.ports import Doorbells, Presences, Queue, QueueCaps, QueueDepth, QueueFull, WorkerPresence
 from ingress.admission.limits import strongest_role
 from ingress.admission.metrics import IngressMetrics
@@ -23,9 +23,9 @@ from ingress.errors import ProblemError, too_many, unavailable
 WORKERS_KEEP_S = 1.0
 """The maximum age of the known workers; they report every 5 s."""
 STALE_S = 5.0
-"""How long the last known workers are used while the wire does not answer."""
+"""How long the last known workers are used while Redis does not answer."""
 PAUSE_S = 0.5
-"""How long a wire that did not answer is not queried again, so that requests meanwhile don't wait for its timeout."""
+"""How long Redis is left alone after it did not answer, so that requests meanwhile don't wait for its timeout."""
 GUESSED_TURN_S = 10.0
 """Used while no worker has ended a turn yet."""
 
@@ -160,7 +160,7 @@ class QueueDepthCache:
 
 
 CHECK_LIMIT_S = 0.5
-"""How long a request waits for the wire; a rejection must arrive within 2 s, including checks and rate limits."""
+"""How long a request waits for Redis; a rejection must arrive within 2 s, including checks and rate limits."""
 ASK_LIMIT_S = 1.25
 """How long new work waits for all it must know."""
 MEMORY_FULL, MEMORY_SCARCE = 0.9, 0.7
@@ -176,14 +176,14 @@ without asking their user."""
 
 
 class WorkGate:
-    """Backpressure from the queue's real depth and the memory of the wire."""
+    """Backpressure from the queue's real depth and the memory of Redis."""
 
     def __init__(
         self,
         *,
         doorbells: Doorbells,
         queue: Queue,
-        memory: WireMemory,
+        memory: StreamMemory,
         workers: WorkerPoolWatch,
         caps: QueueCaps,
         metrics: IngressMetrics,
@@ -199,7 +199,7 @@ class WorkGate:
         self._random = random
 
     async def admit(self, principal: Principal, *, new_work: bool) -> "Admission":
-        """Admit new work or a signal. Raises problems with a retry time: 503 while the wire is down or, for new work,
+        """Admit new work or a signal. Raises problems with a retry time: 503 while Redis is down or, for new work,
         when the queue is full; 429 when the tenant's share is full. Takes at most 1.5 s.
 
         An admission is counted here until it is settled or left.
@@ -213,7 +213,7 @@ class WorkGate:
                 await self._doorbells.check(limit_s=CHECK_LIMIT_S, writing=True)
                 depth = await self._places.load(_key_of(principal))
         except (Unavailable, TimeoutError) as error:
-            raise self._count(principal, "wire", unavailable("The queue does not respond.")) from error
+            raise self._count(principal, "redis", unavailable("The queue does not respond.")) from error
         try:
             self._caps.check_depth(depth)
         except QueueFull as error:
@@ -240,7 +240,7 @@ class WorkGate:
         text = f"{full.detail.rstrip('.')}, and no worker is running." if idle else full.detail
         return self._count(principal, "queue", unavailable(text, retry_after_s=retry_after_s))
 
-    def _check_memory(self, principal: Principal, use: WireUse) -> None:
+    def _check_memory(self, principal: Principal, use: RedisUse) -> None:
         """Reject before Redis is full, and first those users whose events fill it."""
         if use.share >= MEMORY_SCARCE and use.of_user >= USER_SCARCE_BYTES:
             text = "The events of your turns use too much memory. They are removed a minute after the turns have ended."

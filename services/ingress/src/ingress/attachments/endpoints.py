@@ -100,7 +100,7 @@ async def get_limits(request: Request, me: Me) -> MessageLimits:
 
 
 async def _load_running_turns(watch: WorkerPoolWatch) -> int | None:
-    """Also None when the wire does not answer: the other limits are valid anyway."""
+    """Also None when Redis does not answer: the other limits are valid anyway."""
     try:
         return (await watch.load()).user_running_max
     except Unavailable:

@@ -49,8 +49,8 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wires:
-    """The parts of the live wire that accepting uses."""
+class Notifications:
+    """Notifies workers and clients of what was accepted, through Redis."""
 
     doorbells: Doorbells
     hints: Hints
@@ -73,7 +73,7 @@ class ChatService:
         self,
         *,
         inbox: Inbox,
-        wires: Wires,
+        notifications: Notifications,
         gate: WorkGate,
         intake: Intake,
         ids: Ids,
@@ -88,7 +88,7 @@ class ChatService:
         self._inbox = inbox
         self._event_kinds = event_kinds
         self._bundles = bundles
-        self._wires = wires
+        self._notifications = notifications
         self._gate = gate
         self._intake = intake
         self._ids = ids
@@ -276,13 +276,13 @@ class ChatService:
     async def _notify(self, receipt: Receipt) -> None:
         """Notify workers and clients. Best effort: a worker or the sweeper finds the row within seconds anyway."""
         if receipt.ring:
-            await self._try_send("doorbell", self._wires.doorbells.ring(receipt.lane, receipt.conversation_id))
+            await self._try_send("doorbell", self._notifications.doorbells.ring(receipt.lane, receipt.conversation_id))
         if receipt.signal_id:
-            await self._try_send("inbox notification", self._wires.inbox_bells.ring(receipt.conversation_id))
+            await self._try_send("inbox notification", self._notifications.inbox_bells.ring(receipt.conversation_id))
             hint = Hint("signal", receipt.conversation_id, receipt.signal_id)
         else:
             hint = Hint("status", receipt.conversation_id)
-        await self._try_send("hint", self._wires.hints.send(hint))
+        await self._try_send("hint", self._notifications.hints.send(hint))
 
     async def _try_send(self, what: str, sending: Awaitable[None]) -> None:
         try:
@@ -314,8 +314,8 @@ class ChatService:
         return signal
 
     async def _announce_signal(self, conversation_id: ConversationId, signal_id: SignalId) -> None:
-        await self._try_send("inbox notification", self._wires.inbox_bells.ring(conversation_id))
-        await self._try_send("hint", self._wires.hints.send(Hint("signal", conversation_id, signal_id)))
+        await self._try_send("inbox notification", self._notifications.inbox_bells.ring(conversation_id))
+        await self._try_send("hint", self._notifications.hints.send(Hint("signal", conversation_id, signal_id)))
 
 
 def chat_service(request: Request) -> ChatService:

@@ -316,8 +316,8 @@ class Hub:
                         self._dispatch(conversation_id, entry)
             except Unavailable as error:
                 _log.warning("Lost the connection to the event stream", error=str(error))
-                self.metrics.wire_losses.labels(kind="events").inc()
-                await self._wait_for_wire()
+                self.metrics.redis_losses.labels(kind="events").inc()
+                await self._wait_for_redis()
 
     def _dispatch(self, conversation_id: ConversationId, entry: Entry) -> None:
         stream = self._streams.get(conversation_id)
@@ -327,8 +327,8 @@ class Hub:
         if (state := try_last_state(entry)) is not None:
             self.waiting.note(stream, queued=state == "queued")
 
-    async def _wait_for_wire(self) -> None:
-        """Wait until the wire answers again, then resync all clients, because what the wire has lost is unknown."""
+    async def _wait_for_redis(self) -> None:
+        """Wait until Redis answers again, then resync all clients, because what Redis has lost is unknown."""
         pause_s = 0.1
         while True:
             await asyncio.sleep(pause_s)
@@ -349,7 +349,7 @@ class Hub:
                     self._keep_hint(hint)
             except Unavailable as error:
                 _log.warning("Lost the connection to the hints", error=str(error))
-                self.metrics.wire_losses.labels(kind="hints").inc()
+                self.metrics.redis_losses.labels(kind="hints").inc()
                 await asyncio.sleep(pause_s)
                 pause_s = min(MAX_BACKOFF_S, pause_s * 2)
 

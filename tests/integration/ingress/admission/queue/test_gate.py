@@ -11,7 +11,7 @@ import pytest
 
 from everturn.queue.ports import WorkerPresence
 from everturn.redis.calls import build_client
-from everturn.wire import open_wire
+from everturn.redis_drivers import open_redis_drivers
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.redis import EmbeddedRedis
 
@@ -40,8 +40,8 @@ def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedi
 
 async def save_fleet(url: str) -> None:
     """Runs before the ingress starts, because it caches callers."""
-    async with open_wire(url, name="workers") as wire:
-        await wire.presences.save(WorkerPresence("w", "", None, 10, 10 * INTERVAL_S), ttl_s=3600)
+    async with open_redis_drivers(url, name="workers") as redis_drivers:
+        await redis_drivers.presences.save(WorkerPresence("w", "", None, 10, 10 * INTERVAL_S), ttl_s=3600)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from everturn.events.redis import RedisEventReader, RedisEventWriter
-from everturn.events.redis_budget import RedisWireMemory
+from everturn.events.redis_budget import RedisStreamMemory
 from everturn.events.redis_hints import RedisHints, RedisInboxBells
 from everturn.limits.redis import RedisTokenBuckets
 from everturn.queue.redis import RedisDoorbells, RedisPresences
@@ -14,7 +14,7 @@ from everturn.redis.calls import build_client
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class RedisDrivers:
     """Everything that uses Redis: losing its data costs only time."""
 
     doorbells: RedisDoorbells
@@ -24,15 +24,15 @@ class Wire:
     inbox_bells: RedisInboxBells
     presences: RedisPresences
     token_buckets: RedisTokenBuckets
-    memory: RedisWireMemory
+    memory: RedisStreamMemory
 
 
 @asynccontextmanager
-async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
+async def open_redis_drivers(url: str, *, name: str) -> AsyncGenerator[RedisDrivers]:
     """Drivers that connect on first use; `url` is `redis://:password@host:port/0`, `name` that of the process."""
     client = build_client(url, name=name)
     try:
-        yield Wire(
+        yield RedisDrivers(
             doorbells=RedisDoorbells(client),
             event_writer=RedisEventWriter(client),
             event_reader=RedisEventReader(client, name=f"{name}:{secrets.token_hex(8)}"),
@@ -40,7 +40,7 @@ async def open_wire(url: str, *, name: str) -> AsyncGenerator[Wire]:
             inbox_bells=RedisInboxBells(client),
             presences=RedisPresences(client),
             token_buckets=RedisTokenBuckets(client),
-            memory=RedisWireMemory(client),
+            memory=RedisStreamMemory(client),
         )
     finally:
         await client.aclose()
