@@ -25,7 +25,13 @@ from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
 from ingress.chat.schemas import MessageIn, Submission
-from ingress.chat.service import STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED, ChatService, Notifications, parse_turn_id
+from ingress.chat.service import (
+    STORED_AT_ONCE_OF_PERSON,
+    WAITING_TO_BE_STORED,
+    ChatService,
+    Notifications,
+    parse_turn_id,
+)
 from ingress.errors import NoRoom, ProblemError
 
 ME = Principal("t", "p", "me")
