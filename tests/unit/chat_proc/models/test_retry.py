@@ -232,7 +232,7 @@ async def test_a_reply_without_its_finish_is_a_cut_reply(fake_time: FakeTime) ->
     retrying = RetryingModel(model, timing=fake_time.timing())
 
     whole = await collect_pieces(retrying, build_request())
-    with pytest.raises(ModelFailed, match="cut before its end") as raised:
+    with pytest.raises(ModelFailed, match="cut off before its end") as raised:
         await collect_pieces(retrying, build_request())
 
     assert isinstance(whole[-1], ReplyFinished)
