@@ -10,7 +10,9 @@ from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
+from everturn_testing.turns.live_turn import RecordingTurn
 from everturn_testing.turns.platform import MemoryPlatform
 
 CSV = b"month,amount\nJan,10\nFeb,20\nJan,5\n"
@@ -42,6 +44,8 @@ async def test_a_csv_becomes_a_chart_and_a_table(sandbox: SupervisedSandbox) -> 
         round=1,
         blocks=timeline.blocks,
         now=NOW,
+        pool=MemorySourcePool(),
+        live=RecordingTurn(),
     )
     contract = [{"filepath": "outputs/by_month.png"}, {"filepath": "outputs/by_month.csv"}]
     params = RunCodeParams.model_validate({"contract": contract})

@@ -11,6 +11,7 @@ from chat_proc.turn.inbox import TurnInbox
 from everturn.core.cancellation import Ran, Stragglers, run_until
 from everturn.core.identity import Principal
 from everturn.core.ids import TurnId
+from everturn.core.retry import RetryPolicy
 from everturn.postgres.pool import Database, open_database
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
@@ -45,7 +46,7 @@ async def test_a_cancelled_wait_ends_when_its_connection_breaks(
 ) -> None:
     """`cut_after_s` after the cancellation, which may come while the statement, the rollback or the next try is on its
     way; None is just before it."""
-    inbox = TurnInbox(PostgresTimelines(far_database), ANN, TURN, 0, report=lambda _: None)
+    inbox = TurnInbox(PostgresTimelines(far_database), ANN, TURN, 0, report=lambda _: None, retries=RetryPolicy())
     # Much longer than the test may take: a second cancellation would hide that the first was lost.
     stragglers = Stragglers(grace_s=60.0)
     sent = proxy.expect(statement)

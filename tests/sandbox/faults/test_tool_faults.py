@@ -9,6 +9,7 @@ from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.core.logging import Redactor
 from everturn_testing.files.stored_files import OWNER
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
 
@@ -40,7 +41,9 @@ async def test_each_fault_is_a_typed_error_and_the_program_continues(run):
         [hanging, *(ScriptedTool(f"demo.{name}", act) for name, act in others)],
         replace(build_parts(), redactor=Redactor([SECRET])),
     )
-    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=RecordingTurn())
+    context = ToolContext(
+        OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, MemorySourcePool(), live=RecordingTurn()
+    )
     calls = ProgramCalls(tools, ToolCall(CallId("call_1"), None, PROGRAM, context))
 
     result = await run(

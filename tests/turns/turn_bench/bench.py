@@ -30,6 +30,7 @@ from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
 from everturn.core.logging import Redactor
+from everturn.core.retry import RetryPolicy
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import Envelope, parse_envelope
@@ -252,6 +253,7 @@ class BenchWorker:
             loop=build_loop_parts(bench, failpoints),
             announcer=self.build_announcer(NoSweeps()),
             clock=bench.clock,
+            retries=RetryPolicy(),
         )
 
     def build_announcer(self, sweeps: Sweeps) -> Announcer:
@@ -263,6 +265,7 @@ class BenchWorker:
             sweeps=sweeps,
             doorbells=self.bench.doorbells,
             clock=self.bench.clock,
+            retries=RetryPolicy(),
             publish_s=0.2,
         )
 

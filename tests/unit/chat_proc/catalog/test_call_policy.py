@@ -48,32 +48,32 @@ NOTE = (BlockType.NOTES, NotesBody(text=f"see {SEEN}/other"))
 
 @pytest.mark.parametrize("loaded", [1, 2])
 async def test_an_address_in_a_summarized_block_counts_as_seen(loaded: int) -> None:
-    policy, place = build_context(TYPED, NOTE, loaded=loaded)
+    policy, context = build_context(TYPED, NOTE, loaded=loaded)
 
-    assert await policy.review(FETCH, {"url": SEEN}, place) is None
-    assert isinstance(await policy.review(FETCH, {"urls": [SEEN, SEEN + "/other"]}, place), NeedsApproval)
+    assert await policy.review(FETCH, {"url": SEEN}, context) is None
+    assert isinstance(await policy.review(FETCH, {"urls": [SEEN, SEEN + "/other"]}, context), NeedsApproval)
 
 
 @pytest.mark.parametrize("loaded", [1, 2])
 async def test_untrusted_text_in_a_summarized_block_counts(loaded: int) -> None:
-    policy, place = build_context(STRANGE, NOTE, loaded=loaded)
+    policy, context = build_context(STRANGE, NOTE, loaded=loaded)
     clean, clean_place = build_context(TYPED, NOTE, loaded=loaded)
 
-    assert isinstance(await policy.review(KEEP, {}, place), NeedsApproval)
+    assert isinstance(await policy.review(KEEP, {}, context), NeedsApproval)
     assert await clean.review(KEEP, {}, clean_place) is None
 
 
 async def test_an_approval_lists_a_bounded_number_of_addresses() -> None:
-    policy, place = build_context(TYPED, loaded=1)
+    policy, context = build_context(TYPED, loaded=1)
     urls = [f"https://b.example/{n}" for n in range(MAX_ASKED_ADDRESSES + 1)]
 
-    assert isinstance(await policy.review(FETCH, {"urls": urls}, place), Rejected)
-    assert isinstance(await policy.review(FETCH, {"urls": urls[1:]}, place), NeedsApproval)
+    assert isinstance(await policy.review(FETCH, {"urls": urls}, context), Rejected)
+    assert isinstance(await policy.review(FETCH, {"urls": urls[1:]}, context), NeedsApproval)
 
 
 async def test_another_version_may_have_listed_something_else() -> None:
     odd = ToolResultBody(tool_id="demo.find", status="ok", text="", data={"addresses": [SEEN, 5, None]})
     other = ToolResultBody(tool_id="demo.find", status="ok", text="", data={"addresses": {"a": 1}})
-    policy, place = build_context((BlockType.TOOL_RESULT, odd), (BlockType.TOOL_RESULT, other), loaded=2)
+    policy, context = build_context((BlockType.TOOL_RESULT, odd), (BlockType.TOOL_RESULT, other), loaded=2)
 
-    assert await policy.review(FETCH, {"url": SEEN}, place) is None
+    assert await policy.review(FETCH, {"url": SEEN}, context) is None

@@ -8,6 +8,7 @@ from everturn.core.errors import Conflict, Invalid
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.events.model import ChatTool
 from everturn_testing.files.stored_files import OWNER
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
 
@@ -23,7 +24,7 @@ def live() -> RecordingTurn:
 
 @pytest.fixture
 def events(live: RecordingTurn) -> ToolEvents:
-    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=live)
+    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, MemorySourcePool(), live=live)
     return ToolEvents(ToolCall(CallId("call_1"), NoParams(), None, context), "demo.work")
 
 

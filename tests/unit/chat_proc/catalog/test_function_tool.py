@@ -11,6 +11,7 @@ from chat_proc.catalog.tool import Tool, ToolCall, ToolContext, ToolEvents, Tool
 from everturn.core.errors import Conflict
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn_testing.files.stored_files import OWNER
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
 
@@ -21,7 +22,9 @@ def load(city_file: Path, threads: ThreadPoolExecutor, name: str) -> Tool:
 
 
 async def call(tool: Tool, live: RecordingTurn | None = None, **params: object) -> ToolOutcome:
-    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=live or RecordingTurn())
+    context = ToolContext(
+        OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, MemorySourcePool(), live=live or RecordingTurn()
+    )
     return await tool.run(ToolCall(CallId("call_1"), tool.spec.params.model_validate(params), None, context))
 
 

@@ -181,7 +181,7 @@ async def test_an_entry_is_bounded_and_one_large_event_goes_alone(stream: HeldEv
     assert [len(entry.events) for entry in stream.entries] == [1, 1, 1, 1]
 
 
-async def test_what_the_wire_did_not_take_is_sent_again_as_it_is(stream: HeldEvents, emitter: Emitter) -> None:
+async def test_what_redis_did_not_accept_is_sent_again_as_it_is(stream: HeldEvents, emitter: Emitter) -> None:
     stream.fail_before = [Unavailable("down"), Unavailable("down")]
     say(emitter, "Hel")
     say(emitter, "lo")
@@ -324,7 +324,7 @@ async def test_a_flush_gives_up_when_the_time_is_up(stream: HeldEvents, emitter:
     assert not await emitter.flush(0.01)
 
 
-async def test_a_closed_emitter_does_not_wait_for_a_wire_that_is_down(stream: HeldEvents) -> None:
+async def test_a_closed_emitter_does_not_wait_while_redis_is_down(stream: HeldEvents) -> None:
     stream.down = True
     emitter = build(stream)
     say(emitter, "a")

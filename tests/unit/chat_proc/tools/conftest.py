@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chat_proc.catalog.tool import NO_SOURCE_POOL, LiveTurn, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
+from chat_proc.catalog.tool import LiveTurn, SourcePool, Tool, ToolCall, ToolContext, ToolOutcome
 from chat_proc.tools.context.read import ReadTool
 from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.offered import ToolPorts
@@ -17,6 +17,7 @@ from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.files.stored_files import OWNER, StoredFiles
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder
 from everturn_testing.turns.live_turn import RecordingTurn
 from everturn_testing.turns.platform import MemoryPlatform
@@ -85,7 +86,7 @@ def call_tool() -> CallTool:
         *,
         call_id: str = "call_01890000-0000-7000-8000-000000000001",
         code: str | None = None,
-        pool: SourcePool = NO_SOURCE_POOL,
+        pool: SourcePool | None = None,
         live: LiveTurn | None = None,
         stop: asyncio.Event | None = None,
     ) -> ToolOutcome:
@@ -96,7 +97,7 @@ def call_tool() -> CallTool:
             round=timeline.round,
             blocks=timeline.blocks,
             now=NOW,
-            pool=pool,
+            pool=pool or MemorySourcePool(),
             live=live or RecordingTurn(),
         )
         checked = tool.spec.params.model_validate(params)

@@ -9,7 +9,9 @@ from everturn.core.errors import Invalid, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId, is_id
 from everturn.files.model import ArtifactKind, parse_rn
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
+from everturn_testing.turns.live_turn import RecordingTurn
 
 CONTEXT = ToolContext(
     principal=Principal("acme", "main", "ann"),
@@ -18,6 +20,8 @@ CONTEXT = ToolContext(
     round=1,
     blocks=(),
     now=NOW,
+    pool=MemorySourcePool(),
+    live=RecordingTurn(),
 )
 CALL = ToolCall(CallId("call_01890000-0000-7000-8000-000000000001"), PlanParams(steps=["a"]), None, CONTEXT)
 FILE, OUTPUT = ArtifactKind.FILE, ArtifactKind.OUTPUT

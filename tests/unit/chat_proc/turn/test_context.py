@@ -37,7 +37,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
         await timelines.load_blocks(ANN, bench.conversation_id),
         timelines=timelines,
         emitter=emitter,
-        inbox=TurnInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None),
+        inbox=TurnInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None, retries=RetryPolicy((0.0,))),
         clock=bench.clock,
         objects=bench.objects,
         usage=await timelines.load_usage(ANN, row.id),

@@ -1,6 +1,7 @@
 """Folding the event stream into the state a client sees. From any starting point the result equals what REST reads."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TypeVar, assert_never
 
 from everturn.events import model as events
@@ -17,10 +18,10 @@ from everturn.events.views import (
     TextView,
     TurnView,
 )
-from everturn.timeline.plans import PlanSnapshot
 
 _OPEN_STATES = ("accepted", "queued")
 _Item = TypeVar("_Item")
+_text_key = attrgetter("round", "channel", "instance")
 _TurnEvent = (
     events.ChatStep
     | events.ChatDelta
@@ -87,7 +88,7 @@ def _fold_into_turn(turn: TurnView, data: _TurnEvent, round_number: int) -> Turn
         case events.ChatStep():
             return turn.model_copy(update={"steps": _put_step(turn.steps, data, round_number)})
         case events.ChatPlan(plan=plan):
-            return turn.model_copy(update={"plans": _put(turn.plans, plan, _plan_key)})
+            return turn.model_copy(update={"plans": _put(turn.plans, plan, attrgetter("plan_id"))})
         case events.ChatFiles(files=files):
             return turn.model_copy(update={"files": _put_files(turn.files, files)})
         case events.ChatCitations(sources=sources):
@@ -181,13 +182,13 @@ def _put_step(steps: tuple[StepView, ...], data: events.ChatStep, round_number: 
         return (*steps, StepView(round=round_number, **fields))
     if data.status == "started" and present.status != "started":
         return steps
-    return _put(steps, present.model_copy(update=fields), _step_key)
+    return _put(steps, present.model_copy(update=fields), attrgetter("step"))
 
 
 def _put_files(files: tuple[FileView, ...], added: tuple[FileView, ...]) -> tuple[FileView, ...]:
     for file in added:
         if file.visibility == "external":
-            files = _put(files, file, _file_key)
+            files = _put(files, file, attrgetter("artifact_id"))
     return files
 
 
@@ -207,7 +208,7 @@ def _keep_receipts(present: TurnView | None, rewound: TurnView) -> TurnView:
         if signal.signal_id not in reported or reported[signal.signal_id].state in _OPEN_STATES
     ]
     kept = {**reported, **{signal.signal_id: signal for signal in newer}}
-    return rewound.model_copy(update={"signals": tuple(sorted(kept.values(), key=_signal_key))})
+    return rewound.model_copy(update={"signals": tuple(sorted(kept.values(), key=attrgetter("signal_id")))})
 
 
 def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tuple[SignalView, ...]:
@@ -226,7 +227,7 @@ def _put_signal(signals: tuple[SignalView, ...], data: events.ChatSignal) -> tup
         event=data.event,
         approval_id=data.approval_id,
     )
-    return tuple(sorted(_put(signals, receipt, _signal_key), key=_signal_key))
+    return tuple(sorted(_put(signals, receipt, attrgetter("signal_id")), key=attrgetter("signal_id")))
 
 
 def _put_approval(
@@ -236,7 +237,7 @@ def _put_approval(
     if present and present.state != "pending":
         return approvals
     approval = ApprovalView(round=round_number, **data.model_dump(exclude={"type"}))
-    return _put(approvals, approval, _approval_key)
+    return _put(approvals, approval, attrgetter("approval_id"))
 
 
 def _find_turn(state: StateView, turn_id: str | None) -> TurnView | None:
@@ -244,7 +245,7 @@ def _find_turn(state: StateView, turn_id: str | None) -> TurnView | None:
 
 
 def _put_turn(state: StateView, turn: TurnView) -> StateView:
-    return state.model_copy(update={"turns": _put(state.turns, turn, _turn_key)})
+    return state.model_copy(update={"turns": _put(state.turns, turn, attrgetter("turn_id"))})
 
 
 def _put(items: tuple[_Item, ...], item: _Item, key: Callable[[_Item], object]) -> tuple[_Item, ...]:
@@ -253,31 +254,3 @@ def _put(items: tuple[_Item, ...], item: _Item, key: Callable[[_Item], object]) 
     if all(key(present) != wanted for present in items):
         return (*items, item)
     return tuple(item if key(present) == wanted else present for present in items)
-
-
-def _turn_key(turn: TurnView) -> str:
-    return turn.turn_id
-
-
-def _text_key(text: TextView) -> tuple[int, str, int]:
-    return (text.round, text.channel, text.instance)
-
-
-def _step_key(step: StepView) -> str:
-    return step.step
-
-
-def _file_key(file: FileView) -> str:
-    return file.artifact_id
-
-
-def _plan_key(plan: PlanSnapshot) -> str:
-    return plan.plan_id
-
-
-def _approval_key(approval: ApprovalView) -> str:
-    return approval.approval_id
-
-
-def _signal_key(signal: SignalView) -> str:
-    return signal.signal_id

@@ -116,7 +116,7 @@ LARGE_WAITING = (
     "Send a message to start the turn, or retract an event."
 )
 
-MAX_REASON_CHARS = 10_000
+MAX_CONTROL_TEXT_CHARS = 10_000
 """Of a cancel or an answer to an approval, which are accepted however large the turn is."""
 BOUNDED_KINDS = frozenset({SignalKind.CANCEL, SignalKind.APPROVE, SignalKind.DENY})
 """Their texts are short, so they don't count towards MAX_TURN_SIGNAL_BYTES."""
@@ -124,8 +124,10 @@ BOUNDED_KINDS = frozenset({SignalKind.CANCEL, SignalKind.APPROVE, SignalKind.DEN
 
 def check_reason(kind: SignalKind, text: str) -> None:
     """Raise Invalid when the text of a cancel or an answer is too long."""
-    if kind in BOUNDED_KINDS and len(text) > MAX_REASON_CHARS:
-        raise Invalid(f"The text of a signal of kind {kind.value} can have at most {MAX_REASON_CHARS:,} characters.")
+    if kind in BOUNDED_KINDS and len(text) > MAX_CONTROL_TEXT_CHARS:
+        raise Invalid(
+            f"The text of a signal of kind {kind.value} can have at most {MAX_CONTROL_TEXT_CHARS:,} characters."
+        )
 
 
 class InboxFull(Conflict):

@@ -10,8 +10,8 @@ from everturn.core.identity import Lane
 from everturn.core.ids import SignalId
 from everturn.timeline.turns import SignalKind, SignalState, TurnStatus
 from everturn.turns.inbox import (
+    MAX_CONTROL_TEXT_CHARS,
     MAX_OPEN_SIGNALS,
-    MAX_REASON_CHARS,
     MAX_TURN_SIGNAL_BYTES,
     MAX_TURN_SIGNALS,
     UPLOAD_LIMIT,
@@ -174,7 +174,7 @@ class InboxContract:
         cancel = await stage.signal(conversation_id, SignalKind.CANCEL)
         assert cancel.signal_id is not None and cancel.signal_id != first.signal_id
         edited = await stage.inbox.save_signal_text(
-            stage.principal, conversation_id, cancel.signal_id, "x" * MAX_REASON_CHARS
+            stage.principal, conversation_id, cancel.signal_id, "x" * MAX_CONTROL_TEXT_CHARS
         )
         assert edited.kind is SignalKind.CANCEL
 
@@ -183,13 +183,13 @@ class InboxContract:
         conversation_id = claim.lease.conversation_id
 
         with pytest.raises(Invalid, match="10,000 characters"):
-            await stage.signal(conversation_id, SignalKind.CANCEL, "x" * (MAX_REASON_CHARS + 1))
+            await stage.signal(conversation_id, SignalKind.CANCEL, "x" * (MAX_CONTROL_TEXT_CHARS + 1))
 
-        cancel = await stage.signal(conversation_id, SignalKind.CANCEL, "x" * MAX_REASON_CHARS)
+        cancel = await stage.signal(conversation_id, SignalKind.CANCEL, "x" * MAX_CONTROL_TEXT_CHARS)
         assert cancel.signal_id is not None
         with pytest.raises(Invalid):
             await stage.inbox.save_signal_text(
-                stage.principal, conversation_id, cancel.signal_id, "x" * (MAX_REASON_CHARS + 1)
+                stage.principal, conversation_id, cancel.signal_id, "x" * (MAX_CONTROL_TEXT_CHARS + 1)
             )
 
     async def test_an_edit_can_not_make_the_messages_of_a_turn_too_large(self, stage: Stage) -> None:

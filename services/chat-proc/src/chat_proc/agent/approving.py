@@ -74,7 +74,7 @@ class ApprovalGate:
                 asked_about[call_id] = ask
         if not asked_about:
             return CommitContent()
-        expires_at = await turn.approvals.load_deadline(timeout_s=self._timeout_s)
+        expires_at = await turn.load_approval_deadline(timeout_s=self._timeout_s)
         requests = [
             ApprovalRequest(
                 id=approval_id_of(call_id),
@@ -121,7 +121,7 @@ class ApprovalGate:
         ]
         if not still_open:
             return frozenset()
-        rows = {row.id: row for row in await turn.approvals.load_of_turn(turn.lease.principal, turn.turn_id)}
+        rows = {row.id: row for row in await turn.load_approvals()}
         answered = [(call, asked, rows[asked.request.approval_id]) for call, asked in still_open]
         answered = [each for each in answered if each[2].state is not ApprovalState.PENDING]
         content = CommitContent()

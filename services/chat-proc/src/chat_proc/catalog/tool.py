@@ -9,14 +9,14 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ValidationError
 
-from everturn.core.errors import Conflict, Invalid, NotFound, Unavailable
+from everturn.core.errors import Conflict, Invalid
 from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.events.model import AnyEvent, ChatTool
 from everturn.files.model import Artifact
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import Body
-from everturn.timeline.sources import PoolFull, Source, SourceDraft
+from everturn.timeline.sources import Source, SourceDraft
 from everturn.turns.commits import Effect, UsageEvent
 from everturn.turns.leases import Lease
 
@@ -87,21 +87,6 @@ class SourcePool(Protocol):
         ...
 
 
-class NoSourcePool:
-    """For calls without a conversation that could store sources."""
-
-    rows: Sequence[Source] = ()
-
-    def claim(self, drafts: Sequence[SourceDraft]) -> tuple[Source, ...]:
-        raise PoolFull(f"This call has no source pool for {len(drafts)} sources.")
-
-    async def load_text(self, sid: int) -> str:
-        raise NotFound(f"source {sid}")
-
-
-NO_SOURCE_POOL: SourcePool = NoSourcePool()
-
-
 class LiveTurn(Protocol):
     """The turn of a running call: what the call can do in addition to returning its outcome."""
 
@@ -121,26 +106,6 @@ class LiveTurn(Protocol):
         ...
 
 
-class NoLiveTurn:
-    """For calls without a running turn; every use raises Unavailable."""
-
-    @property
-    def lease(self) -> Lease:
-        raise Unavailable("No turn is running.")
-
-    def lease_age_s(self) -> float:
-        raise Unavailable("No turn is running.")
-
-    def emit(self, data: AnyEvent) -> None:
-        raise Unavailable(f"No turn is running that could send {data.type}.")
-
-    def book(self, usage: UsageEvent) -> None:
-        raise Unavailable(f"No turn is running that could book {usage.model}.")
-
-
-NO_LIVE_TURN: LiveTurn = NoLiveTurn()
-
-
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """The context of a call. `blocks` are the conversation's blocks up to and including the call."""
@@ -151,8 +116,8 @@ class ToolContext:
     round: int
     blocks: Sequence[Block]
     now: str
-    pool: SourcePool = NO_SOURCE_POOL
-    live: LiveTurn = NO_LIVE_TURN
+    pool: SourcePool
+    live: LiveTurn
 
 
 @dataclass(frozen=True, slots=True)

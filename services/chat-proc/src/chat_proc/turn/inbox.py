@@ -4,15 +4,13 @@ retries while a server is unavailable."""
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
 from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import CONTROL_KINDS, Signal, SignalState
-from everturn.turns.approvals import Approval
 from everturn.turns.commits import Promotion, SignalChange
-from everturn.turns.ports import Approvals, Timelines
+from everturn.turns.ports import Timelines
 
 
 class TurnInbox:
@@ -30,12 +28,12 @@ class TurnInbox:
         inbox_seq: int,
         *,
         report: Callable[[Signal], None],
-        retries: RetryPolicy | None = None,
+        retries: RetryPolicy,
     ) -> None:
         self._timelines = timelines
         self._principal = principal
         self._turn_id = turn_id
-        self._retries = retries or RetryPolicy()
+        self._retries = retries
         self._latest_seq = inbox_seq
         self._report = report
         self._known: dict[SignalId, Signal] = {}
@@ -108,19 +106,3 @@ class TurnInbox:
             self._rung.set()
             raise
         return any(signal.kind in CONTROL_KINDS for signal in unseen)
-
-
-class TurnApprovals:
-    """The questions of turns to people, read with retries while the database does not answer."""
-
-    def __init__(self, approvals: Approvals, retries: RetryPolicy) -> None:
-        self._approvals = approvals
-        self._retries = retries
-
-    async def load_deadline(self, *, timeout_s: float) -> datetime:
-        """When a question asked now expires, by the database's clock."""
-        return await self._retries.call(lambda: self._approvals.load_deadline(timeout_s=timeout_s))
-
-    async def load_of_turn(self, principal: Principal, turn_id: TurnId) -> tuple[Approval, ...]:
-        """All questions that were asked in the turn."""
-        return await self._retries.call(lambda: self._approvals.load_of_turn(principal, turn_id))

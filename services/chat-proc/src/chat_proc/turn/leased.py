@@ -6,6 +6,7 @@ It is the only owner of the positions in its conversation's timeline and event s
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import structlog
 
@@ -14,7 +15,7 @@ from chat_proc.catalog.tool import SourcePool
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.attachments import AttachedMedia, load_media, load_some_previews
-from chat_proc.turn.inbox import TurnApprovals, TurnInbox
+from chat_proc.turn.inbox import TurnInbox
 from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import TitleCall, draft_gate, make_title, title_source
@@ -39,10 +40,10 @@ from everturn.timeline.bodies import AttachmentTextBody, ExitBody
 from everturn.timeline.next_step import count_waited_s
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CutReason, Outcome, Turn, TurnStatus, TurnUsage
-from everturn.turns.approvals import ApprovalRequest
+from everturn.turns.approvals import Approval, ApprovalRequest
 from everturn.turns.commits import Commit, EffectChange, Promotion, SignalChange, TurnClose, UsageEvent
 from everturn.turns.leases import Claim, Lease
-from everturn.turns.ports import InboxMoved, Timelines
+from everturn.turns.ports import Approvals, InboxMoved, Timelines
 
 _log = structlog.get_logger(__name__)
 
@@ -183,9 +184,9 @@ class LeasedTurn:
         manifests: ManifestKeeper,
         sources: Sequence[Source] = (),
         lease_age_s: Callable[[], float],
-        approvals: TurnApprovals,
+        approvals: Approvals,
         activity: TurnActivity,
-        retries: RetryPolicy | None = None,
+        retries: RetryPolicy,
         pictures: PictureFitter | None = None,
     ) -> None:
         self._claim = claim
@@ -200,7 +201,7 @@ class LeasedTurn:
         self._last_hash = claim.last_hash or GENESIS_HASH
         self._usage = usage
         self._booked: tuple[UsageEvent, ...] = ()
-        self._retries = retries or RetryPolicy()
+        self._retries = retries
         # The turn may have begun on another machine: its age comes from the database, not from a wall clock.
         self._began_s = clock.monotonic() - _find_age_s(turn)
         self._claimed_at_s = claimed_at_s
@@ -211,7 +212,7 @@ class LeasedTurn:
         self._meter = TurnMeter(claim, turn, clock, is_new=self._turn_start == len(self._blocks))
         self.turn = turn
         self.inbox = inbox
-        self.approvals = approvals
+        self._approvals = approvals
         self.activity = activity
         self.manifests = manifests
         self.handover = False
@@ -414,6 +415,14 @@ class LeasedTurn:
         self.activity.note_progress()
         self._sources.settle(commit.sources)
         self.inbox.notice_seq(inbox_seq)
+
+    async def load_approval_deadline(self, *, timeout_s: float) -> datetime:
+        """When a question asked now expires, by the database's clock."""
+        return await self._retries.call(lambda: self._approvals.load_deadline(timeout_s=timeout_s))
+
+    async def load_approvals(self) -> tuple[Approval, ...]:
+        """All approvals of the turn, oldest first."""
+        return await self._retries.call(lambda: self._approvals.load_of_turn(self.lease.principal, self.turn_id))
 
     async def _load_source_text(self, sid: int) -> str:
         where = self.lease.principal, self.lease.conversation_id

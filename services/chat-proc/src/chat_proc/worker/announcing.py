@@ -78,9 +78,9 @@ class Announcer:
         sweeps: Sweeps,
         doorbells: Doorbells,
         clock: Clock,
+        retries: RetryPolicy,
         memory: StreamMemory | None = None,
         publish_s: float = PUBLISH_S,
-        retries: RetryPolicy | None = None,
     ) -> None:
         self._leases = leases
         self._timelines = timelines
@@ -91,7 +91,7 @@ class Announcer:
         self._clock = clock
         self._memory = memory
         self._publish_s = publish_s
-        self._retries = retries or RetryPolicy()
+        self._retries = retries
 
     async def announce_ended(self, claim: Claim, turn_id: TurnId, cursor: EventCursor) -> EventCursor:
         """Publish the state and the terminal event of a turn from its rows; the sweeper retries if that fails.

@@ -18,7 +18,7 @@ from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import load_previews
 from chat_proc.timeline.pruning import PrunePolicy
-from chat_proc.turn.inbox import TurnApprovals, TurnInbox
+from chat_proc.turn.inbox import TurnInbox
 from chat_proc.turn.leased import LeasedTurn, TurnActivity, TurnEnd
 from chat_proc.turn.records import ManifestKeeper
 from chat_proc.worker.announcing import Announcer, build_crash_end
@@ -132,7 +132,7 @@ class RunnerParts:
     loop: LoopParts
     announcer: Announcer
     clock: Clock
-    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    retries: RetryPolicy
     pruning: PrunePolicy = field(default_factory=PrunePolicy)
     pictures: PictureFitter = field(default_factory=PictureFitter)
 
@@ -437,7 +437,7 @@ class ClaimedTurn:
             lease_age_s=self._lease_age_s,
             activity=self._activity,
             claimed_at_s=self._held_at,
-            approvals=TurnApprovals(self._parts.approvals, self._parts.retries),
+            approvals=self._parts.approvals,
             retries=self._parts.retries,
             pictures=self._parts.pictures,
         )

@@ -23,7 +23,7 @@ from ingress.settings import IngressSettings
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
 APPROVAL_EXAMPLE = "appr_01890a5d-ac96-774b-bcce-b302099a8057"
-MAX_REASON_CHARS = 2_000
+MAX_APPROVAL_REASON_CHARS = 2_000
 """Of the text of an answer to an approval, which the model reads."""
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 """The syntax of the kind of an external object in refs (everturn.core.refs)."""

@@ -38,7 +38,7 @@ from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import Admission, WorkGate
 from ingress.admission.slots import WorkSlots
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
-from ingress.chat.schemas import MAX_REASON_CHARS, MessageIn, SignalIn, Submission
+from ingress.chat.schemas import MAX_APPROVAL_REASON_CHARS, MessageIn, SignalIn, Submission
 from ingress.errors import NoRoom, ProblemError, too_large, unprocessable
 
 NEW = "new"
@@ -342,8 +342,10 @@ def _read_approval(submission: Submission[SignalIn]) -> ApprovalId | None:
         return None
     if submission.files:
         raise unprocessable("An answer to an approval can't have files.")
-    if len(form.text) > MAX_REASON_CHARS:
-        raise _bad_field("text", f"of an answer to an approval can have at most {MAX_REASON_CHARS} characters.")
+    if len(form.text) > MAX_APPROVAL_REASON_CHARS:
+        raise _bad_field(
+            "text", f"of an answer to an approval can have at most {MAX_APPROVAL_REASON_CHARS} characters."
+        )
     if not is_id(form.approval_id, "appr"):
         raise NotFound(form.approval_id)
     return ApprovalId(form.approval_id)

@@ -17,12 +17,15 @@ from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import PromptBody
 from everturn.turns.ports import EffectKey
 from everturn_testing.files.stored_files import OWNER
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
 
 
 def build_answerer(tool: DemoTool, parts: ProgramParts) -> CallHandler:
-    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=RecordingTurn())
+    context = ToolContext(
+        OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, MemorySourcePool(), live=RecordingTurn()
+    )
     return CallHandler(ProgramTools([tool], parts), context)
 
 
@@ -86,7 +89,9 @@ class StrictParams(BaseModel):
 )
 async def test_no_argument_of_a_program_is_taken_for_something_else(arguments: dict[str, object], ok: bool) -> None:
     tool = ScriptedTool("demo.send", lambda _: ToolOutcome("ok", "sent"), params=StrictParams)
-    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, live=RecordingTurn())
+    context = ToolContext(
+        OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, MemorySourcePool(), live=RecordingTurn()
+    )
     answerer = CallHandler(ProgramTools([tool], build_parts()), context)
     key = EffectKey(TurnId("turn_1"), CallId("call_1"), "demo.send", "a" * 64, 1)
 
@@ -114,7 +119,9 @@ class FetchParams(BaseModel):
 async def test_a_program_reaches_only_what_its_conversation_has_seen(url: str, code: str) -> None:
     fetch = ScriptedTool("web.fetch", lambda _: ToolOutcome("ok", "page"), params=FetchParams, addresses=("urls",))
     typed = draft_block("Read https://a.example/seen.")
-    context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, typed, NOW, live=RecordingTurn())
+    context = ToolContext(
+        OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, typed, NOW, MemorySourcePool(), live=RecordingTurn()
+    )
     answerer = CallHandler(ProgramTools([fetch], build_parts()), context)
     key = EffectKey(TurnId("turn_1"), CallId("call_1"), "web.fetch", "a" * 64, 1)
 

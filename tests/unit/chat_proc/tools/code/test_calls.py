@@ -15,6 +15,7 @@ from everturn.core.logging import Redactor
 from everturn.execution.messages import CallRecord, GatewayCall, ToolReply, hash_arguments
 from everturn.timeline.bodies import ToolCallBody, ToolResultBody
 from everturn.turns.commits import Effect
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
 from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
@@ -42,6 +43,7 @@ class Run:
             round=2,
             blocks=(),
             now=NOW,
+            pool=MemorySourcePool(),
             live=self.live,
         )
         self.calls = ProgramCalls(self.tools, ToolCall(CallId("call_1"), Params(), "print()", context))

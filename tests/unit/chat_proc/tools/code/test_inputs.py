@@ -10,7 +10,9 @@ from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.ids import ConversationId
 from everturn.files.model import ArtifactKind
 from everturn_testing.files.stored_files import OWNER
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
+from everturn_testing.turns.live_turn import RecordingTurn
 
 MIB = 1024 * 1024
 
@@ -27,7 +29,16 @@ def load(stored, objects):
     history = WorkspaceHistory(stored.artifacts)
 
     async def run(timeline: TimelineBuilder, program: str) -> Inputs:
-        context = ToolContext(OWNER, ConversationId("conv_1"), timeline.turn_id, 1, timeline.blocks, NOW)
+        context = ToolContext(
+            OWNER,
+            ConversationId("conv_1"),
+            timeline.turn_id,
+            1,
+            timeline.blocks,
+            NOW,
+            MemorySourcePool(),
+            RecordingTurn(),
+        )
         workspace = await load_local(history, context)
         return await InputLoader(history, objects).load(context, workspace, [program])
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chat_proc.catalog.tool import NO_SOURCE_POOL, SourcePool, ToolContext
+from chat_proc.catalog.tool import SourcePool, ToolContext
 from chat_proc.tools.context.resolve import (
     Found,
     FoundFile,
@@ -35,7 +35,9 @@ from everturn.timeline.sources import Source
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.stored_files import OWNER, StoredFiles
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
+from everturn_testing.turns.live_turn import RecordingTurn
 from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
@@ -85,10 +87,19 @@ def play_turn(turn_id: str = "turn_1") -> TimelineBuilder:
 class Finder:
     """Resolves as a call in `turn_9` of conversation `conv_1` would, with these blocks at hand."""
 
-    def __init__(self, platform: MemoryPlatform, blocks: list[Any], pool: SourcePool = NO_SOURCE_POOL) -> None:
+    def __init__(self, platform: MemoryPlatform, blocks: list[Any], pool: SourcePool | None = None) -> None:
         self.reader = MemoryConversationReader(platform)
         ports = ReadPorts(MemoryArtifacts(platform), self.reader, MemoryTimelines(platform))
-        context = ToolContext(OWNER, ConversationId("conv_1"), TurnId("turn_9"), 1, blocks=blocks, now=NOW, pool=pool)
+        context = ToolContext(
+            OWNER,
+            ConversationId("conv_1"),
+            TurnId("turn_9"),
+            1,
+            blocks=blocks,
+            now=NOW,
+            pool=pool or MemorySourcePool(),
+            live=RecordingTurn(),
+        )
         self.resolver = Resolver(context, ports)
 
     async def find(self, text: str) -> Found:

@@ -9,9 +9,11 @@ from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.memory.search_contract import MemoryDesk
 from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
+from everturn_testing.turns.live_turn import RecordingTurn
 from everturn_testing.turns.platform import MemoryPlatform
 from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
@@ -52,6 +54,8 @@ def call(desk: MemoryDesk) -> Call:
             round=1,
             blocks=(),
             now=NOW,
+            pool=MemorySourcePool(),
+            live=RecordingTurn(),
         )
         checked = tool.spec.params.model_validate(params)
         return await tool.run(ToolCall(CallId("call_1"), checked, None, context))

@@ -11,6 +11,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
+from everturn_testing.turns.live_turn import RecordingTurn
 from everturn_testing.web_site import Site, open_site
 
 LOCAL = ip_address("127.0.0.1")
@@ -51,6 +52,7 @@ def call_tool(pool: MemorySourcePool) -> Callable[..., object]:
             blocks=(),
             now=NOW,
             pool=pool,
+            live=RecordingTurn(),
         )
         return await tool.run(ToolCall(CallId("call_1"), tool.spec.params.model_validate(params), None, context))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_proc.catalog.tool import NoSourcePool, ToolCall, ToolContext
+from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.tools.workspace.write import MAX_NOTE_CHARS, WriteParams, WriteTool, read_tags
 from chat_proc.workspace.local import MAX_DELTA_BYTES, MAX_TEXT_BYTES, MAX_WORKSPACE_FILES
 from everturn.core.errors import Unavailable
@@ -11,7 +11,9 @@ from everturn.files.model import ArtifactKind
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.sources import Source
 from everturn_testing.files.stored_files import OWNER
+from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, build_file
+from everturn_testing.turns.live_turn import RecordingTurn
 
 
 def test_path_and_channel_precede_the_content() -> None:
@@ -163,8 +165,7 @@ def test_tags_are_read_from_the_beginning_of_lines(note: str, tags: tuple[str, .
     assert read_tags(note) == tags
 
 
-class Pool(NoSourcePool):
-    rows = tuple(Source(sid, f"Title {sid}", f"https://example.org/{sid}", "web") for sid in (1, 2, 3))
+SOURCES = tuple(Source(sid, f"Title {sid}", f"https://example.org/{sid}", "web") for sid in (1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,11 @@ class Pool(NoSourcePool):
     ],
 )
 async def test_the_sources_that_a_file_cites_are_recorded(timeline, objects, path, content, sids) -> None:
-    context = ToolContext(OWNER, ConversationId("conv_1"), timeline.turn_id, 1, timeline.blocks, NOW, Pool())
+    pool = MemorySourcePool()
+    pool.by_key = {source.url: source for source in SOURCES}
+    context = ToolContext(
+        OWNER, ConversationId("conv_1"), timeline.turn_id, 1, timeline.blocks, NOW, pool, RecordingTurn()
+    )
     params = WriteParams.model_validate({"path": path, "content": content})
 
     outcome = await WriteTool(objects).run(ToolCall(CallId("call_1"), params, None, context))
