@@ -49,7 +49,7 @@ async def test_a_conversation_is_archived_and_unarchived(person: Person) -> None
     await choose(person, title, "Archive")
     await expect(find(person, title)).to_have_count(0)
     await person.button("Undo").click()
-    await expect(person.page.get_by_text("Restored.").last).to_be_visible()
+    await expect(person.page.get_by_text("Unarchived.").last).to_be_visible()
     await expect(find(person, title)).to_be_visible()
     await choose(person, title, "Archive")
     await expect(person.page.get_by_text("Archived.").last).to_be_visible()
@@ -58,7 +58,7 @@ async def test_a_conversation_is_archived_and_unarchived(person: Person) -> None
     await expect(find(person, title)).to_be_visible()
     await choose(person, title, "Unarchive")
     await expect(find(person, title)).to_have_count(0)
-    await person.button("Chats").click()
+    await person.button("Active").click()
 
     await expect(find(person, title)).to_be_visible()
 

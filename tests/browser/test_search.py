@@ -83,9 +83,9 @@ async def test_a_search_in_the_open_chat_finds_only_its_messages(crowd: Crowd, l
     await person.show_list()
     await expect(await person.search(word)).to_have_count(2)
 
-    await person.button("This chat").press("Enter")
+    await person.button("This conversation").press("Enter")
 
-    hits = person.page.get_by_role("region", name="In this chat").get_by_role("link")
+    hits = person.page.get_by_role("region", name="In this conversation").get_by_role("link")
     await expect(hits).to_have_count(1)
     await expect(hits).to_contain_text("abroad")
     assert await find_violations(person.page, widths=(look,)) == []

@@ -49,4 +49,4 @@ async def test_an_impossible_credential_is_refused_before_it_is_sent(person: Per
     await person.page.get_by_label("Token or API key").fill("two words")
     await person.button("Sign in").click()
 
-    await expect(person.page.get_by_role("alert")).to_contain_text("no spaces")
+    await expect(person.page.get_by_role("alert")).to_contain_text("without spaces")

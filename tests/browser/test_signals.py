@@ -123,8 +123,8 @@ async def test_a_queued_message_is_edited_and_withdrawn(person: Person, stage: A
     await person.page.get_by_role("textbox", name="Edit your message").fill("And mind the north.")
     await person.button("Save").click()
     await expect(added.first).to_contain_text("And mind the north.")
-    await added.last.get_by_role("button", name="Withdraw").click()
-    await expect(added.last).to_contain_text("Withdrawn")
+    await added.last.get_by_role("button", name="Retract").click()
+    await expect(added.last).to_contain_text("Retracted")
     (gates / "first").touch()
 
     await person.finish()

@@ -242,7 +242,7 @@ async def test_the_last_conversation_can_be_continued(server: "SmallServer", eve
     third, _, _ = await everturn.run("chat", "Again", "--continue")
 
     assert (first, second, third) == (2, 0, 0)
-    assert "No conversation is remembered" in err
+    assert "There is no previous conversation" in err
     assert json.loads(await server.wait_for("POST", f"/{server.story.conversation.id}/messages")) == {
         "text": "Again",
         "time_zone": "Asia/Tokyo",

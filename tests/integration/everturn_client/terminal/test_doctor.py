@@ -109,7 +109,7 @@ async def test_a_foreign_server_is_recognized() -> None:
         problems, said = await examine(url)
 
     assert problems == 2
-    assert "not as an Everturn ingress" in said
+    assert "is not an Everturn ingress" in said
 
 
 async def test_a_missing_server_is_left_to_the_caller() -> None:
