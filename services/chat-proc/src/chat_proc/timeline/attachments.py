@@ -29,7 +29,7 @@ from everturn.timeline.bodies import (
 from everturn.timeline.turns import Turn
 
 IMAGE_MIMES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The image types that both providers accept."""
+"""The image types that all providers accept."""
 PDF_MIME = "application/pdf"
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_PDF_BYTES = 10 * 1024 * 1024
