@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any
 
+from everturn.core.errors import NotFound
 from everturn.turns.explaining import TurnState
 from ingress.operations.commands import OfflineCommand
 
@@ -20,7 +21,11 @@ def build_explain_command(load: LoadTurnState) -> OfflineCommand:
     """Build the command; `load` takes the id of a turn or of a conversation and raises NotFound."""
 
     def run(arguments: argparse.Namespace) -> int:
-        state = asyncio.run(load(arguments.id))
+        try:
+            state = asyncio.run(load(arguments.id))
+        except NotFound:
+            sys.stderr.write(f"{arguments.program}: There is no turn or conversation {arguments.id!r}.\n")
+            return 1
         sys.stdout.writelines(f"{line}\n" for line in explain_turn(state))
         return 0
 
@@ -40,7 +45,7 @@ def explain_turn(state: TurnState) -> Sequence[str]:
         f"owner:        {state.user_id}, project {state.project}, tenant {state.tenant}, lane {state.lane}",
         f"status:       {state.status}, accepted {_show(state.created_at)}, started {_show(state.started_at)}, "
         f"ended {_show(state.ended_at)}",
-        f"attempts:     {state.attempt} since its last commit; held by workers for {state.leased_s:.0f} s before this",
+        f"attempts:     {state.attempt} since its last commit; earlier leases held it for {state.leased_s:.0f} s",
     ]
     if state.owner is not None:
         lines.append(
