@@ -5,10 +5,9 @@ from turn_bench.bench import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import describe_media
-from chat_proc.turn.inbox import TurnInbox
-from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, add_usage, last_round
+from chat_proc.turn.leased import CommitContent, LeasedTurn, TurnActivity, TurnEnd, TurnInbox, add_usage, last_round
 from chat_proc.turn.records import ManifestKeeper
-from chat_proc.worker.opening import draft_opening
+from chat_proc.worker.runner import draft_opening
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.ids import TurnId
 from everturn.core.retry import RetryPolicy

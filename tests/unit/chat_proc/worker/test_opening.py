@@ -6,7 +6,7 @@ import pytest
 from chat_proc.timeline.attachments import PREVIEW_BYTES, PREVIEW_CHARS, load_preview, load_previews
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.turn.titling import TITLE_CHARS, make_title, title_source
-from chat_proc.worker.opening import add_prune_notice, draft_opening
+from chat_proc.worker.runner import add_prune_notice, draft_opening
 from everturn.core.errors import NotFound
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.events.views import FileView

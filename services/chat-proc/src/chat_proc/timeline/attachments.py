@@ -1,7 +1,7 @@
 """How files reach the model: which files it can read, the previews of texts, and the images and documents of a request.
 
 Every file is named with its ref, so that tools can read it. A text file is also previewed in a block, written at the
-opening of the turn (`worker/opening.py`) or when a signal is folded (`agent/signal_folding.py`). An image or PDF is
+opening of the turn (`worker/runner.py`) or when a signal is folded (`agent/signal_folding.py`). An image or PDF is
 sent with each request of its turn (`timeline/render.py`) if the model can see it.
 """
 

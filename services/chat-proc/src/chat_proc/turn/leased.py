@@ -3,6 +3,7 @@
 It is the only owner of the positions in its conversation's timeline and event stream.
 """
 
+import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,13 +16,13 @@ from chat_proc.catalog.tool import SourcePool
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.attachments import AttachedMedia, load_media, load_some_previews
-from chat_proc.turn.inbox import TurnInbox
 from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
 from chat_proc.turn.titling import TitleCall, draft_gate, make_title, title_source
 from everturn.core.clock import Clock, iso
 from everturn.core.errors import NotFound, Problem, StaleFence
-from everturn.core.ids import ApprovalId, TurnId
+from everturn.core.identity import Principal
+from everturn.core.ids import ApprovalId, SignalId, TurnId
 from everturn.core.refs import round_ref
 from everturn.core.retry import RetryPolicy
 from everturn.events.model import AnyEvent, ConvStatus, ConvTitle
@@ -39,11 +40,109 @@ from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType,
 from everturn.timeline.bodies import AttachmentTextBody, ExitBody
 from everturn.timeline.next_step import count_waited_s
 from everturn.timeline.sources import Source
-from everturn.timeline.turns import CutReason, Outcome, Turn, TurnStatus, TurnUsage
+from everturn.timeline.turns import CONTROL_KINDS, CutReason, Outcome, Signal, SignalState, Turn, TurnStatus, TurnUsage
 from everturn.turns.approvals import Approval, ApprovalRequest
 from everturn.turns.commits import Commit, EffectChange, Promotion, SignalChange, TurnClose, UsageEvent
 from everturn.turns.leases import Claim, Lease
 from everturn.turns.ports import Approvals, InboxMoved, Timelines
+
+# The inbox of a running turn: a notification or the heartbeat wakes it, and it reads the unanswered signals.
+
+
+class TurnInbox:
+    """Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers.
+
+    `report` is called for each signal that a read finds new or changed, so that the event stream carries it: hints can
+    get lost. A turn ends only when its last read is still current, so no change of an open turn is missed.
+    """
+
+    def __init__(
+        self,
+        timelines: Timelines,
+        principal: Principal,
+        turn_id: TurnId,
+        inbox_seq: int,
+        *,
+        report: Callable[[Signal], None],
+        retries: RetryPolicy,
+    ) -> None:
+        self._timelines = timelines
+        self._principal = principal
+        self._turn_id = turn_id
+        self._retries = retries
+        self._latest_seq = inbox_seq
+        self._report = report
+        self._known: dict[SignalId, Signal] = {}
+        self._settled: set[SignalId] = set()
+        """Settled by this worker's commits; a read that began earlier does not show that."""
+        self._rung = asyncio.Event()
+        self._rung.set()
+        self.seen_seq = inbox_seq
+
+    @property
+    def receipts(self) -> tuple[Signal, ...]:
+        """The signals of the turn that this worker has read."""
+        return tuple(self._known.values())
+
+    def ring(self) -> None:
+        """A signal may have arrived; the ring does not say which."""
+        self._rung.set()
+
+    def notice_seq(self, inbox_seq: int) -> None:
+        """The database's inbox_seq is at least this."""
+        if inbox_seq > self._latest_seq:
+            self._latest_seq = inbox_seq
+            self._rung.set()
+
+    def settle(self, changes: Sequence[SignalChange]) -> None:
+        """A commit has settled these."""
+        for change in changes:
+            if (signal := self._known.get(change.signal_id)) is not None:
+                self._keep_settled(replace(signal, state=change.state, round=change.round))
+
+    def promote(self, promotion: Promotion) -> None:
+        """A commit promoted these to the next turn."""
+        for signal_id in promotion.signal_ids:
+            if (signal := self._known.get(signal_id)) is not None:
+                promoted = replace(signal, state=SignalState.PROMOTED, promoted_to=promotion.turn_id)
+                self._keep_settled(promoted)
+
+    async def load_unseen(self) -> tuple[Signal, ...]:
+        """Signals that no commit has answered yet, oldest first."""
+        # The number is read before the rows: a signal that arrives in between is read again rather than missed.
+        covered = self._latest_seq
+        signals = await self._retries.call(lambda: self._timelines.load_signals(self._principal, self._turn_id))
+        self.seen_seq = max(self.seen_seq, covered)
+        for signal in signals:
+            if signal.id not in self._settled and self._known.get(signal.id) != signal:
+                self._known[signal.id] = signal
+                self._report(signal)
+        return tuple(signal for signal in self._known.values() if signal.state is SignalState.ACCEPTED)
+
+    def _keep_settled(self, signal: Signal) -> None:
+        self._known[signal.id] = signal
+        self._settled.add(signal.id)
+
+    async def wait_for_control(self) -> None:
+        """Return once a steer or a cancel is pending that no commit has answered."""
+        while True:
+            await self._rung.wait()
+            if await self._has_control():
+                # The next wait must find it too, until a commit has answered it.
+                self._rung.set()
+                return
+
+    async def _has_control(self) -> bool:
+        # Clear before the read: a ring during the read must not be lost.
+        self._rung.clear()
+        try:
+            unseen = await self.load_unseen()
+        except BaseException:
+            # This read's signal is still unseen: a wait is cancelled whenever the work that races it ends.
+            self._rung.set()
+            raise
+        return any(signal.kind in CONTROL_KINDS for signal in unseen)
+
 
 _log = structlog.get_logger(__name__)
 
