@@ -89,7 +89,10 @@ def test_an_address_that_is_not_utf_8_is_rejected(tmp_path: Path) -> None:
     ended = run("--help", state=tmp_path, EVERTURN_URL="http://h/\udcff", PYTHONIOENCODING="utf-8:strict")
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    message = 'This value can\'t be sent. EVERTURN_URL is not valid UTF-8 near "http://h/\\xff". Check its value and set it again.\n'
+    message = (
+        'This value can\'t be sent. EVERTURN_URL is not valid UTF-8 near "http://h/\\xff". '
+        "Check its value and set it again.\n"
+    )
     assert ended.stderr == message
 
 
