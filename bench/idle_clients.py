@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from parts.followers import Followers, allow_files, load_rss_kib, measure_memory
+from helpers.followers import Followers, allow_files, load_rss_kib, measure_memory
 
 from everturn_client.client import EverturnClient
 from everturn_local.processes import Child
@@ -54,7 +54,7 @@ async def measure_in(folder: Path, streams: int, sockets: int) -> list[Goal]:
         pid = platform.pid("ingress-1")
         assert pid is not None
         idle = load_rss_kib(pid)
-        conversation_id, last = await talk(client)
+        conversation_id, last = await hold_conversation(client)
         followers = Followers(platform.urls[0], conversation_id, last)
         try:
             over_http = await measure_memory(pid, followers.open_streams, streams)
@@ -76,7 +76,7 @@ def spawn(argv: Sequence[str], **more: Any) -> Child:
     return Child([*python, "-c", INGRESS] if module == "ingress" else argv, **more)
 
 
-async def talk(client: EverturnClient) -> tuple[str, str]:
+async def hold_conversation(client: EverturnClient) -> tuple[str, str]:
     """A conversation in which nothing happens any more, and its last event."""
     accepted = await client.send_message("new", "Hello.")
     *_, last = [step async for step in client.follow_turn(accepted.conversation_id, accepted.turn_id)]

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from architecture_rules.practices import defines_metrics
 from architecture_rules.sources import load_modules
+from documents.metric_page import QUESTIONS, MetricLine, list_metrics, render_metric_page
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from everturn.core.metric_page import QUESTIONS, MetricLine, list_metrics, render_metric_page
 from everturn.core.metrics import LABELS
 from exec_supervisor.broker.metrics import BrokerMetrics
 from ingress.admission.metrics import IngressMetrics

@@ -4,17 +4,17 @@ import os
 from pathlib import Path
 
 import pytest
-from pydantic_settings import BaseSettings, EnvSettingsSource
-
-from chat_proc.settings import WorkerSettings
-from everturn.core.logging import find_named_secrets
-from everturn.core.setting_page import (
+from documents.setting_page import (
     LIBRARY_VARIABLES,
     SettingGroup,
     list_settings,
     render_env_example,
     render_setting_page,
 )
+from pydantic_settings import BaseSettings, EnvSettingsSource
+
+from chat_proc.settings import WorkerSettings
+from everturn.core.logging import find_named_secrets
 from everturn.core.settings import CommonSettings, Unlisted
 from everturn_local.settings import ComposeSettings, LocalSettings
 from exec_supervisor.settings import BrokerSettings

@@ -12,16 +12,16 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 from browsing import operator_tools
-from browsing.crowd import Crowd
+from browsing.forbidden_server import ForbiddenServer
 from browsing.hostile_page import build_frames_page, build_hostile_page
 from browsing.person import Person
 from browsing.replies import build_scripts
-from browsing.stranger import Stranger
+from browsing.users import BrowserUsers
 from faults.proxy import FaultProxy
-from parts.forks import INGRESS_BOUNDS, ForkingSpawn
-from parts.homes import copy_home
+from helpers.forks import INGRESS_BOUNDS, ForkingSpawn
+from helpers.homes import copy_home
+from platform_harness.harness import Harness
 from playwright.async_api import Browser, async_playwright, expect
-from stages.stage import Stage
 
 from everturn_local.supervision.platform import Platform
 from everturn_local.web.choice import open_web_client
@@ -78,9 +78,9 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def stranger() -> AsyncIterator[Stranger]:
+async def stranger() -> AsyncIterator[ForbiddenServer]:
     """A foreign server, which nothing on the page may reach."""
-    async with Stranger() as opened:
+    async with ForbiddenServer() as opened:
         yield opened
 
 
@@ -91,9 +91,9 @@ def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def stage(
-    chromium: Browser, stranger: Stranger, gates: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Stage]:
+async def harness(
+    chromium: Browser, stranger: ForbiddenServer, gates: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Harness]:
     """One ingress that serves the page and accepts guests, and two workers with the scripted model."""
     dist = await open_web_client(print).save_build()
     folder = tmp_path_factory.mktemp("browser")
@@ -112,15 +112,15 @@ async def stage(
     }
     home = copy_home(tmp_path_factory.mktemp("platform"))
     async with Platform(home, ingresses=1, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
-        opened = Stage(platform)
+        opened = Harness(platform)
         yield opened
         await opened.quit()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def link(stage: Stage) -> AsyncIterator[FaultProxy]:
+async def link(harness: Harness) -> AsyncIterator[FaultProxy]:
     """The fault proxy between the browser and the ingress."""
-    address = urlsplit(stage.platform.urls[0])
+    address = urlsplit(harness.platform.urls[0])
     assert address.hostname is not None
     assert address.port is not None
     proxy = FaultProxy((address.hostname, address.port))
@@ -130,15 +130,15 @@ async def link(stage: Stage) -> AsyncIterator[FaultProxy]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def crowd(chromium: Browser, link: FaultProxy) -> AsyncIterator[Crowd]:
+async def users(chromium: Browser, link: FaultProxy) -> AsyncIterator[BrowserUsers]:
     """Opens pages for people; at the end none of them may have reported an error."""
-    opened = Crowd(chromium, f"http://127.0.0.1:{link.port}/", SEEN_LIMIT_MS)
+    opened = BrowserUsers(chromium, f"http://127.0.0.1:{link.port}/", SEEN_LIMIT_MS)
     yield opened
     await opened.leave()
     assert opened.alarms == []
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def person(crowd: Crowd) -> Person:
+async def person(users: BrowserUsers) -> Person:
     """A person with the page for a new conversation open."""
-    return await crowd.come()
+    return await users.open_page()

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from browsing.crowd import Crowd
 from browsing.person import Person
 from browsing.replies import SALES
+from browsing.users import BrowserUsers
 from playwright.async_api import expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -33,8 +33,8 @@ async def ask_for_a_chart(person: Person) -> None:
     await person.page.wait_for_function("[...document.images].every(image => image.complete)")
 
 
-async def test_chart_in_light_and_dark_and_the_inspector(crowd: Crowd) -> None:
-    person = await crowd.come(viewport=DESK, color_scheme="light")
+async def test_chart_in_light_and_dark_and_the_inspector(users: BrowserUsers) -> None:
+    person = await users.open_page(viewport=DESK, color_scheme="light")
     await ask_for_a_chart(person)
     await take(person, "conversation-light")
 
@@ -48,15 +48,15 @@ async def test_chart_in_light_and_dark_and_the_inspector(crowd: Crowd) -> None:
     await take(person, "context")
 
 
-async def test_chart_on_a_phone(crowd: Crowd) -> None:
-    person = await crowd.come(viewport=HAND, has_touch=True, is_mobile=True, color_scheme="light")
+async def test_chart_on_a_phone(users: BrowserUsers) -> None:
+    person = await users.open_page(viewport=HAND, has_touch=True, is_mobile=True, color_scheme="light")
     await ask_for_a_chart(person)
 
     await take(person, "phone")
 
 
-async def test_approval_of_a_tool_call(crowd: Crowd) -> None:
-    person = await crowd.come(viewport=DESK, color_scheme="light")
+async def test_approval_of_a_tool_call(users: BrowserUsers) -> None:
+    person = await users.open_page(viewport=DESK, color_scheme="light")
     await person.send("Please send Ann the report.")
     question = person.page.get_by_role("region", name="Approval of mail.send")
     await expect(question).to_be_visible()

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing.crowd import Crowd
-from browsing.looks import find_violations
+from browsing.accessibility import find_violations
 from browsing.person import Person
 from browsing.replies import SALES
+from browsing.users import BrowserUsers
 from playwright.async_api import expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -28,8 +28,8 @@ async def test_new_conversation_and_conversation_list(person: Person) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 1024])
-async def test_api_page_fits_its_window(crowd: Crowd, width: int) -> None:
-    person = await crowd.come(viewport={"width": width, "height": 640})
+async def test_api_page_fits_its_window(users: BrowserUsers, width: int) -> None:
+    person = await users.open_page(viewport={"width": width, "height": 640})
 
     await person.page.goto(f"{person.url}docs")
 
@@ -39,8 +39,8 @@ async def test_api_page_fits_its_window(crowd: Crowd, width: int) -> None:
     assert await links.evaluate_all("links => links.every(link => link.scrollWidth <= link.parentElement.clientWidth)")
 
 
-async def test_conversation_list_as_a_drawer(crowd: Crowd) -> None:
-    person = await crowd.come(viewport={"width": 390, "height": 780})
+async def test_conversation_list_as_a_drawer(users: BrowserUsers) -> None:
+    person = await users.open_page(viewport={"width": 390, "height": 780})
     await person.button("Show conversations").click()
     await expect(person.button("Hide conversations")).to_be_visible()
 
@@ -115,7 +115,7 @@ async def test_details_in_an_answer_open_by_their_summary(person: Person) -> Non
     assert await find_violations(person.page) == []
 
 
-async def test_plan_sources_and_suggestions(person: Person, stage: Any) -> None:
+async def test_plan_sources_and_suggestions(person: Person, harness: Any) -> None:
     await person.send("script:plan please")
     await person.finish()
 

@@ -35,7 +35,7 @@ async def test_a_waiting_conversation_is_named_by_its_first_words(person: Person
     await expect(row).to_contain_text("needs approval")
 
 
-async def test_an_approved_call_is_made(person: Person, stage: Any) -> None:
+async def test_an_approved_call_is_made(person: Person, harness: Any) -> None:
     question = await ask(person)
 
     await question.get_by_role("button", name="Approve").click()
@@ -45,11 +45,11 @@ async def test_an_approved_call_is_made(person: Person, stage: Any) -> None:
     await expect(person.reply).to_contain_text("mail.send was approved.")
     await person.reply.get_by_role("button", name="Step mail.send, done").click()
     await expect(person.reply).to_contain_text("characters to ann@example.org")
-    (turn,) = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    (turn,) = (await harness.clients[0].fetch(await person.read_conversation_id())).turns
     assert [(approval.state, turn.answer) for approval in turn.approvals] == [("approved", "That is settled.")]
 
 
-async def test_a_denied_call_is_not_made_and_its_reason_is_shown(person: Person, stage: Any) -> None:
+async def test_a_denied_call_is_not_made_and_its_reason_is_shown(person: Person, harness: Any) -> None:
     question = await ask(person)
 
     await question.get_by_label("Reason (optional)").fill("Not today.")
@@ -58,7 +58,7 @@ async def test_a_denied_call_is_not_made_and_its_reason_is_shown(person: Person,
     await expect(person.reply).to_contain_text("mail.send was denied: Not today.")
     await expect(person.reply).to_contain_text("That is settled.")
     await expect(person.reply.get_by_role("button", name="Step mail.send, done")).to_have_count(0)
-    (turn,) = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    (turn,) = (await harness.clients[0].fetch(await person.read_conversation_id())).turns
     assert [(approval.state, approval.reason) for approval in turn.approvals] == [("denied", "Not today.")]
 
 

@@ -63,7 +63,7 @@ async def test_a_conversation_is_archived_and_unarchived(person: Person) -> None
     await expect(find(person, title)).to_be_visible()
 
 
-async def test_a_fork_continues_from_a_turn_and_keeps_the_original(person: Person, stage: Any) -> None:
+async def test_a_fork_continues_from_a_turn_and_keeps_the_original(person: Person, harness: Any) -> None:
     first_id = await begin(person, "script:plain to fork")
     await person.send("script:plain that stays behind")
     await expect(person.turns).to_have_count(2)
@@ -78,7 +78,7 @@ async def test_a_fork_continues_from_a_turn_and_keeps_the_original(person: Perso
     await expect(person.turns).to_have_count(2)
     await person.finish()
 
-    texts = [[turn.text for turn in (await stage.clients[0].fetch(each)).turns] for each in (first_id, fork_id)]
+    texts = [[turn.text for turn in (await harness.clients[0].fetch(each)).turns] for each in (first_id, fork_id)]
     assert texts == [
         ["script:plain to fork", "script:plain that stays behind"],
         ["script:plain to fork", "script:plain in the fork"],
@@ -99,7 +99,7 @@ async def test_a_complete_export_is_downloaded(person: Person) -> None:
     assert any("A plain answer." in json.dumps(line) for line in lines)
 
 
-async def test_a_deleted_conversation_is_gone_from_list_and_server(person: Person, stage: Any) -> None:
+async def test_a_deleted_conversation_is_gone_from_list_and_server(person: Person, harness: Any) -> None:
     title = "script:plain to delete"
     conversation_id = await begin(person, title)
 
@@ -110,7 +110,7 @@ async def test_a_deleted_conversation_is_gone_from_list_and_server(person: Perso
 
     await expect(find(person, title)).to_have_count(0)
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
-    listed = await stage.clients[0].list_conversations(search="to delete")
+    listed = await harness.clients[0].list_conversations(search="to delete")
     assert conversation_id not in {each.conversation_id for each in listed.items}
 
 
@@ -122,9 +122,9 @@ async def test_a_missing_conversation_offers_a_new_one(person: Person) -> None:
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
 
 
-async def test_the_list_loads_more_on_scroll_and_finds_titles(person: Person, stage: Any) -> None:
-    made = [await stage.clients[0].create_conversation(f"Made before {number}") for number in range(PAGE_ROWS + 5)]
-    await stage.clients[0].rename_conversation(made[0].conversation_id, "The very first one")
+async def test_the_list_loads_more_on_scroll_and_finds_titles(person: Person, harness: Any) -> None:
+    made = [await harness.clients[0].create_conversation(f"Made before {number}") for number in range(PAGE_ROWS + 5)]
+    await harness.clients[0].rename_conversation(made[0].conversation_id, "The very first one")
     await person.page.reload()
     await expect(find(person, f"Made before {PAGE_ROWS + 4}")).to_be_visible()
     await find(person, f"Made before {PAGE_ROWS + 4}").hover()

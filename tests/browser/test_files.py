@@ -14,7 +14,7 @@ PIXEL = base64.b64decode(
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_table_becomes_a_chart_across_a_reload(person: Person, stage: Any) -> None:
+async def test_a_table_becomes_a_chart_across_a_reload(person: Person, harness: Any) -> None:
     await person.attach("sales.csv", SALES)
     await person.send("What is the total revenue by region?")
     await expect(person.button("Stop")).to_be_visible()
@@ -27,7 +27,7 @@ async def test_a_table_becomes_a_chart_across_a_reload(person: Person, stage: An
     chart = person.reply.get_by_role("img", name="sales.png").first
     await expect(chart).to_be_visible()
     assert await chart.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
-    state = await stage.clients[0].fetch(conversation_id)
+    state = await harness.clients[0].fetch(conversation_id)
     (turn,) = state.turns
     assert [file.filename for file in turn.attachments] == ["sales.csv"]
     await expect(person.turns).to_have_count(1)

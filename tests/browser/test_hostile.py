@@ -3,9 +3,9 @@
 import sys
 
 import pytest
+from browsing.forbidden_server import ForbiddenServer, visit
 from browsing.person import Person
 from browsing.replies import HOSTILE_NAME
-from browsing.stranger import Stranger, visit
 from playwright.async_api import Route, expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -60,7 +60,9 @@ async def test_markup_in_a_file_name_is_shown_as_text(person: Person) -> None:
     assert saved.read_bytes() == b"month,sold\n2024-01,3\n"
 
 
-async def test_a_generated_page_runs_in_its_frame_and_reaches_nothing(person: Person, stranger: Stranger) -> None:
+async def test_a_generated_page_runs_in_its_frame_and_reaches_nothing(
+    person: Person, stranger: ForbiddenServer
+) -> None:
     await visit(stranger)
     stranger.visits.clear()
     await person.send("script:page please")
@@ -95,7 +97,7 @@ async def test_a_generated_page_runs_in_its_frame_and_reaches_nothing(person: Pe
 
 @pytest.mark.parametrize("knows_allowlist", [True, False], ids=["with Connection-Allowlist", "without"])
 async def test_a_page_of_the_agent_keeps_no_frame_whatever_it_replaces(
-    person: Person, stranger: Stranger, knows_allowlist: bool
+    person: Person, stranger: ForbiddenServer, knows_allowlist: bool
 ) -> None:
     async def pass_on(route: Route) -> None:
         """Pass the frame on as a browser reads it that does not know the header."""

@@ -31,7 +31,7 @@ async def choose(person: Person, item: str) -> None:
     await person.page.keyboard.press("Enter")
 
 
-async def test_start_a_conversation_with_a_file_and_rate_the_result(person: Person, stage: Any) -> None:
+async def test_start_a_conversation_with_a_file_and_rate_the_result(person: Person, harness: Any) -> None:
     keyboard = person.page.keyboard
     await press(person, person.button("New conversation"))
     async with person.page.expect_file_chooser() as chooser:
@@ -56,12 +56,12 @@ async def test_start_a_conversation_with_a_file_and_rate_the_result(person: Pers
     await keyboard.press("Enter")
 
     await expect(person.reply).to_contain_text("Short and right.")
-    (turn,) = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    (turn,) = (await harness.clients[0].fetch(await person.read_conversation_id())).turns
     assert [file.filename for file in turn.attachments] == ["sales.csv"]
     assert [(judged.reaction, judged.text) for judged in turn.feedback] == [("ok", "Short and right.")]
 
 
-async def test_redirect_and_stop_a_turn(person: Person, stage: Any) -> None:
+async def test_redirect_and_stop_a_turn(person: Person, harness: Any) -> None:
     keyboard = person.page.keyboard
     await person.tab_to(person.field)
     await keyboard.type("script:endless please")
@@ -82,11 +82,11 @@ async def test_redirect_and_stop_a_turn(person: Person, stage: Any) -> None:
     await keyboard.press("Escape")
 
     await person.finish()
-    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    state = await harness.clients[0].fetch(await person.read_conversation_id())
     assert [turn.outcome for turn in state.turns] == ["completed", "stopped"]
 
 
-async def test_rename_and_delete_a_conversation(person: Person, stage: Any) -> None:
+async def test_rename_and_delete_a_conversation(person: Person, harness: Any) -> None:
     keyboard = person.page.keyboard
     await person.send("script:plain, to be renamed")
     await person.finish()
@@ -101,11 +101,11 @@ async def test_rename_and_delete_a_conversation(person: Person, stage: Any) -> N
     await keyboard.type("Named by keyboard")
     await keyboard.press("Enter")
     await expect(person.page.get_by_role("link", name="Named by keyboard")).to_be_visible()
-    assert (await stage.clients[0].fetch(conversation_id)).conversation.title == "Named by keyboard"
+    assert (await harness.clients[0].fetch(conversation_id)).conversation.title == "Named by keyboard"
     await choose(person, "Delete")
     await press(person, person.page.get_by_role("alertdialog").get_by_role("button", name="Delete"))
 
     await expect(person.page.get_by_role("link", name="Named by keyboard")).to_have_count(0)
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
-    listed = await stage.clients[0].list_conversations()
+    listed = await harness.clients[0].list_conversations()
     assert conversation_id not in {each.conversation_id for each in listed.items}

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from browsing.looks import show
+from browsing.accessibility import show
 from browsing.person import Person
 from browsing.seeds import repeat_turn
 from playwright.async_api import expect
@@ -38,11 +38,11 @@ LIMIT_MS = float(os.environ.get("LONG_TASK_MS", "inf"))
 """Limit of a long task. It needs an idle machine, so it is set by `make browser LONG_TASK_MS=100` only."""
 
 
-async def test_only_a_few_of_2000_messages_are_in_the_dom(person: Person, stage: Any) -> None:
+async def test_only_a_few_of_2000_messages_are_in_the_dom(person: Person, harness: Any) -> None:
     await person.send("script:rich NUMBER please")
     await person.finish()
     conversation_id = await person.read_conversation_id()
-    await asyncio.to_thread(repeat_turn, stage.platform, conversation_id, count=TURNS)
+    await asyncio.to_thread(repeat_turn, harness.platform, conversation_id, count=TURNS)
     await person.page.reload()
     await expect(person.turns.last).to_have_attribute("aria-label", f"Message {TURNS}")
     await person.page.evaluate(WATCH)
@@ -67,11 +67,11 @@ async def test_only_a_few_of_2000_messages_are_in_the_dom(person: Person, stage:
     assert max(seen["tasks"], default=0) <= LIMIT_MS
 
 
-async def test_all_loaded_messages_are_printed_without_controls(person: Person, stage: Any) -> None:
+async def test_all_loaded_messages_are_printed_without_controls(person: Person, harness: Any) -> None:
     await person.send("script:rich NUMBER please")
     await person.finish()
     conversation_id = await person.read_conversation_id()
-    await asyncio.to_thread(repeat_turn, stage.platform, conversation_id, count=PRINTED_TURNS)
+    await asyncio.to_thread(repeat_turn, harness.platform, conversation_id, count=PRINTED_TURNS)
     await person.page.reload()
     await expect(person.turns.last).to_have_attribute("aria-label", f"Message {PRINTED_TURNS}")
     await show(person.page, "desktop", "dark")

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from browsing.crowd import Crowd
 from browsing.person import Person
+from browsing.users import BrowserUsers
 from playwright.async_api import expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -17,12 +17,12 @@ TOPS = """names => names.map(name => {
 })"""
 
 
-async def come(crowd: Crowd, viewport: dict[str, int]) -> Person:
-    return await crowd.come(viewport=viewport, has_touch=True, is_mobile=True)
+async def open_phone(users: BrowserUsers, viewport: dict[str, int]) -> Person:
+    return await users.open_page(viewport=viewport, has_touch=True, is_mobile=True)
 
 
-async def test_enter_adds_a_line_and_the_button_sends(crowd: Crowd) -> None:
-    person = await come(crowd, PHONE)
+async def test_enter_adds_a_line_and_the_button_sends(users: BrowserUsers) -> None:
+    person = await open_phone(users, PHONE)
 
     await person.field.press_sequentially("script:plain")
     await person.field.press("Enter")
@@ -34,8 +34,8 @@ async def test_enter_adds_a_line_and_the_button_sends(crowd: Crowd) -> None:
     await expect(person.reply).to_contain_text("A plain answer.")
 
 
-async def test_queue_redirect_and_stop_fit_into_one_row(crowd: Crowd, gates: Path) -> None:
-    person = await come(crowd, SMALL)
+async def test_queue_redirect_and_stop_fit_into_one_row(users: BrowserUsers, gates: Path) -> None:
+    person = await open_phone(users, SMALL)
     await person.field.fill("script:gate please")
     await person.button("Send").tap()
     await expect(person.reply).to_contain_text("before the gate first")
@@ -53,8 +53,8 @@ async def test_queue_redirect_and_stop_fit_into_one_row(crowd: Crowd, gates: Pat
     await person.finish()
 
 
-async def test_back_closes_the_list_that_covers_the_conversation(crowd: Crowd) -> None:
-    person = await come(crowd, PHONE)
+async def test_back_closes_the_list_that_covers_the_conversation(users: BrowserUsers) -> None:
+    person = await open_phone(users, PHONE)
     await person.field.fill("script:note please")
     await person.button("Send").tap()
     await person.read_conversation_id()
@@ -70,8 +70,8 @@ async def test_back_closes_the_list_that_covers_the_conversation(crowd: Crowd) -
     assert person.page.url == place
 
 
-async def test_back_closes_the_panel_that_covers_the_conversation(crowd: Crowd) -> None:
-    person = await come(crowd, PHONE)
+async def test_back_closes_the_panel_that_covers_the_conversation(users: BrowserUsers) -> None:
+    person = await open_phone(users, PHONE)
     await person.field.fill("script:note please")
     await person.button("Send").tap()
     await person.read_conversation_id()
@@ -104,8 +104,8 @@ async def test_back_closes_the_panel_that_covers_the_conversation(crowd: Crowd) 
     await expect(person.page.get_by_role("heading", level=1)).to_have_text("What would you like to work on?")
 
 
-async def test_right_to_left_text_runs_from_the_right(crowd: Crowd) -> None:
-    person = await come(crowd, PHONE)
+async def test_right_to_left_text_runs_from_the_right(users: BrowserUsers) -> None:
+    person = await open_phone(users, PHONE)
     await person.field.fill("مرحبا بالعالم. script:plain")
     assert await person.field.evaluate("field => getComputedStyle(field).direction") == "rtl"
     await person.button("Send").tap()

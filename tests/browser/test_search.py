@@ -5,10 +5,10 @@ import re
 from typing import Any
 
 import pytest
-from browsing.crowd import Crowd
-from browsing.looks import SIZES, Width, find_violations
+from browsing.accessibility import SIZES, Width, find_violations
 from browsing.person import Person
 from browsing.seeds import repeat_turn
+from browsing.users import BrowserUsers
 from playwright.async_api import Locator, expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
@@ -21,13 +21,13 @@ def turn(person: Person, ordinal: int) -> Locator:
     return person.page.get_by_role("article", name=f"Message {ordinal}", exact=True)
 
 
-async def test_an_old_message_is_found_and_opened(person: Person, stage: Any) -> None:
+async def test_an_old_message_is_found_and_opened(person: Person, harness: Any) -> None:
     await person.send("script:rich NUMBER, and what of the quayside?")
     await person.finish()
     conversation_id = await person.read_conversation_id()
-    await stage.clients[0].rename_conversation(conversation_id, "Ports of the north")
+    await harness.clients[0].rename_conversation(conversation_id, "Ports of the north")
     await person.wait_for_index("quayside")
-    await asyncio.to_thread(repeat_turn, stage.platform, conversation_id, count=TURNS)
+    await asyncio.to_thread(repeat_turn, harness.platform, conversation_id, count=TURNS)
     await person.open()
 
     hit = await person.search("QUAYSIDE?")
@@ -69,8 +69,8 @@ async def test_a_button_loads_more_and_a_link_opens_another_tab(person: Person) 
 
 
 @pytest.mark.parametrize("look", ["desktop", "phone"])
-async def test_a_search_in_the_open_chat_finds_only_its_messages(crowd: Crowd, look: Width) -> None:
-    person = await crowd.come(viewport=SIZES[look])
+async def test_a_search_in_the_open_chat_finds_only_its_messages(users: BrowserUsers, look: Width) -> None:
+    person = await users.open_page(viewport=SIZES[look])
     word = f"cormorant{look}"
     await person.send(f"script:plain, a {word} at home")
     await person.finish()

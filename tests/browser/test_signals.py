@@ -18,7 +18,7 @@ async def begin_waiting(person: Person) -> None:
     await expect(person.reply).to_contain_text("before the gate first")
 
 
-async def test_a_turn_is_stopped_while_it_runs(person: Person, stage: Any) -> None:
+async def test_a_turn_is_stopped_while_it_runs(person: Person, harness: Any) -> None:
     await person.send("script:endless please")
     await expect(person.reply).to_contain_text(BEGIN)
 
@@ -26,11 +26,11 @@ async def test_a_turn_is_stopped_while_it_runs(person: Person, stage: Any) -> No
 
     await person.finish()
     await expect(person.reply.get_by_text("You stopped this answer.")).to_be_visible()
-    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    state = await harness.clients[0].fetch(await person.read_conversation_id())
     assert [turn.outcome for turn in state.turns] == ["stopped"]
 
 
-async def test_a_message_to_a_running_turn_gets_a_receipt(person: Person, stage: Any, gates: Path) -> None:
+async def test_a_message_to_a_running_turn_gets_a_receipt(person: Person, harness: Any, gates: Path) -> None:
     await begin_waiting(person)
 
     await person.send("And mind the south.")
@@ -41,11 +41,11 @@ async def test_a_message_to_a_running_turn_gets_a_receipt(person: Person, stage:
     (gates / "first").touch()
     await expect(receipt).to_contain_text("Delivered")
     await expect(person.reply).to_contain_text("It heeds what was added.")
-    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    state = await harness.clients[0].fetch(await person.read_conversation_id())
     assert [signal.state for turn in state.turns for signal in turn.signals] == ["applied"]
 
 
-async def test_a_redirected_turn_keeps_its_work(person: Person, stage: Any) -> None:
+async def test_a_redirected_turn_keeps_its_work(person: Person, harness: Any) -> None:
     await person.send("script:endless please")
     await expect(person.reply).to_contain_text(BEGIN)
 
@@ -55,7 +55,7 @@ async def test_a_redirected_turn_keeps_its_work(person: Person, stage: Any) -> N
     receipt = person.page.get_by_role("group", name="You redirected", exact=True)
     await expect(receipt).to_contain_text("Only the south, in short.")
     await expect(person.reply).to_contain_text("Left it.")
-    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    state = await harness.clients[0].fetch(await person.read_conversation_id())
     assert [(signal.kind, signal.state) for turn in state.turns for signal in turn.signals] == [("steer", "applied")]
 
 
@@ -73,7 +73,7 @@ async def test_a_message_delivered_with_a_stop_says_so_after_a_reload(person: Pe
     await expect(receipt).to_contain_text("Delivered, but the answer was stopped")
 
 
-async def test_escape_in_an_edit_does_not_stop_the_answer(person: Person, stage: Any, gates: Path) -> None:
+async def test_escape_in_an_edit_does_not_stop_the_answer(person: Person, harness: Any, gates: Path) -> None:
     await begin_waiting(person)
     await person.send("And mind the south.")
 
@@ -87,7 +87,7 @@ async def test_escape_in_an_edit_does_not_stop_the_answer(person: Person, stage:
     await expect(person.page.get_by_role("textbox", name="Edit your message")).to_have_count(0)
     (gates / "first").touch()
     await person.finish()
-    (turn,) = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    (turn,) = (await harness.clients[0].fetch(await person.read_conversation_id())).turns
     assert turn.outcome == "completed"
     assert [(signal.kind, signal.text) for signal in turn.signals] == [("followup", "And mind the south.")]
 
@@ -111,7 +111,7 @@ async def test_an_unsaved_edit_of_a_delivered_message_moves_to_the_field(person:
     await expect(person.field).to_have_value("And mind the south. Or not.")
 
 
-async def test_a_queued_message_is_edited_and_withdrawn(person: Person, stage: Any, gates: Path) -> None:
+async def test_a_queued_message_is_edited_and_withdrawn(person: Person, harness: Any, gates: Path) -> None:
     await begin_waiting(person)
     await person.send("And mind the south.")
     added = person.page.get_by_role("group", name="You added", exact=True)
@@ -128,6 +128,6 @@ async def test_a_queued_message_is_edited_and_withdrawn(person: Person, stage: A
     (gates / "first").touch()
 
     await person.finish()
-    state = await stage.clients[0].fetch(await person.read_conversation_id())
+    state = await harness.clients[0].fetch(await person.read_conversation_id())
     said = [(signal.text, signal.state) for turn in state.turns for signal in turn.signals]
     assert said == [("And mind the north.", "applied"), ("And be brief.", "retracted")]

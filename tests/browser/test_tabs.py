@@ -24,7 +24,7 @@ async def show(page: Page, *, looked_at: bool) -> None:
     await page.evaluate(LOOK, looked_at)
 
 
-async def test_eight_windows_can_all_send_and_those_without_a_slot_say_so(person: Person, stage: Any) -> None:
+async def test_eight_windows_can_all_send_and_those_without_a_slot_say_so(person: Person, harness: Any) -> None:
     await person.send("script:plain please")
     await person.finish()
     tabs = [person, *[await person.open_tab() for _ in range(TABS - 1)]]
@@ -42,11 +42,13 @@ async def test_eight_windows_can_all_send_and_those_without_a_slot_say_so(person
         await tab.look()
         await expect(tab.turns).to_have_count(2)
         await expect(tab.page.get_by_text(WAITS)).to_have_count(0)
-    state = await stage.clients[0].fetch(await tabs[2].read_conversation_id())
+    state = await harness.clients[0].fetch(await tabs[2].read_conversation_id())
     assert [turn.status for turn in state.turns] == ["completed", "completed"]
 
 
-async def test_a_hidden_tab_closes_its_stream_and_misses_nothing(person: Person, stage: Any, link: FaultProxy) -> None:
+async def test_a_hidden_tab_closes_its_stream_and_misses_nothing(
+    person: Person, harness: Any, link: FaultProxy
+) -> None:
     await person.send("script:plain please")
     await person.finish()
     conversation_id = await person.read_conversation_id()
@@ -54,9 +56,9 @@ async def test_a_hidden_tab_closes_its_stream_and_misses_nothing(person: Person,
     streams.clear()
 
     await show(person.page, looked_at=False)
-    sent = await stage.clients[0].send_message(conversation_id, "script:plain again")
-    await stage.watch(conversation_id).wait_ended(sent.turn_id)
-    await stage.close()
+    sent = await harness.clients[0].send_message(conversation_id, "script:plain again")
+    await harness.watch(conversation_id).wait_ended(sent.turn_id)
+    await harness.close()
     assert not streams.is_set()
     await expect(person.turns).to_have_count(1)
     await show(person.page, looked_at=True)

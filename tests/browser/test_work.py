@@ -37,12 +37,12 @@ async def test_a_plan_shows_its_progress(person: Person) -> None:
     ]
 
 
-async def test_citations_lead_to_their_sources(person: Person, stage: Any) -> None:
+async def test_citations_lead_to_their_sources(person: Person, harness: Any) -> None:
     await person.send("script:plain please")
     await person.finish()
     conversation_id = await person.read_conversation_id()
     for sid, title, url in ((1, "Sales of the year", PAGE), (2, "<b>Nobody knows</b>", "https://example.com/why")):
-        await asyncio.to_thread(add_source, stage.platform, conversation_id, sid=sid, title=title, url=url)
+        await asyncio.to_thread(add_source, harness.platform, conversation_id, sid=sid, title=title, url=url)
 
     await person.send("script:cite please")
 
@@ -89,7 +89,7 @@ async def test_a_turn_shows_its_usage_and_what_the_model_saw(person: Person) -> 
     await expect(panel.locator("pre").first).to_contain_text("You are")
 
 
-async def test_a_failed_message_is_sent_again_with_its_file(person: Person, stage: Any) -> None:
+async def test_a_failed_message_is_sent_again_with_its_file(person: Person, harness: Any) -> None:
     await person.attach("sales.csv", SALES)
     await person.send("script:fail please")
     await expect(person.reply).to_contain_text("Try again in a moment.")
@@ -100,7 +100,7 @@ async def test_a_failed_message_is_sent_again_with_its_file(person: Person, stag
 
     await expect(person.turns).to_have_count(2)
     await person.finish()
-    turns = (await stage.clients[0].fetch(await person.read_conversation_id())).turns
+    turns = (await harness.clients[0].fetch(await person.read_conversation_id())).turns
     assert [(turn.text, [file.filename for file in turn.attachments]) for turn in turns] == [
         ("script:fail please", ["sales.csv"])
     ] * 2

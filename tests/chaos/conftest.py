@@ -7,10 +7,10 @@ import pytest
 import pytest_asyncio
 from faults.chaos import Chaos
 from faults.links import open_links
-from parts.followers import allow_files
-from parts.forks import INGRESS_BOUNDS, WORKER_BOUNDS, ForkingSpawn
-from parts.homes import copy_home
-from stages.stage import Stage
+from helpers.followers import allow_files
+from helpers.forks import INGRESS_BOUNDS, WORKER_BOUNDS, ForkingSpawn
+from helpers.homes import copy_home
+from platform_harness.harness import Harness
 
 from everturn_client.backoff import Timings
 from everturn_local.supervision.platform import Platform
@@ -41,12 +41,12 @@ async def chaos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         open_links(ingresses=2, workers=2) as links,
         Platform(home, ingresses=2, workers=2, env=env, specs=links.build_specs, spawn=ForkingSpawn()) as platform,
     ):
-        stage = Stage(platform, urls=links.urls, timings=TIMINGS)
-        yield Chaos(stage, links)
-        await stage.quit()
+        harness = Harness(platform, urls=links.urls, timings=TIMINGS)
+        yield Chaos(harness, links)
+        await harness.quit()
 
 
 @pytest.fixture(scope="module")
-def stage(chaos: Chaos) -> Stage:
-    """The same stage, without its links."""
-    return chaos.stage
+def harness(chaos: Chaos) -> Harness:
+    """The same harness, without its links."""
+    return chaos.harness

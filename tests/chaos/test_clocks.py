@@ -23,15 +23,15 @@ async def wrong(chaos: Chaos) -> AsyncIterator[Chaos]:
     restarts = [chaos.platform.restart(part, extra_env={"CLOCK_STEPS": steps}) for part, steps in WRONG.items()]
     await asyncio.gather(*restarts)
     yield chaos
-    await chaos.stage.close()
+    await chaos.harness.close()
     await asyncio.gather(*map(chaos.platform.restart, WRONG))
 
 
 async def test_a_turn_moves_between_workers_with_different_clocks(wrong: Chaos) -> None:
-    stage, platform = wrong.stage, wrong.platform
+    harness, platform = wrong.harness, wrong.platform
     await platform.stop_part("worker-2")
-    sent = await stage.clients[0].send_message("new", "script:slow please")
-    watchers = [stage.watch(sent.conversation_id), stage.watch(sent.conversation_id, ingress=1, cuts=22)]
+    sent = await harness.clients[0].send_message("new", "script:slow please")
+    watchers = [harness.watch(sent.conversation_id), harness.watch(sent.conversation_id, ingress=1, cuts=22)]
     await watchers[0].wait_text(sent.turn_id, "answer")
 
     platform.auto_restart = False
@@ -40,7 +40,7 @@ async def test_a_turn_moves_between_workers_with_different_clocks(wrong: Chaos) 
     await platform.restart("worker-2", extra_env={"CLOCK_STEPS": WRONG["worker-2"]})
     turn = await watchers[0].wait_ended(sent.turn_id)
     await platform.restart("worker-1", extra_env={"CLOCK_STEPS": WRONG["worker-1"]})
-    later = [await stage.clients[n % 2].send_message(sent.conversation_id, "script:plain please") for n in range(3)]
+    later = [await harness.clients[n % 2].send_message(sent.conversation_id, "script:plain please") for n in range(3)]
 
     for watcher in watchers:
         for each in later:
@@ -49,5 +49,5 @@ async def test_a_turn_moves_between_workers_with_different_clocks(wrong: Chaos) 
     assert (turn.status, turn.outcome) == ("completed", "completed")
     assert turn.elapsed_ms is not None
     assert 0 < turn.elapsed_ms < HOUR_S * 1000
-    state = await stage.check_history(sent.conversation_id, *watchers)
+    state = await harness.check_invariants(sent.conversation_id, *watchers)
     assert [turn.ordinal for turn in state.turns] == list(range(1, len(state.turns) + 1))

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from parts.forks import WORKER_BOUNDS
-from stages.stage import Stage
+from helpers.forks import WORKER_BOUNDS
+from platform_harness.harness import Harness
 
 from everturn.events.model import ChatCompaction
 from everturn.events.views import TurnView
@@ -24,8 +24,8 @@ EXTRA_ENV = {WORKER_BOUNDS: '{"lease_s": 4, "orphans_after_s": 4}', "WORKER_SLOT
 tests, because two workers start at once, and one that can't renew in time would count as another death."""
 WORKERS = ("worker-1", "worker-2")
 TURNS = 12
-LONG_TALK = "script:plain " + "word " * 24_000
-SUMMARY = "## Active request\n- write a note\n## Done\n- a long talk\n"
+LONG_CONVERSATION = "script:plain " + "word " * 24_000
+SUMMARY = "## Active request\n- write a note\n## Done\n- a long conversation\n"
 BORDERS = [
     ("turn.claimed:1", "turn.opened:1"),
     ("turn.before_first_token:1", "turn.mid_stream:7"),
@@ -36,46 +36,49 @@ BORDERS = [
 ]
 
 
-async def arm(stage: Stage, *failpoints: str, env: Mapping[str, str] | None = None) -> None:
+async def arm(harness: Harness, *failpoints: str, env: Mapping[str, str] | None = None) -> None:
     """Each worker dies at its failpoint and is not restarted automatically. `env` has further variables of workers."""
-    stage.platform.auto_restart = False
+    harness.platform.auto_restart = False
     starts = [
-        stage.platform.restart(worker, extra_env={**(env or {}), "FAILPOINT": f"{failpoint}:kill"})
+        harness.platform.restart(worker, extra_env={**(env or {}), "FAILPOINT": f"{failpoint}:kill"})
         for worker, failpoint in zip(WORKERS, failpoints, strict=True)
     ]
     await asyncio.gather(*starts)
 
 
-async def take_over(stage: Stage, env: Mapping[str, str] | None = None) -> None:
+async def take_over(harness: Harness, env: Mapping[str, str] | None = None) -> None:
     """Once both were killed, others replace them."""
     for worker in WORKERS:
-        assert await stage.platform.wait_exit(worker) == -signal.SIGKILL
-    await asyncio.gather(*(stage.platform.restart(worker, extra_env=env) for worker in WORKERS))
+        assert await harness.platform.wait_exit(worker) == -signal.SIGKILL
+    await asyncio.gather(*(harness.platform.restart(worker, extra_env=env) for worker in WORKERS))
 
 
-async def run_killed(stage: Stage, text: str) -> list[TurnView]:
+async def run_killed(harness: Harness, text: str) -> list[TurnView]:
     """Two turns, each watched by two clients, whose workers die; returns their final state."""
-    sends = [stage.clients[n].send_message("new", text) for n in range(2)]
+    sends = [harness.clients[n].send_message("new", text) for n in range(2)]
     sent = await asyncio.gather(*sends)
     watchers = [
-        (stage.watch(each.conversation_id, ingress=0), stage.watch(each.conversation_id, ingress=1, cuts=len(text) + n))
+        (
+            harness.watch(each.conversation_id, ingress=0),
+            harness.watch(each.conversation_id, ingress=1, cuts=len(text) + n),
+        )
         for n, each in enumerate(sent)
     ]
-    await take_over(stage)
+    await take_over(harness)
     ended = [await pair[0].wait_ended(each.turn_id) for each, pair in zip(sent, watchers, strict=True)]
     for each, pair in zip(sent, watchers, strict=True):
-        await stage.check_history(each.conversation_id, *pair)
-    await stage.close()
+        await harness.check_invariants(each.conversation_id, *pair)
+    await harness.close()
     return ended
 
 
 @pytest.mark.parametrize("failpoints", BORDERS, ids=" ".join)
 async def test_workers_killed_at_two_borders_are_taken_over_and_nothing_doubles(
-    stage: Stage, failpoints: tuple[str, str]
+    harness: Harness, failpoints: tuple[str, str]
 ) -> None:
-    await arm(stage, *failpoints)
+    await arm(harness, *failpoints)
 
-    for turn in await run_killed(stage, "script:write please"):
+    for turn in await run_killed(harness, "script:write please"):
         assert (turn.status, turn.outcome) == ("completed", "completed")
         assert turn.answer == "The note is in outputs/note.md."
         canvas = [text.text for text in turn.texts if text.channel == "canvas"]
@@ -84,56 +87,56 @@ async def test_workers_killed_at_two_borders_are_taken_over_and_nothing_doubles(
         assert [file.filename for file in turn.files] == ["note.md"]
 
 
-async def test_workers_killed_while_a_program_calls_a_tool_run_the_program_again(stage: Stage) -> None:
-    await arm(stage, "turn.in_program_call:1", "turn.in_program_call:1")
+async def test_workers_killed_while_a_program_calls_a_tool_run_the_program_again(harness: Harness) -> None:
+    await arm(harness, "turn.in_program_call:1", "turn.in_program_call:1")
 
-    for turn in await run_killed(stage, "script:program please"):
+    for turn in await run_killed(harness, "script:program please"):
         assert (turn.status, turn.outcome) == ("completed", "completed")
         assert turn.answer == "The program has looked."
         assert {step.status for step in turn.steps} == {"completed"}
 
 
-async def test_all_turns_end_once_when_a_worker_dies(stage: Stage) -> None:
+async def test_all_turns_end_once_when_a_worker_dies(harness: Harness) -> None:
     """Two slots, twelve turns in as many conversations, taken by both ingresses at once."""
-    await arm(stage, "turn.after_c2:2", "turn.after_c2:1000")
+    await arm(harness, "turn.after_c2:2", "turn.after_c2:1000")
     sent = await asyncio.gather(
-        *(stage.clients[n % 2].send_message("new", "script:write please") for n in range(TURNS))
+        *(harness.clients[n % 2].send_message("new", "script:write please") for n in range(TURNS))
     )
-    watchers = [stage.watch(each.conversation_id, ingress=n % 2) for n, each in enumerate(sent)]
+    watchers = [harness.watch(each.conversation_id, ingress=n % 2) for n, each in enumerate(sent)]
 
-    assert await stage.platform.wait_exit(WORKERS[0]) == -signal.SIGKILL
+    assert await harness.platform.wait_exit(WORKERS[0]) == -signal.SIGKILL
     ended = [await watcher.wait_ended(each.turn_id) for each, watcher in zip(sent, watchers, strict=True)]
 
     assert [(turn.status, turn.answer) for turn in ended] == [("completed", "The note is in outputs/note.md.")] * TURNS
     for each, watcher in zip(sent, watchers, strict=True):
-        state = await stage.check_history(each.conversation_id, watcher)
+        state = await harness.check_invariants(each.conversation_id, watcher)
         assert [turn.turn_id for turn in state.turns] == [each.turn_id]
-    await stage.close()
-    await stage.platform.restart(WORKERS[0])
+    await harness.close()
+    await harness.platform.restart(WORKERS[0])
 
 
-async def test_workers_killed_in_a_summary_leave_one_summary_and_one_answer(stage: Stage, tmp_path: Path) -> None:
-    """Both turns need the summary before their first round: the talk before them is longer than a request may be."""
+async def test_workers_killed_in_a_summary_leave_one_summary_and_one_answer(harness: Harness, tmp_path: Path) -> None:
+    """Both turns need the summary before their first round: the conversation is longer than a request may be."""
     env = save_summaries(tmp_path)
-    first = await asyncio.gather(*(stage.clients[n].send_message("new", LONG_TALK) for n in range(2)))
-    watchers = [stage.watch(each.conversation_id, ingress=n) for n, each in enumerate(first)]
+    first = await asyncio.gather(*(harness.clients[n].send_message("new", LONG_CONVERSATION) for n in range(2)))
+    watchers = [harness.watch(each.conversation_id, ingress=n) for n, each in enumerate(first)]
     for each, watcher in zip(first, watchers, strict=True):
         await watcher.wait_ended(each.turn_id)
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
-    await arm(stage, "turn.in_compaction:1", "turn.in_compaction:1", env=env)
+    await arm(harness, "turn.in_compaction:1", "turn.in_compaction:1", env=env)
 
-    sent = [await stage.clients[n].send_message(each.conversation_id, "script:write") for n, each in enumerate(first)]
-    await take_over(stage, env)
+    sent = [await harness.clients[n].send_message(each.conversation_id, "script:write") for n, each in enumerate(first)]
+    await take_over(harness, env)
 
     for each, watcher in zip(sent, watchers, strict=True):
         turn = await watcher.wait_ended(each.turn_id)
         assert (turn.status, turn.answer) == ("completed", "The note is in outputs/note.md.")
         states = [envelope.data.status for envelope in watcher.seen if isinstance(envelope.data, ChatCompaction)]
         assert (states[-1], states.count("completed")) == ("completed", 1)
-        assert await load_writers(stage, each.conversation_id) == ["model"]
-        await stage.check_history(each.conversation_id, watcher)
-    await stage.close()
-    await asyncio.gather(*map(stage.platform.restart, WORKERS))
+        assert await load_writers(harness, each.conversation_id) == ["model"]
+        await harness.check_invariants(each.conversation_id, watcher)
+    await harness.close()
+    await asyncio.gather(*map(harness.platform.restart, WORKERS))
 
 
 def save_summaries(folder: Path) -> dict[str, str]:
@@ -144,8 +147,8 @@ def save_summaries(folder: Path) -> dict[str, str]:
     return {"EVERTURN_CONFIG": str(config), "CONTEXT_MAX_TOKENS": "24000"}
 
 
-async def load_writers(stage: Stage, conversation_id: str) -> list[str]:
+async def load_writers(harness: Harness, conversation_id: str) -> list[str]:
     """Who wrote each summary of the conversation: a model or rules."""
     query = f"""SELECT body::json ->> 'by' FROM block
         WHERE conversation_id = '{conversation_id}' AND type = '{BlockType.RANGE_SUMMARY}'"""
-    return (await asyncio.to_thread(stage.platform.postgres.run_sql, query, database=DATABASE)).split()
+    return (await asyncio.to_thread(harness.platform.postgres.run_sql, query, database=DATABASE)).split()

@@ -12,11 +12,11 @@ from pathlib import Path
 import httpx2
 import pytest
 import pytest_asyncio
-from parts.forks import ForkingSpawn
-from parts.homes import copy_home
-from parts.waiting import wait_until
+from helpers.forks import ForkingSpawn
+from helpers.homes import copy_home
+from helpers.waiting import wait_until
+from platform_harness.harness import Harness
 from redis import Redis
-from stages.stage import Stage
 
 from everturn_client.answers import Accepted
 from everturn_local.servers.databases import DATABASE
@@ -44,23 +44,23 @@ FLOOD_TURNS = ("script:brisk please", TURN, "script:lazy please")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def light(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def light(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Harness]:
     """Few turns may wait, and of one tenant only half of them. Without proxies: they would slow down with the flood."""
     script = Path(__file__).with_name("scripts.toml")
     env = {"EVERTURN_MODEL": f"scripted:{script}", "QUEUE_MAX": str(2 * ROOM)}
     home = copy_home(tmp_path_factory.mktemp("flood"))
     async with Platform(home, ingresses=2, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
-        stage = Stage(platform)
-        yield stage
-        await stage.quit()
+        harness = Harness(platform)
+        yield harness
+        await harness.quit()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def flooding(light: Stage) -> AsyncIterator[Stage]:
+async def flooding(light: Harness) -> AsyncIterator[Harness]:
     """The tenant that floods."""
-    stage = Stage(light.platform, tenant="flood")
-    yield stage
-    await stage.quit()
+    harness = Harness(light.platform, tenant="flood")
+    yield harness
+    await harness.quit()
 
 
 class Flood:
@@ -134,14 +134,14 @@ class Figures:
         assert self.beside_s <= (MAX_WAIT * max(1.0, self.slower) + MARGIN) * self.alone_s, str(self)
 
 
-async def test_a_flood_holds_its_share_and_a_light_tenant_is_served(light: Stage, flooding: Stage) -> None:
-    await asyncio.gather(*(talk(light, n) for n in range(LIGHT)))
-    alone = [await talk(light, n) for n in range(LIGHT)]
+async def test_a_flood_holds_its_share_and_a_light_tenant_is_served(light: Harness, flooding: Harness) -> None:
+    await asyncio.gather(*(send_light(light, n) for n in range(LIGHT)))
+    alone = [await send_light(light, n) for n in range(LIGHT)]
     await wait_until(lambda: knows_pace(light))
     flood = Flood(light.platform.urls)
     running = asyncio.create_task(flood.run())
     await wait_until(lambda: running.done() or any(answer.status_code == 429 for answer in flood.answers))
-    beside = [await talk(light, n) for n in range(LIGHT)]
+    beside = [await send_light(light, n) for n in range(LIGHT)]
     waiting = int(await ask(light, "SELECT count(*) FROM turn WHERE tenant = 'flood' AND status = 'queued'"))
     await running
     accepted = [answer.json() for answer in flood.answers if answer.status_code == 202]
@@ -153,7 +153,7 @@ async def test_a_flood_holds_its_share_and_a_light_tenant_is_served(light: Stage
     assert 0 < waiting <= ROOM, "the light tenant waited for the flood to end, or the flood holds more than its share"
     assert await ask(light, "SELECT count(*) FROM turn WHERE tenant = 'flood'") == str(len(accepted))
     for each in accepted[:OF_USER:3]:
-        await flooding.check_history(each["conversation_id"])
+        await flooding.check_invariants(each["conversation_id"])
     if figures.slower <= MAX_SLOWER:
         figures.check()
     else:
@@ -161,7 +161,7 @@ async def test_a_flood_holds_its_share_and_a_light_tenant_is_served(light: Stage
 
 
 def build_user_header(n: int) -> dict[str, str]:
-    """The sender of a message: each user fills its share. The first is the one of the stage, which reads histories."""
+    """The sender of a message: each user fills its share. The first is the user of the harness."""
     return {"X-Dev-User": f"user{n // OF_USER}"} if n >= OF_USER else {}
 
 
@@ -172,23 +172,23 @@ def is_queue_refusal(answer: httpx2.Response) -> bool:
     return answer.status_code == 429
 
 
-async def talk(light: Stage, n: int) -> Accepted:
+async def send_light(light: Harness, n: int) -> Accepted:
     """A light tenant says something and waits for the answer."""
     sent = await light.clients[n % 2].send_message("new", TURN)
     watcher = light.watch(sent.conversation_id)
     assert (await watcher.wait_ended(sent.turn_id)).status == "completed"
-    await light.check_history(sent.conversation_id, watcher)
+    await light.check_invariants(sent.conversation_id, watcher)
     return sent
 
 
-def knows_pace(light: Stage) -> bool:
+def knows_pace(light: Harness) -> bool:
     """Whether a worker has reported how long turns take; until then it is a guess, and clients wait longer."""
     with Redis.from_url(light.platform.redis.url, decode_responses=True) as redis:
         reports = [json.loads(redis.get(key) or "{}") for key in redis.scan_iter("worker:*")]
     return any(worker.get("turn_s") for worker in reports)
 
 
-async def call_off(light: Stage) -> None:
+async def call_off(light: Harness) -> None:
     """Cancels what still waits, and waits until nothing of the flood is open."""
     rows = await ask(
         light, "SELECT conversation_id || ' ' || user_id FROM turn WHERE tenant = 'flood' AND status = 'queued'"
@@ -204,7 +204,7 @@ async def call_off(light: Stage) -> None:
     await wait_until(lambda: light.platform.postgres.run_sql(open_turns, database=DATABASE) == "0")
 
 
-async def load_figures(light: Stage, alone: list[Accepted], beside: list[Accepted], flood: Flood) -> Figures:
+async def load_figures(light: Harness, alone: list[Accepted], beside: list[Accepted], flood: Flood) -> Figures:
     before, meanwhile = (f"id = ANY('{{{','.join(each.turn_id for each in said)}}}')" for said in (alone, beside))
     return Figures(
         alone_s=await load_seconds(light, f"avg(ended_at - created_at) FROM turn WHERE {before}"),
@@ -220,9 +220,9 @@ async def load_figures(light: Stage, alone: list[Accepted], beside: list[Accepte
     )
 
 
-async def load_seconds(light: Stage, of: str) -> float:
+async def load_seconds(light: Harness, of: str) -> float:
     return float(await ask(light, f"SELECT extract(epoch FROM took) FROM (SELECT {of}) AS turns(took)"))
 
 
-async def ask(light: Stage, statement: str) -> str:
+async def ask(light: Harness, statement: str) -> str:
     return await asyncio.to_thread(light.platform.postgres.run_sql, statement, database=DATABASE)

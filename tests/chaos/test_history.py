@@ -1,7 +1,7 @@
 """The history checker distinguishes an idle conversation from a lost turn, and detects a foreign event."""
 
 import pytest
-from stages.history import check_seen, check_state
+from platform_harness.invariants import check_seen, check_state
 
 from everturn.events.model import Envelope, parse_envelope
 from everturn.events.views import StateView

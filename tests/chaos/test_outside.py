@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 from clamd_server import EICAR
 from faults.outside import PREFIX, Outside, open_outside
-from parts.provider import Answer, build_openai_events
-from parts.s3 import BUCKET
-from parts.waiting import wait_until
-from stages.watcher import Watcher
+from helpers.provider import Answer, build_openai_events
+from helpers.s3 import BUCKET
+from helpers.waiting import wait_until
+from platform_harness.watcher import Watcher
 
 from everturn_local.servers.databases import DATABASE
 
@@ -47,7 +47,7 @@ async def calm(outside: Outside) -> AsyncIterator[None]:
     say(outside, ANSWER)
     yield
     outside.heal()
-    await outside.stage.close()
+    await outside.harness.close()
 
 
 def say(outside: Outside, *texts: str) -> None:
@@ -57,7 +57,7 @@ def say(outside: Outside, *texts: str) -> None:
 
 async def send_file(outside: Outside, n: int, data: bytes = TEXT, name: str = "sales.csv") -> httpx2.Response:
     """One message with a file to a new conversation, sent once."""
-    url = f"{outside.stage.platform.urls[n % 2]}/conversations/default/default/new/messages"
+    url = f"{outside.harness.platform.urls[n % 2]}/conversations/default/default/new/messages"
     parts = [
         ("message", (None, json.dumps({"text": f"script:plain please, {n}"}).encode(), "application/json")),
         ("files", (name, data, "text/csv")),
@@ -85,11 +85,11 @@ async def check_files(outside: Outside, answers: list[httpx2.Response]) -> None:
             assert answer.headers["content-type"] == "application/problem+json"
             assert int(answer.headers["retry-after"]) >= 1
     for sent in accepted:
-        watcher = outside.stage.watch(sent["conversation_id"])
+        watcher = outside.harness.watch(sent["conversation_id"])
         turn = await watcher.wait_ended(sent["turn_id"])
         await wait_rest(watcher)
         assert [file.filename for file in turn.attachments] == ["sales.csv"]
-        await outside.stage.check_history(sent["conversation_id"], watcher)
+        await outside.harness.check_invariants(sent["conversation_id"], watcher)
     rows = await load_rows(outside)
     assert {key for key, _ in rows} <= load_keys(outside)
     assert all(verdict.startswith("clean ClamAV") for _, verdict in rows)
@@ -103,7 +103,7 @@ async def wait_rest(watcher: Watcher) -> None:
 async def load_rows(outside: Outside) -> list[list[str]]:
     """Key and verdict of every stored attachment."""
     query = "SELECT object_key || '|' || verdict FROM artifact WHERE kind = 'attachment'"
-    printed = await asyncio.to_thread(outside.stage.platform.postgres.run_sql, query, database=DATABASE)
+    printed = await asyncio.to_thread(outside.harness.platform.postgres.run_sql, query, database=DATABASE)
     return [line.split("|", 1) for line in printed.splitlines()]
 
 
@@ -208,19 +208,19 @@ async def test_a_turn_whose_file_can_not_be_stored_ends_and_says_so(outside: Out
     say(outside, WRITE, ANSWER)
     outside.to_s3.refuse()
 
-    sent = await outside.stage.clients[0].send_message("new", "Write a note.")
-    watcher = outside.stage.watch(sent.conversation_id)
+    sent = await outside.harness.clients[0].send_message("new", "Write a note.")
+    watcher = outside.harness.watch(sent.conversation_id)
     turn = await watcher.wait_ended(sent.turn_id)
 
     assert [step.status for step in turn.steps] == ["error"]
     assert turn.answer == "From the provider."
     assert turn.files == ()
-    await outside.stage.check_history(sent.conversation_id, watcher)
+    await outside.harness.check_invariants(sent.conversation_id, watcher)
 
 
 async def test_a_truncated_download_is_an_error(outside: Outside) -> None:
     sent = (await send_file(outside, 0)).json()
-    watcher = outside.stage.watch(sent["conversation_id"])
+    watcher = outside.harness.watch(sent["conversation_id"])
     (attached,) = (await watcher.wait_ended(sent["turn_id"])).attachments
 
     outside.to_s3.drip(8_192, 0.02)
@@ -232,12 +232,12 @@ async def test_a_truncated_download_is_an_error(outside: Outside) -> None:
 
     assert await loading is None
     assert await load_file(outside, attached.url) == TEXT
-    await outside.stage.check_history(sent["conversation_id"], watcher)
+    await outside.harness.check_invariants(sent["conversation_id"], watcher)
 
 
 async def load_file(outside: Outside, url: str) -> bytes | None:
     """None when it did not come whole."""
-    async with httpx2.AsyncClient(base_url=outside.stage.platform.urls[0], trust_env=False, timeout=FETCH_S) as http:
+    async with httpx2.AsyncClient(base_url=outside.harness.platform.urls[0], trust_env=False, timeout=FETCH_S) as http:
         try:
             answer = await http.get(url)
         except httpx2.HTTPError:
@@ -247,12 +247,12 @@ async def load_file(outside: Outside, url: str) -> bytes | None:
 
 async def ask(outside: Outside) -> tuple[str | None, int]:
     """The answer to one message, and how often the provider was asked for it."""
-    sent = await outside.stage.clients[0].send_message("new", "script:plain please")
-    watchers = [outside.stage.watch(sent.conversation_id, ingress=n, cuts=n or None) for n in range(2)]
+    sent = await outside.harness.clients[0].send_message("new", "script:plain please")
+    watchers = [outside.harness.watch(sent.conversation_id, ingress=n, cuts=n or None) for n in range(2)]
     for watcher in watchers:
         await watcher.wait_ended(sent.turn_id)
         await wait_rest(watcher)
-    state = await outside.stage.check_history(sent.conversation_id, *watchers)
+    state = await outside.harness.check_invariants(sent.conversation_id, *watchers)
     return state.turns[-1].answer, len(outside.provider.received)
 
 
@@ -293,22 +293,22 @@ async def test_the_shown_part_of_an_interrupted_reply_is_rewound(outside: Outsid
 async def test_without_a_fallback_a_failed_provider_fails_the_turn(
     outside: Outside, retry_after: str, asked: range
 ) -> None:
-    await outside.stage.platform.restart("worker-1", extra_env={"EVERTURN_FALLBACK_MODEL": ""})
+    await outside.harness.platform.restart("worker-1", extra_env={"EVERTURN_FALLBACK_MODEL": ""})
     outside.provider.forget()
     outside.provider.answer_error(429, {"error": {"message": "Too many."}}, retry_after=retry_after)
-    sent = await outside.stage.clients[0].send_message("new", "script:plain please")
-    watcher = outside.stage.watch(sent.conversation_id)
+    sent = await outside.harness.clients[0].send_message("new", "script:plain please")
+    watcher = outside.harness.watch(sent.conversation_id)
 
     # The provider is asked for a minute, and a busy machine takes its time besides.
     failed = await watcher.wait_ended(sent.turn_id, limit_s=180)
     tries = len(outside.provider.received)
     outside.provider.forget()
     say(outside, ANSWER)
-    again = await outside.stage.clients[0].send_message(sent.conversation_id, "script:plain please")
+    again = await outside.harness.clients[0].send_message(sent.conversation_id, "script:plain please")
     answered = await watcher.wait_ended(again.turn_id)
 
     assert failed.error is not None
     assert (failed.status, failed.error.type) == ("failed", "urn:everturn:problem:model-unavailable")
     assert tries in asked
     assert (answered.status, answered.answer) == ("completed", "From the provider.")
-    await outside.stage.check_history(sent.conversation_id, watcher)
+    await outside.harness.check_invariants(sent.conversation_id, watcher)

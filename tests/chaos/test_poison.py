@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from parts.forks import WORKER_BOUNDS, ForkingSpawn
-from parts.homes import copy_home
-from stages.stage import Stage
+from helpers.forks import WORKER_BOUNDS, ForkingSpawn
+from helpers.homes import copy_home
+from platform_harness.harness import Harness
 
 from everturn_local.supervision.platform import Platform
 
@@ -20,18 +20,18 @@ GIVEN_UP_S = 120.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def poisoned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def poisoned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Harness]:
     """Every worker dies in the first tool that it runs, also one that was started again."""
     script = Path(__file__).with_name("scripts.toml")
     env = {"EVERTURN_MODEL": f"scripted:{script}", WORKER_BOUNDS: BOUNDS, "FAILPOINT": "turn.in_tool:1:kill"}
     home = copy_home(tmp_path_factory.mktemp("poison"))
     async with Platform(home, ingresses=1, workers=2, env=env, durable=False, spawn=ForkingSpawn()) as platform:
-        stage = Stage(platform)
-        yield stage
-        await stage.quit()
+        harness = Harness(platform)
+        yield harness
+        await harness.quit()
 
 
-async def test_a_turn_that_kills_workers_fails_and_others_are_answered(poisoned: Stage) -> None:
+async def test_a_turn_that_kills_workers_fails_and_others_are_answered(poisoned: Harness) -> None:
     client = poisoned.clients[0]
     deadly = await client.send_message("new", "script:write please")
     watcher = poisoned.watch(deadly.conversation_id)
@@ -45,7 +45,7 @@ async def test_a_turn_that_kills_workers_fails_and_others_are_answered(poisoned:
     assert given_up.error.type.endswith("turn-given-up")
     for each, other in zip(others, watching, strict=True):
         assert (await other.wait_ended(each.turn_id)).answer == "A plain answer."
-        await poisoned.check_history(each.conversation_id, other)
+        await poisoned.check_invariants(each.conversation_id, other)
     later = await client.send_message(deadly.conversation_id, "script:plain please")
     assert (await watcher.wait_ended(later.turn_id)).status == "completed"
-    await poisoned.check_history(deadly.conversation_id, watcher)
+    await poisoned.check_invariants(deadly.conversation_id, watcher)

@@ -70,7 +70,7 @@ async def fill(chaos: Chaos) -> None:
 
 async def ask(chaos: Chaos, conversation_id: str) -> int:
     """The answer to one message, without a second attempt."""
-    async with EverturnClient(chaos.stage.clients[0].base_url, timings=ONCE) as client:
+    async with EverturnClient(chaos.harness.clients[0].base_url, timings=ONCE) as client:
         try:
             await client.send_message(conversation_id, "script:plain please")
         except ProblemError as error:
@@ -84,8 +84,8 @@ async def ask(chaos: Chaos, conversation_id: str) -> int:
 async def test_accepted_messages_survive_outages_of_postgres(
     chaos: Chaos, fault: Callable[[Chaos], Awaitable[None]]
 ) -> None:
-    running = await chaos.stage.clients[0].send_message("new", "script:slow please")
-    watchers = [chaos.stage.watch(running.conversation_id), chaos.stage.watch(running.conversation_id, ingress=1)]
+    running = await chaos.harness.clients[0].send_message("new", "script:slow please")
+    watchers = [chaos.harness.watch(running.conversation_id), chaos.harness.watch(running.conversation_id, ingress=1)]
     await watchers[0].wait_text(running.turn_id, "thinking")
 
     breaking = asyncio.create_task(fault(chaos))
@@ -94,28 +94,28 @@ async def test_accepted_messages_survive_outages_of_postgres(
         answers.append(await ask(chaos, running.conversation_id))
         await asyncio.wait({breaking}, timeout=1.0)
     await breaking
-    later = await chaos.stage.clients[1].send_message(running.conversation_id, "script:plain please")
+    later = await chaos.harness.clients[1].send_message(running.conversation_id, "script:plain please")
 
     for watcher in watchers:
         await watcher.wait_ended(running.turn_id, ENDED_S)
         await watcher.wait_ended(later.turn_id, ENDED_S)
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
     assert set(answers) <= {0, 202, 503}
-    state = await chaos.stage.check_history(running.conversation_id, *watchers)
+    state = await chaos.harness.check_invariants(running.conversation_id, *watchers)
     said = sum(1 + len(turn.signals) for turn in state.turns) - sum(
         1 for turn in state.turns for signal in turn.signals if signal.state == "promoted"
     )
     # A lost answer may have been a yes; a yes is never lost.
     assert 2 + answers.count(202) <= said <= 2 + answers.count(202) + answers.count(0) + answers.count(503)
-    await chaos.stage.close()
+    await chaos.harness.close()
 
 
 @pytest.mark.parametrize("break_link", [FaultProxy.refuse, FaultProxy.silence])
 async def test_repeated_outages_do_not_count_as_attempts(
     chaos: Chaos, break_link: Callable[[FaultProxy], None]
 ) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:endless please")
-    watcher = chaos.stage.watch(sent.conversation_id)
+    sent = await chaos.harness.clients[0].send_message("new", "script:endless please")
+    watcher = chaos.harness.watch(sent.conversation_id)
     links = [
         proxy
         for (service, server), proxy in chaos.links.between.items()
@@ -133,13 +133,13 @@ async def test_repeated_outages_do_not_count_as_attempts(
         async with asyncio.timeout(ENDED_S):
             while await load_fence(chaos, sent.conversation_id) == fence:  # noqa: ASYNC110 - another process's row
                 await asyncio.sleep(0.2)
-    await chaos.stage.clients[0].send_signal(sent.conversation_id, "cancel", "", target_turn_id=sent.turn_id)
+    await chaos.harness.clients[0].send_signal(sent.conversation_id, "cancel", "", target_turn_id=sent.turn_id)
 
     turn = await watcher.wait_ended(sent.turn_id)
     # Given up, it would have failed.
     assert turn.status == "cancelled"
-    await chaos.stage.check_history(sent.conversation_id, watcher)
-    await chaos.stage.close()
+    await chaos.harness.check_invariants(sent.conversation_id, watcher)
+    await chaos.harness.close()
 
 
 async def load_fence(chaos: Chaos, conversation_id: str) -> int:

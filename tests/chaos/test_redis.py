@@ -25,31 +25,31 @@ POLL_EVERY_S, POLLS = 0.1, 600
 
 
 async def test_a_restart_with_its_data_is_a_pause(chaos: Chaos) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
-    watchers = [chaos.stage.watch(sent.conversation_id), chaos.stage.watch(sent.conversation_id, ingress=1, cuts=5)]
+    sent = await chaos.harness.clients[0].send_message("new", "script:slow please")
+    watchers = [chaos.harness.watch(sent.conversation_id), chaos.harness.watch(sent.conversation_id, ingress=1, cuts=5)]
     await watchers[0].wait_text(sent.turn_id, "answer")
 
     await chaos.platform.restart("redis")
     turn = await watchers[0].wait_ended(sent.turn_id)
 
     assert turn.status == "completed"
-    await chaos.stage.check_history(sent.conversation_id, *watchers)
-    await chaos.stage.close()
+    await chaos.harness.check_invariants(sent.conversation_id, *watchers)
+    await chaos.harness.close()
 
 
 async def test_ids_increase_after_a_failover_to_a_stale_replica(chaos: Chaos) -> None:
     redis, folder = chaos.platform.redis, chaos.platform.home.redis / "appendonlydir"
-    ended = await chaos.stage.clients[0].send_message("new", "script:plain please")
-    steady = chaos.stage.watch(ended.conversation_id)
+    ended = await chaos.harness.clients[0].send_message("new", "script:plain please")
+    steady = chaos.harness.watch(ended.conversation_id)
     await steady.wait_ended(ended.turn_id)
     stale = folder.with_name("stale")
     with Redis.from_url(redis.url) as client:
         client.config_set("appendfsync", "always")
         shutil.copytree(folder, stale)
-    second = await chaos.stage.clients[0].send_message(ended.conversation_id, "script:plain please")
+    second = await chaos.harness.clients[0].send_message(ended.conversation_id, "script:plain please")
     await steady.wait_ended(second.turn_id)
     await steady.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
-    running = await chaos.stage.clients[0].send_message(ended.conversation_id, "script:slow please")
+    running = await chaos.harness.clients[0].send_message(ended.conversation_id, "script:slow please")
     await steady.wait_text(running.turn_id, "answer")
     held, known = next(envelope.id for envelope in reversed(steady.seen) if envelope.id), steady.state
 
@@ -57,22 +57,22 @@ async def test_ids_increase_after_a_failover_to_a_stale_replica(chaos: Chaos) ->
     shutil.rmtree(folder)
     stale.rename(folder)
     await chaos.platform.restart("redis")
-    resumed = chaos.stage.watch(ended.conversation_id, ingress=1, after=held)
+    resumed = chaos.harness.watch(ended.conversation_id, ingress=1, after=held)
     # It can continue exactly where it was, and then no snapshot repeats what it has seen before.
     resumed.state = known
-    fresh = chaos.stage.watch(ended.conversation_id, ingress=1)
+    fresh = chaos.harness.watch(ended.conversation_id, ingress=1)
     turn = await fresh.wait_ended(running.turn_id)
 
     assert turn.status == "completed"
     await resumed.wait_ended(running.turn_id)
     await fresh.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
-    await chaos.stage.check_history(ended.conversation_id, steady, resumed, fresh)
-    await chaos.stage.close()
+    await chaos.harness.check_invariants(ended.conversation_id, steady, resumed, fresh)
+    await chaos.harness.close()
 
 
 async def test_a_stalled_redis_refuses_in_time_without_partial_writes(chaos: Chaos) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:plain please")
-    watcher = chaos.stage.watch(sent.conversation_id)
+    sent = await chaos.harness.clients[0].send_message("new", "script:plain please")
+    watcher = chaos.harness.watch(sent.conversation_id)
     await watcher.wait_ended(sent.turn_id)
 
     chaos.platform.kill("redis", signal.SIGSTOP)
@@ -88,16 +88,16 @@ async def test_a_stalled_redis_refuses_in_time_without_partial_writes(chaos: Cha
     assert refused.status_code == 503
     assert int(refused.headers["retry-after"]) >= 1
     assert took_s < 3 * REFUSED_WITHIN_S
-    state = await chaos.stage.check_history(sent.conversation_id, watcher)
+    state = await chaos.harness.check_invariants(sent.conversation_id, watcher)
     assert [turn.turn_id for turn in state.turns] == [sent.turn_id]
-    await chaos.stage.close()
+    await chaos.harness.close()
 
 
 async def test_a_stalled_redis_refuses_messages_in_time(
     chaos: Chaos,
 ) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
-    watchers = [chaos.stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
+    sent = await chaos.harness.clients[0].send_message("new", "script:slow please")
+    watchers = [chaos.harness.watch(sent.conversation_id, ingress=n) for n in range(2)]
     await watchers[0].wait_text(sent.turn_id, "thinking")
 
     answers: list[tuple[httpx2.Response, float]] = []
@@ -119,16 +119,16 @@ async def test_a_stalled_redis_refuses_messages_in_time(
     for watcher in watchers:
         assert (await watcher.wait_ended(sent.turn_id)).status == "completed"
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
-    later = await chaos.stage.clients[0].send_message(sent.conversation_id, "script:plain please")
+    later = await chaos.harness.clients[0].send_message(sent.conversation_id, "script:plain please")
     await watchers[1].wait_ended(later.turn_id)
-    state = await chaos.stage.check_history(sent.conversation_id, *watchers)
+    state = await chaos.harness.check_invariants(sent.conversation_id, *watchers)
     assert [turn.turn_id for turn in state.turns] == [sent.turn_id, later.turn_id]
-    await chaos.stage.close()
+    await chaos.harness.close()
 
 
 async def test_a_full_redis_refuses_new_messages_and_delays_what_was_accepted(chaos: Chaos) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
-    watcher = chaos.stage.watch(sent.conversation_id)
+    sent = await chaos.harness.clients[0].send_message("new", "script:slow please")
+    watcher = chaos.harness.watch(sent.conversation_id)
     await watcher.wait_text(sent.turn_id, "thinking")
 
     with Redis.from_url(chaos.platform.redis.url) as redis:
@@ -144,17 +144,17 @@ async def test_a_full_redis_refuses_new_messages_and_delays_what_was_accepted(ch
     assert refused.status_code == 503
     assert int(refused.headers["retry-after"]) >= 1
     assert turn.status == "completed"
-    state = await chaos.stage.check_history(sent.conversation_id, watcher)
+    state = await chaos.harness.check_invariants(sent.conversation_id, watcher)
     assert [turn.turn_id for turn in state.turns] == [sent.turn_id]
-    await chaos.stage.close()
+    await chaos.harness.close()
 
 
 async def test_an_end_reaches_clients_once_after_failed_publishing(
     chaos: Chaos,
 ) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
-    watchers = [chaos.stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
-    cut = chaos.stage.watch(sent.conversation_id, cuts=7)
+    sent = await chaos.harness.clients[0].send_message("new", "script:slow please")
+    watchers = [chaos.harness.watch(sent.conversation_id, ingress=n) for n in range(2)]
+    cut = chaos.harness.watch(sent.conversation_id, cuts=7)
     await watchers[0].wait_text(sent.turn_id, "thinking")
 
     with Redis.from_url(chaos.platform.redis.url) as redis:
@@ -169,7 +169,7 @@ async def test_an_end_reaches_clients_once_after_failed_publishing(
     for watcher in (*watchers, cut):
         assert (await watcher.wait_ended(sent.turn_id)).status == "completed"
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
-    later = await chaos.stage.clients[1].send_message(sent.conversation_id, "script:plain please")
+    later = await chaos.harness.clients[1].send_message(sent.conversation_id, "script:plain please")
     for watcher in (*watchers, cut):
         await watcher.wait_ended(later.turn_id)
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
@@ -179,8 +179,8 @@ async def test_an_end_reaches_clients_once_after_failed_publishing(
         # After ids that were issued and never published it comes as a snapshot.
         assert ends.count(sent.turn_id) <= 1
         assert ends.count(later.turn_id) == 1
-    await chaos.stage.check_history(sent.conversation_id, *watchers, cut)
-    await chaos.stage.close()
+    await chaos.harness.check_invariants(sent.conversation_id, *watchers, cut)
+    await chaos.harness.close()
 
 
 async def wait_untold(chaos: Chaos, turn_id: str, tries: int) -> None:

@@ -48,11 +48,11 @@ async def test_a_random_schedule_loses_nothing_and_doubles_nothing(chaos: Chaos,
     for timed in schedule:
         print(f"  +{timed.after_s:.3f} s {timed.step}")  # noqa: T201
 
-    player = Player(chaos.stage, chaos.links, seed)
+    player = Player(chaos.harness, chaos.links, seed)
     chaos.platform.auto_restart = True
     try:
         await player.run(schedule)
     finally:
         print(f"  answers: {dict(player.answers)}")  # noqa: T201
         chaos.links.heal()
-        await chaos.stage.close()
+        await chaos.harness.close()

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx2
 import pytest
 from faults.chaos import Chaos
-from parts.waiting import wait_until
+from helpers.waiting import wait_until
+from platform_harness.socket_watcher import SocketWatcher
+from platform_harness.watcher import Watcher
 from redis import Redis
-from stages.socket_watcher import SocketWatcher
-from stages.watcher import Watcher
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -32,14 +32,14 @@ STREAM_BEGINS = b"HTTP/1.1 200 "
 
 async def follow_all(chaos: Chaos, conversation_ids: list[str], count: int) -> list[Watcher]:
     """So many clients on the first ingress, all with their first snapshot."""
-    watchers = chaos.stage.watch_all(conversation_ids, count)
+    watchers = chaos.harness.watch_all(conversation_ids, count)
     for watcher in watchers:
         await watcher.wait_until(lambda w: w.state is not None)
     return watchers
 
 
 async def test_clients_of_a_killed_ingress_reconnect_without_loss(chaos: Chaos) -> None:
-    sent = [await chaos.stage.clients[0].send_message("new", "script:slow please") for _ in range(3)]
+    sent = [await chaos.harness.clients[0].send_message("new", "script:slow please") for _ in range(3)]
     watchers = await follow_all(chaos, [each.conversation_id for each in sent], STREAMS)
     await watchers[0].wait_text(sent[0].turn_id, "answer")
     front, elsewhere = chaos.links.front["ingress-1"], chaos.links.front["ingress-2"]
@@ -51,14 +51,14 @@ async def test_clients_of_a_killed_ingress_reconnect_without_loss(chaos: Chaos) 
         for n, watcher in enumerate(watchers):
             await watcher.wait_ended(sent[n % 3].turn_id)
     for n, each in enumerate(sent):
-        await chaos.stage.check_history(each.conversation_id, *watchers[n::3][:5])
+        await chaos.harness.check_invariants(each.conversation_id, *watchers[n::3][:5])
     for watcher in watchers:
         assert watcher.failure is None
-    await chaos.stage.close()
+    await chaos.harness.close()
 
 
 async def test_a_draining_ingress_moves_its_clients_without_errors(chaos: Chaos) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
+    sent = await chaos.harness.clients[0].send_message("new", "script:slow please")
     watchers = await follow_all(chaos, [sent.conversation_id], 10)
     await watchers[0].wait_text(sent.turn_id, "thinking")
     finish = await begin_message(chaos, sent.conversation_id)
@@ -84,8 +84,8 @@ async def test_a_draining_ingress_moves_its_clients_without_errors(chaos: Chaos)
         for each in answers:
             await watcher.wait_ended(each.json()["turn_id"])
         await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
-    await chaos.stage.check_history(sent.conversation_id, *watchers[:4])
-    await chaos.stage.close()
+    await chaos.harness.check_invariants(sent.conversation_id, *watchers[:4])
+    await chaos.harness.close()
 
 
 def messages_url(chaos: Chaos, n: int, conversation_id: str) -> str:
@@ -119,12 +119,12 @@ async def begin_message(chaos: Chaos, conversation_id: str) -> Callable[[], Awai
 
 @pytest.mark.parametrize("sockets", [False, True], ids=["streams", "sockets"])
 async def test_fifty_cuts_later_a_client_has_the_same_as_one_that_was_never_cut(chaos: Chaos, sockets: bool) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
-    steady = chaos.stage.watch(sent.conversation_id, ingress=1)
+    sent = await chaos.harness.clients[0].send_message("new", "script:slow please")
+    steady = chaos.harness.watch(sent.conversation_id, ingress=1)
     if sockets:
         cut = [_follow_over_socket(chaos, sent.conversation_id) for _ in range(6)]
     else:
-        cut = [chaos.stage.watch(sent.conversation_id, cuts=seed) for seed in range(6)]
+        cut = [chaos.harness.watch(sent.conversation_id, cuts=seed) for seed in range(6)]
     front = chaos.links.front["ingress-1"]
 
     cuts = rounds = 0
@@ -138,35 +138,35 @@ async def test_fifty_cuts_later_a_client_has_the_same_as_one_that_was_never_cut(
 
     for watcher in cut:
         await watcher.wait_ended(sent.turn_id)
-    await chaos.stage.check_history(sent.conversation_id, steady, *cut)
-    await chaos.stage.close()
+    await chaos.harness.check_invariants(sent.conversation_id, steady, *cut)
+    await chaos.harness.close()
 
 
 def _follow_over_socket(chaos: Chaos, conversation_id: str) -> Watcher:
-    client, url = chaos.stage.clients[0], chaos.links.urls[0]
-    return chaos.stage.follow(SocketWatcher(client, conversation_id, url=url))
+    client, url = chaos.harness.clients[0], chaos.links.urls[0]
+    return chaos.harness.follow(SocketWatcher(client, conversation_id, url=url))
 
 
 async def test_a_client_away_for_too_long_gets_a_snapshot(chaos: Chaos) -> None:
-    sent = await chaos.stage.clients[0].send_message("new", "script:slow please")
-    first = chaos.stage.watch(sent.conversation_id)
+    sent = await chaos.harness.clients[0].send_message("new", "script:slow please")
+    first = chaos.harness.watch(sent.conversation_id)
     await first.wait_text(sent.turn_id, "thinking")
     held = next(envelope.id for envelope in reversed(first.seen) if envelope.id)
     await first.wait_ended(sent.turn_id)
     with Redis.from_url(chaos.platform.redis.url) as redis:
         redis.xtrim(f"events:{{{sent.conversation_id}}}", maxlen=1, approximate=False)
 
-    back = chaos.stage.watch(sent.conversation_id, ingress=1, after=held)
+    back = chaos.harness.watch(sent.conversation_id, ingress=1, after=held)
     await back.wait_ended(sent.turn_id)
 
     assert [envelope.type for envelope in back.seen][:3] == ["ready", "stream.gap", "stream.snapshot"]
-    await chaos.stage.check_history(sent.conversation_id, first, back)
-    await chaos.stage.close()
+    await chaos.harness.check_invariants(sent.conversation_id, first, back)
+    await chaos.harness.close()
 
 
 async def test_clients_that_never_read_delay_nobody(chaos: Chaos) -> None:
-    big = await chaos.stage.clients[0].send_message("new", "script:plain " + "x" * 50_000)
-    watcher = chaos.stage.watch(big.conversation_id)
+    big = await chaos.harness.clients[0].send_message("new", "script:plain " + "x" * 50_000)
+    watcher = chaos.harness.watch(big.conversation_id)
     await watcher.wait_ended(big.turn_id)
     pid = chaos.platform.pid("ingress-1")
     assert pid is not None
@@ -175,15 +175,15 @@ async def test_clients_that_never_read_delay_nobody(chaos: Chaos) -> None:
     with ExitStack() as silent:
         clients = [silent.enter_context(await connect_silent(chaos, big.conversation_id)) for _ in range(SILENT)]
         for _ in range(12):
-            sent = await chaos.stage.clients[1].send_message(big.conversation_id, "script:plain " + "y" * 50_000)
+            sent = await chaos.harness.clients[1].send_message(big.conversation_id, "script:plain " + "y" * 50_000)
             await watcher.wait_ended(sent.turn_id)
             await watcher.wait_until(lambda w: w.state is not None and w.state.conversation.state == "idle")
         grown_kib = load_own_kib(pid) - before_kib
         await asyncio.gather(*(read_gap(client) for client in clients[:3]))
 
     assert grown_kib < SILENT * MAX_SILENT_KIB
-    await chaos.stage.check_history(big.conversation_id, watcher)
-    await chaos.stage.close()
+    await chaos.harness.check_invariants(big.conversation_id, watcher)
+    await chaos.harness.close()
 
 
 async def connect_silent(chaos: Chaos, conversation_id: str) -> socket.socket:

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from platform_harness.cleanup import check_nothing_left
 from redis import Redis
-from stages.leftovers import check_nothing_left
 
 from everturn.core.errors import EverturnError
 from everturn.lifecycle.export_check import check_export
@@ -25,8 +25,8 @@ TRIES = 5
 TABLES = ("turn", "block", "signal", "artifact", "source", "tool_effect", "usage_event", "snippet", "lease")
 
 
-def messages_url(stage: Any, n: int, conversation: str = "new") -> str:
-    return f"{stage.clients[n % 2].base_url}/conversations/default/default/{conversation}/messages"
+def messages_url(harness: Any, n: int, conversation: str = "new") -> str:
+    return f"{harness.clients[n % 2].base_url}/conversations/default/default/{conversation}/messages"
 
 
 async def send(http: httpx2.AsyncClient, url: str, text: str, headers: dict[str, str]) -> httpx2.Response:
@@ -40,13 +40,13 @@ async def send(http: httpx2.AsyncClient, url: str, text: str, headers: dict[str,
     return answer
 
 
-async def test_the_same_submit_twenty_times_in_parallel_is_one_turn(stage: Any) -> None:
+async def test_the_same_submit_twenty_times_in_parallel_is_one_turn(harness: Any) -> None:
     headers = {"Idempotency-Key": str(uuid.uuid4())}
     async with httpx2.AsyncClient(timeout=30) as http:
         answers = await asyncio.gather(
-            *(send(http, messages_url(stage, n), "script:plain please", headers) for n in range(20))
+            *(send(http, messages_url(harness, n), "script:plain please", headers) for n in range(20))
         )
-        other = await send(http, messages_url(stage, 0), "something else", headers)
+        other = await send(http, messages_url(harness, 0), "something else", headers)
 
     assert {answer.status_code for answer in answers} <= {202, 409}
     # A duplicate is refused only after the longest wait.
@@ -55,38 +55,38 @@ async def test_the_same_submit_twenty_times_in_parallel_is_one_turn(stage: Any) 
     assert len(accepted) == 1
     assert (other.status_code, other.headers["content-type"]) == (422, "application/problem+json")
     conversation_id = next(a.json()["conversation_id"] for a in answers if a.status_code == 202)
-    watcher = stage.watch(conversation_id)
+    watcher = harness.watch(conversation_id)
     await watcher.wait_ended(accepted.pop())
-    state = await stage.check_history(conversation_id, watcher)
+    state = await harness.check_invariants(conversation_id, watcher)
     assert len(state.turns) == 1
-    await stage.close()
+    await harness.close()
 
 
-async def test_two_concurrent_messages_keep_their_order(stage: Any) -> None:
-    created = await stage.clients[0].create_conversation()
-    watcher = stage.watch(created.conversation_id)
+async def test_two_concurrent_messages_keep_their_order(harness: Any) -> None:
+    created = await harness.clients[0].create_conversation()
+    watcher = harness.watch(created.conversation_id)
 
-    sends = [stage.clients[n].send_message(created.conversation_id, f"script:slow message {n}") for n in range(2)]
+    sends = [harness.clients[n].send_message(created.conversation_id, f"script:slow message {n}") for n in range(2)]
     answers = await asyncio.gather(*sends)
     for answer in answers:
         await watcher.wait_ended(answer.turn_id)
 
-    state = await stage.check_history(created.conversation_id, watcher)
+    state = await harness.check_invariants(created.conversation_id, watcher)
     assert [turn.ordinal for turn in state.turns] == list(range(1, len(state.turns) + 1))
     said = sorted([turn.text for turn in state.turns] + [s.text for turn in state.turns for s in turn.signals])
     assert said == ["script:slow message 0", "script:slow message 1"]
-    await stage.close()
+    await harness.close()
 
 
 @pytest.mark.parametrize("said", [["cancel", "cancel"], ["steer", "cancel"], ["followup", "cancel", "steer"]])
-async def test_an_accepted_cancel_cancels_the_turn_once(stage: Any, said: list[str]) -> None:
-    sent = await stage.clients[0].send_message("new", "script:endless please")
-    watchers = [stage.watch(sent.conversation_id, ingress=n) for n in range(2)]
+async def test_an_accepted_cancel_cancels_the_turn_once(harness: Any, said: list[str]) -> None:
+    sent = await harness.clients[0].send_message("new", "script:endless please")
+    watchers = [harness.watch(sent.conversation_id, ingress=n) for n in range(2)]
     await watchers[0].wait_text(sent.turn_id, "answer")
 
     texts = {"followup": "script:plain please", "steer": "script:plain briefly", "cancel": ""}
     signals = [
-        stage.clients[n % 2].send_signal(sent.conversation_id, kind, texts[kind], target_turn_id=sent.turn_id)
+        harness.clients[n % 2].send_signal(sent.conversation_id, kind, texts[kind], target_turn_id=sent.turn_id)
         for n, kind in enumerate(said)
     ]
     results = await asyncio.gather(*signals, return_exceptions=True)
@@ -104,17 +104,17 @@ async def test_an_accepted_cancel_cancels_the_turn_once(stage: Any, said: list[s
         isinstance(each, ProblemError) and each.problem.status == 409 for each in results if isinstance(each, Exception)
     )
     assert sum(not isinstance(each, Exception) for each in results) >= 1
-    await stage.check_history(sent.conversation_id, *watchers)
-    await stage.close()
+    await harness.check_invariants(sent.conversation_id, *watchers)
+    await harness.close()
 
 
 async def test_export_and_erasure_work_during_a_turn(
-    stage: Any,
+    harness: Any,
 ) -> None:
-    sent = await stage.clients[0].send_message("new", "script:endless please")
-    watcher = stage.watch(sent.conversation_id)
+    sent = await harness.clients[0].send_message("new", "script:endless please")
+    watcher = harness.watch(sent.conversation_id)
     await watcher.wait_text(sent.turn_id, "answer")
-    url = f"{stage.clients[1].base_url}/conversations/default/default/{sent.conversation_id}"
+    url = f"{harness.clients[1].base_url}/conversations/default/default/{sent.conversation_id}"
 
     async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
         exported = await http.get(f"{url}/export")
@@ -125,9 +125,9 @@ async def test_export_and_erasure_work_during_a_turn(
     assert (report.conversation_id, erased.status_code, again.status_code) == (sent.conversation_id, 200, 404)
     with pytest.raises(EverturnError):
         await watcher.wait_ended(sent.turn_id)
-    await stage.close()
-    await check_nothing_left(stage.platform, sent.conversation_id)
-    assert await find_remains(stage.platform, sent.conversation_id) == []
+    await harness.close()
+    await check_nothing_left(harness.platform, sent.conversation_id)
+    assert await find_remains(harness.platform, sent.conversation_id) == []
 
 
 async def find_remains(platform: Platform, conversation_id: str) -> list[str]:

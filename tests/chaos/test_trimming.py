@@ -4,10 +4,10 @@ import asyncio
 import random
 
 import pytest
-from parts.waiting import wait_until
+from helpers.waiting import wait_until
+from platform_harness.harness import Harness
+from platform_harness.watcher import Watcher
 from redis import Redis
-from stages.stage import Stage
-from stages.watcher import Watcher
 
 from everturn.redis_drivers import open_redis_drivers
 
@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytes
 SEED = 20261123
 
 
-async def test_readers_end_equal_to_rest_while_entries_are_removed(stage: Stage) -> None:
-    sent = [await stage.clients[n % 2].send_message("new", "script:slow please") for n in range(3)]
+async def test_readers_end_equal_to_rest_while_entries_are_removed(harness: Harness) -> None:
+    sent = [await harness.clients[n % 2].send_message("new", "script:slow please") for n in range(3)]
     watchers = [
-        [stage.watch(each.conversation_id), stage.watch(each.conversation_id, ingress=1, cuts=SEED + n)]
+        [harness.watch(each.conversation_id), harness.watch(each.conversation_id, ingress=1, cuts=SEED + n)]
         for n, each in enumerate(sent)
     ]
-    removing = asyncio.create_task(remove_entries(stage, [each.conversation_id for each in sent]))
+    removing = asyncio.create_task(remove_entries(harness, [each.conversation_id for each in sent]))
 
     for each, pair in zip(sent, watchers, strict=True):
         for watcher in pair:
@@ -32,43 +32,43 @@ async def test_readers_end_equal_to_rest_while_entries_are_removed(stage: Stage)
     assert removing.cancelled(), "it failed"
 
     for each, pair in zip(sent, watchers, strict=True):
-        await stage.check_history(each.conversation_id, *pair)
-    await stage.close()
+        await harness.check_invariants(each.conversation_id, *pair)
+    await harness.close()
 
 
-async def test_a_reader_that_comes_back_after_trimming_gets_a_gap_and_a_snapshot(stage: Stage) -> None:
-    sent = await stage.clients[0].send_message("new", "script:slow please")
-    follower = stage.watch(sent.conversation_id)
+async def test_a_reader_that_comes_back_after_trimming_gets_a_gap_and_a_snapshot(harness: Harness) -> None:
+    sent = await harness.clients[0].send_message("new", "script:slow please")
+    follower = harness.watch(sent.conversation_id)
     await follower.wait_ended(sent.turn_id)
-    await stage.check_history(sent.conversation_id, follower)
+    await harness.check_invariants(sent.conversation_id, follower)
     ids = [envelope.id for envelope in follower.seen if envelope.id]
-    with Redis.from_url(stage.platform.redis.url) as redis:
+    with Redis.from_url(harness.platform.redis.url) as redis:
         await wait_until(lambda: redis.zcard("events:ended"))
         assert redis.xlen(f"events:{{{sent.conversation_id}}}")
-        async with open_redis_drivers(stage.platform.redis.url, name="test") as redis_drivers:
+        async with open_redis_drivers(harness.platform.redis.url, name="test") as redis_drivers:
             await redis_drivers.memory.trim_ended(after_s=0)
         assert not redis.xlen(f"events:{{{sent.conversation_id}}}")
 
-    late = stage.watch(sent.conversation_id, after=ids[len(ids) // 2])
-    newcomer = stage.watch(sent.conversation_id, ingress=1)
+    late = harness.watch(sent.conversation_id, after=ids[len(ids) // 2])
+    newcomer = harness.watch(sent.conversation_id, ingress=1)
     for watcher in (late, newcomer):
         await watcher.wait_until(has_state)
 
     assert types_of(late)[:3] == ["ready", "stream.gap", "stream.snapshot"]
     assert types_of(newcomer)[:2] == ["ready", "stream.snapshot"]
     assert "stream.gap" not in types_of(follower), "who still follows loses nothing"
-    following = await stage.clients[0].send_message(sent.conversation_id, "script:slow please")
+    following = await harness.clients[0].send_message(sent.conversation_id, "script:slow please")
     for watcher in (follower, late, newcomer):
         await watcher.wait_ended(following.turn_id)
-    await stage.check_history(sent.conversation_id, follower, late, newcomer)
+    await harness.check_invariants(sent.conversation_id, follower, late, newcomer)
     assert "stream.gap" not in types_of(follower)
-    await stage.close()
+    await harness.close()
 
 
-async def remove_entries(stage: Stage, conversation_ids: list[str]) -> None:
+async def remove_entries(harness: Harness, conversation_ids: list[str]) -> None:
     """As a user's other streams give way, at any moment of a turn."""
     dice = random.Random(SEED)
-    with Redis.from_url(stage.platform.redis.url) as redis:
+    with Redis.from_url(harness.platform.redis.url) as redis:
         while True:
             await asyncio.to_thread(redis.xtrim, f"events:{{{dice.choice(conversation_ids)}}}", maxlen=0)
             await asyncio.sleep(dice.uniform(0.05, 0.3))

@@ -16,15 +16,15 @@ def test_files_of_a_turn_are_in_the_store_and_outlive_a_restart(standins: str, r
     with OwnInstallation(tmp_path / "home", standins, s3=True) as installation:
         token = installation.let_guest_in()
 
-        installation.talk(token, "chat", QUESTION, "--file", str(table), "--download", str(tmp_path))
+        installation.run_cli(token, "chat", QUESTION, "--file", str(table), "--download", str(tmp_path))
         stored = installation.load_readiness()["parts"]["objects"]
         installation.down()
         installation.up()
-        (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.talk(token, "list")))
+        (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.run_cli(token, "list")))
         again = tmp_path / "again"
         again.mkdir()
-        for file in set(re.findall(r"\bart_[0-9a-z-]+", installation.talk(token, "show", conversation, "--json"))):
-            installation.talk(token, "download", file, "--output", str(again))
+        for file in set(re.findall(r"\bart_[0-9a-z-]+", installation.run_cli(token, "show", conversation, "--json"))):
+            installation.run_cli(token, "download", file, "--output", str(again))
 
     assert stored == {"ok": True, "detail": "S3"}
     assert (again / "sales.png").read_bytes() == (tmp_path / "sales.png").read_bytes()

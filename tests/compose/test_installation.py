@@ -20,7 +20,7 @@ def test_a_turn_runs_a_program_in_containers_and_gets_its_files(
 ):
     token = installation.let_guest_in()
 
-    said = installation.talk(
+    said = installation.run_cli(
         token, "chat", QUESTION, "--file", str(repository / "docs" / "sales.csv"), "--download", str(tmp_path)
     )
 
@@ -40,15 +40,15 @@ def test_the_page_is_served(installation: OwnInstallation):
 
 def test_a_restart_keeps_the_conversation_and_down_leaves_no_container(installation: OwnInstallation):
     token = installation.let_guest_in()
-    installation.talk(token, "chat", "Do you know what a heron is?")
-    (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.talk(token, "list")))
+    installation.run_cli(token, "chat", "Do you know what a heron is?")
+    (conversation,) = set(re.findall(r"conv_[0-9a-z-]+", installation.run_cli(token, "list")))
 
     installation.down()
     left = installation.load_containers()
     installation.up()
 
     assert left == {}
-    assert "heron" in installation.talk(token, "show", conversation)
+    assert "heron" in installation.run_cli(token, "show", conversation)
 
 
 def test_every_container_is_confined_and_the_engine_is_the_brokers_alone(installation: OwnInstallation):

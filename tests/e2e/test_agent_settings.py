@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from parts.forks import ForkingSpawn
-from parts.homes import copy_home
+from helpers.forks import ForkingSpawn
+from helpers.homes import copy_home
 
 from everturn_local.supervision.platform import Platform
 
@@ -38,7 +38,7 @@ def script(when: str, *replies: str, then: str = "stop") -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def configured(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> AsyncIterator[Any]:
+async def configured(tmp_path_factory: pytest.TempPathFactory, make_harness: Any) -> AsyncIterator[Any]:
     """A platform whose operator has a configuration file."""
     home, files = copy_home(tmp_path_factory.mktemp("platform")), tmp_path_factory.mktemp("files")
     decisions, fallback = files / "decisions.toml", files / "fallback.toml"
@@ -66,17 +66,17 @@ async def configured(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) 
         "AI_REACT_AGENT_MULTI_ACTION": "safe_fanout",
     }
     async with Platform(home, ingresses=2, workers=1, env=env, durable=False, spawn=ForkingSpawn()) as platform:
-        opened = make_stage(platform)
+        opened = make_harness(platform)
         yield opened
         await opened.quit()
 
 
-async def run(stage: Any, text: str, bundle_id: str | None = None) -> Any:
-    sent = await stage.clients[0].send_message("new", text, bundle_id=bundle_id)
-    watcher = stage.watch(sent.conversation_id)
+async def run(harness: Any, text: str, bundle_id: str | None = None) -> Any:
+    sent = await harness.clients[0].send_message("new", text, bundle_id=bundle_id)
+    watcher = harness.watch(sent.conversation_id)
     await watcher.wait_ended(sent.turn_id)
-    state = await stage.check_history(sent.conversation_id, watcher)
-    await stage.close()
+    state = await harness.check_invariants(sent.conversation_id, watcher)
+    await harness.close()
     return state
 
 

@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from documents.blocks import Block, fits, read_blocks
 from documents.shell import Shell
-from parts.forks import INGRESS_BOUNDS, ForkingSpawn
-from parts.homes import copy_home
-from parts.socketio_js import find_node_folder, install_client
+from helpers.forks import INGRESS_BOUNDS, ForkingSpawn
+from helpers.homes import copy_home
+from helpers.socketio_js import find_node_folder, install_client
 
 from everturn_local.supervision.platform import Platform
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from parts.forks import WORKER_BOUNDS, ForkingSpawn
-from parts.homes import copy_home
-from parts.sockets import SocketClient
-from parts.waiting import wait_until
+from helpers.forks import WORKER_BOUNDS, ForkingSpawn
+from helpers.homes import copy_home
+from helpers.sockets import SocketClient
+from helpers.waiting import wait_until
 
 from everturn_client.errors import ProblemError
 from everturn_local.servers.databases import DATABASE
@@ -23,8 +23,8 @@ WORKER = "worker-1"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> AsyncIterator[tuple[Any, Any, Path]]:
-    """A stage, its platform, and the file in which each sent mail is one line."""
+async def asking(tmp_path_factory: pytest.TempPathFactory, make_harness: Any) -> AsyncIterator[tuple[Any, Any, Path]]:
+    """A harness, its platform, and the file in which each sent mail is one line."""
     home, files = copy_home(tmp_path_factory.mktemp("platform")), tmp_path_factory.mktemp("files")
     script, tools, config, sent = (files / name for name in ("script.toml", "mail.py", "everturn.toml", "sent.txt"))
     call = {"action": "call_tool", "notes": "", "tool_call": {"tool_id": "mail.send", "params": {"to": "ann"}}}
@@ -48,15 +48,15 @@ async def asking(tmp_path_factory: pytest.TempPathFactory, make_stage: Any) -> A
     async with Platform(
         home, ingresses=1, workers=1, env=env, durable=False, auto_restart=False, spawn=ForkingSpawn()
     ) as platform:
-        opened = make_stage(platform)
+        opened = make_harness(platform)
         yield opened, platform, sent
         await opened.quit()
 
 
-async def ask(stage: Any) -> tuple[Any, Any, str]:
+async def ask(harness: Any) -> tuple[Any, Any, str]:
     """A turn that waits for a person: the receipt, the watchers, and the approval."""
-    accepted = await stage.clients[0].send_message("new", "Send the mail.")
-    watcher = stage.watch(accepted.conversation_id)
+    accepted = await harness.clients[0].send_message("new", "Send the mail.")
+    watcher = harness.watch(accepted.conversation_id)
 
     def waits(seen: Any) -> bool:
         turn = seen.turn(accepted.turn_id)
@@ -65,7 +65,7 @@ async def ask(stage: Any) -> tuple[Any, Any, str]:
     await watcher.wait_until(waits)
     # Clients learn that it waits before its worker has released the lease.
     parked = f"SELECT status FROM turn WHERE id = '{accepted.turn_id}'"
-    await wait_until(lambda: stage.platform.postgres.run_sql(parked, database=DATABASE) == "waiting")
+    await wait_until(lambda: harness.platform.postgres.run_sql(parked, database=DATABASE) == "waiting")
     (approval,) = watcher.turn(accepted.turn_id).approvals
     assert (approval.tool_id, approval.params, approval.state) == ("mail.send", {"to": "ann"}, "pending")
     return accepted, watcher, approval.approval_id
@@ -79,17 +79,17 @@ async def kill_worker(platform: Any) -> None:
 
 async def approve_and_kill(asking: Any, failpoint: str) -> Any:
     """The turn in the end, whose worker was killed there after a person had approved, with its history checked."""
-    stage, platform, _ = asking
-    accepted, watcher, approval_id = await ask(stage)
+    harness, platform, _ = asking
+    accepted, watcher, approval_id = await ask(harness)
     await platform.restart(WORKER, extra_env={"FAILPOINT": f"{failpoint}:1:kill"})
 
-    await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
+    await harness.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
     assert await platform.wait_exit(WORKER) == -signal.SIGKILL
     await platform.restart(WORKER)
     turn = await watcher.wait_ended(accepted.turn_id)
 
     assert (turn.answer, turn.approvals[0].state) == ("That is settled.", "approved")
-    await stage.check_history(accepted.conversation_id, watcher)
+    await harness.check_invariants(accepted.conversation_id, watcher)
     return turn
 
 
@@ -98,15 +98,15 @@ def mails(sent: Path) -> int:
 
 
 async def test_an_answer_without_a_live_worker_is_found_later(asking: Any) -> None:
-    stage, platform, sent = asking
+    harness, platform, sent = asking
     before = mails(sent)
-    accepted, watcher, approval_id = await ask(stage)
+    accepted, watcher, approval_id = await ask(harness)
     await kill_worker(platform)
 
-    first = await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
-    again = await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
+    first = await harness.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
+    again = await harness.clients[0].answer_approval(accepted.conversation_id, approval_id, "approve")
     with pytest.raises(ProblemError) as refused:
-        await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "deny")
+        await harness.clients[0].answer_approval(accepted.conversation_id, approval_id, "deny")
     await platform.restart(WORKER)
     turn = await watcher.wait_ended(accepted.turn_id)
 
@@ -115,8 +115,8 @@ async def test_an_answer_without_a_live_worker_is_found_later(asking: Any) -> No
     assert mails(sent) == before + 1
     assert (turn.answer, turn.approvals[0].state) == ("That is settled.", "approved")
     assert [(signal.kind, signal.state) for signal in turn.signals] == [("approve", "applied")]
-    await stage.check_history(accepted.conversation_id, watcher)
-    await stage.close()
+    await harness.check_invariants(accepted.conversation_id, watcher)
+    await harness.close()
 
 
 @pytest.mark.parametrize(
@@ -126,31 +126,31 @@ async def test_an_irreversible_call_is_not_repeated_after_a_kill(
     asking: Any, failpoint: str, *, sent_once: bool
 ) -> None:
     """Before the tool runs, and after it ran but before its result is stored: these can't be distinguished."""
-    stage, _, sent = asking
+    harness, _, sent = asking
     before = mails(sent)
 
     turn = await approve_and_kill(asking, failpoint)
 
     assert mails(sent) == before + sent_once
     assert [(step.status, step.error) for step in turn.steps] == [("error", "ambiguous")]
-    await stage.close()
+    await harness.close()
 
 
 async def test_an_approved_call_runs_once_if_its_worker_is_killed_after(
     asking: Any,
 ) -> None:
-    stage, _, sent = asking
+    harness, _, sent = asking
     before = mails(sent)
 
     turn = await approve_and_kill(asking, "turn.after_c2")
 
     assert mails(sent) == before + 1
     assert [(step.status, step.error) for step in turn.steps] == [("completed", None)]
-    await stage.close()
+    await harness.close()
 
 
 async def test_a_question_is_asked_and_answered_over_a_socket(asking: Any) -> None:
-    stage, platform, sent = asking
+    harness, platform, sent = asking
     before = mails(sent)
     socket = await SocketClient(platform.urls[0]).connect()
     try:
@@ -173,42 +173,42 @@ async def test_a_question_is_asked_and_answered_over_a_socket(asking: Any) -> No
     assert (settled["approval_id"], settled["state"]) == (asked["approval_id"], "approved")
     assert ended["answer"] == "That is settled."
     assert mails(sent) == before + 1
-    await stage.check_history(conversation_id)
+    await harness.check_invariants(conversation_id)
 
 
 async def test_a_denied_call_is_not_made(asking: Any) -> None:
-    stage, _, sent = asking
+    harness, _, sent = asking
     before = mails(sent)
-    accepted, watcher, approval_id = await ask(stage)
+    accepted, watcher, approval_id = await ask(harness)
 
-    await stage.check_history(accepted.conversation_id, watcher, parked=True)
-    await stage.clients[0].answer_approval(accepted.conversation_id, approval_id, "deny", "Not today.")
+    await harness.check_invariants(accepted.conversation_id, watcher, parked=True)
+    await harness.clients[0].answer_approval(accepted.conversation_id, approval_id, "deny", "Not today.")
     turn = await watcher.wait_ended(accepted.turn_id)
 
     assert mails(sent) == before
     assert (turn.approvals[0].state, turn.approvals[0].reason) == ("denied", "Not today.")
-    await stage.check_history(accepted.conversation_id, watcher)
-    await stage.close()
+    await harness.check_invariants(accepted.conversation_id, watcher)
+    await harness.close()
 
 
 async def test_a_cancel_ends_the_wait(asking: Any) -> None:
-    stage, _, sent = asking
+    harness, _, sent = asking
     before = mails(sent)
-    accepted, watcher, _ = await ask(stage)
+    accepted, watcher, _ = await ask(harness)
 
-    await stage.clients[0].send_signal(accepted.conversation_id, "cancel")
+    await harness.clients[0].send_signal(accepted.conversation_id, "cancel")
     turn = await watcher.wait_ended(accepted.turn_id)
 
     assert mails(sent) == before
     assert (turn.status, turn.approvals[0].state) == ("cancelled", "withdrawn")
-    await stage.check_history(accepted.conversation_id, watcher)
-    await stage.close()
+    await harness.check_invariants(accepted.conversation_id, watcher)
+    await harness.close()
 
 
 async def test_a_wait_ends_by_itself_also_when_its_worker_came_later(asking: Any) -> None:
-    stage, platform, sent = asking
+    harness, platform, sent = asking
     before = mails(sent)
-    accepted, watcher, _ = await ask(stage)
+    accepted, watcher, _ = await ask(harness)
     await kill_worker(platform)
     over = "UPDATE approval SET expires_at = clock_timestamp() WHERE state = 'pending'"
     await asyncio.to_thread(platform.postgres.run_sql, over, database=DATABASE)
@@ -218,4 +218,4 @@ async def test_a_wait_ends_by_itself_also_when_its_worker_came_later(asking: Any
 
     assert mails(sent) == before
     assert (turn.answer, turn.approvals[0].state) == ("That is settled.", "expired")
-    await stage.close()
+    await harness.close()

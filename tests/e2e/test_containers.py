@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from leftovers.engines import BrokerView, EngineView
-from leftovers.watching import watching
-from parts.forks import WORKER_BOUNDS, ForkingSpawn
+from helpers.forks import WORKER_BOUNDS, ForkingSpawn
+from leaks.detector import watching
+from leaks.engines import BrokerView, EngineView
 
 from everturn_local.home import Home
 from everturn_local.images.choice import choose_containers
@@ -31,7 +31,9 @@ BRIEF_S = f"3.{random.randrange(10**6):06}"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, make_stage: Callable[[Platform], Any]) -> AsyncIterator[Any]:
+async def harness(
+    tmp_path_factory: pytest.TempPathFactory, make_harness: Callable[[Platform], Any]
+) -> AsyncIterator[Any]:
     """Two ingresses, two workers, a broker that keeps a pair warm, the scripted model; at its end nothing is left."""
     folder = tmp_path_factory.mktemp("containers")
     check_containers(folder)
@@ -49,7 +51,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, make_stage: Callable[[
         async with Platform(
             folder, ingresses=2, workers=2, env=env, durable=False, containers=True, spawn=spawn
         ) as platform:
-            opened = make_stage(platform)
+            opened = make_harness(platform)
             view = EngineView(f"everturn.broker={platform.reports['broker']['broker']}")
             yield opened
             await opened.quit()
@@ -67,11 +69,11 @@ def check_containers(home: Path) -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def nothing_stays(stage: Any) -> AsyncIterator[None]:
+async def nothing_stays(harness: Any) -> AsyncIterator[None]:
     """After each test the broker has only pairs that wait for a run."""
     yield
-    await stage.close()
-    view = BrokerView(str(stage.platform.home.broker_socket))
+    await harness.close()
+    view = BrokerView(str(harness.platform.home.broker_socket))
     async with asyncio.timeout(GONE_LIMIT_S):
         while await asyncio.to_thread(view.load_left):  # noqa: ASYNC110 - an engine has no event of ours
             await asyncio.sleep(0.1)
@@ -95,67 +97,67 @@ async def wait_for_sleepers(nap_s: str, count: int, limit_s: float) -> None:
             await asyncio.sleep(0.05)
 
 
-async def start_program(stage: Any, text: str, nap_s: str) -> tuple[Any, Any]:
+async def start_program(harness: Any, text: str, nap_s: str) -> tuple[Any, Any]:
     """A turn whose program has written its file and sleeps."""
-    sent = await stage.clients[0].send_message("new", text)
-    watcher = stage.watch(sent.conversation_id)
+    sent = await harness.clients[0].send_message("new", text)
+    watcher = harness.watch(sent.conversation_id)
     await wait_for_sleepers(nap_s, 1, BEGIN_LIMIT_S)
     return sent, watcher
 
 
-async def test_a_csv_becomes_a_chart_and_a_table(stage: Any, tmp_path: Path) -> None:
+async def test_a_csv_becomes_a_chart_and_a_table(harness: Any, tmp_path: Path) -> None:
     data = tmp_path / "sales.csv"
     data.write_text(CSV)
 
-    sent = await stage.clients[0].send_message("new", "script:chart please", files=[data])
-    watcher = stage.watch(sent.conversation_id)
+    sent = await harness.clients[0].send_message("new", "script:chart please", files=[data])
+    watcher = harness.watch(sent.conversation_id)
     turn = await watcher.wait_ended(sent.turn_id)
 
     assert turn.answer == "Here are a chart and a table."
     files = {file.mime: file for file in turn.files}
-    chart = await stage.clients[0].download(files["image/png"].artifact_id, tmp_path / "chart.png")
-    table = await stage.clients[0].download(files["text/csv"].artifact_id, tmp_path / "table.csv")
+    chart = await harness.clients[0].download(files["image/png"].artifact_id, tmp_path / "chart.png")
+    table = await harness.clients[0].download(files["text/csv"].artifact_id, tmp_path / "table.csv")
     assert chart.read_bytes().startswith(b"\x89PNG\r\n")
     assert table.read_text() == "month,amount\nFeb,20\nJan,15\n"
-    await stage.check_history(sent.conversation_id, watcher)
+    await harness.check_invariants(sent.conversation_id, watcher)
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "outcome"), [("cancel", "", "cancelled"), ("steer", "Stop that.", "completed")]
 )
 async def test_a_program_that_is_stopped_is_gone_and_its_file_is_kept(
-    stage: Any, kind: str, text: str, outcome: str, tmp_path: Path
+    harness: Any, kind: str, text: str, outcome: str, tmp_path: Path
 ) -> None:
-    sent, watcher = await start_program(stage, "script:nap please", NAP_S)
+    sent, watcher = await start_program(harness, "script:nap please", NAP_S)
 
-    await stage.clients[1].send_signal(sent.conversation_id, kind, text)
+    await harness.clients[1].send_signal(sent.conversation_id, kind, text)
     await wait_for_sleepers(NAP_S, 0, GONE_LIMIT_S)
     turn = await watcher.wait_ended(sent.turn_id)
 
     assert turn.outcome == outcome
     assert [file.filename for file in turn.files] == ["early.txt"]
-    kept = await stage.clients[0].download(turn.files[0].artifact_id, tmp_path / "early.txt")
+    kept = await harness.clients[0].download(turn.files[0].artifact_id, tmp_path / "early.txt")
     assert kept.read_text() == "written before the end"
-    await stage.check_history(sent.conversation_id, watcher)
+    await harness.check_invariants(sent.conversation_id, watcher)
 
 
-async def test_a_followup_meanwhile_leaves_the_program_alone(stage: Any) -> None:
-    sent, watcher = await start_program(stage, "script:brief please", BRIEF_S)
+async def test_a_followup_meanwhile_leaves_the_program_alone(harness: Any) -> None:
+    sent, watcher = await start_program(harness, "script:brief please", BRIEF_S)
 
-    followup = await stage.clients[1].send_message(sent.conversation_id, "And tell me when it is done.")
+    followup = await harness.clients[1].send_message(sent.conversation_id, "And tell me when it is done.")
     turn = await watcher.wait_ended(sent.turn_id)
 
     assert followup.turn_id == sent.turn_id
     assert [file.filename for file in turn.files] == ["done.txt"]
     assert turn.answer == "The program is done."
-    await stage.check_history(sent.conversation_id, watcher)
+    await harness.check_invariants(sent.conversation_id, watcher)
 
 
-async def test_a_killed_worker_leaves_no_program_and_one_end(stage: Any) -> None:
-    platform = stage.platform
+async def test_a_killed_worker_leaves_no_program_and_one_end(harness: Any) -> None:
+    platform = harness.platform
     platform.auto_restart = False
     await platform.stop_part("worker-2")
-    sent, watcher = await start_program(stage, "script:brief please", BRIEF_S)
+    sent, watcher = await start_program(harness, "script:brief please", BRIEF_S)
 
     platform.kill("worker-1", signal.SIGKILL)
     await wait_for_sleepers(BRIEF_S, 0, GONE_LIMIT_S)
@@ -167,20 +169,20 @@ async def test_a_killed_worker_leaves_no_program_and_one_end(stage: Any) -> None
     assert (turn.status, turn.answer) == ("completed", "The program is done.")
     assert [step.status for step in turn.steps] == ["completed"]
     assert [file.filename for file in turn.files] == ["done.txt"]
-    await stage.check_history(sent.conversation_id, watcher)
+    await harness.check_invariants(sent.conversation_id, watcher)
 
 
-async def test_a_broker_killed_in_the_middle_fails_the_run_and_serves_the_next(stage: Any) -> None:
-    sent, watcher = await start_program(stage, "script:nap please", NAP_S)
+async def test_a_broker_killed_in_the_middle_fails_the_run_and_serves_the_next(harness: Any) -> None:
+    sent, watcher = await start_program(harness, "script:nap please", NAP_S)
 
     async with asyncio.timeout(BEGIN_LIMIT_S):
-        await stage.platform.kill_and_wait("broker")
+        await harness.platform.kill_and_wait("broker")
     await wait_for_sleepers(NAP_S, 0, GONE_LIMIT_S)
     turn = await watcher.wait_ended(sent.turn_id)
-    again, later = await start_program(stage, "script:brief please", BRIEF_S)
+    again, later = await start_program(harness, "script:brief please", BRIEF_S)
     next_turn = await later.wait_ended(again.turn_id)
 
     assert (turn.status, turn.answer) == ("completed", "I stopped the program.")
     assert [step.status for step in turn.steps] == ["error"]
     assert [step.status for step in next_turn.steps] == ["completed"]
-    await stage.check_history(sent.conversation_id, watcher)
+    await harness.check_invariants(sent.conversation_id, watcher)

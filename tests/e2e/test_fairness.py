@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx2
 import pytest
 import pytest_asyncio
-from parts.forks import ForkingSpawn
-from parts.homes import copy_home
-from parts.waiting import wait_until
+from helpers.forks import ForkingSpawn
+from helpers.homes import copy_home
+from helpers.waiting import wait_until
 
 from everturn_local.servers.databases import DATABASE
 from everturn_local.supervision.platform import Platform
@@ -104,11 +104,11 @@ async def site(running: Site) -> AsyncIterator[Site]:
     await running.end_all()
 
 
-@pytest.mark.parametrize("deed", ["sleep", "silent", "talk"])
-async def test_a_user_holding_every_slot_delays_nobody(site: Site, deed: str) -> None:
-    hostile = site.user("attack", f"mallory-{deed}")
+@pytest.mark.parametrize("attack", ["sleep", "silent", "talk"])
+async def test_a_user_holding_every_slot_delays_nobody(site: Site, attack: str) -> None:
+    hostile = site.user("attack", f"mallory-{attack}")
     for _ in range(20):
-        await hostile.send(deed)
+        await hostile.send(attack)
     await site.wait_running("attack", WORKERS * SLOTS)
 
     waited = [await site.waited_s(await site.user("victim", "vera").send("Hello.")) for _ in range(3)]

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parts.forks import ForkingSpawn
-from parts.homes import copy_home
-from parts.s3 import BUCKET, KEYS, run_rclone
+from helpers.forks import ForkingSpawn
+from helpers.homes import copy_home
+from helpers.s3 import BUCKET, KEYS, run_rclone
 
 from everturn_local.supervision.platform import Platform
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.mark.parametrize("redirect", ["0", "1"])
 async def test_files_go_into_the_bucket_and_come_back(
-    tmp_path: Path, make_stage: Callable[[Platform], Any], redirect: str
+    tmp_path: Path, make_harness: Callable[[Platform], Any], redirect: str
 ) -> None:
     sent_file = tmp_path / "sales.csv"
     sent_file.write_text("region,revenue\n" + "North,240.50\n" * 30_000)
@@ -26,15 +26,15 @@ async def test_files_go_into_the_bucket_and_come_back(
         async with Platform(
             copy_home(tmp_path / "home"), workers=1, env={**env, **KEYS}, durable=False, spawn=ForkingSpawn()
         ) as platform:
-            stage = make_stage(platform)
-            client = stage.clients[0]
+            harness = make_harness(platform)
+            client = harness.clients[0]
             sent = await client.send_message("new", "script:write", files=[sent_file])
-            turn = await stage.watch(sent.conversation_id).wait_ended(sent.turn_id)
+            turn = await harness.watch(sent.conversation_id).wait_ended(sent.turn_id)
 
             (written,), (attached,) = turn.files, turn.attachments
             note = await client.download(written.artifact_id, tmp_path / "note.md")
             back = await client.download(attached.artifact_id, tmp_path / "back.csv")
-            await stage.quit()
+            await harness.quit()
         keys = [row["Key"] for row in s3.client().list_objects_v2(Bucket=BUCKET)["Contents"]]
 
     assert turn.status == "completed"

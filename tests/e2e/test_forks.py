@@ -8,26 +8,26 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 
-async def test_a_fork_keeps_its_memory_when_its_source_is_erased(stage: Any) -> None:
-    client = stage.clients[0]
+async def test_a_fork_keeps_its_memory_when_its_source_is_erased(harness: Any) -> None:
+    client = harness.clients[0]
     sent = await client.send_message("new", "script:plain, my cat is called Tom")
-    watcher = stage.watch(sent.conversation_id)
+    watcher = harness.watch(sent.conversation_id)
     await watcher.wait_ended(sent.turn_id)
 
     path = f"/conversations/default/default/{sent.conversation_id}/fork"
-    async with httpx2.AsyncClient(base_url=stage.platform.urls[0], timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=harness.platform.urls[0], timeout=30) as http:
         answer = await http.post(path, json={})
     fork_id = answer.json()["conversation_id"]
-    await stage.close()
+    await harness.close()
     await client.delete_conversation(sent.conversation_id)
     again = await client.send_message(fork_id, "script:plain, what is my cat called?")
-    forked = stage.watch(fork_id)
+    forked = harness.watch(fork_id)
     turn = await forked.wait_ended(again.turn_id)
 
-    async with httpx2.AsyncClient(base_url=stage.platform.urls[0], timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=harness.platform.urls[0], timeout=30) as http:
         context = await http.get(f"/conversations/default/default/{fork_id}/turns/{again.turn_id}/rounds/1/context")
 
     assert turn.status == "completed"
     assert any("my cat is called Tom" in (segment["text"] or "") for segment in context.json()["segments"])
-    await stage.check_history(fork_id, forked)
-    await stage.close()
+    await harness.check_invariants(fork_id, forked)
+    await harness.close()

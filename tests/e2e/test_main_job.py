@@ -19,14 +19,14 @@ CSV = (
 )
 
 
-async def test_a_csv_becomes_a_chart_and_a_table_and_a_followup_remembers(demo_stage: Any, tmp_path: Path) -> None:
-    client = demo_stage.clients[0]
+async def test_a_csv_becomes_a_chart_and_a_table_and_a_followup_remembers(demo_harness: Any, tmp_path: Path) -> None:
+    client = demo_harness.clients[0]
     data = tmp_path / "sales.csv"
     data.write_text(CSV)
 
     sent = await client.send_message("new", "Total revenue by region, with a chart", files=[data])
-    steady = demo_stage.watch(sent.conversation_id, ingress=0)
-    cut = demo_stage.watch(sent.conversation_id, ingress=1, cuts=7)
+    steady = demo_harness.watch(sent.conversation_id, ingress=0)
+    cut = demo_harness.watch(sent.conversation_id, ingress=1, cuts=7)
     turn = await steady.wait_ended(sent.turn_id)
 
     assert turn.status == "completed"
@@ -46,21 +46,21 @@ async def test_a_csv_becomes_a_chart_and_a_table_and_a_followup_remembers(demo_s
     assert "Total revenue by region" in (second.answer or "")
     await cut.wait_ended(again.turn_id)
     path = f"/conversations/default/default/{sent.conversation_id}/turns/{again.turn_id}/rounds/1/context"
-    async with httpx2.AsyncClient(base_url=demo_stage.platform.urls[0], timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=demo_harness.platform.urls[0], timeout=30) as http:
         context = await http.get(path)
     assert any("user timezone: Asia/Tokyo" in (segment["text"] or "") for segment in context.json()["segments"])
-    await demo_stage.check_history(sent.conversation_id, steady, cut)
+    await demo_harness.check_invariants(sent.conversation_id, steady, cut)
     assert cut.reconnects > 3
-    await demo_stage.close()
+    await demo_harness.close()
 
 
-async def test_the_commands_of_the_readme_work(demo_stage: Any, tmp_path: Path) -> None:
+async def test_the_commands_of_the_readme_work(demo_harness: Any, tmp_path: Path) -> None:
     typed = [block for block in read_blocks((ROOT / "README.md").read_text()) if block.language == "bash"]
     with (ROOT / "docs" / "sales.csv").open() as file:
         totals: dict[str, float] = defaultdict(float)
         for row in csv.DictReader(file):
             totals[row["region"]] += float(row["revenue"])
-    env = {**os.environ, "EVERTURN_URL": demo_stage.platform.urls[0], "XDG_STATE_HOME": str(tmp_path)}
+    env = {**os.environ, "EVERTURN_URL": demo_harness.platform.urls[0], "XDG_STATE_HOME": str(tmp_path)}
 
     async with Shell(ROOT, tmp_path, env) as newcomer:
         (printed,) = [await newcomer.play(block) for block in typed]

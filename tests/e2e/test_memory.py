@@ -8,9 +8,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 import pytest_asyncio
-from parts.forks import WORKER_BOUNDS, ForkingSpawn
-from parts.homes import copy_home
-from parts.waiting import wait_until
+from helpers.forks import WORKER_BOUNDS, ForkingSpawn
+from helpers.homes import copy_home
+from helpers.waiting import wait_until
 
 from everturn_client.answers import Accepted
 from everturn_client.client import EverturnClient

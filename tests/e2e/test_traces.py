@@ -13,11 +13,11 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
+from helpers import span_names
+from helpers.collector import Collector, ReportedSpan
+from helpers.sockets import SocketClient
+from helpers.waiting import wait_until
 from opentelemetry.semconv.schemas import Schemas
-from parts import span_names
-from parts.collector import Collector, ReportedSpan
-from parts.sockets import SocketClient
-from parts.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
 from everturn.core.otlp import SCHEMA_URL
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.
 
 CALLER = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
 QUESTION = "script:traced the-persons-words"
-LONG_TALK = QUESTION + " word" * 24_000
+LONG_CONVERSATION = QUESTION + " word" * 24_000
 """Where a request may have 24,000 tokens, the next turn has to make room first."""
 SUMMARY = "## Active request\n- the-summarys-words\n## Done\n- all of it\n"
 
@@ -41,8 +41,8 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(
-    tmp_path_factory: pytest.TempPathFactory, make_stage: Callable[[Platform], Any], collector: Collector
+async def harness(
+    tmp_path_factory: pytest.TempPathFactory, make_harness: Callable[[Platform], Any], collector: Collector
 ) -> AsyncIterator[Any]:
     """An ingress and two workers with telemetry. Leases have their production length: on a busy machine a short one is
     lost, and then a turn has two workers where a test counts one."""
@@ -53,16 +53,16 @@ async def stage(
         "OTEL_BSP_SCHEDULE_DELAY": "100",
     }
     async with Platform(tmp_path_factory.mktemp("traced"), workers=2, env=env, durable=False) as platform:
-        opened = make_stage(platform)
+        opened = make_harness(platform)
         yield opened
         await opened.quit()
 
 
 async def send(
-    stage: Any, *, trace: TraceContext, text: str = QUESTION, conversation_id: str = "new"
+    harness: Any, *, trace: TraceContext, text: str = QUESTION, conversation_id: str = "new"
 ) -> tuple[str, str]:
     """The ids of the conversation and the turn."""
-    async with httpx2.AsyncClient(base_url=stage.platform.urls[0]) as http:
+    async with httpx2.AsyncClient(base_url=harness.platform.urls[0]) as http:
         answer = await http.post(
             f"/conversations/default/default/{conversation_id}/messages",
             json={"text": text},
@@ -77,14 +77,14 @@ def named(spans: list[ReportedSpan], name: str, trace: TraceContext) -> list[Rep
     return [span for span in spans if span.name == name and span.trace_id == trace.trace_id]
 
 
-def load_lines(stage: Any, name: str) -> list[dict[str, Any]]:
-    text = (stage.platform.home.logs / f"{name}.log").read_text()
+def load_lines(harness: Any, name: str) -> list[dict[str, Any]]:
+    text = (harness.platform.home.logs / f"{name}.log").read_text()
     return [json.loads(line) for line in text.splitlines() if line]
 
 
-async def test_a_trace_spans_request_queue_model_tool_and_sandbox(stage: Any, collector: Collector) -> None:
-    conversation_id, turn_id = await send(stage, trace=CALLER)
-    watcher = stage.watch(conversation_id)
+async def test_a_trace_spans_request_queue_model_tool_and_sandbox(harness: Any, collector: Collector) -> None:
+    conversation_id, turn_id = await send(harness, trace=CALLER)
+    watcher = harness.watch(conversation_id)
     turn = await watcher.wait_ended(turn_id)
 
     await asyncio.to_thread(collector.wait_for, lambda spans: named(spans, "invoke_agent everturn", CALLER))
@@ -112,19 +112,19 @@ async def test_a_trace_spans_request_queue_model_tool_and_sandbox(stage: Any, co
     assert b"the-persons-words" not in said
     assert b"the-programs-words" not in said
     assert b"seventeen" not in said
-    await stage.check_history(conversation_id, watcher)
-    await stage.close()
+    await harness.check_invariants(conversation_id, watcher)
+    await harness.close()
 
 
-async def test_a_socket_message_has_a_trace_linked_to_the_handshake(stage: Any, collector: Collector) -> None:
+async def test_a_socket_message_has_a_trace_linked_to_the_handshake(harness: Any, collector: Collector) -> None:
     caller = TraceContext("a" * 31 + "2", "b" * 16)
-    client = await SocketClient(stage.platform.urls[0]).connect(headers={"traceparent": str(caller)})
+    client = await SocketClient(harness.platform.urls[0]).connect(headers={"traceparent": str(caller)})
 
     refused = await client.call("chat_message", {"conversation_id": "new", "text": 1})
     accepted = await client.call("chat_message", {"conversation_id": "new", "text": QUESTION})
     await client.sio.disconnect()
     turn_id = accepted["body"]["turn_id"]
-    watcher = stage.watch(accepted["body"]["conversation_id"])
+    watcher = harness.watch(accepted["body"]["conversation_id"])
     await watcher.wait_ended(turn_id)
 
     def find_calls(spans: list[ReportedSpan]) -> list[ReportedSpan]:
@@ -145,16 +145,16 @@ async def test_a_socket_message_has_a_trace_linked_to_the_handshake(stage: Any, 
     assert [span.attributes["rpc.response.status_code"] for span in (first, second)] == ["202", "422"]
     assert (first.service, first.parent, first.is_error) == ("everturn-ingress", "", False)
     assert (work.trace_id, work.parent) == (first.trace_id, first.span_id)
-    (line,) = [line for line in load_lines(stage, "ingress-1") if line.get("trace_id") == first.trace_id]
+    (line,) = [line for line in load_lines(harness, "ingress-1") if line.get("trace_id") == first.trace_id]
     assert (line["event"], line["tenant"], line["turn_id"]) == ("Accepted a message", "default", turn_id)
-    await stage.check_history(accepted["body"]["conversation_id"], watcher)
-    await stage.close()
+    await harness.check_invariants(accepted["body"]["conversation_id"], watcher)
+    await harness.close()
 
 
-async def test_a_takeover_is_a_span_linked_to_the_killed_workers_span(stage: Any, collector: Collector) -> None:
+async def test_a_takeover_is_a_span_linked_to_the_killed_workers_span(harness: Any, collector: Collector) -> None:
     caller = TraceContext("a" * 31 + "1", "b" * 16)
-    conversation_id, turn_id = await send(stage, trace=caller)
-    watcher = stage.watch(conversation_id)
+    conversation_id, turn_id = await send(harness, trace=caller)
+    watcher = harness.watch(conversation_id)
     (tool,) = await asyncio.to_thread(
         collector.wait_for, lambda spans: named(spans, "execute_tool exec_tools.execute_code_python", caller)
     )
@@ -170,14 +170,14 @@ async def test_a_takeover_is_a_span_linked_to_the_killed_workers_span(stage: Any
     assert after.links == ((caller.trace_id, tool.parent),)
     assert tool.parent == build_turn_context(turn_id, 1, caller).span_id
     assert after.span_id == build_turn_context(turn_id, 2, caller).span_id
-    await stage.check_history(conversation_id, watcher)
-    await stage.close()
+    await harness.check_invariants(conversation_id, watcher)
+    await harness.close()
 
 
-async def test_log_lines_name_request_and_turn_but_no_content(stage: Any) -> None:
+async def test_log_lines_name_request_and_turn_but_no_content(harness: Any) -> None:
     caller = TraceContext("c" * 32, "d" * 16)
-    conversation_id, turn_id = await send(stage, trace=caller)
-    await stage.watch(conversation_id).wait_ended(turn_id)
+    conversation_id, turn_id = await send(harness, trace=caller)
+    await harness.watch(conversation_id).wait_ended(turn_id)
 
     names = {
         "trace_id": caller.trace_id,
@@ -185,12 +185,12 @@ async def test_log_lines_name_request_and_turn_but_no_content(stage: Any) -> Non
         "conversation_id": conversation_id,
         "turn_id": turn_id,
     }
-    (accepted,) = [line for line in load_lines(stage, "ingress-1") if line.get("trace_id") == caller.trace_id]
+    (accepted,) = [line for line in load_lines(harness, "ingress-1") if line.get("trace_id") == caller.trace_id]
     assert accepted["event"] == "Accepted a message"
     assert accepted == accepted | names
 
     def load_own() -> list[dict[str, Any]]:
-        workers = [line for name in ("worker-1", "worker-2") for line in load_lines(stage, name)]
+        workers = [line for name in ("worker-1", "worker-2") for line in load_lines(harness, name)]
         return [line for line in workers if line.get("turn_id") == turn_id]
 
     # A client may see the end before its worker has said that it leaves the turn.
@@ -199,20 +199,20 @@ async def test_log_lines_name_request_and_turn_but_no_content(stage: Any) -> Non
     for line in own:
         assert line == line | names
     assert "the-persons-words" not in json.dumps([accepted, *own])
-    await stage.close()
+    await harness.close()
 
 
-async def test_a_worker_exports_metrics_to_prometheus(stage: Any) -> None:
+async def test_a_worker_exports_metrics_to_prometheus(harness: Any) -> None:
     port = load_free_port()
-    await stage.platform.stop_part("worker-1")
-    await stage.platform.restart("worker-2", extra_env={"METRICS_LISTEN": f"127.0.0.1:{port}"})
-    conversation_id, turn_id = await send(stage, trace=TraceContext("e" * 32, "f" * 16))
-    await stage.watch(conversation_id).wait_ended(turn_id)
+    await harness.platform.stop_part("worker-1")
+    await harness.platform.restart("worker-2", extra_env={"METRICS_LISTEN": f"127.0.0.1:{port}"})
+    conversation_id, turn_id = await send(harness, trace=TraceContext("e" * 32, "f" * 16))
+    await harness.watch(conversation_id).wait_ended(turn_id)
 
     async with httpx2.AsyncClient() as http:
         page = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
         ready = await http.get(f"http://127.0.0.1:{port}/readyz")
-        lane = (await http.get(f"{stage.platform.urls[0]}/metrics")).text
+        lane = (await http.get(f"{harness.platform.urls[0]}/metrics")).text
 
     figures = {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -231,26 +231,26 @@ async def test_a_worker_exports_metrics_to_prometheus(stage: Any) -> None:
     assert 'everturn_queued_turns{lane="privileged"} 0.0' in lane
     assert "ingress_stream_lag_seconds_count" in lane
     assert (ready.status_code, ready.json()["status"]) == (200, "ready")
-    await stage.close()
+    await harness.close()
 
 
 async def test_summaries_and_titles_are_in_the_span_of_their_turn(
-    stage: Any, collector: Collector, tmp_path: Path
+    harness: Any, collector: Collector, tmp_path: Path
 ) -> None:
     script, config = tmp_path / "summaries.toml", tmp_path / "everturn.toml"
     script.write_text(f"[[scripts]]\nwhen = ''\n[[scripts.rounds]]\nreply = '''{SUMMARY}'''\n")
     config.write_text(f'[models.roles]\nsummary = "scripted:{script}"\ntitle = "scripted:{script}"\n')
     env = {"EVERTURN_CONFIG": str(config), "CONTEXT_MAX_TOKENS": "24000"}
-    conversation_id, turn_id = await send(stage, trace=TraceContext("1" * 32, "2" * 16), text=LONG_TALK)
-    watcher = stage.watch(conversation_id)
+    conversation_id, turn_id = await send(harness, trace=TraceContext("1" * 32, "2" * 16), text=LONG_CONVERSATION)
+    watcher = harness.watch(conversation_id)
     await watcher.wait_ended(turn_id)
-    await asyncio.gather(*(stage.platform.restart(name, extra_env=env) for name in ("worker-1", "worker-2")))
+    await asyncio.gather(*(harness.platform.restart(name, extra_env=env) for name in ("worker-1", "worker-2")))
     caller, titled = TraceContext("3" * 32, "4" * 16), TraceContext("5" * 32, "6" * 16)
 
-    _, turn_id = await send(stage, trace=caller, conversation_id=conversation_id)
+    _, turn_id = await send(harness, trace=caller, conversation_id=conversation_id)
     await watcher.wait_ended(turn_id)
-    other_id, first_id = await send(stage, trace=titled)
-    await stage.watch(other_id).wait_ended(first_id)
+    other_id, first_id = await send(harness, trace=titled)
+    await harness.watch(other_id).wait_ended(first_id)
 
     (work,) = await asyncio.to_thread(collector.wait_for, lambda spans: named(spans, "invoke_agent everturn", caller))
     (compaction, *_) = named(collector.spans, "compaction", caller)
@@ -270,11 +270,11 @@ async def test_summaries_and_titles_are_in_the_span_of_their_turn(
     said = b"".join(span.raw for span in collector.spans if span.trace_id in traces)
     assert b"the-summarys-words" not in said
     assert b"word word" not in said
-    await stage.check_history(conversation_id, watcher)
-    await stage.close()
+    await harness.check_invariants(conversation_id, watcher)
+    await harness.close()
 
 
-async def test_every_attribute_is_pinned_and_published_or_our_own(stage: Any, collector: Collector) -> None:
+async def test_every_attribute_is_pinned_and_published_or_our_own(harness: Any, collector: Collector) -> None:
     names = {name for span in collector.spans for name in span.attributes}
     requests = [span for span in collector.spans if "http.request.method" in span.attributes]
 
@@ -293,15 +293,15 @@ async def test_every_attribute_is_pinned_and_published_or_our_own(stage: Any, co
     assert SCHEMA_URL in {schema.value for schema in Schemas}
 
 
-async def test_a_remote_doctor_reports_problems_of_the_platform(stage: Any) -> None:
-    url = stage.platform.urls[0]
+async def test_a_remote_doctor_reports_problems_of_the_platform(harness: Any) -> None:
+    url = harness.platform.urls[0]
     well = await ask_doctor(url)
 
-    await stage.platform.stop_part("redis")
+    await harness.platform.stop_part("redis")
     # An ingress keeps what it found for a second.
     await wait_until(lambda: httpx2.get(f"{url}/readyz").json()["status"] != "ready")
     ill = await ask_doctor(url)
-    await stage.platform.restart("redis")
+    await harness.platform.restart("redis")
 
     assert (well[0], "PROBLEM" in well[1]) == (0, False), well[1]
     assert "runs programs in bubblewrap" in well[1]

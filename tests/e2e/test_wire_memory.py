@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx2
 import pytest
 import pytest_asyncio
-from parts.forks import ForkingSpawn
-from parts.homes import copy_home
-from parts.waiting import wait_until
+from helpers.forks import ForkingSpawn
+from helpers.homes import copy_home
+from helpers.waiting import wait_until
 from redis import Redis
 
 from everturn_local.supervision.platform import Platform

@@ -73,7 +73,7 @@ async def plan() -> Bench:
 
 async def interrupted(kind: SignalKind, text: str, *then: str) -> Bench:
     bench = Bench([Say(cut_answer("As far as I c")), Pause(asyncio.Event())], *then)
-    await bench.say("Tell me a story.")
+    await bench.say("Tell me a scenario.")
     task = asyncio.create_task(bench.work())
     await until(lambda: bench.model.unfinished == 1)
     for _ in range(200):
@@ -108,7 +108,7 @@ async def takeover() -> Bench:
     return bench
 
 
-STORIES = (
+SCENARIOS = (
     plain_answer,
     tool_and_answer,
     written_file,
@@ -122,11 +122,11 @@ STORIES = (
 )
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 async def test_a_turn_goes_as_it_was_recorded(
-    story: Callable[[], Awaitable[Bench]], check_golden: Callable[[str, str], None]
+    scenario: Callable[[], Awaitable[Bench]], check_golden: Callable[[str, str], None]
 ) -> None:
-    bench = await story()
+    bench = await scenario()
 
     await check_conversation(bench)
-    check_golden(story.__name__, await render_conversation(bench))
+    check_golden(scenario.__name__, await render_conversation(bench))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from leftovers.watching import watching
+from leaks.detector import watching
 
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool

@@ -6,62 +6,62 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from tales.telling import TurnScript, empty, play, read, tales
+from schedules.random_conversations import TurnScript, empty, play, read, turn_scripts
 
 from everturn.events import model as events
 from everturn.events.fold import fold_event
 from everturn.events.model import Envelope, encode_envelope, parse_envelope
 from everturn.events.views import StateView
 from everturn_local.web.client import WebClient
-from everturn_testing.events.stories import Story
+from everturn_testing.events.scenarios import Scenario
 
-STORIES = 40
+SCENARIOS = 40
 
 
 @pytest.fixture(scope="module")
-def stories() -> list[Story]:
+def scenarios() -> list[Scenario]:
     """The same ones each time."""
-    stories: list[Story] = []
+    scenarios: list[Scenario] = []
 
-    @settings(max_examples=STORIES, derandomize=True, database=None)
-    @given(tale=tales)
-    def collect(tale: list[TurnScript]) -> None:
-        stories.append(play(tale))
+    @settings(max_examples=SCENARIOS, derandomize=True, database=None)
+    @given(scripts=turn_scripts)
+    def collect(scripts: list[TurnScript]) -> None:
+        scenarios.append(play(scripts))
 
     collect()
-    return stories
+    return scenarios
 
 
 async def test_the_web_client_folds_every_stream_as_we_do(
-    web_client: WebClient, stories: list[Story], tmp_path: Path
+    web_client: WebClient, scenarios: list[Scenario], tmp_path: Path
 ) -> None:
     file = tmp_path / "streams.json"
-    file.write_text(json.dumps([build_states(story) for story in stories]))
+    file.write_text(json.dumps([build_states(scenario) for scenario in scenarios]))
 
-    stories = await web_client.test("src/api/fold/fold.test.ts", env={"FOLD_STREAMS": str(file)})
+    scenarios = await web_client.test("src/api/fold/fold.test.ts", env={"FOLD_STREAMS": str(file)})
 
-    assert len(stories) >= STORIES
-    assert "skipped" not in stories
+    assert len(scenarios) >= SCENARIOS
+    assert "skipped" not in scenarios
 
 
-def build_states(story: Story) -> dict[str, Any]:
+def build_states(scenario: Scenario) -> dict[str, Any]:
     """The state before the stream and after each event: in order, again from its middle, a snapshot, and all again."""
-    title = address(story, events.ConvTitle(title="Trams"), "1-3")
-    page = story.pages[len(story.pages) // 2]
-    snapshot = address(story, events.StreamSnapshot(state=read(page)), None)
-    half = len(story.events) // 2
-    state, steps = empty(story), list[dict[str, Any]]()
-    for event in (title, *story.events, *story.events[half:], snapshot, *story.events):
+    title = address(scenario, events.ConvTitle(title="Trams"), "1-3")
+    page = scenario.pages[len(scenario.pages) // 2]
+    snapshot = address(scenario, events.StreamSnapshot(state=read(page)), None)
+    half = len(scenario.events) // 2
+    state, steps = empty(scenario), list[dict[str, Any]]()
+    for event in (title, *scenario.events, *scenario.events[half:], snapshot, *scenario.events):
         encoded = encode_envelope(event)
         state = fold_event(state, parse_envelope(encoded))
         steps.append({"event": json.loads(encoded), "after": dump(state)})
-    return {"before": dump(empty(story)), "steps": steps}
+    return {"before": dump(empty(scenario)), "steps": steps}
 
 
-def address(story: Story, data: events.AnyEvent, event_id: str | None) -> Envelope:
-    turn_id = story.records[-1].turn.id
+def address(scenario: Scenario, data: events.AnyEvent, event_id: str | None) -> Envelope:
+    turn_id = scenario.records[-1].turn.id
     return Envelope(
-        id=event_id, type=data.type, ts="", conversation_id=story.conversation.id, turn_id=turn_id, data=data
+        id=event_id, type=data.type, ts="", conversation_id=scenario.conversation.id, turn_id=turn_id, data=data
     )
 
 

@@ -17,10 +17,10 @@ from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.database_roles import Roles
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
 
 
@@ -44,7 +44,7 @@ def module_ids() -> SequentialIds:
 
 
 @pytest.fixture
-def postgres_stage(roles: Roles, module_ids: SequentialIds) -> Stage:
+def postgres_harness(roles: Roles, module_ids: SequentialIds) -> Harness:
     async def expire_lease(conversation_id: ConversationId) -> None:
         await roles.superuser.execute(
             "UPDATE lease SET expires_at = now() - interval '1 s' WHERE conversation_id = $1", conversation_id
@@ -60,7 +60,7 @@ def postgres_stage(roles: Roles, module_ids: SequentialIds) -> Stage:
             lost_s,
         )
 
-    return Stage(
+    return Harness(
         inbox=PostgresInbox(roles.ingress, share=1_000),
         leases=PostgresLeases(roles.worker, owner="worker-1"),
         rival=PostgresLeases(roles.worker, owner="worker-2"),
@@ -90,7 +90,7 @@ def memory_platform(memory_clock: FixedClock) -> MemoryPlatform:
 
 
 @pytest.fixture
-def memory_stage(memory_clock: FixedClock, memory_platform: MemoryPlatform) -> Stage:
+def memory_harness(memory_clock: FixedClock, memory_platform: MemoryPlatform) -> Harness:
     clock, platform = memory_clock, memory_platform
 
     async def expire_lease(_: ConversationId) -> None:
@@ -104,7 +104,7 @@ def memory_stage(memory_clock: FixedClock, memory_platform: MemoryPlatform) -> S
     async def give_feedback(_: Principal, conversation_id: ConversationId, feedback: Feedback) -> None:
         platform.conversations[conversation_id].feedback.append(feedback)
 
-    return Stage(
+    return Harness(
         inbox=MemoryInbox(platform),
         leases=MemoryLeases(platform, owner="worker-1"),
         rival=MemoryLeases(platform, owner="worker-2"),

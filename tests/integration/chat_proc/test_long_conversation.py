@@ -1,6 +1,6 @@
 """A conversation of hundreds of turns: every request fits, what was said is found again, cost and memory stay flat.
 
-LONG_TALK_TURNS makes it shorter or longer. The figures are printed (`make test TESTS=... ARGS=-s`).
+LONG_CONVERSATION_TURNS makes it shorter or longer. The figures are printed (`make test TESTS=... ARGS=-s`).
 """
 
 import json
@@ -10,16 +10,16 @@ import time
 from pathlib import Path
 
 import pytest
-from long_talk.measure import RequestMeter, Sample
-from long_talk.model import CHARS_PER_TOKEN, MAX_READS, LongTalkModel, SideModel
-from long_talk.stage import LongTalk, open_long_talk
-from long_talk.tool import ReportTool
-from long_talk.world import World, build_world
+from long_conversation.chat import LongConversation, open_long_conversation
+from long_conversation.measure import RequestMeter, Sample
+from long_conversation.model import CHARS_PER_TOKEN, MAX_READS, LongConversationModel, SideModel
+from long_conversation.tool import ReportTool
+from long_conversation.workload import World, build_world
 
 from everturn.core.metrics import PROMPT_BREAKS
 from everturn_local.servers.databases import DatabaseUrls
 
-TURNS = int(os.environ.get("LONG_TALK_TURNS", "100"))
+TURNS = int(os.environ.get("LONG_CONVERSATION_TURNS", "100"))
 FACTS = max(1, TURNS // 3)
 CONTEXT_TOKENS = 80_000
 SUMMARY = """## Active request
@@ -36,13 +36,13 @@ async def test_facts_of_a_very_long_conversation_are_found_by_few_reads(
     database: DatabaseUrls, redis_url: str, tmp_path: Path
 ) -> None:
     world = build_world(turns=TURNS, rounds=8, facts=FACTS)
-    model, meter = LongTalkModel(world), RequestMeter(breaks=count_breaks)
+    model, meter = LongConversationModel(world), RequestMeter(breaks=count_breaks)
     model.on_request = meter.take
     models = {"decision": model, "summary": SideModel(SUMMARY), "title": SideModel("Many reports")}
 
-    async with open_long_talk(database, redis_url, tmp_path, models=models, tools=[ReportTool(world)]) as talk:
-        samples = [await work_through(talk, model, world, turn) for turn in range(1, TURNS + 1)]
-        searches = [await model.look_for(talk, fact, TURNS + n) for n, fact in enumerate(world.facts, start=1)]
+    async with open_long_conversation(database, redis_url, tmp_path, models=models, tools=[ReportTool(world)]) as chat:
+        samples = [await work_through(chat, model, world, turn) for turn in range(1, TURNS + 1)]
+        searches = [await model.look_for(chat, fact, TURNS + n) for n, fact in enumerate(world.facts, start=1)]
 
     reads = [search.reads for search in searches]
     fifth = max(1, TURNS // 5)
@@ -65,11 +65,11 @@ async def test_facts_of_a_very_long_conversation_are_found_by_few_reads(
     assert memory_ratio < 1.3
 
 
-async def work_through(talk: LongTalk, model: LongTalkModel, world: World, turn: int) -> Sample:
+async def work_through(chat: LongConversation, model: LongConversationModel, world: World, turn: int) -> Sample:
     """One turn of the world, and what it cost."""
     model.begin(turn)
     began = time.process_time()
-    ended = await talk.say(world.prompt(turn))
+    ended = await chat.say(world.prompt(turn))
     assert ended.error is None, ended.error
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return Sample(time.process_time() - began, peak_bytes)

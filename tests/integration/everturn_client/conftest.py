@@ -1,4 +1,4 @@
-"""A small real server that offers the ingress API over one story of events, and fails on demand."""
+"""A small real server that offers the ingress API over one scenario of events, and fails on demand."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from everturn.core.errors import problem
 from everturn.events.cursor import ORIGIN, try_parse_cursor
 from everturn.events.model import AnyEvent, Envelope, Ready, ServerShutdown, StreamSnapshot, encode_envelope, event_name
 from everturn.events.turn_view import build_state
-from everturn_testing.events.stories import PROJECT, TENANT, Story
+from everturn_testing.events.scenarios import PROJECT, TENANT, Scenario
 
 BASE = "/conversations/default/default"
 
@@ -29,9 +29,9 @@ class CutConnection(Exception):
 
 @dataclass
 class SmallServer:
-    """`story` is what clients see; call `publish` after adding to it. Faults are used up one by one."""
+    """`scenario` is what clients see; call `publish` after adding to it. Faults are used up one by one."""
 
-    story: Story = field(default_factory=Story)
+    scenario: Scenario = field(default_factory=Scenario)
     url: str = ""
     requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
     submit_faults: list[int | str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class SmallServer:
     """The parameters of requests for a list of conversations."""
     snapshot_page: int = -1
     snapshot_is_full: bool = False
-    """Later turns leave no room in it for those of the story."""
+    """Later turns leave no room in it for those of the scenario."""
     fetched_turns: int | None = None
     """How many turns a page of `fetch` has; all by default."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -92,10 +92,10 @@ class SmallServer:
 
     def build_receipt(self) -> dict[str, object]:
         receipt: dict[str, object] = {
-            "conversation_id": self.story.conversation.id,
-            "turn_id": self.story.records[-1].turn.id,
+            "conversation_id": self.scenario.conversation.id,
+            "turn_id": self.scenario.records[-1].turn.id,
             "receipt": {"state": "accepted"} if self.is_signal else {"state": "queued", "position": self.position},
-            "events_url": f"{BASE}/{self.story.conversation.id}/events",
+            "events_url": f"{BASE}/{self.scenario.conversation.id}/events",
         }
         return {**receipt, "signal_id": "sig_1"} if self.is_signal else receipt
 
@@ -126,15 +126,15 @@ class SmallServer:
     async def frames(self, after: str | None, fault: str | None) -> AsyncIterator[bytes]:
         yield b"retry: 1\n\n" + self.frame(Ready(cursor=after))
         if after is None:
-            state = build_state(self.story.pages[self.snapshot_page], tenant=TENANT, project=PROJECT)
+            state = build_state(self.scenario.pages[self.snapshot_page], tenant=TENANT, project=PROJECT)
             if self.snapshot_is_full:
                 state = state.model_copy(update={"turns": (), "next_cursor": "9"})
             yield self.frame(StreamSnapshot(state=state))
             after = state.cursor
         cursor, position = try_parse_cursor(after) or ORIGIN, 0
         while True:
-            while position < len(self.story.events):
-                envelope = self.story.events[position]
+            while position < len(self.scenario.events):
+                envelope = self.scenario.events[position]
                 position += 1
                 known = envelope.id and (try_parse_cursor(envelope.id) or ORIGIN) <= cursor
                 if not known:
@@ -145,16 +145,16 @@ class SmallServer:
             async with self.changed:
                 if self.is_closing:
                     return
-                if position >= len(self.story.events):
+                if position >= len(self.scenario.events):
                     await self.changed.wait()
 
     def frame(self, data: AnyEvent) -> bytes:
-        conversation_id = self.story.conversation.id
+        conversation_id = self.scenario.conversation.id
         return encode_frame(Envelope(type=data.type, ts="", conversation_id=conversation_id, data=data))
 
     async def fetch(self, request: Request) -> Response:
         body = json.loads(await self.record(request))
-        page = self.story.page
+        page = self.scenario.page
         if self.fetched_turns:
             end = int(body.get("cursor", len(page.turns)))
             start = max(0, end - self.fetched_turns)
@@ -164,7 +164,7 @@ class SmallServer:
 
     async def conversations(self, request: Request) -> Response:
         await self.record(request)
-        view = build_state(self.story.page, tenant=TENANT, project=PROJECT).conversation.model_dump()
+        view = build_state(self.scenario.page, tenant=TENANT, project=PROJECT).conversation.model_dump()
         if request.method == "GET" and request.url.path == BASE:
             self.queries.append(request.url.query)
             return JSONResponse({"items": [view], "next_cursor": None})
@@ -183,7 +183,7 @@ class SmallServer:
 
     async def export(self, request: Request) -> Response:
         await self.record(request)
-        return Response("{}\n", headers={"content-disposition": 'attachment; filename="talk.jsonl"'})
+        return Response("{}\n", headers={"content-disposition": 'attachment; filename="conversation.jsonl"'})
 
     async def search(self, request: Request) -> Response:
         await self.record(request)

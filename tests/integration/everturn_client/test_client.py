@@ -24,7 +24,7 @@ from everturn_client import (
     TooMuch,
     Unreachable,
 )
-from everturn_testing.events.stories import PROJECT, TENANT
+from everturn_testing.events.scenarios import PROJECT, TENANT
 from everturn_testing.states import comparable_state
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ async def client(server: "SmallServer") -> AsyncIterator[EverturnClient]:
 async def test_conversations_are_created_listed_read_renamed_and_erased(
     client: EverturnClient, server: "SmallServer"
 ) -> None:
-    server.story.start_turn("Hi")
-    conversation_id = server.story.conversation.id
+    server.scenario.start_turn("Hi")
+    conversation_id = server.scenario.conversation.id
 
     created = await client.create_conversation("Sales")
     listed = await client.list_conversations(limit=5, search="Sa")
@@ -59,7 +59,7 @@ async def test_conversations_are_created_listed_read_renamed_and_erased(
 async def test_a_retried_message_is_sent_as_json_and_accepted_once(
     client: EverturnClient, server: "SmallServer"
 ) -> None:
-    turn_id = server.story.start_turn("Hi")
+    turn_id = server.scenario.start_turn("Hi")
     server.submit_faults = ["cut"]
 
     accepted = await client.send_message("new", "Hi", bundle_id="b")
@@ -70,7 +70,7 @@ async def test_a_retried_message_is_sent_as_json_and_accepted_once(
 
 
 async def test_two_messages_have_two_keys(client: EverturnClient, server: "SmallServer") -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
 
     await client.send_message("new", "Hi")
     await client.send_message("new", "Hi")
@@ -79,7 +79,7 @@ async def test_two_messages_have_two_keys(client: EverturnClient, server: "Small
 
 
 async def test_files_are_sent_as_multipart(client: EverturnClient, server: "SmallServer", tmp_path: Path) -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
     (tmp_path / "sales.csv").write_bytes(b"a,b\r\n")
 
     await client.send_message("new", "Ünï", files=[tmp_path / "sales.csv"])
@@ -91,7 +91,7 @@ async def test_files_are_sent_as_multipart(client: EverturnClient, server: "Smal
 
 
 async def test_signals_and_feedback_are_sent(client: EverturnClient, server: "SmallServer") -> None:
-    turn_id = server.story.start_turn("Hi")
+    turn_id = server.scenario.start_turn("Hi")
     server.is_signal = True
 
     accepted = await client.send_signal("conv_1", "steer", "North", target_turn_id=turn_id)
@@ -109,7 +109,7 @@ async def test_signals_and_feedback_are_sent(client: EverturnClient, server: "Sm
 async def test_external_events_carry_payload_and_files(
     client: EverturnClient, server: "SmallServer", tmp_path: Path
 ) -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
     server.is_signal = True
     (tmp_path / "a.csv").write_bytes(b"1,2")
 
@@ -128,30 +128,30 @@ async def test_external_events_carry_payload_and_files(
 
 
 async def test_fetch_reads_the_state(client: EverturnClient, server: "SmallServer") -> None:
-    turn_id = server.story.start_turn("Hi")
+    turn_id = server.scenario.start_turn("Hi")
 
     state = await client.fetch("conv_1", turn_ids=[turn_id])
 
-    assert state == build_state(server.story.page, tenant=TENANT, project=PROJECT)
+    assert state == build_state(server.scenario.page, tenant=TENANT, project=PROJECT)
     assert json.loads(await server.wait_for("POST", "/fetch"))["turn_ids"] == [turn_id]
 
 
 async def test_a_turn_followed_over_cuts_ends_in_the_state_of_rest(
     client: EverturnClient, server: "SmallServer"
 ) -> None:
-    story = server.story
-    turn_id = story.start_turn("Hi")
-    story.start_round()
-    story.add(bodies.CompletionBody(text=story.stream("answer", 0, [f"{n} " for n in range(40)])))
-    story.end_turn(Outcome.COMPLETED)
+    scenario = server.scenario
+    turn_id = scenario.start_turn("Hi")
+    scenario.start_round()
+    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, [f"{n} " for n in range(40)])))
+    scenario.end_turn(Outcome.COMPLETED)
     server.snapshot_page = 0
     server.stream_faults = ["bytes:1700", "bytes:1200", 503, "bytes:700"]
 
-    async with aclosing(client.follow_turn(story.conversation.id, turn_id)) as steps:
+    async with aclosing(client.follow_turn(scenario.conversation.id, turn_id)) as steps:
         followed = [step async for step in steps]
 
     # The conversation's own state changes only after the turn's end.
-    expected = build_state(story.page, tenant=TENANT, project=PROJECT)
+    expected = build_state(scenario.page, tenant=TENANT, project=PROJECT)
     assert comparable_state(followed[-1].state).turns == comparable_state(expected).turns
     assert followed[-1].turn == followed[-1].state.turns[-1]
     assert len(followed) > 40
@@ -160,9 +160,9 @@ async def test_a_turn_followed_over_cuts_ends_in_the_state_of_rest(
 async def test_an_ended_turn_that_a_snapshot_has_no_room_for_is_fetched(
     client: EverturnClient, server: "SmallServer"
 ) -> None:
-    turn_id = server.story.start_turn("Hi")
-    server.story.start_round()
-    server.story.end_turn(Outcome.COMPLETED)
+    turn_id = server.scenario.start_turn("Hi")
+    server.scenario.start_round()
+    server.scenario.end_turn(Outcome.COMPLETED)
     server.snapshot_is_full = True
 
     async with aclosing(client.follow_turn("conv_1", turn_id, limit_s=30)) as steps:
@@ -173,7 +173,7 @@ async def test_an_ended_turn_that_a_snapshot_has_no_room_for_is_fetched(
 
 
 async def test_following_a_turn_that_does_not_end_times_out(client: EverturnClient, server: "SmallServer") -> None:
-    turn_id = server.story.start_turn("Hi")
+    turn_id = server.scenario.start_turn("Hi")
 
     with pytest.raises(TimedOut):
         async with aclosing(client.follow_turn("conv_1", turn_id, limit_s=0.2)) as steps:
@@ -209,7 +209,7 @@ async def test_a_download_that_fails_leaves_nothing(
 
 
 async def test_streams_have_their_own_connections_and_their_own_limit(server: "SmallServer") -> None:
-    conversation_id = server.story.conversation.id
+    conversation_id = server.scenario.conversation.id
     timings = replace(QUICK, connect_s=1.0)
     async with (
         EverturnClient(server.url, timings=timings, connections=Connections(calls=1, streams=2)) as client,

@@ -17,7 +17,7 @@ from everturn.timeline.turns import Outcome
 from everturn_client.backoff import Timings
 from everturn_client.errors import ProblemError, TooMuch, Unreachable
 from everturn_client.event_stream import EventStream
-from everturn_testing.events.stories import Story
+from everturn_testing.events.scenarios import Scenario
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 QUICK = Timings(first_delay_s=0.001, max_delay_s=0.01, give_up_s=5, silence_s=5)
 
 
-def publish_turn(story: Story) -> None:
-    story.start_turn("Hi")
-    story.start_round()
-    answer = story.stream("answer", 0, [f"word {n} " for n in range(30)])
-    story.add(bodies.CompletionBody(text=answer))
-    story.end_turn(Outcome.COMPLETED)
+def publish_turn(scenario: Scenario) -> None:
+    scenario.start_turn("Hi")
+    scenario.start_round()
+    answer = scenario.stream("answer", 0, [f"word {n} " for n in range(30)])
+    scenario.add(bodies.CompletionBody(text=answer))
+    scenario.end_turn(Outcome.COMPLETED)
 
 
 class CrowdedPool(httpx2.AsyncHTTPTransport):
@@ -56,7 +56,7 @@ async def read_ids(
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> list[str]:
     """The ids of all events up to the status `idle` of the conversation."""
-    path = f"/conversations/default/default/{server.story.conversation.id}/events"
+    path = f"/conversations/default/default/{server.scenario.conversation.id}/events"
     ids: list[str] = []
     async with (
         httpx2.AsyncClient(base_url=server.url, transport=transport) as http,
@@ -76,29 +76,29 @@ def ids_of(events: list[Envelope]) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_cut_connections_lose_and_duplicate_nothing(server: "SmallServer", seed: int) -> None:
-    publish_turn(server.story)
+    publish_turn(server.scenario)
     cuts = random.Random(seed)
     server.stream_faults = [f"bytes:{cuts.randrange(2500)}" for _ in range(25)]
 
     ids = await read_ids(server, "0-0")
 
-    assert ids == ids_of(server.story.events)
+    assert ids == ids_of(server.scenario.events)
     assert len(server.sent("/events")) > 3
 
 
 async def test_a_stream_resumes_after_its_last_event(server: "SmallServer") -> None:
-    publish_turn(server.story)
+    publish_turn(server.scenario)
     server.stream_faults = ["bytes:1500"]
 
     await read_ids(server, "0-0")
 
     resumed = [headers["last-event-id"] for headers in server.sent("/events")]
     assert resumed[0] == "0-0"
-    assert resumed[1] in ids_of(server.story.events)
+    assert resumed[1] in ids_of(server.scenario.events)
 
 
 async def test_without_a_cursor_resumes_from_the_snapshot(server: "SmallServer") -> None:
-    publish_turn(server.story)
+    publish_turn(server.scenario)
     server.snapshot_page = 0
     server.stream_faults = ["bytes:1400"]
 
@@ -106,13 +106,13 @@ async def test_without_a_cursor_resumes_from_the_snapshot(server: "SmallServer")
 
     resumed = [headers.get("last-event-id") for headers in server.sent("/events")]
     assert resumed[0] is None
-    assert resumed[1] is None or resumed[1] >= str(server.story.pages[0].cursor)
+    assert resumed[1] is None or resumed[1] >= str(server.scenario.pages[0].cursor)
 
 
 async def test_resumes_from_a_snapshot_before_the_first_event(server: "SmallServer") -> None:
-    publish_turn(server.story)
+    publish_turn(server.scenario)
     server.snapshot_page = 0
-    server.story.pages[0] = replace(server.story.pages[0], cursor=ORIGIN)
+    server.scenario.pages[0] = replace(server.scenario.pages[0], cursor=ORIGIN)
     server.stream_faults = [f"bytes:{cut}" for cut in range(300, 2_400, 150)]
 
     await read_ids(server, None)
@@ -123,13 +123,13 @@ async def test_resumes_from_a_snapshot_before_the_first_event(server: "SmallServ
 
 
 async def test_reconnects_after_a_shutdown_at_the_announced_time(server: "SmallServer") -> None:
-    publish_turn(server.story)
+    publish_turn(server.scenario)
     server.stream_faults = ["shutdown", "shutdown"]
     begin = asyncio.get_running_loop().time()
 
     ids = await read_ids(server, "0-0")
 
-    assert ids == ids_of(server.story.events)
+    assert ids == ids_of(server.scenario.events)
     assert asyncio.get_running_loop().time() - begin >= 0.04
 
 
@@ -145,22 +145,22 @@ async def test_permanent_errors_are_raised(server: "SmallServer", status: int) -
 
 
 async def test_a_busy_server_is_retried(server: "SmallServer") -> None:
-    publish_turn(server.story)
+    publish_turn(server.scenario)
     server.stream_faults = [503, 429, 500]
 
     ids = await read_ids(server, "0-0")
 
-    assert ids == ids_of(server.story.events)
+    assert ids == ids_of(server.scenario.events)
 
 
 async def test_a_silent_connection_is_replaced(server: "SmallServer") -> None:
-    publish_turn(server.story)
-    held = server.story.events.pop()
+    publish_turn(server.scenario)
+    held = server.scenario.events.pop()
     silent = Timings(first_delay_s=0.001, max_delay_s=0.01, silence_s=0.1, give_up_s=10)
 
     reading = asyncio.ensure_future(read_ids(server, "0-0", timings=silent))
     await server.wait_for("GET", "/events", count=2)
-    server.story.events.append(held)
+    server.scenario.events.append(held)
     await server.publish()
 
     assert (await asyncio.wait_for(reading, 10))[-1] == held.id
@@ -175,18 +175,18 @@ async def test_gives_up_on_a_server_that_stays_down() -> None:
 
 
 async def test_a_reconnect_waits_for_a_free_connection(server: "SmallServer") -> None:
-    publish_turn(server.story)
+    publish_turn(server.scenario)
     server.stream_faults = ["bytes:600"]
     crowded = CrowdedPool(2, 3)
 
     ids = await read_ids(server, str(ORIGIN), transport=crowded)
 
-    assert ids == ids_of(server.story.events)
+    assert ids == ids_of(server.scenario.events)
     assert crowded.asked == 4
 
 
 async def test_a_new_stream_without_a_free_connection_raises(server: "SmallServer") -> None:
-    publish_turn(server.story)
+    publish_turn(server.scenario)
 
     with pytest.raises(TooMuch, match="allow more"):
         await read_ids(server, None, transport=CrowdedPool(1))

@@ -24,7 +24,7 @@ def open_requests(url: str, *, token: str | None = None, dev_user: str | None = 
 
 @pytest.mark.parametrize("fault", ["cut", 503, 429])
 async def test_a_submission_is_retried_with_its_key(server: "SmallServer", fault: int | str) -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
     server.submit_faults = [fault, fault]
     requests = open_requests(server.url)
 
@@ -36,7 +36,7 @@ async def test_a_submission_is_retried_with_its_key(server: "SmallServer", fault
 
 
 async def test_a_retry_waits_for_the_first_attempt(server: "SmallServer") -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
     server.submit_faults = ["cut", 409]
     requests = open_requests(server.url)
 
@@ -60,7 +60,7 @@ async def test_a_rejection_is_raised(server: "SmallServer", status: int, tries: 
 
 
 async def test_a_call_without_a_key_is_sent_once(server: "SmallServer") -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
     server.submit_faults = ["cut"]
     requests = open_requests(server.url)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from parts.documented import Documented
-from parts.forks import INGRESS_BOUNDS, open_forks
-from parts.ingresses import IngressProcess, list_objects, spawn_ingress
-from parts.sockets import SocketClient
+from helpers.documented import Documented
+from helpers.forks import INGRESS_BOUNDS, open_forks
+from helpers.ingresses import IngressProcess, list_objects, spawn_ingress
+from helpers.sockets import SocketClient
 
 from everturn.core.identity import Principal
 from everturn.files.model import manifest_key

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from parts.sockets import SocketClient
+from helpers.sockets import SocketClient
 
 from ingress.admission.responses import MAX_ERRORS
 

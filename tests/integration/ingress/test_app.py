@@ -19,7 +19,7 @@ import httpx2
 import jsonschema_rs
 import jwt
 import pytest
-from parts.documented import Documented
+from helpers.documented import Documented
 
 from everturn.accounts.credentials import ApiKey
 from everturn.accounts.postgres import PostgresCredentialAdmin

@@ -25,10 +25,10 @@ from bad_input.texts import FILE_NAMES, REFUSED_TEXTS, TITLES, VERBATIM_TEXTS
 from bad_input.tokens import AUDIENCE, BAD_TOKENS, FOREIGN_PAGES, ISSUER, PROJECT, TENANT, Keys, signed
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from parts.documented import Documented
-from parts.ingresses import list_objects
-from parts.sockets import ROUTE, RawSocket, SocketClient
-from parts.streams import Publisher, open_stream
+from helpers.documented import Documented
+from helpers.ingresses import list_objects
+from helpers.sockets import ROUTE, RawSocket, SocketClient
+from helpers.streams import Publisher, open_stream
 
 from everturn.postgres.pool import Database
 from everturn.redis_drivers import RedisDrivers

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from parts.sockets import SocketClient
+from helpers.sockets import SocketClient
 
 from everturn_local.ports import load_free_port
 

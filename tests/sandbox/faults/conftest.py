@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from leftovers.engines import BrokerView
-from leftovers.watching import Watch, watching
+from leaks.detector import Watch, watching
+from leaks.engines import BrokerView
 
 
 @pytest_asyncio.fixture(autouse=True)

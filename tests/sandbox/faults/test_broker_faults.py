@@ -13,10 +13,10 @@ from typing import Any
 import docker
 import pytest
 import pytest_asyncio
-from leftovers.engines import EngineView, load_pairs
-from leftovers.watching import Watch, watching
-from parts.begun import refuse, start_run
-from parts.broker import OwnBroker
+from helpers.broker import OwnBroker
+from helpers.started_run import refuse, start_run
+from leaks.detector import Watch, watching
+from leaks.engines import EngineView, load_pairs
 
 from chat_proc.sandbox.containers import open_container_sandbox, parse_address
 from chat_proc.sandbox.launching import SupervisedSandbox

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leftovers.engines import EngineView
-from parts.begun import refuse, start_run
-from parts.broker import OwnBroker
-from parts.engine import OwnEngine, find_obstacle
+from helpers.broker import OwnBroker
+from helpers.engine import OwnEngine, find_obstacle
+from helpers.started_run import refuse, start_run
+from leaks.engines import EngineView
 
 from chat_proc.sandbox.containers import open_container_sandbox, parse_address
 from chat_proc.sandbox.launching import SupervisedSandbox

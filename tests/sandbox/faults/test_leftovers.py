@@ -5,8 +5,8 @@ import os
 import sys
 
 import pytest
-from leftovers.processes import load_control_groups, load_descendants
-from leftovers.watching import Leftovers, watching
+from leaks.detector import LeakedResources, watching
+from leaks.processes import load_control_groups, load_descendants
 
 SLEEPER = "import time; time.sleep(50)"
 # The second one outlives the first, as something would that a killed supervisor did not end.
@@ -18,7 +18,7 @@ async def test_an_orphan_is_found_named_and_ended():
         parent = await asyncio.create_subprocess_exec(sys.executable, "-c", ORPHAN)
         await parent.wait()
 
-        with pytest.raises(Leftovers, match=r"process \d+: .*time\.sleep\(50\)"):
+        with pytest.raises(LeakedResources, match=r"process \d+: .*time\.sleep\(50\)"):
             await watch.wait_nothing_left(0.2)
         await watch.wait_nothing_left()
 
@@ -32,7 +32,7 @@ async def test_a_folder_that_a_process_named_is_missed_when_it_stays(tmp_path):
         process.kill()
         await process.wait()
 
-        with pytest.raises(Leftovers, match=f"folder {folder}"):
+        with pytest.raises(LeakedResources, match=f"folder {folder}"):
             await watch.wait_nothing_left(0.2)
         folder.rmdir()
         await watch.wait_nothing_left()

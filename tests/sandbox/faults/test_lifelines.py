@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leftovers.processes import Process, load_descendants
-from leftovers.watching import Watch
-from parts.begun import start_run
+from helpers.started_run import start_run
+from leaks.detector import Watch
+from leaks.processes import Process, load_descendants
 
 PYTHON = Path(__file__).parents[3] / ".venv-sandbox" / "bin" / "python"
 FINE = "print(sum(range(1000)))"

@@ -99,7 +99,7 @@ RNS: dict[str, tuple[str, Refusal]] = {
     "NUL": (_RN + "%00", UNPROCESSABLE),
     "another spelling": (_RN.replace("a.csv", "%61.csv"), UNPROCESSABLE),
     "a part too many": (_RN + ":x", UNPROCESSABLE),
-    "another stage": (_RN.replace("upload", "system"), UNPROCESSABLE),
+    "another harness": (_RN.replace("upload", "system"), UNPROCESSABLE),
     "another role": (_RN.replace(":attachment:", ":secret:"), UNPROCESSABLE),
     "no rn": ("*", UNPROCESSABLE),
     "an id": (ARTIFACT, UNPROCESSABLE),

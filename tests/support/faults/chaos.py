@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stages.stage import Stage
+from platform_harness.harness import Harness
 
 from everturn_local.supervision.platform import Platform
 from faults.links import Links
@@ -10,11 +10,11 @@ from faults.links import Links
 
 @dataclass(frozen=True, slots=True)
 class Chaos:
-    """A stage whose clients and services communicate over links that a test can break."""
+    """A harness whose clients and services communicate over links that a test can break."""
 
-    stage: Stage
+    harness: Harness
     links: Links
 
     @property
     def platform(self) -> Platform:
-        return self.stage.platform
+        return self.harness.platform

@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from clamd_server import ClamdServer
-from parts.forks import WORKER_BOUNDS, ForkingSpawn
-from parts.homes import copy_home
-from parts.provider import Answer, Received, WireProvider, build_openai_events, run_provider
-from parts.s3 import KEYS, S3Server, run_rclone
-from stages.stage import Stage
+from helpers.forks import WORKER_BOUNDS, ForkingSpawn
+from helpers.homes import copy_home
+from helpers.provider import Answer, Received, WireProvider, build_openai_events, run_provider
+from helpers.s3 import KEYS, S3Server, run_rclone
+from platform_harness.harness import Harness
 
 from everturn_local.ports import LOOPBACK, load_free_port
 from everturn_local.supervision.platform import Platform
@@ -26,7 +26,7 @@ MAX_TITLE_TOKENS = 1_024
 class Outside:
     """`clamd` and `s3` are the servers themselves; the proxies stand before them and before `provider`."""
 
-    stage: Stage
+    harness: Harness
     provider: WireProvider
     clamd: ClamdServer
     s3: S3Server
@@ -62,9 +62,9 @@ async def open_outside(folder: Path, fallback: Path) -> AsyncGenerator[Outside]:
         platform = Platform(
             copy_home(folder / "home"), ingresses=2, workers=1, env=env, durable=False, spawn=ForkingSpawn()
         )
-        stage = Stage(await stack.enter_async_context(platform))
-        stack.push_async_callback(stage.quit)
-        yield Outside(stage, provider, clamd, s3, to_model, to_clamd, to_s3)
+        harness = Harness(await stack.enter_async_context(platform))
+        stack.push_async_callback(harness.quit)
+        yield Outside(harness, provider, clamd, s3, to_model, to_clamd, to_s3)
 
 
 async def _open_clamd(stack: AsyncExitStack, folder: Path) -> tuple[ClamdServer, FaultProxy]:
@@ -87,4 +87,4 @@ async def _open_proxy(stack: AsyncExitStack, url: str) -> FaultProxy:
 
 def _choose_title(received: Received) -> Answer | None:
     is_title = received.body.get("max_tokens") == MAX_TITLE_TOKENS
-    return Answer([event.encode() for event in build_openai_events("A talk")]) if is_title else None
+    return Answer([event.encode() for event in build_openai_events("A conversation")]) if is_title else None

@@ -8,8 +8,8 @@ from typing import assert_never
 
 from faults.links import Links
 from faults.proxy import FaultProxy
-from stages.stage import Stage
-from stages.watcher import Watcher
+from platform_harness.harness import Harness
+from platform_harness.watcher import Watcher
 
 from everturn_client.client import EverturnClient
 from everturn_client.errors import ProblemError, Unreachable
@@ -41,8 +41,8 @@ EXPECTED = frozenset({404, 409, 422, 429, 503})
 class Player:
     """Plays one schedule, and compares what was accepted on the way with the final state."""
 
-    def __init__(self, stage: Stage, links: Links, seed: int) -> None:
-        self._stage = stage
+    def __init__(self, harness: Harness, links: Links, seed: int) -> None:
+        self._harness = harness
         self._links = links
         self._seed = seed
         self._ids: list[str] = []
@@ -58,10 +58,10 @@ class Player:
     async def run(self, schedule: tuple[Timed, ...]) -> None:
         """Raises AssertionError when an invariant does not hold."""
         for n in range(CONVERSATIONS):
-            created = await self._stage.clients[n % 2].create_conversation()
+            created = await self._harness.clients[n % 2].create_conversation()
             self._ids.append(created.conversation_id)
-            watchers = [self._stage.watch(self._ids[n], ingress=n % 2)]
-            watchers.append(self._stage.watch(self._ids[n], ingress=1 - n % 2, cuts=self._seed * 10 + n))
+            watchers = [self._harness.watch(self._ids[n], ingress=n % 2)]
+            watchers.append(self._harness.watch(self._ids[n], ingress=1 - n % 2, cuts=self._seed * 10 + n))
             self._watchers.append(watchers)
         for timed in schedule:
             await asyncio.sleep(timed.after_s)
@@ -80,7 +80,7 @@ class Player:
             self._unexpected.append(repr(error))
 
     async def _play(self, step: Step) -> None:
-        platform = self._stage.platform
+        platform = self._harness.platform
         match step:
             case Say():
                 await self._answered(self._say(step))
@@ -107,14 +107,14 @@ class Player:
                 assert_never(step)
 
     async def _say(self, step: Say) -> None:
-        client = self._stage.clients[step.ingress]
+        client = self._harness.clients[step.ingress]
         sent = await client.send_message(self._ids[step.conversation], f"script:{step.script} please")
         self._turns[step.conversation].add(sent.turn_id)
         if sent.signal_id:
             self._signals[step.conversation][sent.signal_id] = None
 
     async def _say_signal(self, step: SaySignal) -> None:
-        client = self._stage.clients[step.ingress]
+        client = self._harness.clients[step.ingress]
         sent = await client.send_signal(self._ids[step.conversation], step.kind, step.text)  # pyright: ignore[reportArgumentType] drawn from the literals
         self._signals[step.conversation][sent.signal_id] = None
 
@@ -122,7 +122,7 @@ class Player:
         said = self._signals[step.conversation]
         if not said:
             return
-        signals, last = self._stage.clients[step.ingress].signals, list(said)[-1]
+        signals, last = self._harness.clients[step.ingress].signals, list(said)[-1]
         if step.text is None:
             await signals.retract(self._ids[step.conversation], last)
         else:
@@ -141,7 +141,7 @@ class Player:
 
     async def _empty(self) -> None:
         try:
-            await asyncio.to_thread(self._stage.platform.redis.empty)
+            await asyncio.to_thread(self._harness.platform.redis.empty)
         except OSError:
             self.answers["redis was down already"] += 1
 
@@ -169,11 +169,11 @@ class Player:
         self._links.heal()
         # Who keeps the parts alive waits ever longer between two starts, and one that drains is yet to end.
         for part in PARTS:
-            if part in self._drained or self._stage.platform.pid(part) is None:
-                await self._stage.platform.restart(part)
+            if part in self._drained or self._harness.platform.pid(part) is None:
+                await self._harness.platform.restart(part)
         try:
             async with asyncio.timeout(SETTLE_S):
-                for client in self._stage.clients:
+                for client in self._harness.clients:
                     await _wait_served(client)
                 for n, watchers in enumerate(self._watchers):
                     await self._wait_idle(n, watchers)
@@ -184,7 +184,7 @@ class Player:
         """What each watcher has, and what REST returns, for conversations that did not become idle."""
         report = [f"not idle after {SETTLE_S} s:"]
         for n, conversation_id in enumerate(self._ids):
-            truth = await self._stage.clients[0].fetch(conversation_id)
+            truth = await self._harness.clients[0].fetch(conversation_id)
             for name, state in [("rest", truth), *((f"watcher {n}", watcher.state) for watcher in self._watchers[n])]:
                 turns = [(turn.turn_id, turn.status) for turn in state.turns] if state else None
                 report.append(f"{conversation_id} {name}: {state and state.conversation.state} {turns}")
@@ -201,7 +201,7 @@ class Player:
     async def _check(self) -> None:
         assert self._unexpected == []
         for n, conversation_id in enumerate(self._ids):
-            state = await self._stage.check_history(conversation_id, *self._watchers[n])
+            state = await self._harness.check_invariants(conversation_id, *self._watchers[n])
             assert self._turns[n] <= {turn.turn_id for turn in state.turns}, "a promised turn is missing"
             known = {signal.signal_id for turn in state.turns for signal in turn.signals}
             assert set(self._signals[n]) <= known, "a promised signal is missing"

@@ -64,7 +64,7 @@ class OwnInstallation:
     def down(self, *words: str) -> None:
         self._make("down", *words, limit_s=DOWN_LIMIT_S)
 
-    def talk(self, token: str, *words: str) -> str:
+    def run_cli(self, token: str, *words: str) -> str:
         """The output of the command line client with this token."""
         client = str(Path(sys.executable).with_name("everturn"))
         command = [client, "--url", self.url, "--token", token, *words]

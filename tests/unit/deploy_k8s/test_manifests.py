@@ -9,10 +9,10 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from documents.setting_page import LIBRARY_VARIABLES, SettingGroup, list_settings
 from pydantic import BaseModel
 
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
-from everturn.core.setting_page import LIBRARY_VARIABLES, SettingGroup, list_settings
 from ingress.health.endpoints import router
 from ingress.settings import IngressSettings, MigrationSettings, load_bundle_ids
 

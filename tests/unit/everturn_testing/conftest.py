@@ -1,12 +1,12 @@
-"""An in-memory stage whose parts a test may break."""
+"""An in-memory harness whose parts a test may break."""
 
 import pytest
 
 from everturn_testing.core import FixedClock, SequentialIds
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
 
 
@@ -16,18 +16,18 @@ def platform() -> MemoryPlatform:
 
 
 @pytest.fixture
-def stage(platform: MemoryPlatform) -> Stage:
+def harness(platform: MemoryPlatform) -> Harness:
     async def expire_lease(conversation_id: str) -> None:
         for row in platform.conversations.values():
             row.lease_ends_s = 0.0
 
     async def give_feedback(*_: object) -> None:
-        """The tests that use this stage give none."""
+        """The tests that use this harness give none."""
 
     async def age_lease(*_: object) -> None:
-        """The tests that use this stage need no old leases."""
+        """The tests that use this harness need no old leases."""
 
-    return Stage(
+    return Harness(
         MemoryInbox(platform),
         MemoryLeases(platform, owner="worker-1"),
         MemoryLeases(platform, owner="worker-2"),

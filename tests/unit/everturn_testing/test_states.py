@@ -2,15 +2,15 @@
 
 from everturn.events.turn_view import build_state
 from everturn.timeline.turns import Outcome
-from everturn_testing.events.stories import Story
+from everturn_testing.events.scenarios import Scenario
 from everturn_testing.states import comparable_state
 
 
 def test_only_fields_that_events_contain_are_compared() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.end_turn(Outcome.COMPLETED)
-    state = build_state(story.page, tenant="t", project="p")
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.end_turn(Outcome.COMPLETED)
+    state = build_state(scenario.page, tenant="t", project="p")
     touched = state.conversation.model_copy(update={"last_activity_at": "later"})
     renamed = state.conversation.model_copy(update={"title": "Other"})
 

@@ -14,7 +14,7 @@ ANN = Principal("acme", "support", "ann")
 
 
 class OneRowPages:
-    """The export of a small talk in pages of one row; `fails_at` is the block that can't be read, and from the
+    """The export of a small conversation in pages of one row; `fails_at` is the block that can't be read, and from the
     one `erased_at` on, or from the section on, nothing is there any more."""
 
     def __init__(self, *, fails_at: int | None = None, erased_at: int | Section | None = None) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from parts.provider import WireProvider, run_provider
+from helpers.provider import WireProvider, run_provider
 
 
 @pytest.fixture

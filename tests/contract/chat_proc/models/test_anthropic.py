@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from anthropic import AsyncAnthropic
-from parts.provider import WireProvider
+from helpers.provider import WireProvider
 
 from chat_proc.models.anthropic import AnthropicModel, build_model
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel

@@ -11,10 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 from anthropic import AsyncAnthropic
+from helpers.provider import Answer, WireProvider
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai import AsyncOpenAI
-from parts.provider import Answer, WireProvider
 
 from chat_proc.models.anthropic import AnthropicModel
 from chat_proc.models.anthropic import build_model as build_anthropic_model

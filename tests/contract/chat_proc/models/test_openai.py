@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from helpers.provider import WireProvider
 from openai import AsyncOpenAI
-from parts.provider import WireProvider
 
 from chat_proc.models.openai import OpenAIModel, build_model
 from chat_proc.models.retry import ModelRetryLimits, RetryingModel

@@ -17,7 +17,7 @@ from everturn.lifecycle.postgres_erasure import PostgresRetention
 from everturn.postgres.pool import open_database
 from everturn.turns.commits import UsageEvent
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import ANN, Stage, commit, think
+from everturn_testing.turns.harness import ANN, Harness, commit, think
 
 DECISION = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, estimated=True)
 TITLE = UsageEvent("m", "title", 1, 2, 0, 0, 0.0, estimated=False, cost_known=False)
@@ -42,17 +42,17 @@ async def report(database: Any, roles: Roles) -> AsyncGenerator[Report]:
         yield Report(PostgresUsageReport(owner))
 
 
-async def use(stage: Stage, *usage: UsageEvent) -> ConversationId:
-    claim = await stage.start_turn()
-    await stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "a")), usage=usage))
+async def use(harness: Harness, *usage: UsageEvent) -> ConversationId:
+    claim = await harness.start_turn()
+    await harness.timelines.commit(claim.lease, replace(commit(claim, think(claim, "a")), usage=usage))
     return claim.lease.conversation_id
 
 
 async def test_usage_is_the_same_after_conversations_are_deleted(
-    report: Report, roles: Roles, postgres_stage: Stage
+    report: Report, roles: Roles, postgres_harness: Harness
 ) -> None:
     conversations = PostgresConversations(roles.ingress)
-    used = [await use(postgres_stage, DECISION, TITLE), await use(postgres_stage, DECISION)]
+    used = [await use(postgres_harness, DECISION, TITLE), await use(postgres_harness, DECISION)]
     before = await report.load()
 
     await conversations.erase(ANN, used[0])
@@ -69,8 +69,10 @@ async def test_usage_is_the_same_after_conversations_are_deleted(
     assert await report.load("another") == ()
 
 
-async def test_usage_is_the_same_after_old_rows_expired(report: Report, roles: Roles, postgres_stage: Stage) -> None:
-    conversation_id = await use(postgres_stage, DECISION, TITLE)
+async def test_usage_is_the_same_after_old_rows_expired(
+    report: Report, roles: Roles, postgres_harness: Harness
+) -> None:
+    conversation_id = await use(postgres_harness, DECISION, TITLE)
     await roles.superuser.execute("UPDATE retention_limit SET min_days = 30")
     await roles.superuser.execute("UPDATE usage_event SET ts = now() - interval '40 days'")
     before = await report.load()
@@ -86,9 +88,9 @@ async def test_usage_is_the_same_after_old_rows_expired(report: Report, roles: R
 
 
 async def test_conversations_that_are_deleted_at_once_lose_no_usage(
-    report: Report, roles: Roles, postgres_stage: Stage
+    report: Report, roles: Roles, postgres_harness: Harness
 ) -> None:
-    used = [await use(postgres_stage, DECISION, TITLE) for _ in range(8)]
+    used = [await use(postgres_harness, DECISION, TITLE) for _ in range(8)]
     before = await report.load()
 
     await asyncio.gather(*(PostgresConversations(roles.ingress).erase(ANN, each) for each in used))
@@ -96,8 +98,10 @@ async def test_conversations_that_are_deleted_at_once_lose_no_usage(
     assert before == await report.load()
 
 
-async def test_an_erasure_that_is_rolled_back_adds_nothing(report: Report, roles: Roles, postgres_stage: Stage) -> None:
-    conversation_id = await use(postgres_stage, DECISION)
+async def test_an_erasure_that_is_rolled_back_adds_nothing(
+    report: Report, roles: Roles, postgres_harness: Harness
+) -> None:
+    conversation_id = await use(postgres_harness, DECISION)
     before = await report.load()
 
     transaction = roles.superuser.transaction()

@@ -13,7 +13,7 @@ from everturn.feedback.model import Feedback, Reaction
 from everturn.turns.inbox import IdempotencyKey
 from everturn_testing.core import BEGINNING, SequentialIds
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import ANN, Stage, closing, commit, think
+from everturn_testing.turns.harness import ANN, Harness, closing, commit, think
 
 
 @pytest.fixture
@@ -102,10 +102,10 @@ async def test_archived_ones_are_a_list_of_their_own(
 
 
 async def test_the_list_can_be_narrowed_to_a_state(
-    conversations: PostgresConversations, postgres_stage: Stage, owner: Principal, module_ids: SequentialIds
+    conversations: PostgresConversations, postgres_harness: Harness, owner: Principal, module_ids: SequentialIds
 ) -> None:
     await create(conversations, owner, module_ids, "idle")
-    receipt = await replace(postgres_stage, principal=owner).say()
+    receipt = await replace(postgres_harness, principal=owner).say()
 
     page = await conversations.load_page(owner, ConversationQuery(state=ConversationState.QUEUED))
 
@@ -139,13 +139,13 @@ async def test_a_title_with_a_null_character_is_invalid(
 
 
 async def test_a_turns_states_show_in_its_conversation(
-    conversations: PostgresConversations, postgres_stage: Stage
+    conversations: PostgresConversations, postgres_harness: Harness
 ) -> None:
-    receipt = await postgres_stage.say()
+    receipt = await postgres_harness.say()
     states = [(await conversations.load(ANN, receipt.conversation_id)).state]
-    claim = await postgres_stage.claim(receipt.conversation_id)
+    claim = await postgres_harness.claim(receipt.conversation_id)
     states.append((await conversations.load(ANN, receipt.conversation_id)).state)
-    await postgres_stage.timelines.commit(claim.lease, closing(claim, seen_inbox=1, failed=True))
+    await postgres_harness.timelines.commit(claim.lease, closing(claim, seen_inbox=1, failed=True))
 
     ended = await conversations.load(ANN, receipt.conversation_id)
 
@@ -154,17 +154,17 @@ async def test_a_turns_states_show_in_its_conversation(
 
 
 async def test_an_erasure_leaves_no_row_and_stops_the_worker(
-    conversations: PostgresConversations, postgres_stage: Stage, roles: Roles
+    conversations: PostgresConversations, postgres_harness: Harness, roles: Roles
 ) -> None:
-    stage = postgres_stage
-    receipt = await stage.say(
-        key=IdempotencyKey("messages", stage.ids.call(), "hash"), uploads=(stage.upload(), stage.upload("b.csv"))
+    harness = postgres_harness
+    receipt = await harness.say(
+        key=IdempotencyKey("messages", harness.ids.call(), "hash"), uploads=(harness.upload(), harness.upload("b.csv"))
     )
-    claim = await stage.claim(receipt.conversation_id)
-    await stage.timelines.commit(claim.lease, commit(claim, think(claim, "a", "b")))
-    await stage.say("More.", receipt.conversation_id)
+    claim = await harness.claim(receipt.conversation_id)
+    await harness.timelines.commit(claim.lease, commit(claim, think(claim, "a", "b")))
+    await harness.say("More.", receipt.conversation_id)
     judged = Feedback(receipt.turn_id, "user", Reaction.OK, "", BEGINNING)
-    await stage.give_feedback(ANN, receipt.conversation_id, judged)
+    await harness.give_feedback(ANN, receipt.conversation_id, judged)
 
     erasure = await conversations.erase(ANN, receipt.conversation_id)
 
@@ -183,13 +183,13 @@ async def test_an_erasure_leaves_no_row_and_stops_the_worker(
         "snippet": 0,
         "conversation": 1,
     }
-    assert erasure.object_keys == (stage.upload().object_key,)
+    assert erasure.object_keys == (harness.upload().object_key,)
     for table in erasure.rows:
         column = "id" if table == "conversation" else "conversation_id"
         query = f"SELECT count(*) FROM {table} WHERE {column} = $1"
         assert await roles.superuser.fetchval(query, receipt.conversation_id) == 0
     with pytest.raises(StaleFence):
-        await stage.timelines.commit(claim.lease, commit(claim, think(claim, "late")))
-    assert await stage.leases.renew({receipt.conversation_id: claim.lease.fence}) == {}
+        await harness.timelines.commit(claim.lease, commit(claim, think(claim, "late")))
+    assert await harness.leases.renew({receipt.conversation_id: claim.lease.fence}) == {}
     with pytest.raises(NotFound):
         await conversations.erase(ANN, receipt.conversation_id)

@@ -13,7 +13,7 @@ from everturn.timeline.bodies import FeedbackBody
 from everturn.turns.leases import Claim
 from everturn_testing.core import BEGINNING
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import ANN, Stage, commit, write
+from everturn_testing.turns.harness import ANN, Harness, commit, write
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def book(roles: Roles) -> PostgresFeedback:
 
 
 @pytest.fixture
-async def claim(postgres_stage: Stage) -> Claim:
-    return await postgres_stage.start_turn()
+async def claim(postgres_harness: Harness) -> Claim:
+    return await postgres_harness.start_turn()
 
 
 def judge(claim: Claim, reaction: Reaction | None, text: str = "") -> Feedback:
@@ -31,26 +31,26 @@ def judge(claim: Claim, reaction: Reaction | None, text: str = "") -> Feedback:
     return Feedback(claim.turn_id, "user", reaction, text, BEGINNING)
 
 
-async def fresh(stage: Stage, claim: Claim) -> tuple[Feedback, ...]:
-    return await stage.timelines.load_fresh_feedback(ANN, claim.lease.conversation_id)
+async def fresh(harness: Harness, claim: Claim) -> tuple[Feedback, ...]:
+    return await harness.timelines.load_fresh_feedback(ANN, claim.lease.conversation_id)
 
 
 async def test_a_users_rating_replaces_the_previous_one(
-    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+    book: PostgresFeedback, claim: Claim, postgres_harness: Harness
 ) -> None:
     await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK))
     await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.NOT_OK, "Wrong."))
 
-    assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.NOT_OK, "Wrong."),)
+    assert await fresh(postgres_harness, claim) == (judge(claim, Reaction.NOT_OK, "Wrong."),)
 
 
 async def test_ratings_are_stored_on_reused_connections(
-    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+    book: PostgresFeedback, claim: Claim, postgres_harness: Harness
 ) -> None:
     for n in range(12):
         await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK, str(n)))
 
-    assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.OK, "11"),)
+    assert await fresh(postgres_harness, claim) == (judge(claim, Reaction.OK, "11"),)
 
 
 _ERASE = """
@@ -82,13 +82,13 @@ async def test_a_rating_during_the_erasure_finds_no_turn(
 
 
 async def test_an_empty_judgement_clears_the_one_before(
-    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+    book: PostgresFeedback, claim: Claim, postgres_harness: Harness
 ) -> None:
     await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK))
 
     await book.save(ANN, claim.lease.conversation_id, judge(claim, None))
 
-    assert await fresh(postgres_stage, claim) == ()
+    assert await fresh(postgres_harness, claim) == ()
 
 
 async def test_ratings_by_machines_are_bounded(book: PostgresFeedback, claim: Claim) -> None:
@@ -101,35 +101,35 @@ async def test_ratings_by_machines_are_bounded(book: PostgresFeedback, claim: Cl
     await book.save(ANN, claim.lease.conversation_id, judge(claim, Reaction.OK))
 
 
-async def test_ratings_by_machines_add_up(book: PostgresFeedback, claim: Claim, postgres_stage: Stage) -> None:
+async def test_ratings_by_machines_add_up(book: PostgresFeedback, claim: Claim, postgres_harness: Harness) -> None:
     machine = replace(judge(claim, Reaction.OK), origin="machine", confidence=0.5)
 
     await book.save(ANN, claim.lease.conversation_id, machine)
     await book.save(ANN, claim.lease.conversation_id, machine)
 
-    assert await fresh(postgres_stage, claim) == (machine, machine)
+    assert await fresh(postgres_harness, claim) == (machine, machine)
 
 
 async def test_only_a_changed_judgement_is_fresh_again(
-    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+    book: PostgresFeedback, claim: Claim, postgres_harness: Harness
 ) -> None:
     conversation_id = claim.lease.conversation_id
     await book.save(ANN, conversation_id, judge(claim, Reaction.OK))
     assert claim.turn_id is not None
     shown = FeedbackBody(turn_id=claim.turn_id, origin="user", reaction="ok", text="")
-    await postgres_stage.timelines.commit(claim.lease, commit(claim, write(claim, shown)))
+    await postgres_harness.timelines.commit(claim.lease, commit(claim, write(claim, shown)))
 
     await book.save(ANN, conversation_id, judge(claim, Reaction.OK))
-    assert await fresh(postgres_stage, claim) == ()
+    assert await fresh(postgres_harness, claim) == ()
     await book.save(ANN, conversation_id, judge(claim, Reaction.NOT_OK))
 
-    assert await fresh(postgres_stage, claim) == (judge(claim, Reaction.NOT_OK),)
+    assert await fresh(postgres_harness, claim) == (judge(claim, Reaction.NOT_OK),)
 
 
 async def test_a_turn_of_another_conversation_is_not_found(
-    book: PostgresFeedback, claim: Claim, postgres_stage: Stage
+    book: PostgresFeedback, claim: Claim, postgres_harness: Harness
 ) -> None:
-    other = await postgres_stage.say()
+    other = await postgres_harness.say()
 
     with pytest.raises(NotFound):
         await book.save(ANN, other.conversation_id, judge(claim, Reaction.OK))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from parts.s3 import KEYS, S3Server, run_moto, run_rclone
+from helpers.s3 import KEYS, S3Server, run_moto, run_rclone
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from everturn.files.postgres import PostgresArtifacts
 from everturn_testing.database_roles import Roles
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.artifacts_contract import ArtifactsContract, build_row
+from everturn_testing.turns.harness import ANN, Harness, commit, think
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import ANN, Stage, commit, think
 
 
 @pytest.fixture
@@ -19,31 +19,31 @@ def artifacts(roles: Roles) -> PostgresArtifacts:
 
 class TestPostgresArtifacts(ArtifactsContract):
     @pytest.fixture
-    def stage(self, postgres_stage: Stage) -> Stage:
-        return postgres_stage
+    def harness(self, postgres_harness: Harness) -> Harness:
+        return postgres_harness
 
 
 async def test_a_description_that_no_column_can_hold_is_made_to_fit(
-    artifacts: PostgresArtifacts, postgres_stage: Stage
+    artifacts: PostgresArtifacts, postgres_harness: Harness
 ) -> None:
-    claim = await postgres_stage.start_turn()
+    claim = await postgres_harness.start_turn()
     assert claim.turn_id is not None
-    row = build_row(postgres_stage, claim.turn_id, "fi:t.files/a", description="new \x00")
+    row = build_row(postgres_harness, claim.turn_id, "fi:t.files/a", description="new \x00")
 
-    await postgres_stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "a")), artifacts=(row,)))
+    await postgres_harness.timelines.commit(claim.lease, replace(commit(claim, think(claim, "a")), artifacts=(row,)))
 
     assert (await artifacts.load(ANN, row.id)).description == "new \ufffd"
 
 
-async def test_a_later_commit_is_newer_for_any_id(artifacts: PostgresArtifacts, postgres_stage: Stage) -> None:
-    claim = await postgres_stage.start_turn()
+async def test_a_later_commit_is_newer_for_any_id(artifacts: PostgresArtifacts, postgres_harness: Harness) -> None:
+    claim = await postgres_harness.start_turn()
     assert claim.turn_id is not None
-    later, sooner = (build_row(postgres_stage, claim.turn_id, "fi:t.files/a") for _ in range(2))
+    later, sooner = (build_row(postgres_harness, claim.turn_id, "fi:t.files/a") for _ in range(2))
     first, then = think(claim, "a"), think(claim, "b", after=think(claim, "a"))
 
-    await postgres_stage.timelines.commit(claim.lease, replace(commit(claim, first), artifacts=(sooner,)))
+    await postgres_harness.timelines.commit(claim.lease, replace(commit(claim, first), artifacts=(sooner,)))
     gone = later.model_copy(update={"removed": True})
-    await postgres_stage.timelines.commit(claim.lease, replace(commit(claim, then), artifacts=(gone,)))
+    await postgres_harness.timelines.commit(claim.lease, replace(commit(claim, then), artifacts=(gone,)))
 
     assert later.id < sooner.id
     assert await artifacts.load_tree(ANN, claim.lease.conversation_id, "fi:t.files/") == ()
@@ -51,8 +51,8 @@ async def test_a_later_commit_is_newer_for_any_id(artifacts: PostgresArtifacts, 
 
 class TestMemoryArtifacts(ArtifactsContract):
     @pytest.fixture
-    def stage(self, memory_stage: Stage) -> Stage:
-        return memory_stage
+    def harness(self, memory_harness: Harness) -> Harness:
+        return memory_harness
 
     @pytest.fixture
     def artifacts(self, memory_platform: MemoryPlatform) -> MemoryArtifacts:

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
-from parts.s3 import BUCKET, S3Server
+from helpers.s3 import BUCKET, S3Server
 from urllib3.exceptions import ProtocolError
 
 from everturn.core.errors import Invalid, NotFound, Unavailable

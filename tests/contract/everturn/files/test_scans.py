@@ -12,14 +12,14 @@ from everturn_testing.database_roles import Roles
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.scans import MemoryScans
 from everturn_testing.files.scans_contract import ScansContract
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class TestPostgresScans(ScansContract):
     @pytest.fixture
-    def stage(self, postgres_stage: Stage) -> Stage:
-        return postgres_stage
+    def harness(self, postgres_harness: Harness) -> Harness:
+        return postgres_harness
 
     @pytest.fixture
     async def scans(self, database: DatabaseUrls) -> AsyncIterator[PostgresScans]:
@@ -43,8 +43,8 @@ async def test_no_service_may_revoke_or_change_a_verdict(roles: Roles, role: str
 
 class TestMemoryScans(ScansContract):
     @pytest.fixture
-    def stage(self, memory_stage: Stage) -> Stage:
-        return memory_stage
+    def harness(self, memory_harness: Harness) -> Harness:
+        return memory_harness
 
     @pytest.fixture
     def scans(self, memory_platform: MemoryPlatform) -> MemoryScans:

@@ -21,23 +21,23 @@ from everturn.turns.inbox import IdempotencyKey
 from everturn_testing.core import BEGINNING
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import ENCODER, point, said
-from everturn_testing.turns.stage import ANN, Stage, commit, think, turn_of
+from everturn_testing.turns.harness import ANN, Harness, commit, think, turn_of
 
 
-async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stage: Stage) -> None:
-    stage, rows = postgres_stage, PostgresRemainingRows(roles.ingress)
-    receipt = await stage.say("all", uploads=(stage.upload(),), key=IdempotencyKey("m", "remains", "h"))
+async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_harness: Harness) -> None:
+    harness, rows = postgres_harness, PostgresRemainingRows(roles.ingress)
+    receipt = await harness.say("all", uploads=(harness.upload(),), key=IdempotencyKey("m", "remains", "h"))
     conversation_id = receipt.conversation_id
-    claim = await stage.claim(conversation_id)
-    await stage.signal(conversation_id, SignalKind.STEER, "so")
+    claim = await harness.claim(conversation_id)
+    await harness.signal(conversation_id, SignalKind.STEER, "so")
     sources = merge_sources({}, [SourceDraft("A", "https://example.org", text="x")]).changes
     usage = UsageEvent("m", "decision", 1, 1, 0, 0, 0.1, estimated=False)
     effect = EffectChange(CallId("call_1"), "t.x", "h", Effect.PURE, EffectState.COMMITTED)
     asked = ApprovalRequest(approval_id_of(CallId("call_1")), CallId("call_1"), "t.x", "h", BEGINNING)
     ledgers = {"sources": sources, "usage": (usage,), "effects": (effect,), "requests": (asked,)}
     full = replace(commit(claim, think(claim, "x")), **ledgers)
-    await stage.timelines.commit(claim.lease, full)
-    await stage.give_feedback(ANN, conversation_id, Feedback(turn_of(receipt), "user", Reaction.OK, "", BEGINNING))
+    await harness.timelines.commit(claim.lease, full)
+    await harness.give_feedback(ANN, conversation_id, Feedback(turn_of(receipt), "user", Reaction.OK, "", BEGINNING))
     job = IndexJob(ANN, conversation_id, turn_of(receipt), 1)
     embedded = EmbeddedSnippet(said("x"), point(1.0))
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [embedded], encoder=ENCODER)
@@ -51,9 +51,9 @@ async def test_an_erasure_leaves_no_row_in_any_table(roles: Roles, postgres_stag
     assert set(after) >= {"block", "turn", "lease", "snippet", "idempotency", "conversation"}
 
 
-async def test_named_objects_are_found_across_owners(roles: Roles, postgres_stage: Stage) -> None:
-    upload = postgres_stage.upload()
-    await postgres_stage.say("x", uploads=(upload,))
+async def test_named_objects_are_found_across_owners(roles: Roles, postgres_harness: Harness) -> None:
+    upload = postgres_harness.upload()
+    await postgres_harness.say("x", uploads=(upload,))
 
     rows = PostgresRemainingRows(roles.ingress)
 
@@ -66,14 +66,14 @@ def rows(request: pytest.FixtureRequest, roles: Roles) -> PostgresObjectRows:
     return PostgresObjectRows(roles.ingress if request.param == "ingress" else roles.worker)
 
 
-async def test_an_object_named_by_any_row_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
-    receipt = await postgres_stage.say(uploads=(postgres_stage.upload(),))
-    (attachment,) = (await postgres_stage.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
+async def test_an_object_named_by_any_row_is_no_orphan(postgres_harness: Harness, rows: PostgresObjectRows) -> None:
+    receipt = await postgres_harness.say(uploads=(postgres_harness.upload(),))
+    (attachment,) = (await postgres_harness.timelines.load_turn(ANN, turn_of(receipt))).request.attachments
     kept = manifest_key(receipt.conversation_id, turn_of(receipt), 1)
     lost = [
         f"{receipt.conversation_id}/{'0' * 64}",
-        manifest_key(receipt.conversation_id, postgres_stage.ids.turn(), 1),
-        manifest_key(postgres_stage.ids.conversation(), turn_of(receipt), 1),
+        manifest_key(receipt.conversation_id, postgres_harness.ids.turn(), 1),
+        manifest_key(postgres_harness.ids.conversation(), turn_of(receipt), 1),
     ]
 
     found = await rows.load_orphans([attachment.object_key, kept, *lost])
@@ -81,15 +81,15 @@ async def test_an_object_named_by_any_row_is_no_orphan(postgres_stage: Stage, ro
     assert sorted(found) == sorted(lost)
 
 
-async def test_an_object_of_a_running_turn_is_no_orphan(postgres_stage: Stage, rows: PostgresObjectRows) -> None:
-    claim = await postgres_stage.start_turn()
+async def test_an_object_of_a_running_turn_is_no_orphan(postgres_harness: Harness, rows: PostgresObjectRows) -> None:
+    claim = await postgres_harness.start_turn()
     conversation_id = claim.lease.conversation_id
     saved = f"{conversation_id}/{'0' * 64}"
 
     held = await rows.load_orphans([saved])
-    await postgres_stage.expire_lease(conversation_id)
+    await postgres_harness.expire_lease(conversation_id)
     run_out = await rows.load_orphans([saved])
-    await postgres_stage.leases.release(claim.lease, requeue=True)
+    await postgres_harness.leases.release(claim.lease, requeue=True)
 
     assert (held, run_out) == ((), ())
     assert await rows.load_orphans([saved]) == (saved,)

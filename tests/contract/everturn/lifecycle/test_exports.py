@@ -11,17 +11,19 @@ from everturn.lifecycle.exports import BlockLine, Section, SignalLine
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.timeline.turns import ExternalEvent, SignalKind
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import ANN, STRANGERS, Stage, closing, commit, think
+from everturn_testing.turns.harness import ANN, STRANGERS, Harness, closing, commit, think
 
 
-async def talk(stage: Stage, *texts: str) -> ConversationId:
-    receipt = await stage.say("Hello.", uploads=(stage.upload(),))
-    claim = await stage.claim(receipt.conversation_id)
-    await stage.signal(receipt.conversation_id, SignalKind.STEER, "shorter")
-    await stage.send_event(receipt.conversation_id, ExternalEvent("form", {"a": 1}), uploads=(stage.upload("b.csv"),))
+async def hold_conversation(harness: Harness, *texts: str) -> ConversationId:
+    receipt = await harness.say("Hello.", uploads=(harness.upload(),))
+    claim = await harness.claim(receipt.conversation_id)
+    await harness.signal(receipt.conversation_id, SignalKind.STEER, "shorter")
+    await harness.send_event(
+        receipt.conversation_id, ExternalEvent("form", {"a": 1}), uploads=(harness.upload("b.csv"),)
+    )
     blocks = think(claim, *texts)
-    await stage.timelines.commit(claim.lease, commit(claim, blocks))
-    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq + 2, after=blocks))
+    await harness.timelines.commit(claim.lease, commit(claim, blocks))
+    await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq + 2, after=blocks))
     return receipt.conversation_id
 
 
@@ -41,8 +43,8 @@ async def export(exports: PostgresExports, conversation_id: ConversationId) -> t
     return [*lines, writer.render_end()], pages
 
 
-async def test_an_export_can_be_verified(roles: Roles, postgres_stage: Stage) -> None:
-    conversation_id = await talk(postgres_stage, "a", "b\x00", "ü\u2028")
+async def test_an_export_can_be_verified(roles: Roles, postgres_harness: Harness) -> None:
+    conversation_id = await hold_conversation(postgres_harness, "a", "b\x00", "ü\u2028")
 
     lines, pages = await export(PostgresExports(roles.ingress), conversation_id)
 
@@ -50,9 +52,9 @@ async def test_an_export_can_be_verified(roles: Roles, postgres_stage: Stage) ->
     assert (end.blocks, end.artifacts, end.signals, end.feedback, pages) == (4, 2, 2, 0, 1)
 
 
-async def test_pages_are_bounded_by_bytes_and_by_rows(roles: Roles, postgres_stage: Stage) -> None:
+async def test_pages_are_bounded_by_bytes_and_by_rows(roles: Roles, postgres_harness: Harness) -> None:
     long = "x" * (port.PAGE_BYTES // 2 + 1)
-    conversation_id = await talk(postgres_stage, *["y"] * (port.PAGE_ROWS + 5), long, long, long)
+    conversation_id = await hold_conversation(postgres_harness, *["y"] * (port.PAGE_ROWS + 5), long, long, long)
 
     lines, pages = await export(PostgresExports(roles.ingress), conversation_id)
 
@@ -60,8 +62,8 @@ async def test_pages_are_bounded_by_bytes_and_by_rows(roles: Roles, postgres_sta
     assert pages == 3
 
 
-async def test_signals_keep_what_was_said_with_them(roles: Roles, postgres_stage: Stage) -> None:
-    conversation_id = await talk(postgres_stage, "a")
+async def test_signals_keep_what_was_said_with_them(roles: Roles, postgres_harness: Harness) -> None:
+    conversation_id = await hold_conversation(postgres_harness, "a")
 
     page = await PostgresExports(roles.ingress).load_page(ANN, conversation_id, Section.SIGNALS, after="")
 
@@ -74,8 +76,8 @@ async def test_signals_keep_what_was_said_with_them(roles: Roles, postgres_stage
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-async def test_a_stranger_reads_nothing(roles: Roles, postgres_stage: Stage, stranger: Principal) -> None:
-    conversation_id = await talk(postgres_stage, "a")
+async def test_a_stranger_reads_nothing(roles: Roles, postgres_harness: Harness, stranger: Principal) -> None:
+    conversation_id = await hold_conversation(postgres_harness, "a")
     exports = PostgresExports(roles.ingress)
 
     with pytest.raises(NotFound):

@@ -19,7 +19,7 @@ from everturn.turns.inbox import IdempotencyKey
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.approvals_contract import ask
-from everturn_testing.turns.stage import ANN, Stage
+from everturn_testing.turns.harness import ANN, Harness
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ async def set_limit(roles: Roles, days: int | None) -> None:
     await roles.superuser.execute("UPDATE retention_limit SET min_days = $1", days)
 
 
-async def make(roles: Roles, stage: Stage, *, days: int) -> ConversationId:
-    conversation_id = stage.ids.conversation()
+async def make(roles: Roles, harness: Harness, *, days: int) -> ConversationId:
+    conversation_id = harness.ids.conversation()
     await PostgresConversations(roles.ingress).create(ANN, conversation_id, title="", bundle_id=None)
     await age(roles, conversation_id, days)
     return conversation_id
@@ -52,9 +52,9 @@ async def load_all_due(retention: PostgresRetention) -> set[ConversationId]:
 
 
 async def test_old_conversations_are_due_the_oldest_first(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
-    old, _, oldest = [await make(roles, postgres_stage, days=days) for days in (40, 20, 50)]
+    old, _, oldest = [await make(roles, postgres_harness, days=days) for days in (40, 20, 50)]
 
     assert await retention.load_due(days=30, limit=1) == (oldest,)
     assert await retention.load_due(days=30, limit=5) == (oldest, old)
@@ -62,9 +62,9 @@ async def test_old_conversations_are_due_the_oldest_first(
 
 
 async def test_a_due_conversation_is_erased_as_its_owner(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
-    old, young = [await make(roles, postgres_stage, days=days) for days in (40, 20)]
+    old, young = [await make(roles, postgres_harness, days=days) for days in (40, 20)]
 
     erased, kept = [await retention.try_erase(each, days=30) for each in (old, young)]
 
@@ -78,13 +78,13 @@ async def test_a_due_conversation_is_erased_as_its_owner(
 
 
 async def test_waiting_and_running_conversations_do_not_expire(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
-    queued = (await postgres_stage.say("waits")).conversation_id
-    running = (await postgres_stage.start_turn()).lease.conversation_id
-    asking = await postgres_stage.start_turn()
+    queued = (await postgres_harness.say("waits")).conversation_id
+    running = (await postgres_harness.start_turn()).lease.conversation_id
+    asking = await postgres_harness.start_turn()
     approvals = PostgresApprovals(roles.worker)
-    await ask(postgres_stage, approvals, asking)
+    await ask(postgres_harness, approvals, asking)
     await approvals.try_park(asking.lease)
     open_ones = (queued, running, asking.lease.conversation_id)
     for conversation_id in open_ones:
@@ -95,9 +95,9 @@ async def test_waiting_and_running_conversations_do_not_expire(
 
 
 async def test_recently_renamed_or_rated_conversations_stay(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
-    named, judged, watched = [await end_turn(roles, postgres_stage) for _ in range(3)]
+    named, judged, watched = [await end_turn(roles, postgres_harness) for _ in range(3)]
     judgement = Feedback(judged[1], "user", Reaction.OK, "good", datetime.now(UTC))
     of_machine = replace(judgement, turn_id=watched[1], origin="machine")
     await PostgresConversations(roles.ingress).save(ANN, named[0], ConversationChanges(title="Kept"))
@@ -108,9 +108,9 @@ async def test_recently_renamed_or_rated_conversations_stay(
     assert await retention.try_erase(judged[0], days=30) is None
 
 
-async def end_turn(roles: Roles, stage: Stage) -> tuple[ConversationId, TurnId]:
+async def end_turn(roles: Roles, harness: Harness) -> tuple[ConversationId, TurnId]:
     """A conversation with a turn that was answered forty days ago."""
-    receipt = await stage.say("hello")
+    receipt = await harness.say("hello")
     assert receipt.turn_id is not None
     await roles.superuser.execute(
         "UPDATE turn SET status = 'completed', announced_at = now() WHERE id = $1", receipt.turn_id
@@ -121,9 +121,9 @@ async def end_turn(roles: Roles, stage: Stage) -> tuple[ConversationId, TurnId]:
 
 
 async def test_no_conversation_is_given_to_two_workers(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
-    made = await make(roles, postgres_stage, days=40)
+    made = await make(roles, postgres_harness, days=40)
 
     tries = await asyncio.gather(*(retention.try_erase(made, days=30) for _ in range(4)))
 
@@ -131,9 +131,9 @@ async def test_no_conversation_is_given_to_two_workers(
 
 
 async def test_a_large_conversation_is_given_more_time_than_other_statements(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
-    made = await make(roles, postgres_stage, days=40)
+    made = await make(roles, postgres_harness, days=40)
     await roles.superuser.execute(
         "CREATE FUNCTION tell_limit() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN RAISE 'limit %', current_setting('statement_timeout') USING ERRCODE = '57014'; END $$;"
@@ -149,10 +149,10 @@ async def test_a_large_conversation_is_given_more_time_than_other_statements(
 
 
 async def test_expired_keys_are_removed_even_without_retention(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
-    receipt = await postgres_stage.say("x", key=IdempotencyKey("m", "old", "h"))
-    await postgres_stage.say("x", key=IdempotencyKey("m", "fresh", "h"))
+    receipt = await postgres_harness.say("x", key=IdempotencyKey("m", "old", "h"))
+    await postgres_harness.say("x", key=IdempotencyKey("m", "fresh", "h"))
     await roles.superuser.execute("UPDATE idempotency SET expires_at = now() - interval '1 s' WHERE key = 'old'")
 
     removed = await retention.remove_expired_rows(days=0, limit=10)
@@ -163,8 +163,10 @@ async def test_expired_keys_are_removed_even_without_retention(
     )
 
 
-async def test_old_rows_of_the_ledgers_go(retention: PostgresRetention, roles: Roles, postgres_stage: Stage) -> None:
-    claim = await postgres_stage.start_turn()
+async def test_old_rows_of_the_ledgers_go(
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
+) -> None:
+    claim = await postgres_harness.start_turn()
     await roles.superuser.execute(
         "UPDATE turn SET ended_at = now() - interval '40 days', status = 'completed' WHERE id = $1", claim.turn_id
     )
@@ -202,10 +204,10 @@ async def test_only_a_worker_may_expire(roles: Roles) -> None:
 
 
 async def test_a_worker_can_erase_nothing_younger_than_the_operator_says(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
     """The age in a call comes from the worker, and a compromised worker can send any value."""
-    old, young = [await make(roles, postgres_stage, days=days) for days in (40, 20)]
+    old, young = [await make(roles, postgres_harness, days=days) for days in (40, 20)]
 
     async with roles.worker.connection() as connection:
         due = await connection.fetch("SELECT due_conversations('0 s', '{}', 500) AS id")
@@ -216,9 +218,9 @@ async def test_a_worker_can_erase_nothing_younger_than_the_operator_says(
 
 
 async def test_nothing_expires_where_the_operator_keeps_all_for_ever(
-    retention: PostgresRetention, roles: Roles, postgres_stage: Stage
+    retention: PostgresRetention, roles: Roles, postgres_harness: Harness
 ) -> None:
-    old = await make(roles, postgres_stage, days=4000)
+    old = await make(roles, postgres_harness, days=4000)
     await set_limit(roles, None)
 
     for asking in (

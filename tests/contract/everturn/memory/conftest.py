@@ -8,12 +8,14 @@ import pytest
 from everturn.memory.postgres_search import PostgresMemorySearch, PostgresSnippetIndex
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import MemoryDesk
-from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.harness import Harness
 
 _people = itertools.count(1)
 
 
 @pytest.fixture
-def desk(postgres_stage: Stage, roles: Roles) -> MemoryDesk:
-    stage = replace(postgres_stage, principal=replace(postgres_stage.principal, user_id=f"person-{next(_people)}"))
-    return MemoryDesk(stage, PostgresMemorySearch(roles.worker), PostgresSnippetIndex(roles.worker))
+def desk(postgres_harness: Harness, roles: Roles) -> MemoryDesk:
+    harness = replace(
+        postgres_harness, principal=replace(postgres_harness.principal, user_id=f"person-{next(_people)}")
+    )
+    return MemoryDesk(harness, PostgresMemorySearch(roles.worker), PostgresSnippetIndex(roles.worker))

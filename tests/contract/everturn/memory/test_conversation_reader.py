@@ -6,14 +6,14 @@ from everturn.memory.postgres_search import PostgresConversationReader
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class TestPostgresConversationReader(ConversationReaderContract):
     @pytest.fixture
-    def stage(self, postgres_stage: Stage) -> Stage:
-        return postgres_stage
+    def harness(self, postgres_harness: Harness) -> Harness:
+        return postgres_harness
 
     @pytest.fixture
     def reader(self, roles: Roles) -> PostgresConversationReader:
@@ -22,8 +22,8 @@ class TestPostgresConversationReader(ConversationReaderContract):
 
 class TestMemoryConversationReader(ConversationReaderContract):
     @pytest.fixture
-    def stage(self, memory_stage: Stage) -> Stage:
-        return memory_stage
+    def harness(self, memory_harness: Harness) -> Harness:
+        return memory_harness
 
     @pytest.fixture
     def reader(self, memory_platform: MemoryPlatform) -> MemoryConversationReader:

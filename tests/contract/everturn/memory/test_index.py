@@ -9,7 +9,7 @@ from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import ENCODER, MemoryDesk, SnippetIndexContract, point, said
 from everturn_testing.turns.approvals_contract import ask
-from everturn_testing.turns.stage import TS, commit
+from everturn_testing.turns.harness import TS, commit
 
 
 class TestPostgresSnippetIndex(SnippetIndexContract):
@@ -32,9 +32,9 @@ async def test_a_turn_of_a_dead_worker_is_claimed_again_and_counted(desk: Memory
 
 
 async def test_a_turn_that_waits_for_a_person_is_not_found_before_it_ends(desk: MemoryDesk, roles: Roles) -> None:
-    claim = await desk.stage.start_turn()
+    claim = await desk.harness.start_turn()
     approvals = PostgresApprovals(roles.worker)
-    await ask(desk.stage, approvals, claim)
+    await ask(desk.harness, approvals, claim)
     assert await approvals.try_park(claim.lease)
 
     assert claim.turn_id not in [job.turn_id for job in await desk.index.claim_turns(100)]
@@ -42,7 +42,7 @@ async def test_a_turn_that_waits_for_a_person_is_not_found_before_it_ends(desk: 
 
 async def test_a_conversation_erased_while_it_is_indexed_leaves_no_snippet(desk: MemoryDesk, roles: Roles) -> None:
     job = await desk.job_of(await desk.end_turn())
-    await PostgresConversations(roles.ingress).erase(desk.stage.principal, job.conversation_id)
+    await PostgresConversations(roles.ingress).erase(desk.harness.principal, job.conversation_id)
 
     saved = await desk.index.save_snippets(
         job.principal, job, [EmbeddedSnippet(said("gone"), point(1.0))], encoder=ENCODER
@@ -55,23 +55,23 @@ async def test_a_conversation_erased_while_it_is_indexed_leaves_no_snippet(desk:
 async def test_an_erasure_takes_the_snippets_with_it(desk: MemoryDesk, roles: Roles) -> None:
     job = await desk.remember((said("one"), point(1.0)), (said("two"), None))
 
-    erasure = await PostgresConversations(roles.ingress).erase(desk.stage.principal, job.conversation_id)
+    erasure = await PostgresConversations(roles.ingress).erase(desk.harness.principal, job.conversation_id)
 
     assert erasure.rows["snippet"] == 2
     assert await roles.superuser.fetchval("SELECT count(*) FROM snippet WHERE turn_id = $1", job.turn_id) == 0
 
 
 async def test_texts_are_read_up_to_a_number_of_bytes(desk: MemoryDesk, roles: Roles) -> None:
-    claim = await desk.stage.start_turn()
+    claim = await desk.harness.start_turn()
     turn = claim.turn_id
     assert turn is not None
     bodies = [PromptBody(text="why"), ThinkingBody(text="hm"), *[CompletionBody(text="x" * 600_000)] * 3]
     kinds = [BlockType.USER_PROMPT, BlockType.THINKING, *[BlockType.COMPLETION] * 3]
     drafts = [BlockDraft(turn, 1, kind, "ar:x", body, TS) for kind, body in zip(kinds, bodies, strict=True)]
     blocks = chain_blocks(drafts, next_seq=claim.next_seq, last_hash=claim.last_hash)
-    await desk.stage.timelines.commit(claim.lease, commit(claim, blocks))
+    await desk.harness.timelines.commit(claim.lease, commit(claim, blocks))
 
-    async with roles.worker.transaction(desk.stage.principal) as transaction:
+    async with roles.worker.transaction(desk.harness.principal) as transaction:
         found = await texts.load_text_blocks(transaction, claim.lease.conversation_id, turn)
 
     assert found == (blocks[0], blocks[2], blocks[3])

@@ -19,8 +19,8 @@ from everturn_testing.memory.search_contract import (
     said,
 )
 from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class TestPostgresMemorySearch(MemorySearchContract, CatalogContract):
@@ -39,30 +39,30 @@ class TestPostgresMemorySearchThroughTheGraph(MemorySearchContract):
 async def test_a_small_user_in_a_large_tenant_gets_all_requested_rows(
     desk: MemoryDesk, roles: Roles, exact_rows: int
 ) -> None:
-    crowd = replace(desk.stage.principal, user_id=f"{desk.stage.principal.user_id}-crowd")
+    crowd = replace(desk.harness.principal, user_id=f"{desk.harness.principal.user_id}-crowd")
     await fill(roles, crowd, 3_000)
     job = await desk.remember(*((said(f"mine {n}"), point(0.1, 1.0, n / 100)) for n in range(12)))
     search = PostgresMemorySearch(roles.worker, exact_rows=exact_rows)
     query = replace(asking(job, vector=point(1.0)), scope=Scope(), limit=10)
 
-    found = await search.find_snippets(desk.stage.principal, query)
+    found = await search.find_snippets(desk.harness.principal, query)
 
     assert [hit.text[:4] for hit in found] == ["mine"] * 10
 
 
 async def test_very_common_words_are_ignored(desk: MemoryDesk, roles: Roles) -> None:
-    await fill(roles, desk.stage.principal, 400)
+    await fill(roles, desk.harness.principal, 400)
     job = await desk.remember((said("the usual zebra"), point(0.0, 1.0)))
     query = replace(asking(job, "the usual zebra", point(1.0)), scope=Scope())
 
-    found = await desk.search.find_snippets(desk.stage.principal, query)
+    found = await desk.search.find_snippets(desk.harness.principal, query)
 
     # Were they counted, the nearest rows of the crowd would stand in both orders, and before it.
     assert found[0].text == "the usual zebra"
 
 
 async def test_a_search_in_one_conversation_ignores_all_others(desk: MemoryDesk, roles: Roles) -> None:
-    await fill(roles, desk.stage.principal, 5_000)
+    await fill(roles, desk.harness.principal, 5_000)
     job = await desk.remember(*((said(f"usual {n}"), None) for n in range(8)))
     # What an index has not sorted in yet is read whole.
     await roles.superuser.fetchval("SELECT gin_clean_pending_list('snippet_words')")
@@ -111,6 +111,6 @@ def build_words(principal: Principal) -> list[str]:
 
 class TestMemorySnippets(SnippetIndexContract, MemorySearchContract, CatalogContract):
     @pytest.fixture
-    def desk(self, memory_stage: Stage, memory_platform: MemoryPlatform) -> MemoryDesk:
+    def desk(self, memory_harness: Harness, memory_platform: MemoryPlatform) -> MemoryDesk:
         snippets = MemorySnippets(memory_platform)
-        return MemoryDesk(memory_stage, snippets, snippets)
+        return MemoryDesk(memory_harness, snippets, snippets)

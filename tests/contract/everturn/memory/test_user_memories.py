@@ -18,7 +18,7 @@ from everturn_testing.memory.user_memories_contract import (
     UserMemoriesContract,
     remembered,
 )
-from everturn_testing.turns.stage import Stage, turn_of
+from everturn_testing.turns.harness import Harness, turn_of
 
 _people = itertools.count(1)
 
@@ -39,12 +39,12 @@ def owner() -> Principal:
 
 
 @pytest.fixture
-def begin_turn(postgres_stage: Stage, owner: Principal) -> BeginTurn:
-    stage = replace(postgres_stage, principal=owner)
+def begin_turn(postgres_harness: Harness, owner: Principal) -> BeginTurn:
+    harness = replace(postgres_harness, principal=owner)
 
     async def begin() -> TurnId:
-        receipt = await stage.say()
-        await stage.claim(receipt.conversation_id)
+        receipt = await harness.say()
+        await harness.claim(receipt.conversation_id)
         return turn_of(receipt)
 
     return begin

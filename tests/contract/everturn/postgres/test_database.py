@@ -12,7 +12,7 @@ from everturn.postgres.pool import DISK_FULL_KEPT_S, Database, LockTimeout, Sche
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import ANN, Stage
+from everturn_testing.turns.harness import ANN, Harness
 
 
 async def test_opening_needs_no_server_and_using_it_says_unavailable() -> None:
@@ -123,24 +123,24 @@ async def test_a_cancelled_long_statement_keeps_its_connection(
             assert await connection.fetchval("SELECT pg_backend_pid()") == pid
 
 
-async def test_an_idle_transaction_releases_its_locks(roles: Roles, postgres_stage: Stage) -> None:
-    receipt = await postgres_stage.say()
+async def test_an_idle_transaction_releases_its_locks(roles: Roles, postgres_harness: Harness) -> None:
+    receipt = await postgres_harness.say()
 
     with pytest.raises(Unavailable):
         async with roles.worker.transaction(ANN) as transaction:
             await transaction.execute("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
             await transaction.execute("UPDATE conversation SET title = 'x' WHERE id = $1", receipt.conversation_id)
-            assert await postgres_stage.leases.try_claim(receipt.conversation_id) is not None
+            assert await postgres_harness.leases.try_claim(receipt.conversation_id) is not None
             await transaction.execute("SELECT 1")
 
 
-async def test_a_lock_that_is_held_too_long_has_its_own_error(roles: Roles, postgres_stage: Stage) -> None:
-    receipt = await postgres_stage.say()
+async def test_a_lock_that_is_held_too_long_has_its_own_error(roles: Roles, postgres_harness: Harness) -> None:
+    receipt = await postgres_harness.say()
     async with roles.superuser.transaction():
         await roles.superuser.execute("SELECT FROM conversation WHERE id = $1 FOR UPDATE", receipt.conversation_id)
 
         with pytest.raises(LockTimeout):
-            await postgres_stage.leases.try_claim(receipt.conversation_id)
+            await postgres_harness.leases.try_claim(receipt.conversation_id)
 
 
 async def test_a_text_that_cannot_be_stored_is_invalid(roles: Roles) -> None:
@@ -150,8 +150,8 @@ async def test_a_text_that_cannot_be_stored_is_invalid(roles: Roles) -> None:
                 await connection.fetchval("SELECT $1::text", text)
 
 
-async def test_an_exception_rolls_back(roles: Roles, postgres_stage: Stage) -> None:
-    receipt = await postgres_stage.say()
+async def test_an_exception_rolls_back(roles: Roles, postgres_harness: Harness) -> None:
+    receipt = await postgres_harness.say()
 
     with pytest.raises(ZeroDivisionError):
         async with roles.worker.transaction(ANN) as transaction:

@@ -58,7 +58,7 @@ from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import ENCODER, point, said
 from everturn_testing.memory.user_memories_contract import remembered
 from everturn_testing.turns.approvals_contract import ask
-from everturn_testing.turns.stage import ANN, STRANGERS, Stage, commit, think
+from everturn_testing.turns.harness import ANN, STRANGERS, Harness, commit, think
 
 PORTS = (
     Conversations,
@@ -232,19 +232,19 @@ def find_ports() -> set[str]:
 
 
 @pytest.fixture
-async def ann(postgres_stage: Stage, roles: Roles) -> Ann:
-    stage = postgres_stage
+async def ann(postgres_harness: Harness, roles: Roles) -> Ann:
+    harness = postgres_harness
     answered = IdempotencyKey("messages", secrets.token_hex(8), "hash")
-    receipt = await stage.say("secret", key=answered, uploads=(stage.upload(),))
-    claim = await stage.claim(receipt.conversation_id)
+    receipt = await harness.say("secret", key=answered, uploads=(harness.upload(),))
+    claim = await harness.claim(receipt.conversation_id)
     found = merge_sources({}, [SourceDraft("secret", "https://secret.example", text="secret")])
-    await stage.timelines.commit(claim.lease, replace(commit(claim, think(claim, "secret")), sources=found.changes))
-    await ask(stage, PostgresApprovals(roles.worker), claim)
+    await harness.timelines.commit(claim.lease, replace(commit(claim, think(claim, "secret")), sources=found.changes))
+    await ask(harness, PostgresApprovals(roles.worker), claim)
     job = IndexJob(ANN, receipt.conversation_id, receipt.turn_id, 1)
     await PostgresSnippetIndex(roles.worker).save_snippets(ANN, job, [REMEMBERED], encoder=ENCODER)
     await PostgresUserMemories(roles.worker).save(ANN, remembered("secret"), None)
-    followup = await stage.say("secret", receipt.conversation_id)
-    await stage.give_feedback(
+    followup = await harness.say("secret", receipt.conversation_id)
+    await harness.give_feedback(
         ANN, receipt.conversation_id, Feedback(receipt.turn_id, "user", Reaction.OK, "secret", BEGINNING)
     )
     row = await roles.superuser.fetchrow(

@@ -12,15 +12,15 @@ from everturn.turns.postgres_leases import PostgresSweeps
 from everturn_testing.database_roles import Roles
 from everturn_testing.queue.memory_queue import MemoryQueue
 from everturn_testing.queue.queue_contract import QueueContract
-from everturn_testing.queue.queue_world import SHARE, Deed, QueueWorld
+from everturn_testing.queue.queue_scenario import SHARE, Action, QueueScenario
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class TestPostgresQueue(QueueContract):
     @pytest.fixture
-    def stage(self, postgres_stage: Stage) -> Stage:
-        return postgres_stage
+    def harness(self, postgres_harness: Harness) -> Harness:
+        return postgres_harness
 
     @pytest.fixture
     def queue(self, roles: Roles) -> PostgresQueue:
@@ -28,26 +28,28 @@ class TestPostgresQueue(QueueContract):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_every_turn_has_the_position_of_the_list_model(postgres_stage: Stage, roles: Roles, seed: int) -> None:
+async def test_every_turn_has_the_position_of_the_list_model(
+    postgres_harness: Harness, roles: Roles, seed: int
+) -> None:
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
     dice = random.Random(seed)
-    stage = replace(postgres_stage, inbox=PostgresInbox(roles.ingress, share=SHARE))
+    harness = replace(postgres_harness, inbox=PostgresInbox(roles.ingress, share=SHARE))
     sweeps = PostgresSweeps(roles.worker, share=SHARE)
-    world = QueueWorld(stage, PostgresQueue(roles.ingress), sweeps.next_of_tenant)
+    world = QueueScenario(harness, PostgresQueue(roles.ingress), sweeps.next_of_tenant)
 
-    await world.play([(dice.choice(("say", "say", *get_args(Deed))), dice.randrange(20)) for _ in range(60)])
+    await world.play([(dice.choice(("say", "say", *get_args(Action))), dice.randrange(20)) for _ in range(60)])
 
 
-async def test_a_turn_that_is_rung_again_keeps_its_place(postgres_stage: Stage, roles: Roles) -> None:
+async def test_a_turn_that_is_rung_again_keeps_its_place(postgres_harness: Harness, roles: Roles) -> None:
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
-    one, two = await postgres_stage.say(), await postgres_stage.say()
+    one, two = await postgres_harness.say(), await postgres_harness.say()
     await roles.superuser.execute(
         "UPDATE turn SET doorbell_at = doorbell_at - interval '1 min' WHERE conversation_id = $1", one.conversation_id
     )
     assert len(await PostgresSweeps(roles.worker).due_doorbells(takeovers=False)) == 1
 
     found = await PostgresQueue(roles.ingress).load_positions(
-        [(postgres_stage.principal, receipt.conversation_id) for receipt in (one, two)]
+        [(postgres_harness.principal, receipt.conversation_id) for receipt in (one, two)]
     )
 
     assert [found[receipt.conversation_id].position.ahead for receipt in (one, two)] == [0, 1]
@@ -55,8 +57,8 @@ async def test_a_turn_that_is_rung_again_keeps_its_place(postgres_stage: Stage, 
 
 class TestMemoryQueue(QueueContract):
     @pytest.fixture
-    def stage(self, memory_stage: Stage) -> Stage:
-        return memory_stage
+    def harness(self, memory_harness: Harness) -> Harness:
+        return memory_harness
 
     @pytest.fixture
     def queue(self, memory_platform: MemoryPlatform) -> MemoryQueue:

@@ -15,14 +15,14 @@ from everturn.turns.ports import Ring
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresSweeps
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import Stage, closing
+from everturn_testing.turns.harness import Harness, closing
 
 
 @pytest.fixture
-async def stage(postgres_stage: Stage, roles: Roles) -> AsyncIterator[Stage]:
+async def harness(postgres_harness: Harness, roles: Roles) -> AsyncIterator[Harness]:
     """The tables have no turns of other tests."""
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
-    yield postgres_stage
+    yield postgres_harness
 
 
 @pytest.fixture
@@ -71,16 +71,16 @@ async def age_doorbell(roles: Roles, conversation_id: ConversationId, seconds: f
     )
 
 
-async def test_a_fresh_doorbell_is_left_alone(stage: Stage, sweeps: PostgresSweeps) -> None:
-    await stage.say()
+async def test_a_fresh_doorbell_is_left_alone(harness: Harness, sweeps: PostgresSweeps) -> None:
+    await harness.say()
 
     assert await sweeps.due_doorbells(takeovers=True) == ()
 
 
 async def test_an_old_doorbell_is_rung_again_with_growing_pauses(
-    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+    harness: Harness, sweeps: PostgresSweeps, roles: Roles
 ) -> None:
-    receipt = await stage.say()
+    receipt = await harness.say()
     ring = (Ring(receipt.conversation_id, Lane.PAID),)
 
     for pause_s in (5, 10, 20, 40, 60, 60):
@@ -91,41 +91,41 @@ async def test_an_old_doorbell_is_rung_again_with_growing_pauses(
 
 
 async def test_a_turn_whose_worker_died_is_found_but_only_with_takeovers(
-    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+    harness: Harness, sweeps: PostgresSweeps, roles: Roles
 ) -> None:
-    claim = await stage.start_turn()
+    claim = await harness.start_turn()
     await age_doorbell(roles, claim.lease.conversation_id, 30)
     assert await sweeps.due_doorbells(takeovers=True) == ()
-    await stage.expire_lease(claim.lease.conversation_id)
+    await harness.expire_lease(claim.lease.conversation_id)
 
     assert await sweeps.due_doorbells(takeovers=False) == ()
     assert await sweeps.due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
     assert await sweeps.due_doorbells(takeovers=True) == ()
 
 
-async def test_an_end_without_a_notification_is_found(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
-    claim = await stage.start_turn()
-    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+async def test_an_end_without_a_notification_is_found(harness: Harness, sweeps: PostgresSweeps, roles: Roles) -> None:
+    claim = await harness.start_turn()
+    await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
     await age_doorbell(roles, claim.lease.conversation_id, 30)
     assert await sweeps.due_doorbells(takeovers=True) == ()
 
-    await stage.leases.release(claim.lease, requeue=False)
+    await harness.leases.release(claim.lease, requeue=False)
 
     assert await sweeps.due_doorbells(takeovers=True) == (Ring(claim.lease.conversation_id, Lane.PAID),)
 
 
 async def test_the_lease_of_a_worker_that_died_after_its_work_is_removed(
-    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+    harness: Harness, sweeps: PostgresSweeps, roles: Roles
 ) -> None:
-    claim = await stage.start_turn()
+    claim = await harness.start_turn()
     assert claim.turn_id is not None
-    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-    await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
-    unfinished = await stage.start_turn()
+    await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    await harness.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
+    unfinished = await harness.start_turn()
     await sweeps.due_doorbells(takeovers=True)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 2
     for lease in (claim.lease, unfinished.lease):
-        await stage.expire_lease(lease.conversation_id)
+        await harness.expire_lease(lease.conversation_id)
 
     await sweeps.due_doorbells(takeovers=False)
     assert await roles.superuser.fetchval("SELECT count(*) FROM lease") == 2
@@ -135,21 +135,21 @@ async def test_the_lease_of_a_worker_that_died_after_its_work_is_removed(
     assert [row["conversation_id"] for row in held] == [unfinished.lease.conversation_id]
 
 
-async def test_an_announced_end_is_left_alone(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
-    claim = await stage.start_turn()
+async def test_an_announced_end_is_left_alone(harness: Harness, sweeps: PostgresSweeps, roles: Roles) -> None:
+    claim = await harness.start_turn()
     assert claim.turn_id is not None
-    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-    await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
-    await stage.leases.release(claim.lease, requeue=False)
+    await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    await harness.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
+    await harness.leases.release(claim.lease, requeue=False)
     await age_doorbell(roles, claim.lease.conversation_id, 30)
 
     assert await sweeps.due_doorbells(takeovers=True) == ()
 
 
 async def test_a_place_in_the_lane_goes_to_the_oldest_waiting_turn(
-    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+    harness: Harness, sweeps: PostgresSweeps, roles: Roles
 ) -> None:
-    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("crowded", "p", "u"))
+    crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("crowded", "p", "u"))
     receipts = [await crowded.say() for _ in range(4)]
     assert await sweeps.next_of_tenant(receipts[0].conversation_id) == ()
 
@@ -161,9 +161,9 @@ async def test_a_place_in_the_lane_goes_to_the_oldest_waiting_turn(
 
 
 async def test_places_that_become_free_together_are_filled_once(
-    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+    harness: Harness, sweeps: PostgresSweeps, roles: Roles
 ) -> None:
-    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("together", "p", "u"))
+    crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("together", "p", "u"))
     receipts = [await crowded.say() for _ in range(12)]
     for receipt in receipts[:2]:
         await crowded.claim(receipt.conversation_id)
@@ -181,8 +181,8 @@ async def test_places_that_become_free_together_are_filled_once(
     assert [ring for rings in await asyncio.gather(*others) for ring in rings] == []
 
 
-async def test_a_newcomer_takes_the_place_that_is_left_while_another_is_filled(stage: Stage, roles: Roles) -> None:
-    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("left", "p", "u"))
+async def test_a_newcomer_takes_the_place_that_is_left_while_another_is_filled(harness: Harness, roles: Roles) -> None:
+    crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("left", "p", "u"))
     receipts = [await crowded.say() for _ in range(3)]
     for receipt in receipts[:2]:
         await crowded.claim(receipt.conversation_id)
@@ -200,9 +200,11 @@ async def test_a_newcomer_takes_the_place_that_is_left_while_another_is_filled(s
     assert (await accepting).ring
 
 
-async def test_a_turn_gets_a_place_freed_before_its_commit(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
+async def test_a_turn_gets_a_place_freed_before_its_commit(
+    harness: Harness, sweeps: PostgresSweeps, roles: Roles
+) -> None:
     database = Held(roles.ingress)
-    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("open", "p", "u"))
+    crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("open", "p", "u"))
     receipts = [await crowded.say() for _ in range(2)]
     accepting = asyncio.create_task(replace(crowded, inbox=PostgresInbox(database, share=2)).say())
     await database.done.wait()
@@ -223,9 +225,9 @@ async def test_a_turn_gets_a_place_freed_before_its_commit(stage: Stage, sweeps:
 
 
 async def test_a_newcomer_takes_no_place_that_an_older_turn_waits_for(
-    stage: Stage, sweeps: PostgresSweeps, roles: Roles
+    harness: Harness, sweeps: PostgresSweeps, roles: Roles
 ) -> None:
-    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("newcomer", "p", "u"))
+    crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("newcomer", "p", "u"))
     receipts = [await crowded.say() for _ in range(3)]
     await crowded.claim(receipts[0].conversation_id)
 
@@ -236,8 +238,8 @@ async def test_a_newcomer_takes_no_place_that_an_older_turn_waits_for(
     assert rings == (Ring(receipts[2].conversation_id, Lane.REGISTERED),)
 
 
-async def test_the_sweep_fills_places_too(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
-    crowded = replace(stage, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("crowded", "p", "u"))
+async def test_the_sweep_fills_places_too(harness: Harness, sweeps: PostgresSweeps, roles: Roles) -> None:
+    crowded = replace(harness, inbox=PostgresInbox(roles.ingress, share=2), principal=Principal("crowded", "p", "u"))
     receipts = [await crowded.say() for _ in range(5)]
     for receipt in receipts[:2]:
         await crowded.claim(receipt.conversation_id)
@@ -247,7 +249,7 @@ async def test_the_sweep_fills_places_too(stage: Stage, sweeps: PostgresSweeps, 
     assert {ring.conversation_id for ring in rings} == {receipt.conversation_id for receipt in receipts[2:4]}
 
 
-async def test_a_sweep_is_bounded(stage: Stage, sweeps: PostgresSweeps, roles: Roles) -> None:
+async def test_a_sweep_is_bounded(harness: Harness, sweeps: PostgresSweeps, roles: Roles) -> None:
     await roles.superuser.execute(
         "INSERT INTO conversation (id, tenant, project, user_id, state)"
         " SELECT 'conv_' || n, 't' || n, 'p', 'u', 'queued' FROM generate_series(1, 450) AS n"

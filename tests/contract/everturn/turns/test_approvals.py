@@ -25,8 +25,8 @@ from everturn_testing.turns.approvals_contract import (
     states_of,
     status_of,
 )
+from everturn_testing.turns.harness import Harness, closing
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage, closing
 
 
 @pytest.fixture
@@ -36,19 +36,19 @@ def approvals(roles: Roles) -> Approvals:
 
 class TestPostgresApprovals(ApprovalsContract, AnswersContract):
     @pytest.fixture
-    def stage(self, postgres_stage: Stage) -> Stage:
-        return postgres_stage
+    def harness(self, postgres_harness: Harness) -> Harness:
+        return postgres_harness
 
 
 @pytest.fixture
-async def alone(postgres_stage: Stage, roles: Roles) -> AsyncIterator[Stage]:
+async def alone(postgres_harness: Harness, roles: Roles) -> AsyncIterator[Harness]:
     """The tables have no turns of other tests."""
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
-    yield postgres_stage
+    yield postgres_harness
 
 
 async def test_a_parked_turn_counts_neither_as_dead_nor_as_load(
-    alone: Stage, approvals: Approvals, roles: Roles
+    alone: Harness, approvals: Approvals, roles: Roles
 ) -> None:
     claim = await alone.start_turn()
     await ask(alone, approvals, claim, timeout_s=LONG_S)
@@ -60,7 +60,7 @@ async def test_a_parked_turn_counts_neither_as_dead_nor_as_load(
     assert await roles.superuser.fetchval("SELECT waiting FROM queue_depth('acme', 'paid')") == 0
 
 
-async def test_an_expired_wait_ends_and_is_rung_at_once(alone: Stage, approvals: Approvals, roles: Roles) -> None:
+async def test_an_expired_wait_ends_and_is_rung_at_once(alone: Harness, approvals: Approvals, roles: Roles) -> None:
     claim = await alone.start_turn()
     await ask(alone, approvals, claim, timeout_s=OVER_S)
     await ask(alone, approvals, claim, timeout_s=LONG_S)
@@ -74,7 +74,7 @@ async def test_an_expired_wait_ends_and_is_rung_at_once(alone: Stage, approvals:
 
 
 async def test_a_question_of_a_running_turn_expires_only_once_that_is_parked(
-    alone: Stage, approvals: Approvals, roles: Roles
+    alone: Harness, approvals: Approvals, roles: Roles
 ) -> None:
     claim = await alone.start_turn()
     await ask(alone, approvals, claim, timeout_s=OVER_S)
@@ -89,7 +89,7 @@ async def test_a_question_of_a_running_turn_expires_only_once_that_is_parked(
 
 
 async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
-    alone: Stage, approvals: Approvals, roles: Roles
+    alone: Harness, approvals: Approvals, roles: Roles
 ) -> None:
     """The worker announced an earlier end, and died before it released the lease."""
     first = await alone.start_turn()
@@ -113,14 +113,14 @@ async def test_the_lease_of_a_worker_that_died_beside_a_waiting_turn_is_removed(
     assert await status_of(alone, claim) is TurnStatus.WAITING
 
 
-async def test_one_of_many_concurrent_answers_counts(postgres_stage: Stage, approvals: Approvals) -> None:
-    claim = await postgres_stage.start_turn()
-    approval_id = await ask(postgres_stage, approvals, claim)
+async def test_one_of_many_concurrent_answers_counts(postgres_harness: Harness, approvals: Approvals) -> None:
+    claim = await postgres_harness.start_turn()
+    approval_id = await ask(postgres_harness, approvals, claim)
     await approvals.try_park(claim.lease)
     kinds = (SignalKind.APPROVE, SignalKind.DENY) * 4
 
     said = await asyncio.gather(
-        *(answer(postgres_stage, claim.lease.conversation_id, approval_id, kind) for kind in kinds),
+        *(answer(postgres_harness, claim.lease.conversation_id, approval_id, kind) for kind in kinds),
         return_exceptions=True,
     )
 
@@ -131,28 +131,30 @@ async def test_one_of_many_concurrent_answers_counts(postgres_stage: Stage, appr
     assert sum(isinstance(each, Conflict) for each in said) == 4
 
 
-async def test_an_answer_during_parking_wakes_the_turn(postgres_stage: Stage, approvals: Approvals) -> None:
-    stage = postgres_stage
+async def test_an_answer_during_parking_wakes_the_turn(postgres_harness: Harness, approvals: Approvals) -> None:
+    harness = postgres_harness
     for _ in range(20):
-        claim = await stage.start_turn()
-        approval_id = await ask(stage, approvals, claim)
+        claim = await harness.start_turn()
+        approval_id = await ask(harness, approvals, claim)
 
         parked, receipt = await asyncio.gather(
             approvals.try_park(claim.lease),
-            answer(stage, claim.lease.conversation_id, approval_id, SignalKind.APPROVE),
+            answer(harness, claim.lease.conversation_id, approval_id, SignalKind.APPROVE),
         )
 
         assert parked is receipt.ring
-        assert await status_of(stage, claim) is (TurnStatus.QUEUED if parked else TurnStatus.RUNNING)
+        assert await status_of(harness, claim) is (TurnStatus.QUEUED if parked else TurnStatus.RUNNING)
 
 
-async def test_an_erasure_takes_the_questions_too(postgres_stage: Stage, approvals: Approvals, roles: Roles) -> None:
-    claim = await postgres_stage.start_turn()
-    await ask(postgres_stage, approvals, claim)
+async def test_an_erasure_takes_the_questions_too(
+    postgres_harness: Harness, approvals: Approvals, roles: Roles
+) -> None:
+    claim = await postgres_harness.start_turn()
+    await ask(postgres_harness, approvals, claim)
     await approvals.try_park(claim.lease)
     conversation_id = claim.lease.conversation_id
 
-    async with roles.ingress.transaction(postgres_stage.principal) as transaction:
+    async with roles.ingress.transaction(postgres_harness.principal) as transaction:
         row = await transaction.fetchrow("SELECT * FROM erase_conversation($1)", conversation_id)
 
     assert row is not None
@@ -167,17 +169,19 @@ class TestMemoryApprovals(ApprovalsContract, AnswersContract):
         return MemoryApprovals(memory_platform, owner="worker-1")
 
     @pytest.fixture
-    def stage(self, memory_stage: Stage) -> Stage:
-        return memory_stage
+    def harness(self, memory_harness: Harness) -> Harness:
+        return memory_harness
 
 
-async def test_a_wait_in_memory_ends_after_its_deadline(memory_stage: Stage, memory_platform: MemoryPlatform) -> None:
+async def test_a_wait_in_memory_ends_after_its_deadline(
+    memory_harness: Harness, memory_platform: MemoryPlatform
+) -> None:
     approvals = MemoryApprovals(memory_platform, owner="worker-1")
-    claim = await memory_stage.start_turn()
-    await ask(memory_stage, approvals, claim, timeout_s=OVER_S)
+    claim = await memory_harness.start_turn()
+    await ask(memory_harness, approvals, claim, timeout_s=OVER_S)
     await approvals.try_park(claim.lease)
 
     assert expire_approvals(memory_platform) == (claim.lease.conversation_id,)
 
-    assert await states_of(memory_stage, approvals, claim) == [ApprovalState.EXPIRED]
-    assert await memory_stage.rival.try_claim(claim.lease.conversation_id) is not None
+    assert await states_of(memory_harness, approvals, claim) == [ApprovalState.EXPIRED]
+    assert await memory_harness.rival.try_claim(claim.lease.conversation_id) is not None

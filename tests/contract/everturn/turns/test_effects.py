@@ -8,8 +8,8 @@ from everturn.turns.postgres_approvals import PostgresEffects
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract, build_key
+from everturn_testing.turns.harness import ANN, Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import ANN, Stage
 
 
 @pytest.fixture
@@ -19,14 +19,14 @@ def ledger(roles: Roles) -> PostgresEffects:
 
 class TestPostgresEffects(EffectsContract):
     @pytest.fixture
-    def stage(self, postgres_stage: Stage) -> Stage:
-        return postgres_stage
+    def harness(self, postgres_harness: Harness) -> Harness:
+        return postgres_harness
 
 
 async def test_erasing_a_conversation_erases_what_its_programs_did(
-    postgres_stage: Stage, ledger: PostgresEffects, roles: Roles
+    postgres_harness: Harness, ledger: PostgresEffects, roles: Roles
 ) -> None:
-    claim = await postgres_stage.start_turn()
+    claim = await postgres_harness.start_turn()
     await ledger.begin(claim.lease, build_key(claim), Effect.IRREVERSIBLE)
     await ledger.settle(claim.lease, build_key(claim), EffectState.COMMITTED, '{"secret": 1}')
 
@@ -41,5 +41,5 @@ class TestMemoryEffects(EffectsContract):
         return MemoryEffects(memory_platform)
 
     @pytest.fixture
-    def stage(self, memory_stage: Stage) -> Stage:
-        return memory_stage
+    def harness(self, memory_harness: Harness) -> Harness:
+        return memory_harness

@@ -12,7 +12,7 @@ from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_explaining import load_turn_state
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.approvals_contract import LONG_S, ask
-from everturn_testing.turns.stage import Stage, closing, commit, think
+from everturn_testing.turns.harness import Harness, closing, commit, think
 from ingress.operations.explaining import explain_turn
 
 Explain = Callable[[str], Awaitable[str]]
@@ -28,10 +28,12 @@ async def explain(database: Any) -> AsyncGenerator[Explain]:
         yield run
 
 
-async def test_a_queued_turn_names_the_turns_before_it(explain: Explain, postgres_stage: Stage, roles: Roles) -> None:
+async def test_a_queued_turn_names_the_turns_before_it(
+    explain: Explain, postgres_harness: Harness, roles: Roles
+) -> None:
     await roles.superuser.execute("TRUNCATE conversation CASCADE")
-    await postgres_stage.start_turn()
-    first, second = await postgres_stage.say(), await postgres_stage.say()
+    await postgres_harness.start_turn()
+    first, second = await postgres_harness.say(), await postgres_harness.say()
 
     assert "It is queued; 0 turns are in front of it" in await explain(str(first.turn_id))
     text = await explain(str(second.turn_id))
@@ -44,10 +46,10 @@ async def test_a_queued_turn_names_the_turns_before_it(explain: Explain, postgre
     assert "behind its tenant's share of the lane; 1 turns" in await explain(str(second.turn_id))
 
 
-async def test_a_running_turn_names_its_worker_and_its_last_commit(explain: Explain, postgres_stage: Stage) -> None:
-    claim = await postgres_stage.start_turn()
-    await postgres_stage.timelines.commit(claim.lease, commit(claim, think(claim, "a secret thought")))
-    await postgres_stage.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, "And?")
+async def test_a_running_turn_names_its_worker_and_its_last_commit(explain: Explain, postgres_harness: Harness) -> None:
+    claim = await postgres_harness.start_turn()
+    await postgres_harness.timelines.commit(claim.lease, commit(claim, think(claim, "a secret thought")))
+    await postgres_harness.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, "And?")
 
     text = await explain(str(claim.turn_id))
 
@@ -57,10 +59,10 @@ async def test_a_running_turn_names_its_worker_and_its_last_commit(explain: Expl
     assert "secret" not in text
 
 
-async def test_a_lost_worker_is_named_until_another_takes_over(explain: Explain, postgres_stage: Stage) -> None:
-    claim = await postgres_stage.start_turn()
+async def test_a_lost_worker_is_named_until_another_takes_over(explain: Explain, postgres_harness: Harness) -> None:
+    claim = await postgres_harness.start_turn()
 
-    await postgres_stage.expire_lease(claim.lease.conversation_id)
+    await postgres_harness.expire_lease(claim.lease.conversation_id)
 
     text = await explain(claim.lease.conversation_id)
     assert "stopped renewing the lease" in text
@@ -68,11 +70,11 @@ async def test_a_lost_worker_is_named_until_another_takes_over(explain: Explain,
 
 
 async def test_a_turn_that_waits_for_a_person_names_the_call(
-    explain: Explain, postgres_stage: Stage, roles: Roles
+    explain: Explain, postgres_harness: Harness, roles: Roles
 ) -> None:
     approvals = PostgresApprovals(roles.worker)
-    claim = await postgres_stage.start_turn()
-    await ask(postgres_stage, approvals, claim, timeout_s=LONG_S)
+    claim = await postgres_harness.start_turn()
+    await ask(postgres_harness, approvals, claim, timeout_s=LONG_S)
     await approvals.try_park(claim.lease)
 
     text = await explain(str(claim.turn_id))
@@ -82,10 +84,10 @@ async def test_a_turn_that_waits_for_a_person_names_the_call(
 
 
 async def test_an_ended_turn_says_how_and_whether_clients_know(
-    explain: Explain, postgres_stage: Stage, roles: Roles
+    explain: Explain, postgres_harness: Harness, roles: Roles
 ) -> None:
-    claim = await postgres_stage.start_turn()
-    await postgres_stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, failed=True))
+    claim = await postgres_harness.start_turn()
+    await postgres_harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, failed=True))
 
     assert "its end has not been published yet" in await explain(str(claim.turn_id))
     await roles.superuser.execute("UPDATE turn SET announced_at = now() WHERE id = $1", str(claim.turn_id))

@@ -19,7 +19,7 @@ from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
-from everturn_testing.turns.stage import Stage, closing
+from everturn_testing.turns.harness import Harness, closing
 
 BOUNDS = ClaimBounds(user_max=3, tenant_max=4, slots=8, extra=8)
 PEOPLE = tuple(
@@ -39,7 +39,7 @@ Step = tuple[str, int]
 class World:
     """Turns that wait and run, beside the rows."""
 
-    stage: Stage
+    harness: Harness
     claims: PostgresLeases
     waiting: dict[ConversationId, Principal] = field(default_factory=dict[ConversationId, Principal])
     running: list[tuple[Claim, bool]] = field(default_factory=list[tuple[Claim, bool]])
@@ -47,7 +47,7 @@ class World:
 
     async def say(self, person: Principal, times: int = 1) -> None:
         for _ in range(times):
-            receipt = await replace(self.stage, principal=person).say()
+            receipt = await replace(self.harness, principal=person).say()
             self.waiting[receipt.conversation_id] = person
 
     async def claim(self, wanted: ConversationId) -> Principal:
@@ -73,8 +73,8 @@ class World:
 
     async def end(self, number: int) -> None:
         claim, _ = self.running.pop(number)
-        await self.stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-        await self.stage.leases.release(claim.lease, requeue=False)
+        await self.harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        await self.harness.leases.release(claim.lease, requeue=False)
 
     def over(self, person: Principal) -> tuple[int, int]:
         """By how much the person's tenant and the person would be over their bounds with one turn more."""
@@ -97,9 +97,9 @@ class World:
 
 @pytest.fixture(scope="module")
 def play(database: DatabaseUrls) -> Iterator[Callable[[Callable[[World], Awaitable[None]]], None]]:
-    """Plays a story on an empty database."""
+    """Plays a scenario on an empty database."""
 
-    async def run(story: Callable[[World], Awaitable[None]]) -> None:
+    async def run(scenario: Callable[[World], Awaitable[None]]) -> None:
         superuser = await asyncpg.connect(database.superuser)
         await superuser.execute("TRUNCATE conversation CASCADE")
         await superuser.execute("TRUNCATE block")
@@ -117,7 +117,7 @@ def play(database: DatabaseUrls) -> Iterator[Callable[[Callable[[World], Awaitab
             async def no_feedback(*_: object) -> None:
                 raise AssertionError
 
-            stage = Stage(
+            harness = Harness(
                 PostgresInbox(ingress, share=2),
                 leases,
                 leases,
@@ -127,10 +127,10 @@ def play(database: DatabaseUrls) -> Iterator[Callable[[Callable[[World], Awaitab
                 no_feedback,
                 no_feedback,
             )
-            await story(World(stage, leases))
+            await scenario(World(harness, leases))
         await superuser.close()
 
-    yield lambda story: asyncio.run(run(story))
+    yield lambda scenario: asyncio.run(run(scenario))
 
 
 STEPS = st.lists(
@@ -144,9 +144,9 @@ STEPS = st.lists(
 def test_slots_are_filled_and_nobody_is_over_a_bound_while_others_wait(
     play: Callable[[Callable[[World], Awaitable[None]]], None], steps: list[Step]
 ) -> None:
-    async def story(world: World) -> None:
-        for deed, number in steps:
-            await act(world, deed, number)
+    async def scenario(world: World) -> None:
+        for attack, number in steps:
+            await act(world, attack, number)
         # No starvation: if the doorbell of each deferred turn is rung again, every waiting turn is claimed.
         bells = list(world.waiting)
         for _ in range(2 * len(bells)):
@@ -161,18 +161,18 @@ def test_slots_are_filled_and_nobody_is_over_a_bound_while_others_wait(
                 break
         assert not world.waiting
 
-    play(story)
+    play(scenario)
 
 
-async def act(world: World, deed: str, number: int) -> None:
-    if deed == "say":
+async def act(world: World, attack: str, number: int) -> None:
+    if attack == "say":
         await world.say(PEOPLE[number % len(PEOPLE)])
-    elif deed == "end" and world.running:
+    elif attack == "end" and world.running:
         await world.end(number % len(world.running))
-    elif deed == "claim" and world.waiting and len(world.running) < BOUNDS.slots:
+    elif attack == "claim" and world.waiting and len(world.running) < BOUNDS.slots:
         await check_claim(world, list(world.waiting)[number % len(world.waiting)])
-    elif deed in {"reserved", "lent"}:
-        slot = SlotKind(deed)
+    elif attack in {"reserved", "lent"}:
+        slot = SlotKind(attack)
         may = {person for person in world.waiting.values() if world.may_have_extra(person, slot)}
         given_to = await world.claim_extra(slot)
         assert given_to in may if may else given_to is None
@@ -185,7 +185,7 @@ async def check_claim(world: World, wanted: ConversationId) -> None:
 
 
 def test_workers_together_keep_the_bound_of_a_user(play: Callable[[Callable[[World], Awaitable[None]]], None]) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.say(ANN, 8)
         hostile = list(world.waiting)
         await world.say(CAT)
@@ -196,13 +196,13 @@ def test_workers_together_keep_the_bound_of_a_user(play: Callable[[Callable[[Wor
 
         assert Counter(map(type, claimed)) == {Claim: BOUNDS.user_max, Deferred: 8 - BOUNDS.user_max}
 
-    play(story)
+    play(scenario)
 
 
 def test_one_user_can_use_every_slot_if_nobody_waits(
     play: Callable[[Callable[[World], Awaitable[None]]], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.say(ANN, 12)
         for _ in range(BOUNDS.slots):
             await world.claim(next(iter(world.waiting)))
@@ -210,15 +210,15 @@ def test_one_user_can_use_every_slot_if_nobody_waits(
         assert world.count(ANN) == BOUNDS.slots
         assert await world.claim_extra(SlotKind.LENT) is None
 
-    play(story)
+    play(scenario)
 
 
 def test_a_newcomer_has_a_slot_beside_floods_of_other_tenants(
     play: Callable[[Callable[[World], Awaitable[None]]], None],
 ) -> None:
-    async def story(world: World) -> None:
-        crowd = [Principal(f"flood-{n % 5}", "p", f"user-{n}") for n in range(40)]
-        for person in crowd:
+    async def scenario(world: World) -> None:
+        people = [Principal(f"flood-{n % 5}", "p", f"user-{n}") for n in range(40)]
+        for person in people:
             await world.say(person)
         for _ in range(BOUNDS.slots):
             await world.claim(next(iter(world.waiting)))
@@ -228,13 +228,13 @@ def test_a_newcomer_has_a_slot_beside_floods_of_other_tenants(
 
         assert await world.claim_extra(SlotKind.RESERVED) == AMY
 
-    play(story)
+    play(scenario)
 
 
 def test_a_flooding_user_does_not_delay_its_tenants_other_users(
     play: Callable[[Callable[[World], Awaitable[None]]], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.say(ANN, 20)
         for _ in range(BOUNDS.slots):
             await world.claim(next(iter(world.waiting)))
@@ -242,23 +242,23 @@ def test_a_flooding_user_does_not_delay_its_tenants_other_users(
 
         assert await world.claim_extra(SlotKind.RESERVED) == replace(ANN, user_id="arthur")
 
-    play(story)
+    play(scenario)
 
 
 def test_a_dead_workers_turn_is_taken_over_whatever_the_bounds(
     play: Callable[[Callable[[World], Awaitable[None]]], None],
 ) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.say(ANN, 5)
         for _ in range(5):
             await world.claim(next(iter(world.waiting)))
         await world.say(CAT)
         lost = world.running[0][0].lease.conversation_id
-        await world.stage.expire_lease(lost)
+        await world.harness.expire_lease(lost)
 
         taken = await world.claims.try_claim_fairly(lost, BOUNDS, SlotKind.ORDINARY)
 
         assert isinstance(taken, Claim)
         assert taken.attempt == 1
 
-    play(story)
+    play(scenario)

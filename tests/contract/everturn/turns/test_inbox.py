@@ -13,46 +13,46 @@ from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_inbox import PostgresInbox, claim_key, save_response
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
+from everturn_testing.turns.harness import ANN, Harness, closing
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.inbox_contract import InboxContract, UploadsContract
 from everturn_testing.turns.platform import MemoryPlatform
 from everturn_testing.turns.queue_caps_contract import CAPS, QueueCapsContract
 from everturn_testing.turns.receipts_contract import ReceiptsContract
-from everturn_testing.turns.stage import ANN, Stage, closing
 
 
 class TestPostgresInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
     @pytest.fixture
-    def stage(self, postgres_stage: Stage) -> Stage:
-        return postgres_stage
+    def harness(self, postgres_harness: Harness) -> Harness:
+        return postgres_harness
 
 
 async def test_a_turn_with_messages_beyond_the_limit_can_be_cancelled(
-    postgres_stage: Stage, monkeypatch: pytest.MonkeyPatch
+    postgres_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The ingress of the version before accepts more messages during an upgrade.
-    claim = await postgres_stage.start_turn()
+    claim = await postgres_harness.start_turn()
     conversation_id = claim.lease.conversation_id
     for _ in range(2):
-        await postgres_stage.say("More.", conversation_id)
+        await postgres_harness.say("More.", conversation_id)
     monkeypatch.setattr("everturn.turns.postgres_inbox.MAX_TURN_SIGNAL_BYTES", 1)
 
-    cancel = await postgres_stage.signal(conversation_id, SignalKind.CANCEL)
+    cancel = await postgres_harness.signal(conversation_id, SignalKind.CANCEL)
 
     assert cancel.signal_id is not None
-    edited = await postgres_stage.inbox.save_signal_text(
-        postgres_stage.principal, conversation_id, cancel.signal_id, "Stop."
+    edited = await postgres_harness.inbox.save_signal_text(
+        postgres_harness.principal, conversation_id, cancel.signal_id, "Stop."
     )
     assert edited.text == "Stop."
     with pytest.raises(Conflict):
-        await postgres_stage.say("One too many.", conversation_id)
+        await postgres_harness.say("One too many.", conversation_id)
 
 
-async def test_twenty_duplicates_open_one_turn(postgres_stage: Stage) -> None:
-    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
+async def test_twenty_duplicates_open_one_turn(postgres_harness: Harness) -> None:
+    key = IdempotencyKey("messages", postgres_harness.ids.call(), "hash")
 
     async with asyncio.TaskGroup() as tasks:
-        requests = [tasks.create_task(postgres_stage.say(key=key)) for _ in range(20)]
+        requests = [tasks.create_task(postgres_harness.say(key=key)) for _ in range(20)]
 
     receipts = [request.result() for request in requests]
     assert len({receipt.turn_id for receipt in receipts}) == 1
@@ -60,8 +60,8 @@ async def test_twenty_duplicates_open_one_turn(postgres_stage: Stage) -> None:
     assert [receipt.ring for receipt in receipts].count(True) == 1
 
 
-async def test_a_duplicate_of_a_hanging_request_gets_key_busy(postgres_stage: Stage, roles: Roles) -> None:
-    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
+async def test_a_duplicate_of_a_hanging_request_gets_key_busy(postgres_harness: Harness, roles: Roles) -> None:
+    key = IdempotencyKey("messages", postgres_harness.ids.call(), "hash")
     owner = (ANN.tenant, ANN.project, ANN.user_id)
     transaction = roles.superuser.transaction()
     await transaction.start()
@@ -73,44 +73,44 @@ async def test_a_duplicate_of_a_hanging_request_gets_key_busy(postgres_stage: St
     )
 
     with pytest.raises(KeyBusy):
-        await postgres_stage.say(key=key)
+        await postgres_harness.say(key=key)
 
     await transaction.rollback()
-    assert not (await postgres_stage.say(key=key)).replayed
+    assert not (await postgres_harness.say(key=key)).replayed
 
 
-async def test_a_key_is_free_again_after_a_day(postgres_stage: Stage, roles: Roles) -> None:
-    key = IdempotencyKey("messages", postgres_stage.ids.call(), "hash")
-    first = await postgres_stage.say(key=key)
+async def test_a_key_is_free_again_after_a_day(postgres_harness: Harness, roles: Roles) -> None:
+    key = IdempotencyKey("messages", postgres_harness.ids.call(), "hash")
+    first = await postgres_harness.say(key=key)
     await roles.superuser.execute("UPDATE idempotency SET expires_at = now() - interval '1 s' WHERE key = $1", key.key)
 
-    second = await postgres_stage.say(key=IdempotencyKey("messages", key.key, "other"))
+    second = await postgres_harness.say(key=IdempotencyKey("messages", key.key, "other"))
 
     assert second.conversation_id != first.conversation_id
 
 
-async def test_messages_at_once_make_one_turn_and_signals(postgres_stage: Stage) -> None:
-    stage, conversation_id = postgres_stage, postgres_stage.ids.conversation()
-    first = IncomingMessage(conversation_id, True, "0", (), stage.ids.turn(), stage.ids.signal())
-    await stage.inbox.accept_message(ANN, first, None)
+async def test_messages_at_once_make_one_turn_and_signals(postgres_harness: Harness) -> None:
+    harness, conversation_id = postgres_harness, postgres_harness.ids.conversation()
+    first = IncomingMessage(conversation_id, True, "0", (), harness.ids.turn(), harness.ids.signal())
+    await harness.inbox.accept_message(ANN, first, None)
 
     async with asyncio.TaskGroup() as tasks:
-        said = [tasks.create_task(stage.say(str(n), conversation_id)) for n in range(10)]
+        said = [tasks.create_task(harness.say(str(n), conversation_id)) for n in range(10)]
 
     receipts = [task.result() for task in said]
     assert {receipt.turn_id for receipt in receipts} == {first.turn_id}
-    assert len(await stage.timelines.load_signals(ANN, first.turn_id)) == 10
+    assert len(await harness.timelines.load_signals(ANN, first.turn_id)) == 10
 
 
-async def test_a_message_and_the_end_of_the_turn_never_miss_each_other(postgres_stage: Stage) -> None:
-    stage = postgres_stage
+async def test_a_message_and_the_end_of_the_turn_never_miss_each_other(postgres_harness: Harness) -> None:
+    harness = postgres_harness
     for _ in range(30):
-        claim = await stage.start_turn()
+        claim = await harness.start_turn()
         assert claim.turn_id is not None
 
         ended, said = await asyncio.gather(
-            stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq)),
-            stage.say("Wait!", claim.lease.conversation_id),
+            harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq)),
+            harness.say("Wait!", claim.lease.conversation_id),
             return_exceptions=True,
         )
 
@@ -130,14 +130,14 @@ SELECT EXISTS (
 """
 
 
-async def test_a_large_message_is_written_before_the_queue_is_locked(postgres_stage: Stage, roles: Roles) -> None:
+async def test_a_large_message_is_written_before_the_queue_is_locked(postgres_harness: Harness, roles: Roles) -> None:
     tenant = Principal("large", "p", "u", frozenset({Role.REGISTERED}))
-    stage = replace(postgres_stage, principal=tenant)
+    harness = replace(postgres_harness, principal=tenant)
     held = roles.superuser.transaction()
     await held.start()
     await roles.superuser.execute(_HOLD_QUEUE, tenant.tenant)
 
-    accepting = asyncio.create_task(stage.say())
+    accepting = asyncio.create_task(harness.say())
     try:
         async with asyncio.timeout(60):
             while not (written := await roles.superuser.fetchval(_WAITS_AFTER_WRITING)) and not accepting.done():
@@ -150,12 +150,12 @@ async def test_a_large_message_is_written_before_the_queue_is_locked(postgres_st
     assert receipt.lane is Lane.REGISTERED
 
 
-async def test_a_tenant_beyond_its_share_waits_without_a_doorbell(postgres_stage: Stage, roles: Roles) -> None:
+async def test_a_tenant_beyond_its_share_waits_without_a_doorbell(postgres_harness: Harness, roles: Roles) -> None:
     tenant = Principal("crowded", "p", "u")
-    stage = replace(postgres_stage, inbox=PostgresInbox(roles.ingress, share=2), principal=tenant)
+    harness = replace(postgres_harness, inbox=PostgresInbox(roles.ingress, share=2), principal=tenant)
 
-    rings = [(await stage.say()).ring for _ in range(3)]
-    elsewhere = (await replace(stage, principal=Principal("calm", "p", "u")).say()).ring
+    rings = [(await harness.say()).ring for _ in range(3)]
+    elsewhere = (await replace(harness, principal=Principal("calm", "p", "u")).say()).ring
 
     assert (rings, elsewhere) == ([True, True, False], True)
 
@@ -163,8 +163,10 @@ async def test_a_tenant_beyond_its_share_waits_without_a_doorbell(postgres_stage
 KEY = IdempotencyKey("fork", "key-1", "hash")
 
 
-async def test_the_first_answer_is_given_again_and_another_body_is_refused(roles: Roles, postgres_stage: Stage) -> None:
-    conversation = postgres_stage.ids.conversation()
+async def test_the_first_answer_is_given_again_and_another_body_is_refused(
+    roles: Roles, postgres_harness: Harness
+) -> None:
+    conversation = postgres_harness.ids.conversation()
     async with roles.ingress.transaction(ANN) as transaction:
         assert await claim_key(transaction, ANN, conversation, KEY) is None
         await save_response(transaction, KEY, "the answer", conversation)
@@ -175,8 +177,8 @@ async def test_the_first_answer_is_given_again_and_another_body_is_refused(roles
             await claim_key(transaction, ANN, conversation, IdempotencyKey("fork", "key-1", "other"))
 
 
-async def test_without_a_key_nothing_is_kept(roles: Roles, postgres_stage: Stage) -> None:
-    conversation = postgres_stage.ids.conversation()
+async def test_without_a_key_nothing_is_kept(roles: Roles, postgres_harness: Harness) -> None:
+    conversation = postgres_harness.ids.conversation()
 
     async with roles.ingress.transaction(ANN) as transaction:
         assert await claim_key(transaction, ANN, conversation, None) is None
@@ -188,11 +190,11 @@ async def test_without_a_key_nothing_is_kept(roles: Roles, postgres_stage: Stage
 
 class TestMemoryInbox(InboxContract, UploadsContract, ExternalEventsContract, TargetsContract, ReceiptsContract):
     @pytest.fixture
-    def stage(self, memory_stage: Stage) -> Stage:
-        return memory_stage
+    def harness(self, memory_harness: Harness) -> Harness:
+        return memory_harness
 
 
 class TestMemoryCaps(QueueCapsContract):
     @pytest.fixture
-    def capped(self, memory_stage: Stage, memory_platform: MemoryPlatform) -> Stage:
-        return replace(memory_stage, inbox=MemoryInbox(memory_platform, caps=CAPS))
+    def capped(self, memory_harness: Harness, memory_platform: MemoryPlatform) -> Harness:
+        return replace(memory_harness, inbox=MemoryInbox(memory_platform, caps=CAPS))

@@ -10,30 +10,30 @@ from everturn.core.identity import Principal
 from everturn.queue.ports import QueueCaps, QueueFull
 from everturn.turns.postgres_inbox import UNLOCKED_TURNS, PostgresInbox
 from everturn_testing.database_roles import Roles
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.queue_caps_contract import CAPS, QueueCapsContract, send
-from everturn_testing.turns.stage import Stage
 
 
 @pytest.fixture
-async def capped(postgres_stage: Stage, roles: Roles) -> Stage:
+async def capped(postgres_harness: Harness, roles: Roles) -> Harness:
     await roles.superuser.execute("UPDATE turn SET status = 'cancelled' WHERE status = 'queued'")
-    return with_caps(postgres_stage, roles, CAPS)
+    return with_caps(postgres_harness, roles, CAPS)
 
 
-def with_caps(stage: Stage, roles: Roles, caps: QueueCaps) -> Stage:
-    return replace(stage, inbox=PostgresInbox(roles.ingress, caps=caps))
+def with_caps(harness: Harness, roles: Roles, caps: QueueCaps) -> Harness:
+    return replace(harness, inbox=PostgresInbox(roles.ingress, caps=caps))
 
 
 class TestPostgresInbox(QueueCapsContract):
     pass
 
 
-async def send_together(stage: Stage, principals: list[tuple[str, str]]) -> Counter[str]:
+async def send_together(harness: Harness, principals: list[tuple[str, str]]) -> Counter[str]:
     """How many were refused by which cap; `taken` counts the accepted ones."""
 
     async def take(tenant: str, user: str) -> str:
         try:
-            await send(stage, tenant, user)
+            await send(harness, tenant, user)
         except QueueFull as error:
             return error.full
         return "taken"
@@ -41,7 +41,7 @@ async def send_together(stage: Stage, principals: list[tuple[str, str]]) -> Coun
     return Counter(await asyncio.gather(*(take(*each) for each in principals)))
 
 
-async def test_tenants_that_come_together_never_exceed_the_queue(capped: Stage, roles: Roles) -> None:
+async def test_tenants_that_come_together_never_exceed_the_queue(capped: Harness, roles: Roles) -> None:
     outcomes = await send_together(capped, [(f"t{n}", "u") for n in range(2 * CAPS.total)])
 
     assert outcomes == {"taken": CAPS.total, "queue": CAPS.total}
@@ -49,7 +49,7 @@ async def test_tenants_that_come_together_never_exceed_the_queue(capped: Stage, 
     assert await roles.superuser.fetchval(waiting) == CAPS.total
 
 
-async def test_users_that_come_together_never_exceed_their_tenants_share(capped: Stage, roles: Roles) -> None:
+async def test_users_that_come_together_never_exceed_their_tenants_share(capped: Harness, roles: Roles) -> None:
     outcomes = await send_together(capped, [("flood", f"u{n}") for n in range(24)])
 
     assert outcomes == {"taken": CAPS.tenant_on_lane, "tenant": 24 - CAPS.tenant_on_lane}
@@ -58,11 +58,11 @@ async def test_users_that_come_together_never_exceed_their_tenants_share(capped:
     await send(capped, "calm", "u")
 
 
-async def test_messages_of_a_user_that_come_together_never_exceed_its_share(capped: Stage) -> None:
+async def test_messages_of_a_user_that_come_together_never_exceed_its_share(capped: Harness) -> None:
     assert await send_together(capped, [("one", "u")] * 12) == {"taken": CAPS.user, "user": 12 - CAPS.user}
 
 
-async def test_a_queue_with_much_room_lets_tenants_accept_beside_each_other(capped: Stage, roles: Roles) -> None:
+async def test_a_queue_with_much_room_lets_tenants_accept_beside_each_other(capped: Harness, roles: Roles) -> None:
     roomy = with_caps(capped, roles, QueueCaps(UNLOCKED_TURNS + 1))
     held = roles.superuser.transaction()
     await held.start()

@@ -14,7 +14,7 @@ from everturn.turns.commits import Promotion, SignalChange
 from everturn.turns.leases import Claim
 from everturn.turns.ports import InboxMoved
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import ANN, Stage, closing, commit, write
+from everturn_testing.turns.harness import ANN, Harness, closing, commit, write
 
 WAS, EDITED = "as it was", "as edited"
 ROUNDS = 15
@@ -23,46 +23,46 @@ ROUNDS = 15
 class Said:
     """A followup into a running turn, and the calls that change it."""
 
-    def __init__(self, stage: Stage, claim: Claim, signal_id: SignalId) -> None:
-        self.stage = stage
+    def __init__(self, harness: Harness, claim: Claim, signal_id: SignalId) -> None:
+        self.harness = harness
         self.claim = claim
         self.signal_id = signal_id
         self.conversation_id: ConversationId = claim.lease.conversation_id
 
     async def edit(self) -> Signal:
-        return await self.stage.inbox.save_signal_text(ANN, self.conversation_id, self.signal_id, EDITED)
+        return await self.harness.inbox.save_signal_text(ANN, self.conversation_id, self.signal_id, EDITED)
 
     async def retract(self) -> Signal:
-        return await self.stage.inbox.retract_signal(ANN, self.conversation_id, self.signal_id)
+        return await self.harness.inbox.retract_signal(ANN, self.conversation_id, self.signal_id)
 
     async def apply(self, text: str = WAS) -> int:
         """The commit of a round that read the signal with this text."""
         blocks = write(self.claim, SignalBody(signal_id=self.signal_id, text=text))
         change = SignalChange(self.signal_id, SignalState.APPLIED, round=1)
-        return await self.stage.timelines.commit(self.claim.lease, commit(self.claim, blocks, change))
+        return await self.harness.timelines.commit(self.claim.lease, commit(self.claim, blocks, change))
 
     async def promote(self) -> int:
         """The commit that ends the turn after reading the unedited signal."""
-        promotion = Promotion((self.signal_id,), self.stage.ids.turn(), WAS)
+        promotion = Promotion((self.signal_id,), self.harness.ids.turn(), WAS)
         seen = self.claim.inbox_seq + 1
-        return await self.stage.timelines.commit(
+        return await self.harness.timelines.commit(
             self.claim.lease, closing(self.claim, seen_inbox=seen, promote=promotion)
         )
 
     async def load(self) -> Signal:
-        return await self.stage.inbox.load_signal(ANN, self.conversation_id, self.signal_id)
+        return await self.harness.inbox.load_signal(ANN, self.conversation_id, self.signal_id)
 
     async def load_applied(self) -> list[str]:
         """The texts on the timeline."""
-        blocks = await self.stage.timelines.load_blocks(ANN, self.conversation_id)
+        blocks = await self.harness.timelines.load_blocks(ANN, self.conversation_id)
         return [block.body.text for block in blocks if isinstance(block.body, SignalBody)]
 
 
-async def say(stage: Stage) -> Said:
-    claim = await stage.start_turn()
-    receipt = await stage.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, WAS)
+async def say(harness: Harness) -> Said:
+    claim = await harness.start_turn()
+    receipt = await harness.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, WAS)
     assert receipt.signal_id is not None
-    return Said(stage, claim, receipt.signal_id)
+    return Said(harness, claim, receipt.signal_id)
 
 
 async def run_in_order(roles: Roles, said: Said, works: Sequence[Awaitable[Any]]) -> list[Any]:
@@ -86,8 +86,8 @@ async def until_waiting(roles: Roles, count: int) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a_signal_that_is_edited_first_is_applied_as_edited(postgres_stage: Stage, roles: Roles) -> None:
-    said = await say(postgres_stage)
+async def test_a_signal_that_is_edited_first_is_applied_as_edited(postgres_harness: Harness, roles: Roles) -> None:
+    said = await say(postgres_harness)
 
     edited, applied = await run_in_order(roles, said, [said.edit(), said.apply()])
 
@@ -98,8 +98,8 @@ async def test_a_signal_that_is_edited_first_is_applied_as_edited(postgres_stage
     assert (signal.state, signal.text, await said.load_applied()) == (SignalState.APPLIED, EDITED, [EDITED])
 
 
-async def test_a_signal_that_is_applied_first_stays_as_it_was(postgres_stage: Stage, roles: Roles) -> None:
-    said = await say(postgres_stage)
+async def test_a_signal_that_is_applied_first_stays_as_it_was(postgres_harness: Harness, roles: Roles) -> None:
+    said = await say(postgres_harness)
 
     _, edited, retracted = await run_in_order(roles, said, [said.apply(), said.edit(), said.retract()])
 
@@ -109,9 +109,9 @@ async def test_a_signal_that_is_applied_first_stays_as_it_was(postgres_stage: St
 
 
 async def test_a_signal_that_is_taken_back_first_is_neither_applied_nor_edited(
-    postgres_stage: Stage, roles: Roles
+    postgres_harness: Harness, roles: Roles
 ) -> None:
-    said = await say(postgres_stage)
+    said = await say(postgres_harness)
 
     retracted, applied, edited = await run_in_order(roles, said, [said.retract(), said.apply(), said.edit()])
 
@@ -123,9 +123,9 @@ async def test_a_signal_that_is_taken_back_first_is_neither_applied_nor_edited(
 
 @pytest.mark.parametrize("change", ["edit", "retract"])
 async def test_a_signal_edited_before_the_end_is_promoted_with_the_edit(
-    postgres_stage: Stage, roles: Roles, change: str
+    postgres_harness: Harness, roles: Roles, change: str
 ) -> None:
-    said = await say(postgres_stage)
+    said = await say(postgres_harness)
     work = said.edit() if change == "edit" else said.retract()
 
     changed, ended = await run_in_order(roles, said, [work, said.promote()])
@@ -136,9 +136,9 @@ async def test_a_signal_edited_before_the_end_is_promoted_with_the_edit(
 
 @pytest.mark.parametrize("change", ["edit", "retract"])
 async def test_a_signal_that_became_the_next_turn_is_not_changed_any_more(
-    postgres_stage: Stage, roles: Roles, change: str
+    postgres_harness: Harness, roles: Roles, change: str
 ) -> None:
-    said = await say(postgres_stage)
+    said = await say(postgres_harness)
     work = said.edit() if change == "edit" else said.retract()
 
     _, changed = await run_in_order(roles, said, [said.promote(), work])
@@ -147,15 +147,15 @@ async def test_a_signal_that_became_the_next_turn_is_not_changed_any_more(
     assert isinstance(changed, Conflict)
     assert (signal.state, signal.text) == (SignalState.PROMOTED, WAS)
     assert signal.promoted_to is not None
-    turn = await postgres_stage.timelines.load_turn(ANN, signal.promoted_to)
+    turn = await postgres_harness.timelines.load_turn(ANN, signal.promoted_to)
     assert turn.request.text == WAS
 
 
 async def test_concurrent_changes_of_a_signal_are_consistent(
-    postgres_stage: Stage,
+    postgres_harness: Harness,
 ) -> None:
     for _ in range(ROUNDS):
-        said = await say(postgres_stage)
+        said = await say(postgres_harness)
 
         edited, retracted, applied = await asyncio.gather(
             said.edit(), said.retract(), said.apply(), return_exceptions=True

@@ -11,22 +11,22 @@ from everturn.turns.commits import Effect, EffectChange, EffectState, Promotion,
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_timelines import holds_blocks_only
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import ANN, Stage, closing, commit, think
+from everturn_testing.turns.harness import ANN, Harness, closing, commit, think
 from everturn_testing.turns.timelines_contract import AnnouncingContract, RecentBlocksContract, TimelinesContract
 
 USAGE = UsageEvent("m", "decision", 10, 5, 3, 1, 0.25, True)
 
 
-async def test_a_commit_that_fails_late_leaves_nothing(postgres_stage: Stage, roles: Roles) -> None:
-    claim = await postgres_stage.start_turn()
-    followup = await postgres_stage.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, "x")
+async def test_a_commit_that_fails_late_leaves_nothing(postgres_harness: Harness, roles: Roles) -> None:
+    claim = await postgres_harness.start_turn()
+    followup = await postgres_harness.signal(claim.lease.conversation_id, SignalKind.FOLLOWUP, "x")
     assert followup.signal_id is not None
-    await postgres_stage.inbox.retract_signal(ANN, claim.lease.conversation_id, followup.signal_id)
-    promotion = Promotion((followup.signal_id,), postgres_stage.ids.turn(), "x")
+    await postgres_harness.inbox.retract_signal(ANN, claim.lease.conversation_id, followup.signal_id)
+    promotion = Promotion((followup.signal_id,), postgres_harness.ids.turn(), "x")
     ending = replace(closing(claim, seen_inbox=claim.inbox_seq + 2, promote=promotion), usage=(USAGE,))
 
     with pytest.raises(InboxMoved):
-        await postgres_stage.timelines.commit(claim.lease, ending)
+        await postgres_harness.timelines.commit(claim.lease, ending)
 
     conversation = await roles.superuser.fetchrow(
         "SELECT next_seq, state, event_cursor FROM conversation WHERE id = $1", claim.lease.conversation_id
@@ -38,13 +38,13 @@ async def test_a_commit_that_fails_late_leaves_nothing(postgres_stage: Stage, ro
         assert await roles.superuser.fetchval(query, claim.lease.conversation_id) == 0
 
 
-async def test_an_ended_turn_is_not_closed_twice(postgres_stage: Stage) -> None:
-    claim = await postgres_stage.start_turn()
+async def test_an_ended_turn_is_not_closed_twice(postgres_harness: Harness) -> None:
+    claim = await postgres_harness.start_turn()
     first = closing(claim, seen_inbox=claim.inbox_seq)
-    await postgres_stage.timelines.commit(claim.lease, first)
+    await postgres_harness.timelines.commit(claim.lease, first)
 
     with pytest.raises(Conflict):
-        await postgres_stage.timelines.commit(
+        await postgres_harness.timelines.commit(
             claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=first.blocks)
         )
 
@@ -53,29 +53,29 @@ async def test_an_ended_turn_is_not_closed_twice(postgres_stage: Stage) -> None:
     ("effect", "settled"), [(Effect.IRREVERSIBLE, "ambiguous"), (Effect.IDEMPOTENT, "failed"), (Effect.PURE, "failed")]
 )
 async def test_no_call_of_an_ended_turn_is_still_intended(
-    postgres_stage: Stage, roles: Roles, effect: Effect, settled: str
+    postgres_harness: Harness, roles: Roles, effect: Effect, settled: str
 ) -> None:
-    claim = await postgres_stage.start_turn()
-    call = EffectChange(postgres_stage.ids.call(), "io.mail", "h", effect, EffectState.INTENDED)
+    claim = await postgres_harness.start_turn()
+    call = EffectChange(postgres_harness.ids.call(), "io.mail", "h", effect, EffectState.INTENDED)
     begun = think(claim, "a")
-    await postgres_stage.timelines.commit(claim.lease, replace(commit(claim, begun), effects=(call,)))
+    await postgres_harness.timelines.commit(claim.lease, replace(commit(claim, begun), effects=(call,)))
 
-    await postgres_stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=begun))
+    await postgres_harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=begun))
 
     query = "SELECT state FROM tool_effect WHERE call_id = $1"
     assert await roles.superuser.fetchval(query, call.call_id) == settled
 
 
-async def test_the_ledgers_equal_the_commit(postgres_stage: Stage, roles: Roles) -> None:
-    claim = await postgres_stage.start_turn()
-    call_id = postgres_stage.ids.call()
+async def test_the_ledgers_equal_the_commit(postgres_harness: Harness, roles: Roles) -> None:
+    claim = await postgres_harness.start_turn()
+    call_id = postgres_harness.ids.call()
     effect = EffectChange(call_id, "io.mail", "h", Effect.IRREVERSIBLE, EffectState.INTENDED)
     blocks = think(claim, "a")
-    await postgres_stage.timelines.commit(
+    await postgres_harness.timelines.commit(
         claim.lease, replace(commit(claim, blocks), usage=(USAGE,), effects=(effect,))
     )
     known = replace(effect, state=EffectState.AMBIGUOUS)
-    await postgres_stage.timelines.commit(
+    await postgres_harness.timelines.commit(
         claim.lease, replace(commit(claim, think(claim, "b", after=blocks)), effects=(known,))
     )
 
@@ -87,17 +87,17 @@ async def test_the_ledgers_equal_the_commit(postgres_stage: Stage, roles: Roles)
     assert [dict(row) for row in usage] == [{"cache_write_tokens": 1, "estimated": True, "role": "decision"}]
 
 
-async def test_a_commit_without_blocks_moves_the_cursor(postgres_stage: Stage, roles: Roles) -> None:
-    claim = await postgres_stage.start_turn()
+async def test_a_commit_without_blocks_moves_the_cursor(postgres_harness: Harness, roles: Roles) -> None:
+    claim = await postgres_harness.start_turn()
 
-    assert await postgres_stage.timelines.commit(claim.lease, commit(claim, ())) == claim.inbox_seq
+    assert await postgres_harness.timelines.commit(claim.lease, commit(claim, ())) == claim.inbox_seq
 
     query = "SELECT event_cursor FROM conversation WHERE id = $1"
     assert await roles.superuser.fetchval(query, claim.lease.conversation_id) == "1-7"
 
 
-async def test_only_a_commit_of_blocks_goes_in_one_call(postgres_stage: Stage) -> None:
-    claim = await postgres_stage.start_turn()
+async def test_only_a_commit_of_blocks_goes_in_one_call(postgres_harness: Harness) -> None:
+    claim = await postgres_harness.start_turn()
     plain = commit(claim, think(claim, "a"))
 
     assert holds_blocks_only(plain)
@@ -109,11 +109,11 @@ async def test_only_a_commit_of_blocks_goes_in_one_call(postgres_stage: Stage) -
 
 class TestPostgresTimelines(TimelinesContract, RecentBlocksContract, AnnouncingContract):
     @pytest.fixture
-    def stage(self, postgres_stage: Stage) -> Stage:
-        return postgres_stage
+    def harness(self, postgres_harness: Harness) -> Harness:
+        return postgres_harness
 
 
 class TestMemoryTimelines(TimelinesContract, RecentBlocksContract, AnnouncingContract):
     @pytest.fixture
-    def stage(self, memory_stage: Stage) -> Stage:
-        return memory_stage
+    def harness(self, memory_harness: Harness) -> Harness:
+        return memory_harness

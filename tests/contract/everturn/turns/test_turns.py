@@ -17,7 +17,7 @@ from everturn.turns.ports import PAGE_BYTES
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn_testing.core import BEGINNING
 from everturn_testing.database_roles import Roles
-from everturn_testing.turns.stage import ANN, Stage, closing, commit, think
+from everturn_testing.turns.harness import ANN, Harness, closing, commit, think
 
 
 @pytest.fixture(params=["ingress", "worker"])
@@ -25,25 +25,25 @@ def turns(request: pytest.FixtureRequest, roles: Roles) -> PostgresTurns:
     return PostgresTurns(getattr(roles, request.param))
 
 
-async def run_turns(stage: Stage, count: int) -> tuple[ConversationId, list[TurnId]]:
+async def run_turns(harness: Harness, count: int) -> tuple[ConversationId, list[TurnId]]:
     """That many ended turns, each with two blocks."""
     ids: list[TurnId] = []
     conversation_id = None
     for n in range(count):
-        receipt = await stage.say(str(n), conversation_id)
+        receipt = await harness.say(str(n), conversation_id)
         conversation_id = receipt.conversation_id
-        claim = await stage.claim(conversation_id)
+        claim = await harness.claim(conversation_id)
         blocks = think(claim, str(n))
-        await stage.timelines.commit(claim.lease, commit(claim, blocks))
-        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=blocks))
-        await stage.leases.release(claim.lease, requeue=False)
+        await harness.timelines.commit(claim.lease, commit(claim, blocks))
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=blocks))
+        await harness.leases.release(claim.lease, requeue=False)
         ids.append(receipt.turn_id)
     assert conversation_id is not None
     return conversation_id, ids
 
 
-async def test_pages_go_back_from_the_newest_turns(turns: PostgresTurns, postgres_stage: Stage) -> None:
-    conversation_id, ids = await run_turns(postgres_stage, 5)
+async def test_pages_go_back_from_the_newest_turns(turns: PostgresTurns, postgres_harness: Harness) -> None:
+    conversation_id, ids = await run_turns(postgres_harness, 5)
 
     newest = await turns.load_page(ANN, conversation_id, limit=2)
     middle = await turns.load_page(ANN, conversation_id, limit=2, cursor=newest.next_cursor)
@@ -57,9 +57,9 @@ async def test_pages_go_back_from_the_newest_turns(turns: PostgresTurns, postgre
 
 
 async def test_a_page_ends_before_it_gets_too_large_but_has_one_turn(
-    turns: PostgresTurns, postgres_stage: Stage
+    turns: PostgresTurns, postgres_harness: Harness
 ) -> None:
-    conversation_id, ids = await run_turns(postgres_stage, 4)
+    conversation_id, ids = await run_turns(postgres_harness, 4)
     whole = await turns.load_page(ANN, conversation_id)
 
     pages = [await turns.load_page(ANN, conversation_id, max_bytes=1)]
@@ -78,11 +78,11 @@ async def test_a_page_ends_before_it_gets_too_large_but_has_one_turn(
     assert last.next_cursor is None
 
 
-async def test_a_page_counts_signals_in_its_size(turns: PostgresTurns, postgres_stage: Stage) -> None:
-    conversation_id, ids = await run_turns(postgres_stage, 2)
-    opened = await postgres_stage.say("Next.", conversation_id)
+async def test_a_page_counts_signals_in_its_size(turns: PostgresTurns, postgres_harness: Harness) -> None:
+    conversation_id, ids = await run_turns(postgres_harness, 2)
+    opened = await postgres_harness.say("Next.", conversation_id)
     for _ in range(3):
-        await postgres_stage.say("x" * (PAGE_BYTES // 3), conversation_id)
+        await postgres_harness.say("x" * (PAGE_BYTES // 3), conversation_id)
 
     page = await turns.load_page(ANN, conversation_id)
     rest = await turns.load_page(ANN, conversation_id, cursor=page.next_cursor)
@@ -92,11 +92,11 @@ async def test_a_page_counts_signals_in_its_size(turns: PostgresTurns, postgres_
     assert [record.turn.id for record in rest.turns] == ids
 
 
-async def test_rated_turns_are_found_behind_others(turns: PostgresTurns, postgres_stage: Stage) -> None:
-    conversation_id, ids = await run_turns(postgres_stage, 4)
+async def test_rated_turns_are_found_behind_others(turns: PostgresTurns, postgres_harness: Harness) -> None:
+    conversation_id, ids = await run_turns(postgres_harness, 4)
     for turn_id in ids[:2]:
         judged = Feedback(turn_id, "user", Reaction.OK, "", BEGINNING)
-        await postgres_stage.give_feedback(ANN, conversation_id, judged)
+        await postgres_harness.give_feedback(ANN, conversation_id, judged)
 
     page = await turns.load_page(ANN, conversation_id, limit=1, judged=True)
 
@@ -107,32 +107,34 @@ async def test_rated_turns_are_found_behind_others(turns: PostgresTurns, postgre
     assert [record.turn.id for record in named.turns] == [ids[1]]
 
 
-async def test_a_page_names_the_open_turn_without_reading_it(turns: PostgresTurns, postgres_stage: Stage) -> None:
-    conversation_id, _ = await run_turns(postgres_stage, 1)
+async def test_a_page_names_the_open_turn_without_reading_it(turns: PostgresTurns, postgres_harness: Harness) -> None:
+    conversation_id, _ = await run_turns(postgres_harness, 1)
     before = await turns.load_page(ANN, conversation_id, turn_ids=[])
-    receipt = await postgres_stage.say("Next.", conversation_id)
+    receipt = await postgres_harness.say("Next.", conversation_id)
 
     page = await turns.load_page(ANN, conversation_id, turn_ids=[])
 
     assert (before.open_turn_id, page.open_turn_id, page.turns) == (None, receipt.turn_id, ())
 
 
-async def test_named_turns_are_read_and_unknown_ones_passed_over(turns: PostgresTurns, postgres_stage: Stage) -> None:
-    conversation_id, ids = await run_turns(postgres_stage, 3)
+async def test_named_turns_are_read_and_unknown_ones_passed_over(
+    turns: PostgresTurns, postgres_harness: Harness
+) -> None:
+    conversation_id, ids = await run_turns(postgres_harness, 3)
 
-    page = await turns.load_page(ANN, conversation_id, turn_ids=[ids[2], ids[0], postgres_stage.ids.turn()])
+    page = await turns.load_page(ANN, conversation_id, turn_ids=[ids[2], ids[0], postgres_harness.ids.turn()])
 
     assert [record.turn.id for record in page.turns] == [ids[0], ids[2]]
     assert [len(record.blocks) for record in page.turns] == [2, 2]
 
 
-async def test_a_turn_comes_with_its_signals_and_feedback(turns: PostgresTurns, postgres_stage: Stage) -> None:
-    claim = await postgres_stage.start_turn()
+async def test_a_turn_comes_with_its_signals_and_feedback(turns: PostgresTurns, postgres_harness: Harness) -> None:
+    claim = await postgres_harness.start_turn()
     assert claim.turn_id is not None
     conversation_id = claim.lease.conversation_id
-    followup = await postgres_stage.say("More.", conversation_id)
+    followup = await postgres_harness.say("More.", conversation_id)
     judged = Feedback(claim.turn_id, "user", Reaction.NEUTRAL, "", BEGINNING)
-    await postgres_stage.give_feedback(ANN, conversation_id, judged)
+    await postgres_harness.give_feedback(ANN, conversation_id, judged)
 
     (record,) = (await turns.load_page(ANN, conversation_id)).turns
 
@@ -140,28 +142,28 @@ async def test_a_turn_comes_with_its_signals_and_feedback(turns: PostgresTurns, 
     assert record.feedback == (judged,)
 
 
-async def test_a_queued_turn_has_no_blocks_yet(turns: PostgresTurns, postgres_stage: Stage) -> None:
-    conversation_id, _ = await run_turns(postgres_stage, 1)
-    await postgres_stage.say("Next.", conversation_id)
+async def test_a_queued_turn_has_no_blocks_yet(turns: PostgresTurns, postgres_harness: Harness) -> None:
+    conversation_id, _ = await run_turns(postgres_harness, 1)
+    await postgres_harness.say("Next.", conversation_id)
 
     page = await turns.load_page(ANN, conversation_id)
 
     assert [len(record.blocks) for record in page.turns] == [2, 0]
 
 
-async def test_a_conversation_without_turns_is_an_empty_page(turns: PostgresTurns, postgres_stage: Stage) -> None:
-    receipt = await postgres_stage.say()
+async def test_a_conversation_without_turns_is_an_empty_page(turns: PostgresTurns, postgres_harness: Harness) -> None:
+    receipt = await postgres_harness.say()
 
     page = await turns.load_page(ANN, receipt.conversation_id, turn_ids=[])
 
     assert (page.turns, page.next_cursor) == ((), None)
     with pytest.raises(NotFound):
-        await turns.load_page(ANN, postgres_stage.ids.conversation())
+        await turns.load_page(ANN, postgres_harness.ids.conversation())
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "\u0661", "1" * 10])
-async def test_a_malformed_cursor_is_invalid(cursor: str, turns: PostgresTurns, postgres_stage: Stage) -> None:
-    receipt = await postgres_stage.say()
+async def test_a_malformed_cursor_is_invalid(cursor: str, turns: PostgresTurns, postgres_harness: Harness) -> None:
+    receipt = await postgres_harness.say()
 
     with pytest.raises(Invalid):
         await turns.load_page(ANN, receipt.conversation_id, cursor=cursor)
@@ -212,8 +214,8 @@ class CountingDatabase:
             self.blocks_read = await transaction.fetchval(_COUNT_READ) - before
 
 
-async def test_a_page_reads_the_blocks_of_its_own_turns_only(roles: Roles, postgres_stage: Stage) -> None:
-    conversation_id, (turn_id,) = await run_turns(postgres_stage, 1)
+async def test_a_page_reads_the_blocks_of_its_own_turns_only(roles: Roles, postgres_harness: Harness) -> None:
+    conversation_id, (turn_id,) = await run_turns(postgres_harness, 1)
     await roles.superuser.execute("SET session_replication_role = replica")
     await roles.superuser.execute(_MANY_TURNS, turn_id, TURNS, TURN_BLOCKS)
     await roles.superuser.execute(_MANY_BLOCKS, conversation_id, turn_id, TURNS, TURN_BLOCKS)

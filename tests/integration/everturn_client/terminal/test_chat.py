@@ -14,53 +14,53 @@ from everturn.core.ids import CallId
 from everturn.events.model import ChatCompaction, ChatPhase, ConvStatus, parse_envelope
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
-from everturn_testing.events.stories import Story, make_artifact
-from everturn_testing.turns.asking_stories import AskingStory
+from everturn_testing.events.scenarios import Scenario, make_artifact
+from everturn_testing.turns.approval_scenarios import ApprovalScenario
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
     from tests.integration.everturn_client.terminal.conftest import Everturn
 
 
-def publish_begin(story: Story) -> None:
-    turn_id = story.start_turn("Draw it")
-    story.start_round()
-    story.add(bodies.ThinkingBody(text=story.stream("thinking", 0, ["Let me see."])))
-    call_id = story.add_call("exec_tools.run", {"prog_name": "draw"})
-    story.commit()
-    story.show_step(call_id)
+def publish_begin(scenario: Scenario) -> None:
+    turn_id = scenario.start_turn("Draw it")
+    scenario.start_round()
+    scenario.add(bodies.ThinkingBody(text=scenario.stream("thinking", 0, ["Let me see."])))
+    call_id = scenario.add_call("exec_tools.run", {"prog_name": "draw"})
+    scenario.commit()
+    scenario.show_step(call_id)
     artifact = make_artifact(turn_id, "chart.png")
     result = bodies.ToolResultBody(
         tool_id="exec_tools.run", status="ok", text="", artifacts=(artifact,), duration_ms=20
     )
-    story.add(result, call_id=call_id)
-    story.commit()
-    story.show_step(call_id)
-    story.show_files([artifact])
+    scenario.add(result, call_id=call_id)
+    scenario.commit()
+    scenario.show_step(call_id)
+    scenario.show_files([artifact])
 
 
-def publish_end(story: Story, outcome: Outcome = Outcome.COMPLETED) -> None:
-    story.start_round()
-    story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Here ", "it is."])))
-    story.end_turn(outcome)
+def publish_end(scenario: Scenario, outcome: Outcome = Outcome.COMPLETED) -> None:
+    scenario.start_round()
+    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, ["Here ", "it is."])))
+    scenario.end_turn(outcome)
 
 
-def publish_compaction(story: Story) -> None:
+def publish_compaction(scenario: Scenario) -> None:
     begun = ChatCompaction(status="started", reason="soft", before_tokens=70_000)
     for event in (begun, begun.model_copy(update={"status": "completed", "after_tokens": 9_000})):
-        story.events.append(story.events[-1].model_copy(update={"id": None, "type": event.type, "data": event}))
+        scenario.events.append(scenario.events[-1].model_copy(update={"id": None, "type": event.type, "data": event}))
 
 
-def publish_positions(story: Story, turn_id: str, *places: int) -> None:
+def publish_positions(scenario: Scenario, turn_id: str, *places: int) -> None:
     for place in places:
         event = ConvStatus(state="queued", turn_id=turn_id, position=place)
-        story.events.append(story.events[-1].model_copy(update={"id": None, "type": event.type, "data": event}))
+        scenario.events.append(scenario.events[-1].model_copy(update={"id": None, "type": event.type, "data": event}))
 
 
 async def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(
     server: "SmallServer", everturn: "Everturn", tmp_path: Path
 ) -> None:
-    publish_begin(server.story)
+    publish_begin(server.scenario)
     server.snapshot_page = 0
     server.stream_faults = ["bytes:2000"]
     server.files["art_chart.png"] = b"image"
@@ -68,13 +68,13 @@ async def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(
     running = await everturn.start("chat", "Draw it", "--download", str(tmp_path / "files"))
     await server.wait_for("GET", "/events")
     assert json.loads(await server.wait_for("POST", "/messages"))["time_zone"] == "Asia/Tokyo"
-    publish_end(server.story)
+    publish_end(server.scenario)
     await server.publish()
     out, err = (stream.decode() for stream in await asyncio.wait_for(running.communicate(), 20))
 
     assert running.returncode == 0
     assert out == "Here it is.\n"
-    conversation_id = server.story.conversation.id
+    conversation_id = server.scenario.conversation.id
     for event in (
         "Let me see.\n",
         "▸ draw …\n",
@@ -90,12 +90,12 @@ async def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(
 
 
 async def test_a_cut_answer_has_its_own_line_and_exit_code(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Tell me all")
+    server.scenario.start_turn("Tell me all")
     server.snapshot_page = 0
     waiting = ChatPhase(phase="model_retrying", retry_in_ms=1500, attempt=2, max_attempts=8, reason="rate_limited")
-    last = server.story.events[-1]
-    server.story.events.append(last.model_copy(update={"id": None, "type": waiting.type, "data": waiting}))
-    publish_end(server.story, Outcome.CUT)
+    last = server.scenario.events[-1]
+    server.scenario.events.append(last.model_copy(update={"id": None, "type": waiting.type, "data": waiting}))
+    publish_end(server.scenario, Outcome.CUT)
 
     code, out, err = await everturn.run("chat", "Tell me all")
 
@@ -110,9 +110,9 @@ async def test_a_cut_answer_has_its_own_line_and_exit_code(server: "SmallServer"
 async def test_the_exit_code_says_how_the_turn_ended(
     server: "SmallServer", everturn: "Everturn", outcome: Outcome, code: int
 ) -> None:
-    server.story.start_turn("Tell me all")
+    server.scenario.start_turn("Tell me all")
     server.snapshot_page = 0
-    publish_end(server.story, outcome)
+    publish_end(server.scenario, outcome)
 
     ended, _, err = await everturn.run("chat", "Tell me all")
 
@@ -121,12 +121,12 @@ async def test_the_exit_code_says_how_the_turn_ended(
 
 
 async def test_a_compaction_and_the_sources_are_shown(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Look it up")
+    server.scenario.start_turn("Look it up")
     server.snapshot_page = 0
-    server.story.start_round()
-    publish_compaction(server.story)
-    server.story.answer(server.story.stream("answer", 0, ["It is so."]), cited=[1])
-    server.story.end_turn(Outcome.COMPLETED)
+    server.scenario.start_round()
+    publish_compaction(server.scenario)
+    server.scenario.answer(server.scenario.stream("answer", 0, ["It is so."]), cited=[1])
+    server.scenario.end_turn(Outcome.COMPLETED)
 
     code, out, err = await everturn.run("chat", "Look it up")
 
@@ -140,13 +140,13 @@ async def test_a_compaction_and_the_sources_are_shown(server: "SmallServer", eve
 
 async def test_a_queued_turn_shows_its_position_as_it_falls(server: "SmallServer", everturn: "Everturn") -> None:
     server.position = 3
-    turn_id = server.story.start_turn("Look it up")
+    turn_id = server.scenario.start_turn("Look it up")
     server.snapshot_page = 0
-    publish_positions(server.story, "turn_of_another_time", 9)
-    publish_positions(server.story, turn_id, 3, 3, 1, 0)
-    server.story.start_round()
-    server.story.answer(server.story.stream("answer", 0, ["It is so."]))
-    server.story.end_turn(Outcome.COMPLETED)
+    publish_positions(server.scenario, "turn_of_another_time", 9)
+    publish_positions(server.scenario, turn_id, 3, 3, 1, 0)
+    server.scenario.start_round()
+    server.scenario.answer(server.scenario.stream("answer", 0, ["It is so."]))
+    server.scenario.end_turn(Outcome.COMPLETED)
 
     code, out, err = await everturn.run("chat", "Look it up")
 
@@ -159,8 +159,8 @@ async def test_a_queued_turn_shows_its_position_as_it_falls(server: "SmallServer
 
 
 async def test_a_failed_turn_says_why_and_ends_with_code_1(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Hi")
-    server.story.end_turn("failed")
+    server.scenario.start_turn("Hi")
+    server.scenario.end_turn("failed")
 
     code, _, err = await everturn.run("chat", "Hi")
 
@@ -169,8 +169,8 @@ async def test_a_failed_turn_says_why_and_ends_with_code_1(server: "SmallServer"
 
 
 async def test_events_are_printed_as_json_lines(server: "SmallServer", everturn: "Everturn") -> None:
-    publish_begin(server.story)
-    publish_end(server.story)
+    publish_begin(server.scenario)
+    publish_end(server.scenario)
     server.snapshot_page = 0
 
     code, out, err = await everturn.run("chat", "Draw it", "--json")
@@ -183,9 +183,9 @@ async def test_events_are_printed_as_json_lines(server: "SmallServer", everturn:
 async def test_the_first_interrupt_cancels_the_turn_and_waits_for_its_end(
     server: "SmallServer", everturn: "Everturn"
 ) -> None:
-    server.story.start_turn("Hi")
-    server.story.start_round()
-    server.story.stream("canvas", 0, ["Well"], artifact="files/a.md")
+    server.scenario.start_turn("Hi")
+    server.scenario.start_round()
+    server.scenario.stream("canvas", 0, ["Well"], artifact="files/a.md")
     running = await everturn.start("chat", "Hi")
     await server.wait_for("GET", "/events")
     assert running.stderr
@@ -193,7 +193,7 @@ async def test_the_first_interrupt_cancels_the_turn_and_waits_for_its_end(
 
     running.send_signal(signal.SIGINT)
     signalled = await server.wait_for("POST", "/signals")
-    server.story.end_turn(Outcome.CANCELLED)
+    server.scenario.end_turn(Outcome.CANCELLED)
     await server.publish()
     _, err = await asyncio.wait_for(running.communicate(), 20)
 
@@ -203,9 +203,9 @@ async def test_the_first_interrupt_cancels_the_turn_and_waits_for_its_end(
 
 
 async def test_the_second_interrupt_exits_at_once(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Hi")
-    server.story.start_round()
-    server.story.stream("canvas", 0, ["Well"], artifact="files/a.md")
+    server.scenario.start_turn("Hi")
+    server.scenario.start_round()
+    server.scenario.stream("canvas", 0, ["Well"], artifact="files/a.md")
     running = await everturn.start("chat", "Hi")
     assert running.stderr
     await asyncio.wait_for(running.stderr.readuntil("✎ writing files/a.md\n".encode()), 20)
@@ -220,9 +220,9 @@ async def test_the_second_interrupt_exits_at_once(server: "SmallServer", evertur
 
 
 async def test_a_deleted_last_conversation_is_reported_with_advice(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Hi")
-    server.story.end_turn(Outcome.COMPLETED)
-    conversation_id = server.story.conversation.id
+    server.scenario.start_turn("Hi")
+    server.scenario.end_turn(Outcome.COMPLETED)
+    conversation_id = server.scenario.conversation.id
     await everturn.run("chat", "Hi")
     server.is_deleted = True
 
@@ -234,8 +234,8 @@ async def test_a_deleted_last_conversation_is_reported_with_advice(server: "Smal
 
 
 async def test_the_last_conversation_can_be_continued(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Hi")
-    server.story.end_turn(Outcome.COMPLETED)
+    server.scenario.start_turn("Hi")
+    server.scenario.end_turn(Outcome.COMPLETED)
 
     first, _, err = await everturn.run("chat", "Hi", "--continue")
     second, _, _ = await everturn.run("chat", "Hi")
@@ -243,34 +243,34 @@ async def test_the_last_conversation_can_be_continued(server: "SmallServer", eve
 
     assert (first, second, third) == (2, 0, 0)
     assert "There is no previous conversation" in err
-    assert json.loads(await server.wait_for("POST", f"/{server.story.conversation.id}/messages")) == {
+    assert json.loads(await server.wait_for("POST", f"/{server.scenario.conversation.id}/messages")) == {
         "text": "Again",
         "time_zone": "Asia/Tokyo",
     }
 
 
-def start_approval(server: "SmallServer") -> tuple[AskingStory, CallId, str]:
-    server.story = story = AskingStory()
-    story.start_turn("Send it")
-    story.start_round()
-    call_id = story.add_call("mail.send", {"to": "ann"})
-    approval_id = story.ask(call_id, "mail.send", {"to": "ann"})
-    story.commit()
-    return story, call_id, approval_id
+def start_approval(server: "SmallServer") -> tuple[ApprovalScenario, CallId, str]:
+    server.scenario = scenario = ApprovalScenario()
+    scenario.start_turn("Send it")
+    scenario.start_round()
+    call_id = scenario.add_call("mail.send", {"to": "ann"})
+    approval_id = scenario.ask(call_id, "mail.send", {"to": "ann"})
+    scenario.commit()
+    return scenario, call_id, approval_id
 
 
-async def end_approval(server: "SmallServer", story: AskingStory, call_id: CallId) -> None:
-    story.settle_question(call_id, "approved")
-    story.start_round()
-    story.answer(story.stream("answer", 0, ["Sent."]))
-    story.end_turn(Outcome.COMPLETED)
+async def end_approval(server: "SmallServer", scenario: ApprovalScenario, call_id: CallId) -> None:
+    scenario.settle_question(call_id, "approved")
+    scenario.start_round()
+    scenario.answer(scenario.stream("answer", 0, ["Sent."]))
+    scenario.end_turn(Outcome.COMPLETED)
     await server.publish()
 
 
 async def test_without_a_terminal_the_approval_commands_are_printed(
     server: "SmallServer", everturn: "Everturn"
 ) -> None:
-    story, call_id, approval_id = start_approval(server)
+    scenario, call_id, approval_id = start_approval(server)
     running = await everturn.start("chat", "Send it")
     assert running.stderr
 
@@ -279,8 +279,8 @@ async def test_without_a_terminal_the_approval_commands_are_printed(
     assert command
     server.is_signal = True
     answered, _, _ = await everturn.run(*command[1].split())
-    body = await server.wait_for("POST", f"/{story.conversation.id}/signals")
-    await end_approval(server, story, call_id)
+    body = await server.wait_for("POST", f"/{scenario.conversation.id}/signals")
+    await end_approval(server, scenario, call_id)
     out, _ = await asyncio.wait_for(running.communicate(), 20)
 
     assert (answered, running.returncode, out) == (0, 0, b"Sent.\n")
@@ -291,7 +291,7 @@ async def test_an_approval_is_answered_in_the_terminal_of_its_message(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     ours, theirs = keyboard
-    story, call_id, approval_id = start_approval(server)
+    scenario, call_id, approval_id = start_approval(server)
     running = await everturn.start("chat", "Send it", stdin=theirs, stderr=theirs)
 
     printed = b""
@@ -300,7 +300,7 @@ async def test_an_approval_is_answered_in_the_terminal_of_its_message(
     server.is_signal = True
     os.write(ours, b"perhaps\ny\n")
     body = await server.wait_for("POST", "/signals")
-    await end_approval(server, story, call_id)
+    await end_approval(server, scenario, call_id)
     out, _ = await asyncio.wait_for(running.communicate(), 20)
 
     assert (running.returncode, out) == (0, b"Sent.\n")
@@ -308,15 +308,15 @@ async def test_an_approval_is_answered_in_the_terminal_of_its_message(
 
 
 async def test_a_closed_output_pipe_ends_the_command_quietly(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Hi")
-    server.story.start_round()
-    server.story.stream("answer", 0, ["Well"])
+    server.scenario.start_turn("Hi")
+    server.scenario.start_round()
+    server.scenario.stream("answer", 0, ["Well"])
     running = await everturn.start("chat", "Hi", "--json")
     assert running.stdout and running.stderr
     await asyncio.wait_for(running.stdout.readline(), 20)
 
     running.stdout._transport.close()  # type: ignore[attr-defined] # the only way to end reading as `head` does
-    publish_end(server.story)
+    publish_end(server.scenario)
     await server.publish()
     err = await asyncio.wait_for(running.stderr.read(), 20)
 

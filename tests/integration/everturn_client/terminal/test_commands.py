@@ -12,8 +12,8 @@ from everturn.core.ids import TurnId
 from everturn.events.views import StateView
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
-from everturn_testing.events.stories import make_artifact
-from everturn_testing.turns.asking_stories import AskingStory
+from everturn_testing.events.scenarios import make_artifact
+from everturn_testing.turns.approval_scenarios import ApprovalScenario
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 async def test_conversations_are_listed(server: "SmallServer", everturn: "Everturn") -> None:
     empty = await everturn.run("list")
-    server.story.start_turn("What are the totals\nby region? " + "And by month? " * 20)
+    server.scenario.start_turn("What are the totals\nby region? " + "And by month? " * 20)
 
     code, out, _ = await everturn.run("list")
 
-    line = f"{server.story.conversation.id}  2026-01-02 03:04  running "
+    line = f"{server.scenario.conversation.id}  2026-01-02 03:04  running "
     words = "What are the totals by region? And by month? And by month? …"
     assert (code, out) == (0, f"{line} {words}\n")
     assert empty[1].endswith(" (new)\n")
@@ -35,24 +35,24 @@ async def test_conversations_are_listed(server: "SmallServer", everturn: "Evertu
 async def test_files_name_a_conversation_without_a_title(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
-    server.story.start_turn(" ", [make_artifact(TurnId("turn_1"), "sales.csv")])
+    server.scenario.start_turn(" ", [make_artifact(TurnId("turn_1"), "sales.csv")])
 
     _, out, _ = await everturn.run("list")
     os.write(keyboard[0], b"n\n")
-    asked = await everturn.run("delete", server.story.conversation.id, stdin=keyboard[1])
+    asked = await everturn.run("delete", server.scenario.conversation.id, stdin=keyboard[1])
 
     assert out.endswith(" sales.csv\n")
     assert 'Delete "sales.csv" with all' in asked[2]
 
 
 async def test_a_conversation_is_shown_as_text_and_as_json(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("What is \x1b[2Jthis?")
-    server.story.start_round()
-    server.story.add(bodies.CompletionBody(text="A test."))
-    server.story.end_turn(Outcome.COMPLETED)
+    server.scenario.start_turn("What is \x1b[2Jthis?")
+    server.scenario.start_round()
+    server.scenario.add(bodies.CompletionBody(text="A test."))
+    server.scenario.end_turn(Outcome.COMPLETED)
 
-    code, out, err = await everturn.run("show", server.story.conversation.id)
-    as_json = await everturn.run("show", server.story.conversation.id, "--json")
+    code, out, err = await everturn.run("show", server.scenario.conversation.id)
+    as_json = await everturn.run("show", server.scenario.conversation.id, "--json")
 
     assert (code, out) == (0, "> What is \\u001b[2Jthis?\nA test.\n")
     assert "[1] turn_" in err
@@ -61,10 +61,10 @@ async def test_a_conversation_is_shown_as_text_and_as_json(server: "SmallServer"
 
 async def test_the_last_turns_are_shown_with_the_command_for_all(server: "SmallServer", everturn: "Everturn") -> None:
     for text in ("one", "two", "three", "four", "five"):
-        server.story.start_turn(text)
-        server.story.end_turn(Outcome.COMPLETED)
+        server.scenario.start_turn(text)
+        server.scenario.end_turn(Outcome.COMPLETED)
     server.fetched_turns = 2
-    conversation_id = server.story.conversation.id
+    conversation_id = server.scenario.conversation.id
 
     code, out, err = await everturn.run("show", conversation_id)
     complete = await everturn.run("show", conversation_id, "--all")
@@ -98,7 +98,7 @@ async def test_a_turn_is_rated(server: "SmallServer", everturn: "Everturn") -> N
 
 
 async def test_a_signal_is_sent_and_its_receipt_is_shown(server: "SmallServer", everturn: "Everturn") -> None:
-    turn_id = server.story.start_turn("Hi")
+    turn_id = server.scenario.start_turn("Hi")
     server.is_signal = True
 
     code, _, err = await everturn.run("signal", "steer", "North", "--conversation", "conv_1", "--turn", turn_id)
@@ -109,7 +109,7 @@ async def test_a_signal_is_sent_and_its_receipt_is_shown(server: "SmallServer", 
 
 
 async def test_an_approval_is_denied_with_a_reason(server: "SmallServer", everturn: "Everturn") -> None:
-    turn_id = server.story.start_turn("Hi")
+    turn_id = server.scenario.start_turn("Hi")
     server.is_signal = True
 
     code, _, err = await everturn.run("answer", "appr_1", "deny", "Not today.", "--conversation", "conv_1")
@@ -120,16 +120,16 @@ async def test_an_approval_is_denied_with_a_reason(server: "SmallServer", evertu
 
 
 async def test_an_approval_is_shown_with_its_conversation(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story = story = AskingStory()
-    story.start_turn("Send it")
-    story.start_round()
-    approval_id = story.ask(story.add_call("mail.send", {}), "mail.send", {"to": "ann"})
-    story.commit()
+    server.scenario = scenario = ApprovalScenario()
+    scenario.start_turn("Send it")
+    scenario.start_round()
+    approval_id = scenario.ask(scenario.add_call("mail.send", {}), "mail.send", {"to": "ann"})
+    scenario.commit()
 
-    code, _, err = await everturn.run("show", story.conversation.id)
+    code, _, err = await everturn.run("show", scenario.conversation.id)
 
     assert code == 0
-    answer = f"everturn --url {server.url} answer --conversation {story.conversation.id} {approval_id}"
+    answer = f"everturn --url {server.url} answer --conversation {scenario.conversation.id} {approval_id}"
     assert '? Allow mail.send? {"to": "ann"}' in err
     assert f"  Allow it: {answer} approve\n  Deny it:  {answer} deny\n" in err
 
@@ -137,8 +137,8 @@ async def test_an_approval_is_shown_with_its_conversation(server: "SmallServer",
 async def test_a_conversation_is_renamed_archived_copied_and_saved(
     server: "SmallServer", everturn: "Everturn", tmp_path: Path
 ) -> None:
-    server.story.start_turn("Hi")
-    conversation_id = server.story.conversation.id
+    server.scenario.start_turn("Hi")
+    conversation_id = server.scenario.conversation.id
 
     results = [
         await everturn.run(*line)
@@ -158,11 +158,11 @@ async def test_a_conversation_is_renamed_archived_copied_and_saved(
     assert bodies == [[{"title": "Sales of May"}, {"archived": True}, {"archived": False}], [{"turn_id": "turn_1"}]]
     assert "Renamed to Sales of May." in results[0][2]
     assert "archived=true" in server.queries[-1] and "q=sales" in server.queries[-1]
-    assert (results[4][1], (tmp_path / "talk.jsonl").read_bytes()) == ("conv_copy\n", b"{}\n")
+    assert (results[4][1], (tmp_path / "conversation.jsonl").read_bytes()) == ("conv_copy\n", b"{}\n")
 
 
 async def test_messages_are_searched(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
 
     code, out, _ = await everturn.run("search", "north", "--limit", "3")
 
@@ -181,8 +181,8 @@ async def test_messages_are_searched(server: "SmallServer", everturn: "Everturn"
 async def test_deleting_asks_first_and_without_a_terminal_needs_a_flag(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
-    server.story.start_turn("Hi")
-    conversation_id = server.story.conversation.id
+    server.scenario.start_turn("Hi")
+    conversation_id = server.scenario.conversation.id
 
     refused = await everturn.run("delete", conversation_id)
     os.write(keyboard[0], b"n\n")
@@ -203,30 +203,30 @@ async def test_bytes_that_are_not_utf_8_do_not_confirm_a_deletion(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
 
     os.write(keyboard[0], b"y\xff\n")
-    code, _, err = await everturn.run("delete", server.story.conversation.id, stdin=keyboard[1])
+    code, _, err = await everturn.run("delete", server.scenario.conversation.id, stdin=keyboard[1])
 
     assert code == 1
-    assert err.endswith(f"Kept {server.story.conversation.id}.\n")
+    assert err.endswith(f"Kept {server.scenario.conversation.id}.\n")
 
 
 async def test_deleting_shows_the_title_without_reading_turns(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
-    server.story.start_turn("Hi")
-    server.story.conversation = replace(server.story.conversation, title="Sales of May")
+    server.scenario.start_turn("Hi")
+    server.scenario.conversation = replace(server.scenario.conversation, title="Sales of May")
 
     os.write(keyboard[0], b"n\n")
-    kept = await everturn.run("delete", server.story.conversation.id, stdin=keyboard[1])
+    kept = await everturn.run("delete", server.scenario.conversation.id, stdin=keyboard[1])
 
     assert 'Delete "Sales of May" with all' in kept[2]
     assert server.sent("/fetch") == []
 
 
 async def test_an_event_is_sent_with_its_payload(server: "SmallServer", everturn: "Everturn") -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
     server.is_signal = True
 
     line = ["signal", "event", "Sent.", "--conversation", "conv_1", "--event-kind", "form", "--payload", '{"n": 1}']

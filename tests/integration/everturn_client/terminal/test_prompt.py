@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
-from everturn_testing.events.stories import make_artifact
-from everturn_testing.turns.asking_stories import AskingStory
+from everturn_testing.events.scenarios import make_artifact
+from everturn_testing.turns.approval_scenarios import ApprovalScenario
 
 if TYPE_CHECKING:
     from tests.integration.everturn_client.conftest import SmallServer
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 async def test_text_typed_while_a_turn_runs_reaches_the_turn(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
-    story, (ours, theirs) = server.story, keyboard
-    story.start_turn("Hi", attachments=[make_artifact(story.start_turn("Before"), "sales.csv")])
+    scenario, (ours, theirs) = server.scenario, keyboard
+    scenario.start_turn("Hi", attachments=[make_artifact(scenario.start_turn("Before"), "sales.csv")])
     running = await everturn.start("chat", stdin=theirs)
 
     os.write(ours, b"/cancel\n/files\nHi\n")
@@ -33,9 +33,9 @@ async def test_text_typed_while_a_turn_runs_reaches_the_turn(
     cancel = await server.wait_for("POST", "/signals", count=2)
     os.write(ours, b"/files\n")
     await server.wait_for("POST", "/fetch")
-    story.start_round()
-    story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Hello."])))
-    story.end_turn(Outcome.COMPLETED)
+    scenario.start_round()
+    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, ["Hello."])))
+    scenario.end_turn(Outcome.COMPLETED)
     await server.publish()
     assert running.stderr
     beginning = await asyncio.wait_for(running.stderr.readuntil(b" tokens"), 20)
@@ -53,7 +53,7 @@ async def test_text_typed_while_a_turn_runs_reaches_the_turn(
 async def test_a_rejected_message_does_not_end_the_prompt(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
     server.submit_faults = [422]
     running = await everturn.start("chat", stdin=keyboard[1])
 
@@ -68,7 +68,7 @@ async def test_a_rejected_message_does_not_end_the_prompt(
 async def test_leaving_the_prompt_leaves_the_turn_running(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
-    server.story.start_turn("Hi")
+    server.scenario.start_turn("Hi")
     running = await everturn.start("chat", stdin=keyboard[1])
 
     os.write(keyboard[0], b"Hi\n")
@@ -84,28 +84,28 @@ async def test_leaving_the_prompt_leaves_the_turn_running(
 async def test_an_approval_is_answered_at_the_prompt(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
-    server.story = story = AskingStory()
-    story.start_turn("Send it")
-    story.start_round()
-    calls = [story.add_call("mail.send", {"to": name}) for name in ("ann", "bob")]
-    asked = [story.ask(call, "mail.send", {"to": name}) for call, name in zip(calls, ("ann", "bob"), strict=True)]
-    story.commit()
+    server.scenario = scenario = ApprovalScenario()
+    scenario.start_turn("Send it")
+    scenario.start_round()
+    calls = [scenario.add_call("mail.send", {"to": name}) for name in ("ann", "bob")]
+    asked = [scenario.ask(call, "mail.send", {"to": name}) for call, name in zip(calls, ("ann", "bob"), strict=True)]
+    scenario.commit()
     server.is_signal = True
-    running = await everturn.start("chat", "--conversation", story.conversation.id, stdin=keyboard[1])
+    running = await everturn.start("chat", "--conversation", scenario.conversation.id, stdin=keyboard[1])
     assert running.stderr
 
     first = await asyncio.wait_for(running.stderr.readuntil(b"to deny it."), 20)
     os.write(keyboard[0], b"y\n")
     allowed = await server.wait_for("POST", "/signals")
-    story.settle_question(calls[0], "approved")
+    scenario.settle_question(calls[0], "approved")
     await server.publish()
     second = await asyncio.wait_for(running.stderr.readuntil(b"to deny it."), 20)
     os.write(keyboard[0], b"and wait\nn, not him\n")
     denied = await server.wait_for("POST", "/signals", count=2)
-    story.settle_question(calls[1], "denied", "not him")
-    story.start_round()
-    story.answer(story.stream("answer", 0, ["Done."]))
-    story.end_turn(Outcome.COMPLETED)
+    scenario.settle_question(calls[1], "denied", "not him")
+    scenario.start_round()
+    scenario.answer(scenario.stream("answer", 0, ["Done."]))
+    scenario.end_turn(Outcome.COMPLETED)
     await server.publish()
     rest = await asyncio.wait_for(running.stderr.readuntil(b" tokens"), 20)
     os.write(keyboard[0], b"y\n")

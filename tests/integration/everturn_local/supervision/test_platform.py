@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from parts.homes import copy_home
+from helpers.homes import copy_home
 
 from everturn_local.home import Home, HomeInUseError
 from everturn_local.processes import Child, try_record

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from parts.waiting import wait_until
+from helpers.waiting import wait_until
 
 from ingress.conversations.endpoints import READS_OF_PERSON
 

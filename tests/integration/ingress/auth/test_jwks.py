@@ -52,7 +52,7 @@ class Issuer:
         writer.close()
 
 
-class Stage:
+class Harness:
     """An issuer, and the verifier of its tokens."""
 
     def __init__(self, issuer: Issuer) -> None:
@@ -80,50 +80,50 @@ class Stage:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
+async def harness() -> AsyncIterator[Harness]:
     issuer = Issuer()
     server = await asyncio.start_server(issuer.serve, "127.0.0.1", 0)
     issuer.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/keys"
-    yield Stage(issuer)
+    yield Harness(issuer)
     server.close()
 
 
-async def test_keys_are_fetched_once_and_kept(stage: Stage) -> None:
-    stage.publish("one")
+async def test_keys_are_fetched_once_and_kept(harness: Harness) -> None:
+    harness.publish("one")
 
-    assert [await stage.status("one") for _ in range(5)] == [200] * 5
-    assert await stage.status("one", None) == 200
-    assert stage.issuer.paths == ["/keys"]
-
-
-async def test_a_new_key_is_found_and_fetches_for_unknown_keys_are_limited(stage: Stage) -> None:
-    stage.publish("one")
-    assert await stage.status("one") == 200
-    stage.publish("one", "two")
-
-    early = await stage.status("two")
-    stage.clock.advance(PAUSE_S)
-    assert [early, await stage.status("two"), await stage.status("one")] == [401, 200, 200]
-    assert [await stage.status("one", f"unknown{n}") for n in range(20)] == [401] * 20
-
-    assert len(stage.issuer.paths) == 2
+    assert [await harness.status("one") for _ in range(5)] == [200] * 5
+    assert await harness.status("one", None) == 200
+    assert harness.issuer.paths == ["/keys"]
 
 
-async def test_a_withdrawn_key_is_refused_once_the_set_is_old(stage: Stage) -> None:
-    stage.publish("one", "two")
-    assert await stage.status("one") == 200
-    stage.publish("two")
+async def test_a_new_key_is_found_and_fetches_for_unknown_keys_are_limited(harness: Harness) -> None:
+    harness.publish("one")
+    assert await harness.status("one") == 200
+    harness.publish("one", "two")
 
-    stage.clock.advance(FRESH_S)
+    early = await harness.status("two")
+    harness.clock.advance(PAUSE_S)
+    assert [early, await harness.status("two"), await harness.status("one")] == [401, 200, 200]
+    assert [await harness.status("one", f"unknown{n}") for n in range(20)] == [401] * 20
 
-    assert [await stage.status("one"), await stage.status("two")] == [401, 200]
+    assert len(harness.issuer.paths) == 2
 
 
-async def test_concurrent_requests_share_a_fetch(stage: Stage) -> None:
-    stage.publish("one")
+async def test_a_withdrawn_key_is_refused_once_the_set_is_old(harness: Harness) -> None:
+    harness.publish("one", "two")
+    assert await harness.status("one") == 200
+    harness.publish("two")
 
-    assert await asyncio.gather(*(stage.status("one") for _ in range(20))) == [200] * 20
-    assert len(stage.issuer.paths) == 1
+    harness.clock.advance(FRESH_S)
+
+    assert [await harness.status("one"), await harness.status("two")] == [401, 200]
+
+
+async def test_concurrent_requests_share_a_fetch(harness: Harness) -> None:
+    harness.publish("one")
+
+    assert await asyncio.gather(*(harness.status("one") for _ in range(20))) == [200] * 20
+    assert len(harness.issuer.paths) == 1
 
 
 @pytest.mark.parametrize(
@@ -142,38 +142,38 @@ async def test_concurrent_requests_share_a_fetch(stage: Stage) -> None:
     ],
     ids=["closed", "no-http", "no-json", "deep", "list", "empty", "odd-keys", "symmetric", "huge", "error"],
 )
-async def test_an_invalid_key_set_is_a_503_and_old_keys_stay_valid(stage: Stage, said: bytes) -> None:
-    stage.issuer.said = said
-    assert await stage.status("one") == 503
+async def test_an_invalid_key_set_is_a_503_and_old_keys_stay_valid(harness: Harness, said: bytes) -> None:
+    harness.issuer.said = said
+    assert await harness.status("one") == 503
 
-    stage.publish("one")
-    stage.clock.advance(FIRST_PAUSE_S)
-    assert await stage.status("one") == 200
-    stage.issuer.said = said
-    stage.clock.advance(FRESH_S)
+    harness.publish("one")
+    harness.clock.advance(FIRST_PAUSE_S)
+    assert await harness.status("one") == 200
+    harness.issuer.said = said
+    harness.clock.advance(FRESH_S)
 
-    assert await stage.status("one") == 200
-    stage.clock.advance(STALE_S)
-    assert await stage.status("one") == 503
-
-
-async def test_a_redirect_is_not_followed(stage: Stage) -> None:
-    stage.issuer.said = answer(b"", "302 Found", f"Location: {stage.issuer.url}/elsewhere")
-
-    assert await stage.status("one") == 503
-    assert stage.issuer.paths == ["/keys"]
+    assert await harness.status("one") == 200
+    harness.clock.advance(STALE_S)
+    assert await harness.status("one") == 503
 
 
-async def test_a_hanging_issuer_does_not_delay_tokens_of_known_keys(stage: Stage) -> None:
-    stage.publish("one")
-    assert await stage.status("one") == 200
-    stage.issuer.said = None
-    stage.clock.advance(PAUSE_S)
+async def test_a_redirect_is_not_followed(harness: Harness) -> None:
+    harness.issuer.said = answer(b"", "302 Found", f"Location: {harness.issuer.url}/elsewhere")
 
-    waiting = asyncio.create_task(stage.status("one", "unknown"))
-    while len(stage.issuer.paths) < 2:  # noqa: ASYNC110 - the list is the only sign of a fetch
+    assert await harness.status("one") == 503
+    assert harness.issuer.paths == ["/keys"]
+
+
+async def test_a_hanging_issuer_does_not_delay_tokens_of_known_keys(harness: Harness) -> None:
+    harness.publish("one")
+    assert await harness.status("one") == 200
+    harness.issuer.said = None
+    harness.clock.advance(PAUSE_S)
+
+    waiting = asyncio.create_task(harness.status("one", "unknown"))
+    while len(harness.issuer.paths) < 2:  # noqa: ASYNC110 - the list is the only sign of a fetch
         await asyncio.sleep(0.01)
-    known = [await stage.status("one") for _ in range(10)]
+    known = [await harness.status("one") for _ in range(10)]
 
     assert not waiting.done()
     assert known == [200] * 10
@@ -185,23 +185,23 @@ async def test_a_hanging_issuer_does_not_delay_tokens_of_known_keys(stage: Stage
     ["../../etc/passwd", "/dev/null", "http://127.0.0.1:9/x", "one/../one", "one\x00", "' OR 1=1 --", "é" * 100,
      "x" * 5000, " one", "ONE"],
 )  # fmt: skip
-async def test_a_kid_is_looked_up_and_never_fetched(stage: Stage, kid: str) -> None:
-    stage.publish("one")
+async def test_a_kid_is_looked_up_and_never_fetched(harness: Harness, kid: str) -> None:
+    harness.publish("one")
 
-    assert await stage.status("one", kid) == 401
-    assert set(stage.issuer.paths) <= {"/keys"}
-
-
-async def test_without_a_kid_only_a_single_key_is_meant(stage: Stage) -> None:
-    stage.publish("one", "two")
-
-    assert await stage.status("one", None) == 401
+    assert await harness.status("one", kid) == 401
+    assert set(harness.issuer.paths) <= {"/keys"}
 
 
-async def test_a_key_of_the_set_verifies_only_what_it_signed(stage: Stage) -> None:
-    stage.publish("one", "two")
+async def test_without_a_kid_only_a_single_key_is_meant(harness: Harness) -> None:
+    harness.publish("one", "two")
 
-    assert await stage.status("one", "two") == 401
+    assert await harness.status("one", None) == 401
+
+
+async def test_a_key_of_the_set_verifies_only_what_it_signed(harness: Harness) -> None:
+    harness.publish("one", "two")
+
+    assert await harness.status("one", "two") == 401
 
 
 async def test_an_unreachable_issuer_is_a_network_error() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from parts.questions import ask_a_person
+from helpers.questions import ask_a_person
 
 from everturn.postgres.pool import Database
 from everturn.turns.inbox import MAX_OPEN_SIGNALS

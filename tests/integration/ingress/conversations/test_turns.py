@@ -14,7 +14,7 @@ from everturn.timeline.bodies import ToolCallBody, ToolCodeBody
 from everturn.turns.ports import PAGE_BYTES
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
-from everturn_testing.turns.stage import closing, commit
+from everturn_testing.turns.harness import closing, commit
 
 BASE = "/conversations/default/default"
 ABSENT = "01890a5d-ac96-774b-bcce-b302099a8057"

@@ -7,14 +7,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
-from parts.questions import ask_a_person
+from helpers.questions import ask_a_person
 
 from everturn.events.cursor import EventCursor
 from everturn.lifecycle.export_check import check_export
 from everturn.postgres.pool import Database
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
-from everturn_testing.turns.stage import closing
+from everturn_testing.turns.harness import closing
 
 BASE = "/conversations/default/default"
 Refused = Callable[..., dict[str, Any]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from parts.s3 import BUCKET, KEYS, S3Server, run_rclone
+from helpers.s3 import BUCKET, KEYS, S3Server, run_rclone
 
 from everturn.files.objects import Objects
 from everturn.files.s3 import open_s3
@@ -135,7 +135,7 @@ async def test_files_are_refused_in_time_while_the_store_does_not_answer(
     client: httpx2.AsyncClient, chat: Any, s3: S3Server, refused: Refused
 ) -> None:
     file = await upload(chat, SMALL)
-    talks = len((await client.get(BASE)).json()["items"])
+    count = len((await client.get(BASE)).json()["items"])
     attachment = {"filename": "b.csv", "data_base64": base64.b64encode(b"b,1\n").decode()}
 
     async with asyncio.timeout(STALL_LIMIT_S):
@@ -151,7 +151,7 @@ async def test_files_are_refused_in_time_while_the_store_does_not_answer(
     refused(read, 503)
     assert unready["parts"]["objects"]["ok"] is False
     assert plain.status_code == 202
-    assert len((await client.get(BASE)).json()["items"]) == talks + 1
+    assert len((await client.get(BASE)).json()["items"]) == count + 1
     assert (await client.get(file["url"])).content == SMALL
 
 

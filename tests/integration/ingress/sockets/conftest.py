@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from parts.sockets import SocketClient
-from parts.streams import EventStream, OpenStream, Publisher, open_stream
+from helpers.sockets import SocketClient
+from helpers.streams import EventStream, OpenStream, Publisher, open_stream
 
 from everturn.postgres.pool import Database
 from everturn.redis_drivers import RedisDrivers

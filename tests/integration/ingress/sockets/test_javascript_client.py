@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parts.socketio_js import NodeClient, install_client
+from helpers.socketio_js import NodeClient, install_client
 
 
 @pytest.fixture(scope="session")

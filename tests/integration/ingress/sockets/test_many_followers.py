@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from parts.followers import Followers, allow_files, measure_memory
+from helpers.followers import Followers, allow_files, measure_memory
 
 STREAMS, SOCKETS = (int(count) for count in os.environ.get("FOLLOWERS", "100/50").split("/"))
 

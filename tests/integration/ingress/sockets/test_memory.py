@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from parts.waiting import wait_until
+from helpers.waiting import wait_until
 
 from ingress.stream.feed import LARGE_SNAPSHOTS_OF_PERSON as SLOTS
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import httpx2
-from parts.sockets import SocketClient
+from helpers.sockets import SocketClient
 
 BASE = "/conversations/default/default"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from parts.sockets import ROUTE, RawSocket
+from helpers.sockets import ROUTE, RawSocket
 
 from ingress.sockets.server import MAX_JOINING_PER_ADDRESS
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from parts.streams import EventStream, OpenStream, Publisher, open_stream
+from helpers.streams import EventStream, OpenStream, Publisher, open_stream
 
 from everturn.postgres.pool import Database
 from everturn.redis_drivers import RedisDrivers

@@ -14,7 +14,7 @@ from everturn.redis_drivers import RedisDrivers
 from everturn.timeline.turns import TurnUsage
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
-from everturn_testing.turns.stage import closing
+from everturn_testing.turns.harness import closing
 from ingress.stream.rows import SNAPSHOT_BYTES
 
 BASE = "/conversations/default/default"

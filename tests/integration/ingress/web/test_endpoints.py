@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from parts.ingresses import IngressProcess
+from helpers.ingresses import IngressProcess
 
 Refused = Callable[[httpx2.Response, int], None]
 PAGE = b"<!doctype html><title>Page</title>"

@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 
-from leftovers.processes import load_descendants
-from leftovers.watching import watching
+from leaks.detector import watching
+from leaks.processes import load_descendants
 
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import RunRequest

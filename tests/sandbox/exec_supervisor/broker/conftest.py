@@ -9,10 +9,10 @@ from pathlib import Path
 
 import docker
 import pytest
-from leftovers.engines import EngineView, load_pairs
-from parts.broker import OwnBroker
-from parts.calling import Caller, calling
-from parts.waiting import wait_until
+from helpers.broker import OwnBroker
+from helpers.calling import Caller, calling
+from helpers.waiting import wait_until
+from leaks.engines import EngineView, load_pairs
 
 from everturn.execution.messages import MIB
 

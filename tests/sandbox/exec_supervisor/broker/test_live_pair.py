@@ -8,10 +8,10 @@ from typing import Any
 
 import docker
 import pytest
-from leftovers.engines import EngineView
-from parts.broker import OwnBroker
-from parts.calling import Caller
-from parts.waiting import wait_until
+from helpers.broker import OwnBroker
+from helpers.calling import Caller
+from helpers.waiting import wait_until
+from leaks.engines import EngineView
 
 from everturn.execution.broker_messages import (
     Attach,

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import docker
-from leftovers.engines import EngineView, load_pairs
-from parts.broker import OwnBroker
-from parts.calling import Caller
-from parts.waiting import wait_until
+from helpers.broker import OwnBroker
+from helpers.calling import Caller
+from helpers.waiting import wait_until
+from leaks.engines import EngineView, load_pairs
 
 Call = Callable[[], AbstractAsyncContextManager[Caller]]
 

@@ -14,7 +14,7 @@ from chat_proc.sandbox.results import pack_inputs
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
 from everturn.execution.messages import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply, UidRange
 from exec_supervisor.bubblewrap.cgroups import Cgroup
-from exec_supervisor.bubblewrap.mounts import Stage
+from exec_supervisor.bubblewrap.mounts import MountPlan
 from exec_supervisor.bubblewrap.sandbox import build_posture
 
 COMMAND = [sys.executable, "-I", "-m", "exec_supervisor"]
@@ -74,8 +74,8 @@ async def test_a_room_that_can_not_be_made_says_why(bubblewrap_sandbox, changes,
 
 
 def test_the_posture_follows_what_was_made(tmp_path):
-    bare = build_posture(1001, Stage((), ""), None)
-    full = build_posture(1001, Stage((), "", "/w", "/o"), Cgroup(2, tmp_path, tmp_path))
+    bare = build_posture(1001, MountPlan((), ""), None)
+    full = build_posture(1001, MountPlan((), "", "/w", "/o"), Cgroup(2, tmp_path, tmp_path))
 
     assert (bare.memory, bare.disk) == (
         "RLIMIT_AS and a watchdog on the sum of resident memory",

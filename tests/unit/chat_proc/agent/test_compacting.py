@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from parts.kept_spans import KeptTracing
+from helpers.recorded_spans import KeptTracing
 from turn_bench.bench import Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
@@ -468,14 +468,14 @@ async def test_a_compaction_that_breaks_in_the_turns_way_is_made_by_rules() -> N
 
 
 async def test_a_worker_may_die_at_any_step_of_a_turn_that_is_summarized() -> None:
-    story = [look(1), look(2, 7_000), look(3, 7_000), answer("Done.")]
-    steps = build(*story, summaries=[SUMMARY] * 4)
+    scenario = [look(1), look(2, 7_000), look(3, 7_000), answer("Done.")]
+    steps = build(*scenario, summaries=[SUMMARY] * 4)
     await steps.say("Read it all.")
     worker = steps.hire()
     await worker.work()
 
     for step in range(3, worker.gate.steps + 1, 11):
-        bench = build(*story, *story, summaries=[SUMMARY] * 8)
+        bench = build(*scenario, *scenario, summaries=[SUMMARY] * 8)
         await bench.say("Read it all.")
         await bench.hire(dies_at=step).work()
         bench.expire_lease()

@@ -224,13 +224,13 @@ async def test_a_followup_that_comes_while_an_answer_waits_opens_one_more_round(
 
 
 async def test_a_worker_may_die_at_any_step_of_several_actions() -> None:
-    story = (plan("one") + call("demo.pay", {}) + answer("Done."),)
-    counted = Fanout(*story)
+    scenario = (plan("one") + call("demo.pay", {}) + answer("Done."),)
+    counted = Fanout(*scenario)
     await counted.bench.say("Hello.")
     worker = counted.bench.hire()
     await worker.work()
     for step in range(1, worker.gate.steps + 1):
-        fanout = Fanout(*story, *story)
+        fanout = Fanout(*scenario, *scenario)
         bench = fanout.bench
         await bench.say("Hello.")
         await bench.hire(dies_at=step).work()

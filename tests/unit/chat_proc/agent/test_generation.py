@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from parts.kept_spans import KeptTracing
+from helpers.recorded_spans import KeptTracing
 from turn_bench.bench import Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call, cut_answer

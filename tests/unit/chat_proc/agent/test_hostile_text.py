@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from parts.growth import check_linear, repeat
+from helpers.linear_cost import check_linear, repeat
 
 from chat_proc.agent.last_resort import read_usable_text
 from chat_proc.channels.citations import cite_text

@@ -4,7 +4,7 @@ import pytest
 from turn_bench.bench import ANN, Bench
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, cut_answer
-from turn_bench.talking import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
+from turn_bench.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.signal_folding import STOP_WITHDRAWN

@@ -16,15 +16,15 @@ from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
 from everturn.turns.commits import Effect, EffectState
 from everturn_testing.models.scripted_model import Pause, Say
 
-STORY = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))
+SCENARIO = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))
 
 
 def build(*, effect: Effect = Effect.PURE) -> tuple[Bench, DemoTool]:
     echo = DemoTool(effect=effect)
-    return Bench(*STORY, *STORY, tools=[echo]), echo
+    return Bench(*SCENARIO, *SCENARIO, tools=[echo]), echo
 
 
-async def steps_of_the_story() -> int:
+async def steps_of_the_scenario() -> int:
     bench, _ = build()
     await bench.say("Hello.")
     worker = bench.hire()
@@ -33,7 +33,7 @@ async def steps_of_the_story() -> int:
 
 
 async def test_a_worker_may_die_at_any_step() -> None:
-    for step in range(1, await steps_of_the_story() + 1):
+    for step in range(1, await steps_of_the_scenario() + 1):
         bench, _ = build()
         await bench.say("Hello.")
         await bench.hire(dies_at=step).work()
@@ -47,8 +47,8 @@ async def test_a_worker_may_die_at_any_step() -> None:
 
 
 async def test_a_worker_may_die_in_the_middle_of_what_another_left() -> None:
-    for step in range(1, await steps_of_the_story() + 1, 5):
-        bench = Bench(*STORY, *STORY, *STORY, tools=[DemoTool()])
+    for step in range(1, await steps_of_the_scenario() + 1, 5):
+        bench = Bench(*SCENARIO, *SCENARIO, *SCENARIO, tools=[DemoTool()])
         await bench.say("Hello.")
         await bench.hire(dies_at=step).work()
         bench.expire_lease()
@@ -202,7 +202,7 @@ async def test_a_turn_interrupted_in_a_generation_is_handed_over() -> None:
 
 @pytest.mark.parametrize("step", range(1, 60, 3))
 async def test_a_frozen_worker_writes_nothing_more_when_it_comes_back(step: int) -> None:
-    bench = Bench(*STORY, *STORY, tools=[DemoTool()])
+    bench = Bench(*SCENARIO, *SCENARIO, tools=[DemoTool()])
     await bench.say("Hello.")
     zombie = bench.hire()
     task = asyncio.create_task(zombie.run_one())

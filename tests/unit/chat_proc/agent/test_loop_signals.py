@@ -6,7 +6,7 @@ import pytest
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call, cut_answer
-from turn_bench.talking import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
+from turn_bench.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits

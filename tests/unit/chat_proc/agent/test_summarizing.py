@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from parts.kept_spans import KeptTracing
+from helpers.recorded_spans import KeptTracing
 from prometheus_client import REGISTRY
 from turn_bench.bench import until
 
@@ -13,7 +13,7 @@ from chat_proc.timeline.compaction.summary import build_summary, draft_summary
 from everturn.core.failpoints import FailpointRaised, Failpoints
 from everturn.models.port import ModelFailed, ModelRequest, ModelUsage, TextPart
 from everturn.models.tokens import CharsPerToken
-from everturn_testing.long_talks import play_talk
+from everturn_testing.long_conversations import play_conversation
 from everturn_testing.models.scripted_model import SCRIPTED_TRAITS, Fail, Finish, Pause, Say, Script, ScriptedModel
 from everturn_testing.models.scripted_model import Cut as CutOff
 from everturn_testing.timeline import NOW, TimelineBuilder
@@ -33,7 +33,7 @@ def history(snapshot: Snapshot) -> Cut:
     return cut
 
 
-TALK = look(play_talk(["big", "file", "turn", "followup", "turn"]))
+CONVERSATION = look(play_conversation(["big", "file", "turn", "followup", "turn"]))
 
 
 def writer(*scripts: Script, failpoint: str = "", call_s: float = 5.0) -> tuple[SummaryWriter, ScriptedModel]:
@@ -47,7 +47,7 @@ def texts(request: ModelRequest) -> tuple[str, str]:
 
 
 def test_a_summary_request_has_instructions_and_the_record() -> None:
-    system, user = texts(build_summary_request(TALK, history(TALK), context_tokens=200_000))
+    system, user = texts(build_summary_request(CONVERSATION, history(CONVERSATION), context_tokens=200_000))
 
     assert system.startswith("You write the memory of an assistant.")
     assert "## Retrieval anchors" in system
@@ -58,7 +58,7 @@ def test_a_summary_request_has_instructions_and_the_record() -> None:
 
 
 def test_a_memory_that_is_there_already_is_to_be_brought_up_to_date() -> None:
-    first = look(play_talk(["turn", "call"]))
+    first = look(play_conversation(["turn", "call"]))
     timeline = TimelineBuilder()
     timeline.blocks = list(first.plus(draft_summary(first, build_summary(first, history(first)))).blocks)
     timeline.start_turn("turn_9", "More")
@@ -71,7 +71,7 @@ def test_a_memory_that_is_there_already_is_to_be_brought_up_to_date() -> None:
 
 
 def test_the_request_says_that_the_turn_is_still_running() -> None:
-    snapshot = look(play_talk(["big", "big", "big"]))
+    snapshot = look(play_conversation(["big", "big", "big"]))
     cut = choose_rounds(snapshot.blocks, snapshot.shown, snapshot.turn_id, Reach.ROUNDS, excess_tokens=1_000_000)
     assert cut is not None
 
@@ -81,7 +81,7 @@ def test_the_request_says_that_the_turn_is_still_running() -> None:
 
 
 def test_a_model_with_a_small_context_gets_a_shorter_record() -> None:
-    snapshot = look(play_talk([*["big"] * 20, "turn"]))
+    snapshot = look(play_conversation([*["big"] * 20, "turn"]))
 
     request = build_summary_request(snapshot, history(snapshot), context_tokens=6_000)
 
@@ -91,7 +91,7 @@ def test_a_model_with_a_small_context_gets_a_shorter_record() -> None:
 async def test_the_first_good_reply_is_taken() -> None:
     written, model = writer(GOOD)
 
-    memory = await written.write(TALK, history(TALK))
+    memory = await written.write(CONVERSATION, history(CONVERSATION))
 
     assert (memory.by, len(model.requests)) == ("model", 1)
     assert [usage.role for usage in written.usage] == ["summary"]
@@ -112,23 +112,25 @@ async def test_the_first_good_reply_is_taken() -> None:
 async def test_rules_write_the_summary_after_two_invalid_replies(bad: Script) -> None:
     written, model = writer(bad, bad, call_s=0.02)
 
-    memory = await written.write(TALK, history(TALK))
+    memory = await written.write(CONVERSATION, history(CONVERSATION))
 
     assert (memory.by, len(model.requests)) == ("rules", 2)
-    assert memory == build_summary(TALK, history(TALK))
+    assert memory == build_summary(CONVERSATION, history(CONVERSATION))
 
 
 async def test_without_a_model_rules_write_it() -> None:
     written = SummaryWriter(None, Failpoints())
 
-    assert await written.write(TALK, history(TALK)) == build_summary(TALK, history(TALK))
+    assert await written.write(CONVERSATION, history(CONVERSATION)) == build_summary(
+        CONVERSATION, history(CONVERSATION)
+    )
     assert written.usage == []
 
 
 async def test_a_reply_without_end_is_read_up_to_a_limit() -> None:
     written, model = writer([Say(GOOD + "- and so on\n" * 10_000)])
 
-    memory = await written.write(TALK, history(TALK))
+    memory = await written.write(CONVERSATION, history(CONVERSATION))
 
     assert memory.by == "model"
     assert model.unfinished == 1
@@ -137,7 +139,7 @@ async def test_a_reply_without_end_is_read_up_to_a_limit() -> None:
 
 async def test_a_call_that_is_cancelled_is_paid_for_all_the_same() -> None:
     written, model = writer([Say("## Done"), Pause(asyncio.Event())])
-    task = asyncio.create_task(written.write(TALK, history(TALK)))
+    task = asyncio.create_task(written.write(CONVERSATION, history(CONVERSATION)))
     await until(lambda: model.unfinished == 1)
 
     task.cancel()
@@ -151,7 +153,7 @@ async def test_a_call_that_is_cancelled_is_paid_for_all_the_same() -> None:
 async def test_a_failure_without_output_costs_nothing() -> None:
     written, _ = writer([Fail(ModelFailed("down"))], [Fail(ModelFailed("down"))])
 
-    await written.write(TALK, history(TALK))
+    await written.write(CONVERSATION, history(CONVERSATION))
 
     assert written.usage == []
 
@@ -160,7 +162,7 @@ async def test_the_failpoint_of_a_compaction_is_in_its_model_call() -> None:
     written, _ = writer(GOOD, failpoint="turn.in_compaction:1:raise")
 
     with pytest.raises(FailpointRaised):
-        await written.write(TALK, history(TALK))
+        await written.write(CONVERSATION, history(CONVERSATION))
 
 
 async def test_calls_that_fail_or_last_too_long_are_counted_as_failed() -> None:
@@ -168,7 +170,7 @@ async def test_calls_that_fail_or_last_too_long_are_counted_as_failed() -> None:
     before = REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) or 0.0
     written, _ = writer([Fail(ModelFailed("down"))], [Pause(asyncio.Event())], call_s=0.02)
 
-    await written.write(TALK, history(TALK))
+    await written.write(CONVERSATION, history(CONVERSATION))
 
     assert REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) == before + 2
 
@@ -178,7 +180,7 @@ async def test_each_call_is_a_span_without_texts() -> None:
     model = ScriptedModel([[Fail(ModelFailed("down"))], [Say(GOOD), Finish(usage=ModelUsage(700, 30))]])
     written = SummaryWriter(model, Failpoints(), tracing=tracing, turn={"everturn.turn.id": "turn_1"})
 
-    await written.write(TALK, history(TALK))
+    await written.write(CONVERSATION, history(CONVERSATION))
 
     failed, good = tracing.spans
     assert (failed.name, failed.kind, failed.failed) == (f"chat {model.traits.name}", "client", "ModelFailed")
@@ -195,7 +197,7 @@ async def test_a_cancelled_call_is_a_failed_span_with_its_cost() -> None:
     tracing = KeptTracing()
     model = ScriptedModel([[Say("## Done"), Pause(asyncio.Event())]])
     written = SummaryWriter(model, Failpoints(), tracing=tracing)
-    task = asyncio.create_task(written.write(TALK, history(TALK)))
+    task = asyncio.create_task(written.write(CONVERSATION, history(CONVERSATION)))
     await until(lambda: model.unfinished == 1)
 
     task.cancel()

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from parts.kept_spans import KeptTracing
+from helpers.recorded_spans import KeptTracing
 from prometheus_client import REGISTRY
 
 from chat_proc.models.calls import ModelRole, build_usage_event, describe_turn, describe_usage, open_call

@@ -17,7 +17,7 @@ from everturn.timeline.bodies import NoticeBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus, TurnUsage
 from everturn.turns.commits import UsageEvent
 from everturn.turns.ports import InboxMoved
-from everturn_testing.events.stories import make_artifact
+from everturn_testing.events.scenarios import make_artifact
 
 USAGE = UsageEvent("m", "decision", 10, 2, 1, 0, 0.5, False)
 

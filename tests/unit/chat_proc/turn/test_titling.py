@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from parts.kept_spans import KeptSpan, KeptTracing
+from helpers.recorded_spans import KeptTracing, RecordedSpan
 from prometheus_client import REGISTRY
 from turn_bench.bench import Bench
 from turn_bench.checks import check_conversation
@@ -158,7 +158,7 @@ def count_failed() -> float:
     return REGISTRY.get_sample_value("everturn_model_calls_failed_total", labels) or 0.0
 
 
-async def trace_call(script: Script) -> KeptSpan:
+async def trace_call(script: Script) -> RecordedSpan:
     """The span of the call for a title."""
     tracing = KeptTracing()
     await Titled(script, tracing=tracing).run()

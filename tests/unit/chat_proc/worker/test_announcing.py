@@ -189,11 +189,11 @@ async def test_a_growing_stream_leaves_the_end_to_the_sweeper(
     bench = Bench(answer("Done."))
     await end_unannounced(bench)
     bench.events.lose_all()
-    looks: list[int] = []
+    reads: list[int] = []
 
     async def go_on(conversation_id: ConversationId, **_: object) -> tuple[()]:
-        looks.append(len(looks) + 1)
-        said = EventCursor(1, 100 * len(looks))
+        reads.append(len(reads) + 1)
+        said = EventCursor(1, 100 * len(reads))
         await bench.events.publish(conversation_id, Entry(said, (EncodedEvent(said, "x", b"{}"),)), after=None)
         return ()
 
@@ -202,7 +202,7 @@ async def test_a_growing_stream_leaves_the_end_to_the_sweeper(
     await bench.hire().run_one()
     monkeypatch.undo()
 
-    assert looks == [1, 2, 3]
+    assert reads == [1, 2, 3]
     assert failed() == before + 1
     assert not bench.platform.turns[bench.turn_rows[0].id].announced
 

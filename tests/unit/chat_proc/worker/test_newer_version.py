@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.agent.drafting import RoundContext
-from chat_proc.agent.signal_folding import fold_signals, needs_response, settle_leftover
+from chat_proc.agent.signal_folding import fold_signals, needs_response, settle_late_signals
 from chat_proc.timeline.view import TimelineView
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.housekeeping import Sweeper
@@ -34,13 +34,13 @@ PAUSE = Signal(SignalId("sig_1"), TurnId("turn_1"), SignalKind("pause"), "x", Si
 
 def test_a_signal_of_an_unknown_kind_is_rejected_so_that_its_sender_knows() -> None:
     folded = fold_signals([PAUSE], CONTEXT, lambda _: ())
-    leftover = settle_leftover([PAUSE], CONTEXT, lambda: TurnId("turn_2"), lambda _: ())
+    late_signals = settle_late_signals([PAUSE], CONTEXT, lambda: TurnId("turn_2"), lambda _: ())
 
     assert folded.content.signals == (SignalChange(PAUSE.id, SignalState.REJECTED, 3),)
     assert folded.content.drafts == ()
     assert not (folded.cancel or folded.stop or needs_response(PAUSE))
-    assert leftover.promote is None
-    assert [change.state for change in leftover.content.signals] == [SignalState.REJECTED]
+    assert late_signals.promote is None
+    assert [change.state for change in late_signals.content.signals] == [SignalState.REJECTED]
 
 
 def test_a_block_of_an_unknown_type_is_not_shown_to_the_model() -> None:

@@ -16,7 +16,7 @@ from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AttachmentTextBody
 from everturn.timeline.turns import ExternalEvent, RequestEvent, Turn, TurnRequest, TurnStatus
 from everturn_testing.core import BEGINNING
-from everturn_testing.events.stories import make_artifact
+from everturn_testing.events.scenarios import make_artifact
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.timeline import TimelineBuilder
 

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from parts.waiting import wait_until
+from helpers.waiting import wait_until
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 

@@ -27,7 +27,7 @@ LONG = bytes(32 << 20)
 open_pages = partial(open_page_server, "127.0.0.1", 0, setting="METRICS_LISTEN")
 
 
-async def talk(url: str, sent: bytes) -> bytes:
+async def exchange(url: str, sent: bytes) -> bytes:
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     with contextlib.closing(writer):
@@ -41,7 +41,7 @@ async def wait_served(url: str) -> None:
     async with asyncio.timeout(60):
         while not answer.startswith(b"HTTP/1.1 200"):
             with contextlib.suppress(ConnectionResetError):
-                answer = await talk(url, ASKED)
+                answer = await exchange(url, ASKED)
 
 
 async def read_all(line: socket.socket) -> int:
@@ -72,15 +72,15 @@ async def test_unknown_paths_and_methods_have_different_answers() -> None:
 async def test_an_invalid_request_is_closed_without_an_answer(sent: bytes) -> None:
     async with open_pages(PAGES) as url:
         with contextlib.suppress(ConnectionResetError):
-            assert await talk(url, sent) == b""
+            assert await exchange(url, sent) == b""
 
-        assert (await talk(url, ASKED)).startswith(b"HTTP/1.1 200")
+        assert (await exchange(url, ASKED)).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /livez HTT"], ids=["nothing", "half a request"])
 async def test_idle_connections_are_closed_and_make_room(sent: bytes) -> None:
     async with open_pages(PAGES, limit_s=0.2, max_connections=4) as url:
-        ends = await asyncio.gather(*(talk(url, sent) for _ in range(4)))
+        ends = await asyncio.gather(*(exchange(url, sent) for _ in range(4)))
 
         assert ends == [b""] * 4
         await wait_served(url)
@@ -90,14 +90,14 @@ async def test_a_scrape_is_served_once_silent_connections_end() -> None:
     async with open_pages(PAGES, limit_s=60) as url:
         parts = urlsplit(url)
         lines = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(MAX_CONNECTIONS)]
-        refused = await talk(url, b"")
+        refused = await exchange(url, b"")
         for reader, writer in lines:
             writer.write_eof()
             assert await reader.read() == b""
             writer.close()
 
         assert refused == b""
-        assert (await talk(url, ASKED)).startswith(b"HTTP/1.1 200")
+        assert (await exchange(url, ASKED)).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_client_that_does_not_read_is_disconnected() -> None:
@@ -123,7 +123,7 @@ async def test_silent_connections_are_bounded_and_end_with_the_server() -> None:
         parts = urlsplit(url)
         lines = [await asyncio.open_connection(parts.hostname, parts.port) for _ in range(MAX_CONNECTIONS)]
 
-        refused = await talk(url, b"")
+        refused = await exchange(url, b"")
 
     ends = [await reader.read() for reader, _ in lines]
     for _, writer in lines:
@@ -138,7 +138,7 @@ async def test_the_page_has_the_metrics_of_its_registry_and_no_others() -> None:
     pages = {"/metrics": partial(build_metrics_page, registry)}
 
     async with open_pages(pages) as url:
-        page = await talk(url, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        page = await exchange(url, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
 
     assert b"trial_things_total 1.0" in page
     assert b"everturn_" not in page

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tales.telling import TurnScript, empty, play, read, tales
+from schedules.random_conversations import TurnScript, empty, play, read, turn_scripts
 
 from everturn.events import model as events
 from everturn.events.fold import fold_event
@@ -13,7 +13,7 @@ from everturn.events.model import AnyEvent, Envelope, encode_envelope, parse_env
 from everturn.events.turn_view import build_file_view
 from everturn.events.views import CitationView, EventView, SignalView, StateView
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
-from everturn_testing.events.stories import PROJECT, TENANT, Story, make_artifact
+from everturn_testing.events.scenarios import PROJECT, TENANT, Scenario, make_artifact
 from everturn_testing.states import comparable_state
 
 
@@ -24,79 +24,81 @@ def fold(state: StateView, envelopes: list[Envelope]) -> StateView:
 
 
 @settings(max_examples=80, deadline=None)
-@given(tale=tales)
-def test_folding_the_whole_stream_gives_what_rest_reads(tale: list[TurnScript]) -> None:
-    story = play(tale)
+@given(scripts=turn_scripts)
+def test_folding_the_whole_stream_gives_what_rest_reads(scripts: list[TurnScript]) -> None:
+    scenario = play(scripts)
 
-    folded = fold(empty(story), story.events)
+    folded = fold(empty(scenario), scenario.events)
 
-    assert comparable_state(folded) == comparable_state(read(story.page))
+    assert comparable_state(folded) == comparable_state(read(scenario.page))
 
 
 @settings(max_examples=80, deadline=None)
-@given(tale=tales, data=st.data())
-def test_snapshot_and_overlapping_stream_equal_rest(tale: list[TurnScript], data: st.DataObject) -> None:
-    story = play(tale)
-    page = data.draw(st.sampled_from(story.pages))
-    cut = next((n for n, event in enumerate(story.events) if event.id == str(page.cursor)), -1) + 1
+@given(scripts=turn_scripts, data=st.data())
+def test_snapshot_and_overlapping_stream_equal_rest(scripts: list[TurnScript], data: st.DataObject) -> None:
+    scenario = play(scripts)
+    page = data.draw(st.sampled_from(scenario.pages))
+    cut = next((n for n, event in enumerate(scenario.events) if event.id == str(page.cursor)), -1) + 1
     overlap = data.draw(st.integers(0, cut))
 
-    folded = fold(read(page), [event for event in story.events[cut - overlap : cut] if event.id])
-    folded = fold(folded, story.events[cut:])
+    folded = fold(read(page), [event for event in scenario.events[cut - overlap : cut] if event.id])
+    folded = fold(folded, scenario.events[cut:])
 
-    assert comparable_state(folded) == comparable_state(read(story.page))
+    assert comparable_state(folded) == comparable_state(read(scenario.page))
 
 
 @settings(max_examples=80, deadline=None)
-@given(tale=tales, data=st.data())
-def test_going_back_in_the_stream_and_on_again_changes_nothing(tale: list[TurnScript], data: st.DataObject) -> None:
-    story = play(tale)
-    backs = data.draw(st.lists(st.tuples(st.integers(0, len(story.events)), st.integers(0, 10)), max_size=4))
-    folded = empty(story)
+@given(scripts=turn_scripts, data=st.data())
+def test_going_back_in_the_stream_and_on_again_changes_nothing(scripts: list[TurnScript], data: st.DataObject) -> None:
+    scenario = play(scripts)
+    backs = data.draw(st.lists(st.tuples(st.integers(0, len(scenario.events)), st.integers(0, 10)), max_size=4))
+    folded = empty(scenario)
 
     for upto, back in sorted(backs):
-        folded = fold(folded, story.events[:upto])
-        folded = fold(folded, story.events[max(0, upto - back) : upto])
-    folded = fold(folded, story.events)
+        folded = fold(folded, scenario.events[:upto])
+        folded = fold(folded, scenario.events[max(0, upto - back) : upto])
+    folded = fold(folded, scenario.events)
 
-    assert comparable_state(folded) == comparable_state(read(story.page))
+    assert comparable_state(folded) == comparable_state(read(scenario.page))
 
 
 @settings(max_examples=60, deadline=None)
-@given(tale=tales, data=st.data())
+@given(scripts=turn_scripts, data=st.data())
 def test_a_snapshot_in_the_middle_of_the_stream_replaces_what_was_folded(
-    tale: list[TurnScript], data: st.DataObject
+    scripts: list[TurnScript], data: st.DataObject
 ) -> None:
-    story = play(tale)
-    page = data.draw(st.sampled_from(story.pages))
-    snapshot = envelope_of(story, events.StreamSnapshot(state=read(page)))
+    scenario = play(scripts)
+    page = data.draw(st.sampled_from(scenario.pages))
+    snapshot = envelope_of(scenario, events.StreamSnapshot(state=read(page)))
 
-    folded = fold(empty(story), [*story.events, snapshot, *story.events])
+    folded = fold(empty(scenario), [*scenario.events, snapshot, *scenario.events])
 
-    assert comparable_state(folded) == comparable_state(read(story.page))
+    assert comparable_state(folded) == comparable_state(read(scenario.page))
 
 
-def envelope_of(story: Story, data: AnyEvent, event_id: str | None = None, *, turn_id: str | None = None) -> Envelope:
+def envelope_of(
+    scenario: Scenario, data: AnyEvent, event_id: str | None = None, *, turn_id: str | None = None
+) -> Envelope:
     return Envelope(
         id=event_id,
         type=data.type,
         ts="2026-01-02T03:04:05.000Z",
-        conversation_id=story.conversation.id,
-        turn_id=turn_id or story.records[-1].turn.id,
+        conversation_id=scenario.conversation.id,
+        turn_id=turn_id or scenario.records[-1].turn.id,
         round=1,
         data=data,
     )
 
 
 def test_a_second_terminal_event_changes_nothing() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.end_turn(Outcome.COMPLETED)
-    state = fold(empty(story), story.events)
-    second = next(event for event in story.events if event.type == "chat.complete")
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.end_turn(Outcome.COMPLETED)
+    state = fold(empty(scenario), scenario.events)
+    second = next(event for event in scenario.events if event.type == "chat.complete")
     later = events.ChatComplete(outcome="stopped", rounds=9, usage=second.data.usage, elapsed_ms=1)  # type: ignore[union-attr]
 
-    after = fold(state, [envelope_of(story, later, "9-1")])
+    after = fold(state, [envelope_of(scenario, later, "9-1")])
 
     assert after.turns == state.turns
 
@@ -109,31 +111,31 @@ def test_a_second_terminal_event_changes_nothing() -> None:
     ],
 )
 def test_transient_events_do_not_change_the_state(event: events.AnyEvent) -> None:
-    story = Story()
-    story.start_turn("Hello")
-    state = fold(empty(story), story.events)
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    state = fold(empty(scenario), scenario.events)
 
-    after = fold(state, [envelope_of(story, event, "9-1")])
+    after = fold(state, [envelope_of(scenario, event, "9-1")])
 
     assert after == state.model_copy(update={"cursor": "9-1"})
 
 
 def test_an_event_of_an_unknown_turn_is_ignored() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    state = read(story.page)
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    state = read(scenario.page)
 
-    after = fold(state, [envelope_of(story, events.ChatFollowups(items=("a",)), "2-1", turn_id="turn_older")])
+    after = fold(state, [envelope_of(scenario, events.ChatFollowups(items=("a",)), "2-1", turn_id="turn_older")])
 
     assert after.turns == state.turns
     assert after.cursor == "2-1"
 
 
 def test_an_event_of_another_conversation_is_ignored() -> None:
-    story, other = Story(), Story()
-    story.start_turn("Hello")
-    foreign = envelope_of(story, events.ConvTitle(title="Not mine"), "8-1")
-    state = read(story.page)
+    scenario, other = Scenario(), Scenario()
+    scenario.start_turn("Hello")
+    foreign = envelope_of(scenario, events.ConvTitle(title="Not mine"), "8-1")
+    state = read(scenario.page)
 
     after = fold(state, [foreign.model_copy(update={"conversation_id": other.conversation.id + "x"})])
 
@@ -141,15 +143,15 @@ def test_an_event_of_another_conversation_is_ignored() -> None:
 
 
 def test_a_late_hint_does_not_reopen_a_settled_signal() -> None:
-    story = Story()
-    turn_id = story.start_turn("Hello")
-    signal_id = story.say(SignalKind.STEER, "Stop")
-    late = [event for event in story.events if event.id is None]
-    story.settle_signals(SignalState.APPLIED)
-    state = fold(empty(story), story.events)
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Hello")
+    signal_id = scenario.say(SignalKind.STEER, "Stop")
+    late = [event for event in scenario.events if event.id is None]
+    scenario.settle_signals(SignalState.APPLIED)
+    state = fold(empty(scenario), scenario.events)
     queued = events.ConvStatus(state="queued", turn_id=turn_id, position=0)
 
-    after = fold(state, [*late, envelope_of(story, queued)])
+    after = fold(state, [*late, envelope_of(scenario, queued)])
 
     assert [(signal.signal_id, signal.state) for signal in after.turns[0].signals] == [(signal_id, "applied")]
     assert after.conversation.state == "running"
@@ -157,13 +159,13 @@ def test_a_late_hint_does_not_reopen_a_settled_signal() -> None:
 
 @pytest.mark.parametrize("status", ["queued", "running"])
 def test_a_late_hint_does_not_reopen_an_ended_turn(status: str) -> None:
-    story = Story()
-    turn_id = story.start_turn("Hello")
-    story.end_turn(Outcome.COMPLETED)
-    state = fold(empty(story), story.events)
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Hello")
+    scenario.end_turn(Outcome.COMPLETED)
+    state = fold(empty(scenario), scenario.events)
 
     hint = events.ConvStatus.model_validate({"state": status, "turn_id": turn_id})
-    after = fold(state, [envelope_of(story, hint)])
+    after = fold(state, [envelope_of(scenario, hint)])
 
     assert after.conversation.state == "idle"
 
@@ -175,13 +177,13 @@ def receipt(signal_id: str, state: str, text: str = "x", **more: Any) -> events.
 
 
 def test_a_rewind_keeps_receipts_its_worker_has_not_read() -> None:
-    story = Story()
-    turn_id = story.start_turn("Hello")
-    (blank,) = read(story.page).turns
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Hello")
+    (blank,) = read(scenario.page).turns
     data_of_events = [receipt("sig_1", "accepted"), receipt("sig_2", "retracted"), receipt("sig_3", "promoted")]
-    hints = [envelope_of(story, data, turn_id=turn_id) for data in data_of_events]
+    hints = [envelope_of(scenario, data, turn_id=turn_id) for data in data_of_events]
 
-    after = fold(read(story.page), [*hints, envelope_of(story, events.ChatRewind(turn=blank), "1-90")])
+    after = fold(read(scenario.page), [*hints, envelope_of(scenario, events.ChatRewind(turn=blank), "1-90")])
 
     assert [(signal.signal_id, signal.state) for signal in after.turns[0].signals] == [
         ("sig_1", "accepted"),
@@ -191,10 +193,10 @@ def test_a_rewind_keeps_receipts_its_worker_has_not_read() -> None:
 
 
 def test_a_rewind_keeps_newer_receipts_from_hints() -> None:
-    story = Story()
-    turn_id = story.start_turn("Hello")
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Hello")
     stale = events.ChatRewind(
-        turn=read(story.page)
+        turn=read(scenario.page)
         .turns[0]
         .model_copy(
             update={
@@ -207,9 +209,9 @@ def test_a_rewind_keeps_newer_receipts_from_hints() -> None:
         )
     )
     data_of_events = [receipt("sig_1", "accepted", "new"), receipt("sig_2", "retracted"), receipt("sig_3", "accepted")]
-    hints = [envelope_of(story, data, turn_id=turn_id) for data in data_of_events]
+    hints = [envelope_of(scenario, data, turn_id=turn_id) for data in data_of_events]
 
-    after = fold(read(story.page), [*hints, envelope_of(story, stale, "1-90")])
+    after = fold(read(scenario.page), [*hints, envelope_of(scenario, stale, "1-90")])
 
     assert [(signal.state, signal.text, signal.round) for signal in after.turns[0].signals] == [
         ("accepted", "new", None),
@@ -219,40 +221,40 @@ def test_a_rewind_keeps_newer_receipts_from_hints() -> None:
 
 
 def test_the_receipt_of_an_event_says_what_sort_it_is() -> None:
-    story = Story()
-    turn_id = story.start_turn("Hello")
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Hello")
     event = receipt("sig_1", "applied", kind="event", round=2, event={"kind": "form", "reactive": True})
 
-    after = fold(read(story.page), [envelope_of(story, event, "1-90", turn_id=turn_id)])
+    after = fold(read(scenario.page), [envelope_of(scenario, event, "1-90", turn_id=turn_id)])
 
     (signal,) = after.turns[0].signals
     assert (signal.kind, signal.event) == ("event", EventView(kind="form", reactive=True))
 
 
 def test_a_turn_given_back_by_its_worker_is_queued_again() -> None:
-    story = Story()
-    turn_id = story.start_turn("Hello")
-    state = fold(empty(story), story.events)
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Hello")
+    state = fold(empty(scenario), scenario.events)
 
-    after = fold(state, [envelope_of(story, events.ConvStatus(state="queued", turn_id=turn_id), "1-99")])
+    after = fold(state, [envelope_of(scenario, events.ConvStatus(state="queued", turn_id=turn_id), "1-99")])
 
     assert after.turns[0].status == "queued"
     assert after.conversation.state == "queued"
 
 
 def test_citations_are_kept_by_number_and_titles_change_the_conversation() -> None:
-    story = Story()
-    story.start_turn("Hello")
+    scenario = Scenario()
+    scenario.start_turn("Hello")
     first = CitationView(sid=2, title="Two", url="https://two.test", source_type="web")
     second = CitationView(sid=1, title="One", url="https://one.test", source_type="web")
     better = first.model_copy(update={"title": "Two, corrected"})
 
     after = fold(
-        read(story.page),
+        read(scenario.page),
         [
-            envelope_of(story, events.ChatCitations(sources=(first,)), "1-50"),
-            envelope_of(story, events.ChatCitations(sources=(second, better)), "1-51"),
-            envelope_of(story, events.ConvTitle(title="Numbers"), "1-52"),
+            envelope_of(scenario, events.ChatCitations(sources=(first,)), "1-50"),
+            envelope_of(scenario, events.ChatCitations(sources=(second, better)), "1-51"),
+            envelope_of(scenario, events.ConvTitle(title="Numbers"), "1-52"),
         ],
     )
 
@@ -261,23 +263,23 @@ def test_citations_are_kept_by_number_and_titles_change_the_conversation() -> No
 
 
 def test_internal_files_are_never_shown() -> None:
-    story = Story()
-    turn_id = story.start_turn("Hello")
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Hello")
     names = {"a.txt": "external", "b.txt": "internal"}
     files = [build_file_view(make_artifact(turn_id, name), tenant=TENANT, project=PROJECT) for name in names]
     changed = tuple(file.model_copy(update={"visibility": names[file.filename]}) for file in files)
 
-    after = fold(read(story.page), [envelope_of(story, events.ChatFiles(files=changed), "1-50")])
+    after = fold(read(scenario.page), [envelope_of(scenario, events.ChatFiles(files=changed), "1-50")])
 
     assert [file.filename for file in after.turns[0].files] == ["a.txt"]
 
 
 def test_events_about_the_connection_change_nothing_but_the_cursor() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    state = read(story.page)
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    state = read(scenario.page)
     data_of_events = [events.Ready(cursor="0-0"), events.StreamGap(after="1-1"), events.ServerShutdown(retry_ms=5)]
 
-    after = fold(state, [envelope_of(story, data) for data in data_of_events])
+    after = fold(state, [envelope_of(scenario, data) for data in data_of_events])
 
     assert after == state

@@ -8,27 +8,27 @@ from everturn.events.turn_view import build_turn_view
 from everturn.events.views import SignalView, StepView
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
-from everturn_testing.events.stories import PROJECT, TENANT, Story, make_artifact
+from everturn_testing.events.scenarios import PROJECT, TENANT, Scenario, make_artifact
 
 
 def test_an_open_turn_has_no_terminal_event() -> None:
-    story = Story()
-    story.start_turn("Hello")
+    scenario = Scenario()
+    scenario.start_turn("Hello")
 
-    event = turn_events.try_build_terminal_event(build_turn_view(story.records[-1], tenant=TENANT, project=PROJECT))
+    event = turn_events.try_build_terminal_event(build_turn_view(scenario.records[-1], tenant=TENANT, project=PROJECT))
 
     assert event is None
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_an_ended_turn_is_printed_with_its_answer(outcome: Outcome) -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.start_round()
-    story.add(bodies.CompletionBody(text="Hi", followups=("More?",)))
-    story.end_turn(outcome)
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.start_round()
+    scenario.add(bodies.CompletionBody(text="Hi", followups=("More?",)))
+    scenario.end_turn(outcome)
 
-    event = turn_events.try_build_terminal_event(build_turn_view(story.records[-1], tenant=TENANT, project=PROJECT))
+    event = turn_events.try_build_terminal_event(build_turn_view(scenario.records[-1], tenant=TENANT, project=PROJECT))
 
     assert isinstance(event, ChatComplete)
     assert (event.outcome, event.answer, event.followups, event.rounds) == (outcome.value, "Hi", ("More?",), 1)
@@ -36,21 +36,21 @@ def test_an_ended_turn_is_printed_with_its_answer(outcome: Outcome) -> None:
 
 
 def test_a_failed_turn_is_printed_with_its_problem() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.end_turn("failed")
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.end_turn("failed")
 
-    event = turn_events.try_build_terminal_event(build_turn_view(story.records[-1], tenant=TENANT, project=PROJECT))
+    event = turn_events.try_build_terminal_event(build_turn_view(scenario.records[-1], tenant=TENANT, project=PROJECT))
 
     assert isinstance(event, ChatError)
     assert event.problem.title == "The model failed."
 
 
 def test_a_start_contains_the_request() -> None:
-    story = Story()
-    story.start_turn("Hello", attachments=[make_artifact(story.start_turn("Before"), "a.csv")])
+    scenario = Scenario()
+    scenario.start_turn("Hello", attachments=[make_artifact(scenario.start_turn("Before"), "a.csv")])
 
-    event = turn_events.build_start_event(story.records[-1].turn, tenant="t", project="p")
+    event = turn_events.build_start_event(scenario.records[-1].turn, tenant="t", project="p")
 
     assert (event.ordinal, event.text, event.attachments[0].url) == (2, "Hello", "/files/t/p/art_a.csv")
 
@@ -78,21 +78,21 @@ def test_steps_and_signals_lose_nothing_on_the_way() -> None:
 
 
 def test_answer_events_have_citations_and_followups() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.start_round()
-    story.answer("So it is.", (2, 1))
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.start_round()
+    scenario.answer("So it is.", (2, 1))
 
-    answer_events = turn_events.build_answer_events(story.records[-1].blocks)
+    answer_events = turn_events.build_answer_events(scenario.records[-1].blocks)
 
     assert [event.type for event in answer_events] == ["chat.citations", "chat.followups"]
     assert answer_events[0].type == "chat.citations" and [cited.sid for cited in answer_events[0].sources] == [1, 2]
 
 
 def test_an_answer_without_sources_and_followups_has_no_extra_events() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.add(bodies.CompletionBody(text="Hello."))
-    story.commit()
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.add(bodies.CompletionBody(text="Hello."))
+    scenario.commit()
 
-    assert turn_events.build_answer_events(story.records[-1].blocks) == []
+    assert turn_events.build_answer_events(scenario.records[-1].blocks) == []

@@ -9,27 +9,27 @@ from everturn.events.turn_view import build_turn_view, try_build_step_detail
 from everturn.events.views import TurnView
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus, TurnUsage
-from everturn_testing.events.stories import BEGINNING, PROJECT, TENANT, Story, make_artifact
+from everturn_testing.events.scenarios import BEGINNING, PROJECT, TENANT, Scenario, make_artifact
 
 
-def view_of(story: Story) -> TurnView:
-    return build_turn_view(story.records[-1], tenant=TENANT, project=PROJECT)
+def view_of(scenario: Scenario) -> TurnView:
+    return build_turn_view(scenario.records[-1], tenant=TENANT, project=PROJECT)
 
 
 def test_texts_stand_by_round_then_thinking_notes_writing_and_answer() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.start_round()
-    story.add(bodies.AttemptBody(text="An answer", reason="deferred"))
-    story.add(bodies.NotesBody(text="first"))
-    story.add(bodies.NotesBody(text="second"))
-    story.add_call("exec_tools.run", {})
-    story.add_call("react.write", {"path": "a.html", "channel": "canvas", "content": "<b>"})
-    story.add(bodies.ThinkingBody(text="Hm"))
-    story.add(bodies.ThinkingBody(text="", instance=1))
-    story.commit()
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.start_round()
+    scenario.add(bodies.AttemptBody(text="An answer", reason="deferred"))
+    scenario.add(bodies.NotesBody(text="first"))
+    scenario.add(bodies.NotesBody(text="second"))
+    scenario.add_call("exec_tools.run", {})
+    scenario.add_call("react.write", {"path": "a.html", "channel": "canvas", "content": "<b>"})
+    scenario.add(bodies.ThinkingBody(text="Hm"))
+    scenario.add(bodies.ThinkingBody(text="", instance=1))
+    scenario.commit()
 
-    view = view_of(story)
+    view = view_of(scenario)
 
     assert [(text.channel, text.instance, text.marker, text.text) for text in view.texts] == [
         ("thinking", 0, "thinking", "Hm"),
@@ -42,15 +42,15 @@ def test_texts_stand_by_round_then_thinking_notes_writing_and_answer() -> None:
 
 
 def test_the_answer_is_the_latest_completion_as_it_was_shown() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.start_round()
-    story.add(
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.start_round()
+    scenario.add(
         bodies.CompletionBody(text="[[S:1]]", shown="[One](https://one.test)", followups=("a",), sources_used=(1,))
     )
-    story.end_turn(Outcome.COMPLETED)
+    scenario.end_turn(Outcome.COMPLETED)
 
-    view = view_of(story)
+    view = view_of(scenario)
 
     assert (view.answer, view.followups, view.sources_used) == ("[One](https://one.test)", ("a",), (1,))
     assert (view.status, view.outcome, view.rounds, view.sealed_round, view.elapsed_ms) == (
@@ -64,75 +64,75 @@ def test_the_answer_is_the_latest_completion_as_it_was_shown() -> None:
 
 
 def test_equal_answers_one_after_the_other_are_shown_once_and_others_stay() -> None:
-    story = Story()
-    story.start_turn("Hello")
+    scenario = Scenario()
+    scenario.start_turn("Hello")
     for text in ("It is 42.", " it is\n42.", "It is 43."):
-        story.start_round()
-        story.add(bodies.CompletionBody(text=text))
-    story.commit()
+        scenario.start_round()
+        scenario.add(bodies.CompletionBody(text=text))
+    scenario.commit()
 
-    view = view_of(story)
+    view = view_of(scenario)
 
     assert [(text.round, text.text) for text in view.texts] == [(2, " it is\n42."), (3, "It is 43.")]
     assert view.answer == "It is 43."
 
 
 def test_a_round_is_sealed_by_its_decision_and_not_by_its_start() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.start_round()
-    story.add(bodies.NoticeBody(code="x", text="y"))
-    story.commit()
-    story.start_round()
-    story.commit()
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.start_round()
+    scenario.add(bodies.NoticeBody(code="x", text="y"))
+    scenario.commit()
+    scenario.start_round()
+    scenario.commit()
 
-    view = view_of(story)
+    view = view_of(scenario)
 
     assert (view.rounds, view.sealed_round) == (2, 1)
 
 
 def test_a_signal_row_takes_precedence_over_its_block() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.start_round()
-    story.say(SignalKind.FOLLOWUP, "And this?")
-    story.settle_signals(SignalState.APPLIED)
-    story.say(SignalKind.CANCEL, "")
-    record = story.records[-1]
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.start_round()
+    scenario.say(SignalKind.FOLLOWUP, "And this?")
+    scenario.settle_signals(SignalState.APPLIED)
+    scenario.say(SignalKind.CANCEL, "")
+    record = scenario.records[-1]
 
     without_rows = build_turn_view(replace(record, signals=record.signals[1:]), tenant=TENANT, project=PROJECT)
 
-    assert without_rows == view_of(story)
-    assert [(signal.kind, signal.state) for signal in view_of(story).signals] == [
+    assert without_rows == view_of(scenario)
+    assert [(signal.kind, signal.state) for signal in view_of(scenario).signals] == [
         ("followup", "applied"),
         ("cancel", "accepted"),
     ]
 
 
 def test_files_are_those_for_the_person_once_in_order_of_appearance() -> None:
-    story = Story()
-    turn_id = story.start_turn("Hello", attachments=[make_artifact(story.start_turn("Before"), "mine.csv")])
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Hello", attachments=[make_artifact(scenario.start_turn("Before"), "mine.csv")])
     names = ["b.png", "a.png", "b.png"]
     artifacts = [make_artifact(turn_id, name) for name in names]
     artifacts.append(make_artifact(turn_id, "hidden", visibility="internal"))
-    call_id = story.add_call("exec_tools.run", {})
-    story.add(bodies.ToolResultBody(tool_id="t", status="ok", text="", artifacts=tuple(artifacts)), call_id=call_id)
-    story.commit()
+    call_id = scenario.add_call("exec_tools.run", {})
+    scenario.add(bodies.ToolResultBody(tool_id="t", status="ok", text="", artifacts=tuple(artifacts)), call_id=call_id)
+    scenario.commit()
 
-    view = view_of(story)
+    view = view_of(scenario)
 
     assert [file.filename for file in view.files] == ["b.png", "a.png"]
     assert [file.filename for file in view.attachments] == ["mine.csv"]
 
 
 def test_a_turn_without_an_exit_block_is_built_from_its_row() -> None:
-    story = Story()
-    story.start_turn("Hello")
+    scenario = Scenario()
+    scenario.start_turn("Hello")
     failure = problem("lost", "Nobody could finish this.", 500)
     turn = replace(
-        story.records[-1].turn, status=TurnStatus.FAILED, error=failure, ended_at=BEGINNING + timedelta(seconds=2)
+        scenario.records[-1].turn, status=TurnStatus.FAILED, error=failure, ended_at=BEGINNING + timedelta(seconds=2)
     )
-    record = replace(story.records[-1], turn=turn)
+    record = replace(scenario.records[-1], turn=turn)
 
     view = build_turn_view(record, tenant=TENANT, project=PROJECT)
 
@@ -140,31 +140,33 @@ def test_a_turn_without_an_exit_block_is_built_from_its_row() -> None:
 
 
 def test_the_latest_snapshot_of_each_plan_is_shown() -> None:
-    story = Story()
-    story.start_turn("Hello")
+    scenario = Scenario()
+    scenario.start_turn("Hello")
     for name, label in [("p1", "one"), ("p2", "two"), ("p1", "better")]:
-        story.change_plan(name, [label])
-    story.commit()
+        scenario.change_plan(name, [label])
+    scenario.commit()
 
-    view = view_of(story)
+    view = view_of(scenario)
 
     assert [(plan.plan_id, plan.steps[0].label) for plan in view.plans] == [("p1", "better"), ("p2", "two")]
 
 
 def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
-    story = Story()
-    story.start_turn("Hello")
-    story.start_round()
+    scenario = Scenario()
+    scenario.start_turn("Hello")
+    scenario.start_round()
     long = "x" * 9_000
-    first = story.add_call("exec_tools.run", {"content": long}, code=long)
-    other = story.add_call("exec_tools.run", {}, code="print(2)")
-    turn_id = story.records[-1].turn.id
+    first = scenario.add_call("exec_tools.run", {"content": long}, code=long)
+    other = scenario.add_call("exec_tools.run", {}, code="print(2)")
+    turn_id = scenario.records[-1].turn.id
     log = make_artifact(turn_id, "log.txt").model_copy(update={"ref": log_ref(turn_id, "call_1.txt")})
-    story.add(bodies.ToolResultBody(tool_id="exec_tools.run", status="ok", text=long, artifacts=(log,)), call_id=first)
-    story.commit()
+    scenario.add(
+        bodies.ToolResultBody(tool_id="exec_tools.run", status="ok", text=long, artifacts=(log,)), call_id=first
+    )
+    scenario.commit()
 
-    (shown, second) = view_of(story).steps
-    detail = try_build_step_detail(story.records[-1], str(first), tenant=TENANT, project=PROJECT)
+    (shown, second) = view_of(scenario).steps
+    detail = try_build_step_detail(scenario.records[-1], str(first), tenant=TENANT, project=PROJECT)
 
     assert detail is not None
     assert (detail.code, detail.result, detail.params) == (long, long, {"content": long})
@@ -172,4 +174,4 @@ def test_the_detail_of_a_step_has_what_the_view_of_the_turn_cuts() -> None:
     assert detail.log.ref == log.ref
     assert (len(shown.code or ""), shown.code_chars, detail.status) == (4_000, 9_000, "completed")
     assert (second.step, second.code, second.code_chars) == (other, "print(2)", 8)
-    assert try_build_step_detail(story.records[-1], "call_absent", tenant=TENANT, project=PROJECT) is None
+    assert try_build_step_detail(scenario.records[-1], "call_absent", tenant=TENANT, project=PROJECT) is None

@@ -4,9 +4,9 @@ import sys
 import unicodedata
 
 import pytest
+from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
-from parts.growth import check_linear, repeat
 
 from everturn.core.ids import SignalId, TurnId
 from everturn.timeline import bodies

@@ -6,12 +6,12 @@ from everturn.events.turn_view import build_state
 from everturn.timeline import bodies
 from everturn.timeline.turns import Outcome
 from everturn_client.terminal.turn_printer import TurnPrinter
-from everturn_testing.events.stories import PROJECT, TENANT, Story, make_artifact
-from everturn_testing.turns.asking_stories import AskingStory, Settled
+from everturn_testing.events.scenarios import PROJECT, TENANT, Scenario, make_artifact
+from everturn_testing.turns.approval_scenarios import ApprovalScenario, Settled
 
 
-def print_story(
-    story: Story, *, show_thinking: bool = True, begin: int = 0, holds_answer: bool = False
+def print_scenario(
+    scenario: Scenario, *, show_thinking: bool = True, begin: int = 0, holds_answer: bool = False
 ) -> list[tuple[str, str]]:
     """Fold the events from the snapshot `begin` on, and print each state."""
     printer = TurnPrinter(
@@ -20,40 +20,40 @@ def print_story(
         answer_command="everturn answer",
         holds_answer=holds_answer,
     )
-    state = build_state(story.pages[begin], tenant=TENANT, project=PROJECT)
+    state = build_state(scenario.pages[begin], tenant=TENANT, project=PROJECT)
     pieces = printer.render(state.turns[-1])
-    for event in story.events:
+    for event in scenario.events:
         state = fold_event(state, event)
         pieces += printer.render(state.turns[-1])
     return [(piece.tone, piece.text) for piece in pieces]
 
 
-def build_story() -> Story:
-    story = Story()
-    turn_id = story.start_turn("Draw it")
-    story.start_round()
-    story.add(bodies.ThinkingBody(text=story.stream("thinking", 0, ["Let me ", "see."])))
-    call_id = story.add_call("exec_tools.run", {"prog_name": "draw"})
-    story.commit()
-    story.show_step(call_id)
-    story.change_plan("p", ["Draw"])
+def build_scenario() -> Scenario:
+    scenario = Scenario()
+    turn_id = scenario.start_turn("Draw it")
+    scenario.start_round()
+    scenario.add(bodies.ThinkingBody(text=scenario.stream("thinking", 0, ["Let me ", "see."])))
+    call_id = scenario.add_call("exec_tools.run", {"prog_name": "draw"})
+    scenario.commit()
+    scenario.show_step(call_id)
+    scenario.change_plan("p", ["Draw"])
     artifact = make_artifact(turn_id, "chart.png")
     result = bodies.ToolResultBody(
         tool_id="exec_tools.run", status="ok", text="", artifacts=(artifact,), duration_ms=20
     )
-    story.add(result, call_id=call_id)
-    story.commit()
-    story.show_step(call_id)
-    story.show_files([artifact])
-    story.start_round()
-    answer = story.stream("answer", 0, ["Here ", "it is."])
-    story.add(bodies.CompletionBody(text=answer, followups=("In blue?",)))
-    story.end_turn(Outcome.COMPLETED)
-    return story
+    scenario.add(result, call_id=call_id)
+    scenario.commit()
+    scenario.show_step(call_id)
+    scenario.show_files([artifact])
+    scenario.start_round()
+    answer = scenario.stream("answer", 0, ["Here ", "it is."])
+    scenario.add(bodies.CompletionBody(text=answer, followups=("In blue?",)))
+    scenario.end_turn(Outcome.COMPLETED)
+    return scenario
 
 
 def test_a_turn_is_printed_as_it_happens() -> None:
-    printed = print_story(build_story())
+    printed = print_scenario(build_scenario())
 
     assert printed == [
         ("thinking", "Let me "),
@@ -72,31 +72,31 @@ def test_a_turn_is_printed_as_it_happens() -> None:
     ]
 
 
-def build_asking_story(state: Settled, reason: str = "") -> tuple[Story, str]:
-    story = AskingStory()
-    story.start_turn("Send it")
-    story.start_round()
-    call_id = story.add_call("mail.send", {"to": "ann"})
-    approval_id = story.ask(call_id, "mail.send", {"to": "ann"})
-    story.commit()
-    story.show_step(call_id)
-    story.show_question(call_id)
-    story.settle_question(call_id, state, reason)
+def build_approval_scenario(state: Settled, reason: str = "") -> tuple[Scenario, str]:
+    scenario = ApprovalScenario()
+    scenario.start_turn("Send it")
+    scenario.start_round()
+    call_id = scenario.add_call("mail.send", {"to": "ann"})
+    approval_id = scenario.ask(call_id, "mail.send", {"to": "ann"})
+    scenario.commit()
+    scenario.show_step(call_id)
+    scenario.show_question(call_id)
+    scenario.settle_question(call_id, state, reason)
     status = "ok" if state == "approved" else "cancelled"
     result = bodies.ToolResultBody(tool_id="mail.send", status=status, text="So it is.", duration_ms=20)
-    story.add(result, call_id=call_id)
-    story.commit()
-    story.show_step(call_id)
-    story.start_round()
-    story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Done."])))
-    story.end_turn(Outcome.COMPLETED)
-    return story, approval_id
+    scenario.add(result, call_id=call_id)
+    scenario.commit()
+    scenario.show_step(call_id)
+    scenario.start_round()
+    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, ["Done."])))
+    scenario.end_turn(Outcome.COMPLETED)
+    return scenario, approval_id
 
 
 def test_an_approval_is_printed_with_commands_and_outcome() -> None:
-    story, approval_id = build_asking_story("denied", "Not today.")
+    scenario, approval_id = build_approval_scenario("denied", "Not today.")
 
-    printed = print_story(story)
+    printed = print_scenario(scenario)
 
     (asked,) = [text for _, text in printed if text.startswith("?")]
     assert asked.startswith('? Allow mail.send? {"to": "ann"}\n')
@@ -106,9 +106,9 @@ def test_an_approval_is_printed_with_commands_and_outcome() -> None:
 
 
 def test_a_waiting_turn_prints_its_approval_last() -> None:
-    story, _ = build_asking_story("approved")
-    waiting = build_state(story.pages[1], tenant=TENANT, project=PROJECT).turns[-1]
-    ended = build_state(story.pages[-1], tenant=TENANT, project=PROJECT).turns[-1]
+    scenario, _ = build_approval_scenario("approved")
+    waiting = build_state(scenario.pages[1], tenant=TENANT, project=PROJECT).turns[-1]
+    ended = build_state(scenario.pages[-1], tenant=TENANT, project=PROJECT).turns[-1]
 
     pieces = [
         [piece.text for piece in TurnPrinter(show_thinking=True, download_command="x").render(turn)]
@@ -120,30 +120,30 @@ def test_a_waiting_turn_prints_its_approval_last() -> None:
 
 
 def test_thinking_may_be_left_out() -> None:
-    assert "thinking" not in {tone for tone, _ in print_story(build_story(), show_thinking=False)}
+    assert "thinking" not in {tone for tone, _ in print_scenario(build_scenario(), show_thinking=False)}
 
 
 def test_a_snapshot_of_an_ended_turn_is_printed_whole() -> None:
-    story = build_story()
+    scenario = build_scenario()
 
-    printed = print_story(story, begin=-1)
+    printed = print_scenario(scenario, begin=-1)
 
     assert ("answer", "Here it is.") in printed
     assert printed.index(("good", "✓ draw (20 ms)\n")) < printed.index(("answer", "Here it is."))
 
 
 def test_text_lost_by_a_dead_worker_is_printed_again() -> None:
-    story = Story()
-    story.start_turn("Hi")
-    story.start_round()
-    story.stream("answer", 0, ["I belie"])
-    story.lose_worker()
-    story.start_round()
-    story.add(bodies.CompletionBody(text=story.stream("answer", 0, ["Hello."])))
-    story.end_turn(Outcome.COMPLETED)
+    scenario = Scenario()
+    scenario.start_turn("Hi")
+    scenario.start_round()
+    scenario.stream("answer", 0, ["I belie"])
+    scenario.lose_worker()
+    scenario.start_round()
+    scenario.add(bodies.CompletionBody(text=scenario.stream("answer", 0, ["Hello."])))
+    scenario.end_turn(Outcome.COMPLETED)
 
-    printed = print_story(story)
-    to_a_file = print_story(story, holds_answer=True)
+    printed = print_scenario(scenario)
+    to_a_file = print_scenario(scenario, holds_answer=True)
 
     assert [text for tone, text in to_a_file if tone == "answer"] == ["Hello.", "\n"]
     assert printed[:5] == [
@@ -156,23 +156,23 @@ def test_text_lost_by_a_dead_worker_is_printed_again() -> None:
 
 
 def test_a_written_file_is_named_without_its_content() -> None:
-    story = Story()
-    story.start_turn("Write")
-    story.start_round()
-    story.stream("canvas", 0, ["# Long", " text"], artifact="files/a.md")
-    story.stream("timeline_text", 1, ["Shown"], artifact="files/b.md")
+    scenario = Scenario()
+    scenario.start_turn("Write")
+    scenario.start_round()
+    scenario.stream("canvas", 0, ["# Long", " text"], artifact="files/a.md")
+    scenario.stream("timeline_text", 1, ["Shown"], artifact="files/b.md")
 
-    assert print_story(story) == [("info", "✎ writing files/a.md\n"), ("info", "Shown")]
+    assert print_scenario(scenario) == [("info", "✎ writing files/a.md\n"), ("info", "Shown")]
 
 
 def test_the_sources_of_an_answer_stand_below_it_with_their_numbers() -> None:
-    story = Story()
-    story.start_turn("Who says so?")
-    story.start_round()
-    story.answer(story.stream("answer", 0, ["Two do."]), cited=[2, 5])
-    story.end_turn(Outcome.COMPLETED)
+    scenario = Scenario()
+    scenario.start_turn("Who says so?")
+    scenario.start_round()
+    scenario.answer(scenario.stream("answer", 0, ["Two do."]), cited=[2, 5])
+    scenario.end_turn(Outcome.COMPLETED)
 
-    printed = print_story(story)
+    printed = print_scenario(scenario)
 
     assert printed[:3] == [
         ("answer", "Two do."),
@@ -183,12 +183,12 @@ def test_the_sources_of_an_answer_stand_below_it_with_their_numbers() -> None:
 
 def test_a_compaction_is_printed_on_its_own_line() -> None:
     printer = TurnPrinter(show_thinking=True, download_command="everturn download")
-    story = Story()
-    story.start_turn("Hi")
-    story.start_round()
-    story.stream("answer", 0, ["Half"])
-    state = build_state(story.pages[0], tenant=TENANT, project=PROJECT)
-    for event in story.events:
+    scenario = Scenario()
+    scenario.start_turn("Hi")
+    scenario.start_round()
+    scenario.stream("answer", 0, ["Half"])
+    state = build_state(scenario.pages[0], tenant=TENANT, project=PROJECT)
+    for event in scenario.events:
         state = fold_event(state, event)
     printer.render(state.turns[-1])
 
@@ -205,8 +205,8 @@ def test_a_compaction_is_printed_on_its_own_line() -> None:
 
 
 def test_a_failure_has_a_reason() -> None:
-    story = Story()
-    story.start_turn("Hi")
-    story.end_turn("failed")
+    scenario = Scenario()
+    scenario.start_turn("Hi")
+    scenario.end_turn("failed")
 
-    assert ("bad", "The answer failed: The model failed.\n") in print_story(story)
+    assert ("bad", "The answer failed: The model failed.\n") in print_scenario(scenario)

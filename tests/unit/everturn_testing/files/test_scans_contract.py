@@ -6,10 +6,10 @@ from everturn_testing.core import SequentialIds
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.scans import MemoryScans
 from everturn_testing.files.scans_contract import ScansContract
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
 
 
@@ -25,9 +25,11 @@ async def nothing(*_: object) -> None:
 async def test_scans_that_revoke_nothing_are_noticed() -> None:
     platform = MemoryPlatform()
     lease, rival = MemoryLeases(platform, owner="worker-1"), MemoryLeases(platform, owner="worker-2")
-    stage = Stage(
+    harness = Harness(
         MemoryInbox(platform), lease, rival, MemoryTimelines(platform), SequentialIds(), nothing, nothing, nothing
     )
 
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        await ScansContract().test_a_revoked_file_can_not_be_read(Forgetful(platform), MemoryArtifacts(platform), stage)
+        await ScansContract().test_a_revoked_file_can_not_be_read(
+            Forgetful(platform), MemoryArtifacts(platform), harness
+        )

@@ -7,8 +7,8 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.blocks import Block
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
+from everturn_testing.turns.harness import ANN, Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import ANN, Stage
 
 
 class Greedy(MemoryConversationReader):
@@ -21,11 +21,11 @@ class Careless(MemoryConversationReader):
         return super()._blocks(ANN, conversation_id)
 
 
-async def test_a_reader_that_mixes_turns_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+async def test_a_reader_that_mixes_turns_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
     with pytest.raises(AssertionError):
-        await ConversationReaderContract().test_only_the_blocks_of_the_turn_are_read(stage, Greedy(platform))
+        await ConversationReaderContract().test_only_the_blocks_of_the_turn_are_read(harness, Greedy(platform))
 
 
-async def test_a_reader_that_reads_for_anybody_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+async def test_a_reader_that_reads_for_anybody_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
     with pytest.raises(AssertionError):
-        await ConversationReaderContract().test_blocks_of_other_owners_are_not_visible(stage, Careless(platform))
+        await ConversationReaderContract().test_blocks_of_other_owners_are_not_visible(harness, Careless(platform))

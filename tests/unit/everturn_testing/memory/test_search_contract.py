@@ -9,8 +9,8 @@ from everturn.core.identity import Principal
 from everturn.memory.search import EmbeddedSnippet, FoundSnippet, IndexJob, SnippetQuery
 from everturn_testing.memory.search_contract import MemoryDesk, MemorySearchContract, SnippetIndexContract
 from everturn_testing.memory.snippets import MemorySnippets
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class Boundless(MemorySnippets):
@@ -28,16 +28,16 @@ class Forgetful(MemorySnippets):
         return saved
 
 
-async def test_a_search_that_shows_a_stranger_something_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+async def test_a_search_that_shows_a_stranger_something_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
     broken = Boundless(platform)
 
     with pytest.raises(AssertionError):
-        await MemorySearchContract().test_strangers_find_nothing(MemoryDesk(stage, broken, broken))
+        await MemorySearchContract().test_strangers_find_nothing(MemoryDesk(harness, broken, broken))
 
 
-async def test_an_index_that_claims_a_turn_again_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+async def test_an_index_that_claims_a_turn_again_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
     broken = Forgetful(platform)
-    desk = replace(MemoryDesk(stage, broken, broken))
+    desk = replace(MemoryDesk(harness, broken, broken))
 
     with pytest.raises(AssertionError):
         await SnippetIndexContract().test_a_turn_without_snippets_is_marked_as_indexed(desk)

@@ -9,11 +9,11 @@ from everturn_testing.memory.user_memories_contract import UserMemoriesContract
 ANN = Principal("acme", "support", "ann")
 
 
-class Talkative(MemoryUserMemories):
+class Leaky(MemoryUserMemories):
     def _of(self, principal: Principal):
         return super()._of(ANN)
 
 
 async def test_memories_that_strangers_can_read_are_noticed() -> None:
     with pytest.raises(AssertionError):
-        await UserMemoriesContract().test_strangers_see_and_change_nothing(Talkative(), ANN)
+        await UserMemoriesContract().test_strangers_see_and_change_nothing(Leaky(), ANN)

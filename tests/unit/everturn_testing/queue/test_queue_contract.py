@@ -10,10 +10,10 @@ from everturn.queue.ports import QueueDepth
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.queue.memory_queue import MemoryQueue
 from everturn_testing.queue.queue_contract import QueueContract
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
 
 
@@ -29,7 +29,7 @@ async def nothing(*_: ConversationId | object) -> None:
 
 async def test_a_count_over_tenants_is_noticed() -> None:
     platform = MemoryPlatform(FixedClock())
-    stage = Stage(
+    harness = Harness(
         inbox=MemoryInbox(platform),
         leases=MemoryLeases(platform, owner="one"),
         rival=MemoryLeases(platform, owner="two"),
@@ -41,4 +41,4 @@ async def test_a_count_over_tenants_is_noticed() -> None:
     )
 
     with pytest.raises(AssertionError):
-        await QueueContract().test_turns_that_wait_are_counted_by_tenant_and_lane(stage, Leaky(platform))
+        await QueueContract().test_turns_that_wait_are_counted_by_tenant_and_lane(harness, Leaky(platform))

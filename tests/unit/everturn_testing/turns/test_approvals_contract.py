@@ -6,10 +6,10 @@ from everturn.turns.leases import Lease
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.approvals_contract import ApprovalsContract
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
 
 
@@ -26,7 +26,7 @@ async def test_a_driver_that_parks_without_a_reason_is_noticed() -> None:
         """No lease expires and nobody judges here."""
 
     leases = MemoryLeases(platform, owner="worker-1")
-    stage = Stage(
+    harness = Harness(
         inbox=MemoryInbox(platform),
         leases=leases,
         rival=leases,
@@ -38,4 +38,4 @@ async def test_a_driver_that_parks_without_a_reason_is_noticed() -> None:
     )
 
     with pytest.raises(AssertionError):
-        await ApprovalsContract().test_a_turn_without_a_pending_approval_is_not_parked(stage, Hasty(platform))
+        await ApprovalsContract().test_a_turn_without_a_pending_approval_is_not_parked(harness, Hasty(platform))

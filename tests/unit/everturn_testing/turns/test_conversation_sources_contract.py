@@ -7,8 +7,8 @@ import pytest
 from everturn.turns.commits import Commit
 from everturn.turns.leases import Lease
 from everturn_testing.turns.conversation_sources_contract import SourcesContract
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
 
 
@@ -24,15 +24,17 @@ class Forgetful(MemoryTimelines):
         return await super().commit(lease, replace(commit, sources=emptied))
 
 
-async def test_timelines_that_ignore_the_fence_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, timelines=Fenceless(platform))
+async def test_timelines_that_ignore_the_fence_are_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, timelines=Fenceless(platform))
 
     with pytest.raises(pytest.fail.Exception):
         await SourcesContract().test_a_stale_fence_stores_no_source(broken)
 
 
-async def test_timelines_that_lose_a_text_with_a_new_title_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, timelines=Forgetful(platform))
+async def test_timelines_that_lose_a_text_with_a_new_title_are_noticed(
+    harness: Harness, platform: MemoryPlatform
+) -> None:
+    broken = replace(harness, timelines=Forgetful(platform))
 
     with pytest.raises(AssertionError):
         await SourcesContract().test_a_changed_source_keeps_its_number_and_text(broken)

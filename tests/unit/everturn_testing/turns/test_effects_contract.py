@@ -7,8 +7,8 @@ from everturn.turns.leases import Lease
 from everturn.turns.ports import EffectKey
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class Forgetful(MemoryEffects):
@@ -16,6 +16,6 @@ class Forgetful(MemoryEffects):
         await super().begin(lease, key, effect)
 
 
-async def test_a_ledger_that_forgets_what_was_begun_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
+async def test_a_ledger_that_forgets_what_was_begun_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
     with pytest.raises(AssertionError):
-        await EffectsContract().test_a_call_is_begun_once(stage, Forgetful(platform))
+        await EffectsContract().test_a_call_is_begun_once(harness, Forgetful(platform))

@@ -7,9 +7,9 @@ import pytest
 from everturn.core.ids import ConversationId
 from everturn.timeline.turns import ExternalEvent
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class Dull(MemoryInbox):
@@ -24,15 +24,15 @@ class Careless(MemoryInbox):
         """Takes every message."""
 
 
-async def test_an_inbox_that_drops_payloads_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, inbox=Dull(platform))
+async def test_an_inbox_that_drops_payloads_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, inbox=Dull(platform))
 
     with pytest.raises(AssertionError):
         await ExternalEventsContract().test_an_event_to_a_running_turn_is_a_signal_with_its_data(broken)
 
 
-async def test_an_inbox_that_accepts_foreign_targets_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, inbox=Careless(platform))
+async def test_an_inbox_that_accepts_foreign_targets_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, inbox=Careless(platform))
 
     with pytest.raises(pytest.fail.Exception):
         await TargetsContract().test_a_message_for_a_turn_of_another_conversation_is_refused(broken)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.inbox_contract import InboxContract
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class Forgetful(MemoryInbox):
@@ -15,8 +15,8 @@ class Forgetful(MemoryInbox):
         return receipt
 
 
-async def test_an_inbox_that_forgets_keys_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, inbox=Forgetful(platform))
+async def test_an_inbox_that_forgets_keys_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, inbox=Forgetful(platform))
 
     with pytest.raises(AssertionError):
         await InboxContract().test_the_same_key_gets_the_first_answer_and_does_nothing(broken)

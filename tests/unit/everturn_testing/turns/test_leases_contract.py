@@ -6,10 +6,10 @@ import pytest
 
 from everturn.core.ids import ConversationId
 from everturn.turns.leases import Claim
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.leases_contract import LeasesContract
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 
 
 class Generous(MemoryLeases):
@@ -25,15 +25,15 @@ class RevocationChecker(MemoryLeases):
         return await super().try_claim(conversation_id)
 
 
-async def test_leases_that_two_can_hold_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, rival=Generous(platform, owner="worker-2"))
+async def test_leases_that_two_can_hold_are_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, rival=Generous(platform, owner="worker-2"))
 
     with pytest.raises(AssertionError):
         await LeasesContract().test_a_held_lease_can_not_be_claimed(broken)
 
 
-async def test_a_fence_that_does_not_grow_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, rival=RevocationChecker(platform, owner="worker-2"))
+async def test_a_fence_that_does_not_grow_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, rival=RevocationChecker(platform, owner="worker-2"))
 
     with pytest.raises(AssertionError):
         await LeasesContract().test_an_expired_lease_is_taken_over_with_the_next_fence(broken)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from everturn.timeline.turns import SignalState
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.platform import MemoryPlatform
 from everturn_testing.turns.receipts_contract import ReceiptsContract
-from everturn_testing.turns.stage import Stage
 
 
 class Pliable(MemoryInbox):
@@ -18,8 +18,8 @@ class Pliable(MemoryInbox):
         return row.signal
 
 
-async def test_an_inbox_that_changes_settled_signals_is_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, inbox=Pliable(platform))
+async def test_an_inbox_that_changes_settled_signals_is_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, inbox=Pliable(platform))
 
     with pytest.raises(pytest.fail.Exception):
         await ReceiptsContract().test_a_settled_signal_can_not_be_changed(broken, SignalState.APPLIED)

@@ -9,8 +9,8 @@ from everturn.core.ids import ConversationId
 from everturn.timeline.blocks import Block
 from everturn.turns.commits import Commit
 from everturn.turns.leases import Lease
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
 from everturn_testing.turns.timelines_contract import RecentBlocksContract, TimelinesContract
 
@@ -33,22 +33,22 @@ class Forgetless(MemoryTimelines):
         return await self.load_blocks(principal, conversation_id)
 
 
-async def test_timelines_that_ignore_the_fence_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, timelines=Fenceless(platform))
+async def test_timelines_that_ignore_the_fence_are_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, timelines=Fenceless(platform))
 
     with pytest.raises(pytest.fail.Exception):
         await TimelinesContract().test_a_stale_fence_writes_nothing(broken)
 
 
-async def test_timelines_that_ignore_the_inbox_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, timelines=Deaf(platform))
+async def test_timelines_that_ignore_the_inbox_are_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, timelines=Deaf(platform))
 
     with pytest.raises(pytest.fail.Exception):
         await TimelinesContract().test_a_close_that_missed_a_message_writes_nothing(broken)
 
 
-async def test_timelines_that_load_what_is_summarized_are_noticed(stage: Stage, platform: MemoryPlatform) -> None:
-    broken = replace(stage, timelines=Forgetless(platform))
+async def test_timelines_that_load_what_is_summarized_are_noticed(harness: Harness, platform: MemoryPlatform) -> None:
+    broken = replace(harness, timelines=Forgetless(platform))
 
     with pytest.raises(AssertionError):
         await RecentBlocksContract().test_a_conversation_is_loaded_from_its_last_summary_on(broken)

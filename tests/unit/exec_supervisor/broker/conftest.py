@@ -17,7 +17,7 @@ from everturn.execution.messages import Posture, Ready, UidRange
 from everturn.execution.profiles import ExecutionProfile
 from everturn.execution.records import MessageClass, build_message
 from exec_supervisor.broker.bodies import Body
-from exec_supervisor.broker.docker_engine import EngineEvent, InUse, Leftover, NotThere
+from exec_supervisor.broker.docker_engine import EngineEvent, InUse, LabeledObject, NotThere
 from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pairs import Pairs, open_pairs
@@ -126,9 +126,9 @@ class MemoryEngine:
             raise NotThere(name)
         self.volumes.remove(name)
 
-    async def load_leftovers(self, label: str) -> list[Leftover]:
-        self._note("load_leftovers", label)
-        return [Leftover(name, False, container.labels) for name, container in self.containers.items()]
+    async def load_labeled(self, label: str) -> list[LabeledObject]:
+        self._note("load_labeled", label)
+        return [LabeledObject(name, False, container.labels) for name, container in self.containers.items()]
 
     async def watch(self, label: str, since_s: float) -> AsyncGenerator[EngineEvent]:
         self._note("watch", label)

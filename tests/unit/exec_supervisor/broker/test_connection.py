@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
-from parts.calling import Caller
+from helpers.calling import Caller
 from structlog.testing import capture_logs
 
 from everturn.execution.broker_messages import Attach, Attached, KillPair, ListPairs, PairEnded, RemovePair, StartPair

@@ -39,7 +39,7 @@ def test_an_event_is_its_action_with_the_labels_of_its_container():
 async def test_without_an_engine_every_call_fails_at_once(tmp_path: Path):
     engine = DockerEngine(f"unix://{tmp_path}/nothing.sock")
 
-    for call in (engine.start("x"), engine.attach("x"), engine.load_leftovers("x"), anext(engine.watch("x", 0.0))):
+    for call in (engine.start("x"), engine.attach("x"), engine.load_labeled("x"), anext(engine.watch("x", 0.0))):
         async with asyncio.timeout(5):
             with pytest.raises(EngineDown):
                 await call

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, InUse, Leftover, NotThere
+from exec_supervisor.broker.docker_engine import EngineDown, EngineRefused, InUse, LabeledObject, NotThere
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.reaper import Reaper, find_orphans
 
@@ -14,20 +14,20 @@ NOW_S = 1000.0
 
 def leftover(name: str, broker: str = "mine", pair: str = "dead", expires: str = "2000", *, volume: bool = False):
     labels = {"everturn.broker": broker, "everturn.pair": pair, "everturn.expires": expires}
-    return Leftover(name, volume, labels)
+    return LabeledObject(name, volume, labels)
 
 
 class Engine:
     """What the reaper uses of an engine."""
 
-    def __init__(self, found: list[Leftover], answers: dict[str, Exception] | None = None) -> None:
+    def __init__(self, found: list[LabeledObject], answers: dict[str, Exception] | None = None) -> None:
         self.found = found
         self.answers = answers or {}
         self.removed: list[str] = []
         self.changed = asyncio.Event()
         self.listed = asyncio.Event()
 
-    async def load_leftovers(self, label: str) -> list[Leftover]:
+    async def load_labeled(self, label: str) -> list[LabeledObject]:
         assert label == "everturn.broker"
         self.listed.set()
         if error := self.answers.get("list"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from everturn.execution.messages import Boot, Interpreter, RunLimits, UidRange
 from exec_supervisor.bubblewrap.command import Masked, build_command, load_system_links, load_system_roots
-from exec_supervisor.bubblewrap.mounts import Bind, Stage
+from exec_supervisor.bubblewrap.mounts import Bind, MountPlan
 
 BOOT = Boot(
     limits=RunLimits(work_dir_bytes=11, out_dir_bytes=22),
@@ -14,8 +14,8 @@ BOOT = Boot(
     run_dir="/run/x",
     uids=UidRange(20_000, 20_999),
 )
-PLAIN = Stage((Bind("/venv", "/venv"),), "/run/x/gateway")
-STAGED = Stage((Bind("/run/x/root0", "/venv"),), "/run/x/gateway", "/run/x/work", "/run/x/out")
+PLAIN = MountPlan((Bind("/venv", "/venv"),), "/run/x/gateway")
+COPIED = MountPlan((Bind("/run/x/root0", "/venv"),), "/run/x/gateway", "/run/x/work", "/run/x/out")
 
 
 def pairs(command: list[str], name: str, count: int = 2) -> list[tuple[str, ...]]:
@@ -50,7 +50,7 @@ def test_modules_to_import_ahead_are_named_to_the_executor():
 
 
 def test_folders_are_bound_where_they_were_staged():
-    command = build_command(BOOT, STAGED, (), 7)
+    command = build_command(BOOT, COPIED, (), 7)
 
     assert pairs(command, "--ro-bind") == [("/run/x/root0", "/venv"), ("/run/x/gateway", "/run/everturn")]
     assert pairs(command, "--bind") == [("/run/x/work", "/workspace/work"), ("/run/x/out", "/workspace/out")]

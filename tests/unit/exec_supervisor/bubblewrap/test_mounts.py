@@ -7,7 +7,7 @@ import pytest
 
 from everturn.execution.messages import RunLimits
 from exec_supervisor.bubblewrap import mounts
-from exec_supervisor.bubblewrap.mounts import Bind, build_stage, make_run_dir, remove_stage
+from exec_supervisor.bubblewrap.mounts import Bind, build_mount_plan, make_run_dir, remove_run_dir
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def test_an_ordinary_user_binds_the_roots_as_they_are(tmp_path, ordinary_user_fo
     run_dir = ordinary_user_folder / "run"
     make_run_dir(run_dir)
 
-    stage = build_stage(run_dir, ("/usr/lib",), RunLimits(), 1001)
+    plan = build_mount_plan(run_dir, ("/usr/lib",), RunLimits(), 1001)
 
-    assert stage.read_only == (Bind("/usr/lib", "/usr/lib"),)
-    assert (stage.work, stage.out) == (None, None)
-    assert Path(stage.socket_dir).is_dir()
+    assert plan.read_only == (Bind("/usr/lib", "/usr/lib"),)
+    assert (plan.work, plan.out) == (None, None)
+    assert Path(plan.socket_dir).is_dir()
     assert run_dir.stat().st_mode & 0o777 == 0o711
 
 
@@ -54,8 +54,8 @@ def test_removing_takes_the_socket_and_nothing_that_is_not_ours(tmp_path):
     (run_dir / "gateway").mkdir(parents=True)
     (run_dir / "gateway" / mounts.SOCKET_NAME).touch()
 
-    remove_stage(run_dir)
-    remove_stage(run_dir)
+    remove_run_dir(run_dir)
+    remove_run_dir(run_dir)
 
     assert not run_dir.exists()
 
@@ -66,6 +66,6 @@ def test_a_root_that_is_still_mounted_below_is_not_deleted(tmp_path):
     (run_dir / "root0" / "precious").touch()
 
     with pytest.raises(OSError, match="not empty"):
-        remove_stage(run_dir)
+        remove_run_dir(run_dir)
 
     assert (run_dir / "root0" / "precious").exists()

@@ -66,7 +66,7 @@ WAIT_FOR_START = "/usr/bin/head -c 1 > /dev/null"
 
 
 @dataclass
-class Stage:
+class Harness:
     """Makes boots whose bubblewrap is a script, in a folder that the dropped user reaches.
 
     The script says `booted`, waits until it is spoken to, says `said` and goes on with `then`.
@@ -91,10 +91,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def harness() -> Iterator[Harness]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o755)
-        yield Stage(Path(folder), itertools.count(1))
+        yield Harness(Path(folder), itertools.count(1))
         assert not list(Path(folder).glob("run*")), "the supervisor left its run's folder"
 
 
@@ -111,10 +111,10 @@ async def see_through(boot: Boot, stop: asyncio.Event | None = None, timeout_s: 
         return await run_supervised(booted, build_launch(timeout_s), [b"tar"], refuse, stop or asyncio.Event())
 
 
-async def test_a_run_that_keeps_the_protocol_ends_with_its_report_and_its_files(stage):
+async def test_a_run_that_keeps_the_protocol_ends_with_its_report_and_its_files(harness):
     said = say(REPORT, encode_raw(b"one"), encode_raw(b"two"), OutputsEnd())
 
-    done = await see_through(stage.boot(said))
+    done = await see_through(harness.boot(said))
 
     assert (done.finished.verdict, done.finished.detail, done.finished.report) == ("ended", "", REPORT)
     assert done.finished.posture.runtime == "cpython 3.11"
@@ -135,9 +135,9 @@ async def test_a_run_that_keeps_the_protocol_ends_with_its_report_and_its_files(
     ],
     ids=["silence", "open walls", "report", "finished", "raw", "oversized", "no JSON", "half a frame"],
 )
-async def test_an_executor_that_boots_wrongly_runs_nothing(stage, said, reason):
+async def test_an_executor_that_boots_wrongly_runs_nothing(harness, said, reason):
     with pytest.raises(SupervisorFailed, match=reason):
-        await see_through(stage.boot(b"", then=HANG_UP, booted=said))
+        await see_through(harness.boot(b"", then=HANG_UP, booted=said))
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ async def test_an_executor_that_boots_wrongly_runs_nothing(stage, said, reason):
         "half a frame",
     ],
 )
-async def test_anything_but_a_report_is_the_executors_end(stage, said):
-    done = await see_through(stage.boot(said, then=HANG_UP))
+async def test_anything_but_a_report_is_the_executors_end(harness, said):
+    done = await see_through(harness.boot(said, then=HANG_UP))
 
     assert (done.finished.verdict, done.finished.report, done.tar) == ("died", None, b"")
 
@@ -180,61 +180,61 @@ async def test_anything_but_a_report_is_the_executors_end(stage, said):
     [b"", encode_raw(b"tar")[:-1], say(REPORT), say(encode_raw(b"tar"), Hello("n")), struct.pack(">I", 64 << 20)],
     ids=["silence", "half a frame", "second report", "hello", "oversized"],
 )
-async def test_incomplete_outputs_are_reported_and_the_verdict_is_kept(stage, said):
-    done = await see_through(stage.boot(say(REPORT) + said, then=HANG_UP))
+async def test_incomplete_outputs_are_reported_and_the_verdict_is_kept(harness, said):
+    done = await see_through(harness.boot(say(REPORT) + said, then=HANG_UP))
 
     assert (done.finished.verdict, done.finished.report) == ("ended", REPORT)
     assert "the output files are incomplete" in done.finished.detail
 
 
-async def test_more_output_bytes_than_may_leave_are_cut_off_and_named(stage):
-    flood = stage.folder / "flood"
+async def test_more_output_bytes_than_may_leave_are_cut_off_and_named(harness):
+    flood = harness.folder / "flood"
     flood.write_bytes(say(*(encode_raw(b"x" * 50_000) for _ in range(20)), OutputsEnd()))
     flood.chmod(0o644)
 
-    done = await see_through(stage.boot(say(REPORT), then=f"exec /bin/cat {flood}"))
+    done = await see_through(harness.boot(say(REPORT), then=f"exec /bin/cat {flood}"))
 
     assert done.finished.limits == ("output",)
     assert "more bytes than may leave" in done.finished.detail
     assert len(done.tar) < 100_000
 
 
-async def test_a_flood_of_errors_is_truncated_and_does_not_block(stage):
-    late = stage.folder / "late"
+async def test_a_flood_of_errors_is_truncated_and_does_not_block(harness):
+    late = harness.folder / "late"
     late.write_bytes(say(REPORT, OutputsEnd()))
     late.chmod(0o644)
 
     done = await see_through(
-        stage.boot(b"", then=f"head -c 3000000 /dev/zero | tr '\\0' x >&2\n/bin/cat {late}\n{HANG_UP}")
+        harness.boot(b"", then=f"head -c 3000000 /dev/zero | tr '\\0' x >&2\n/bin/cat {late}\n{HANG_UP}")
     )
 
     assert done.finished.verdict == "ended"
     assert done.finished.detail == "x" * 4096
 
 
-async def test_a_silent_executor_is_killed_two_seconds_after_the_limit(stage):
+async def test_a_silent_executor_is_killed_two_seconds_after_the_limit(harness):
     started = time.monotonic()
 
-    done = await see_through(stage.boot(b""), timeout_s=0.2)
+    done = await see_through(harness.boot(b""), timeout_s=0.2)
 
     assert 2.0 < time.monotonic() - started < 2.2 * 3
     assert (done.finished.verdict, done.finished.report, done.finished.limits) == ("timeout", None, ("time",))
     assert 200 <= done.finished.duration_ms < 2_200 * 3
 
 
-async def test_a_stop_that_is_not_obeyed_ends_the_run_too_and_is_no_limit(stage):
+async def test_a_stop_that_is_not_obeyed_ends_the_run_too_and_is_no_limit(harness):
     stop = asyncio.Event()
     stop.set()
 
-    done = await see_through(stage.boot(b""), stop)
+    done = await see_through(harness.boot(b""), stop)
 
     assert (done.finished.verdict, done.finished.report, done.finished.limits) == ("cancelled", None, ())
 
 
-async def test_an_executors_report_does_not_change_the_verdict(stage):
+async def test_an_executors_report_does_not_change_the_verdict(harness):
     boast = replace(REPORT, exit_code=None, signal=9, error=ProgramError("E", "m", 1, "t"), limits=("memory", "cpu"))
 
-    done = await see_through(stage.boot(say(boast, OutputsEnd())))
+    done = await see_through(harness.boot(say(boast, OutputsEnd())))
 
     assert (done.finished.verdict, done.finished.limits, done.finished.calls) == ("ended", (), ())
     assert done.finished.refusals == {}
@@ -265,10 +265,10 @@ def _load_command(entry: Path) -> str:
 
 
 @pytest.mark.parametrize("inputs_sent", [False, True])
-def test_a_worker_that_hangs_up_ends_the_run_within_two_seconds(stage, inputs_sent):
-    boot = stage.boot(b"", then=f"/usr/bin/tail -f {stage.folder}/said1")
+def test_a_worker_that_hangs_up_ends_the_run_within_two_seconds(harness, inputs_sent):
+    boot = harness.boot(b"", then=f"/usr/bin/tail -f {harness.folder}/said1")
     with start_supervisor(boot) as process:
-        assert is_running(str(stage.folder))
+        assert is_running(str(harness.folder))
         process.stdin.write(say(InputsEnd()) if inputs_sent else encode_raw(b"half"))
         started = time.monotonic()
 
@@ -276,26 +276,26 @@ def test_a_worker_that_hangs_up_ends_the_run_within_two_seconds(stage, inputs_se
 
         assert process.wait(20) == 1
         assert time.monotonic() - started < 2 * 3
-    assert not is_running(str(stage.folder))
+    assert not is_running(str(harness.folder))
 
 
-def test_a_terminated_supervisor_takes_the_run_with_it(stage):
-    boot = stage.boot(b"")
+def test_a_terminated_supervisor_takes_the_run_with_it(harness):
+    boot = harness.boot(b"")
     with start_supervisor(boot) as process:
         process.send_signal(signal.SIGTERM)
 
         assert process.wait(20) == 1
-    assert not is_running(str(stage.folder))
+    assert not is_running(str(harness.folder))
 
 
-def test_invalid_frames_from_the_worker_end_the_run(stage):
-    boot = stage.boot(b"")
+def test_invalid_frames_from_the_worker_end_the_run(harness):
+    boot = harness.boot(b"")
     with start_supervisor(boot) as process:
         process.stdin.write(b"\x00\x00\x00\x01x")
         process.stdin.flush()
 
         assert process.wait(20) != 0
-    assert not is_running(str(stage.folder))
+    assert not is_running(str(harness.folder))
 
 
 class EndedReader:

@@ -3,9 +3,9 @@
 import unicodedata
 
 import pytest
+from helpers.linear_cost import check_linear, repeat
 from hypothesis import given
 from hypothesis import strategies as st
-from parts.growth import check_linear, repeat
 
 from everturn.core.refs import check_path
 from ingress.attachments.sniffing import MAX_NAME_BYTES, clean_name, name_apart

@@ -19,7 +19,7 @@ ANN = Principal("t", "p", "ann", frozenset({Role.REGISTERED, Role.PAID}))
 
 
 @dataclass
-class Stage:
+class Harness:
     clock: FixedClock
     credentials: MemoryCredentials
     standing: RevocationChecker
@@ -32,10 +32,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Stage:
+def harness() -> Harness:
     clock = FixedClock()
     credentials = MemoryCredentials(clock)
-    return Stage(clock, credentials, RevocationChecker(credentials, clock))
+    return Harness(clock, credentials, RevocationChecker(credentials, clock))
 
 
 async def refusal(asking: Awaitable[object]) -> int:
@@ -44,18 +44,18 @@ async def refusal(asking: Awaitable[object]) -> int:
     return refused.value.status_code
 
 
-async def test_a_key_speaks_for_its_owner_with_its_roles(stage: Stage) -> None:
-    text, key = await stage.make()
+async def test_a_key_speaks_for_its_owner_with_its_roles(harness: Harness) -> None:
+    text, key = await harness.make()
 
-    caller = await stage.standing.load_key_caller(text)
+    caller = await harness.standing.load_key_caller(text)
 
     assert caller.principal == ANN
     assert caller.proof == Proof("key", key.created_at.timestamp(), key.key_id)
 
 
-async def test_unknown_wrong_and_expired_keys_are_the_same_401(stage: Stage) -> None:
-    past = stage.clock.now() - timedelta(seconds=1)
-    good, key = await stage.make()
+async def test_unknown_wrong_and_expired_keys_are_the_same_401(harness: Harness) -> None:
+    past = harness.clock.now() - timedelta(seconds=1)
+    good, key = await harness.make()
     wrong = f"evk_{key.key_id}_{build_key_text()[0].rpartition('_')[2][-43:]:a>43}"
     texts = [build_key_text()[0], wrong, "evk_x"]
     for changes in (
@@ -64,58 +64,58 @@ async def test_unknown_wrong_and_expired_keys_are_the_same_401(stage: Stage) -> 
         {"owner": Principal("t", "p", "a:b")},
         {"owner": Principal("t", "p", "ann", frozenset({Role.ANONYMOUS}))},
     ):
-        texts.append((await stage.make(**changes))[0])
+        texts.append((await harness.make(**changes))[0])
 
     said = set()
     for text in texts:
         with pytest.raises(ProblemError) as refused:
-            await stage.standing.load_key_caller(text)
+            await harness.standing.load_key_caller(text)
         said.add((refused.value.status_code, str(refused.value.detail)))
 
     assert len(said) == 1
-    assert (await stage.standing.load_key_caller(good)).principal == ANN
+    assert (await harness.standing.load_key_caller(good)).principal == ANN
 
 
-async def test_a_key_is_cached_and_its_revocation_takes_effect_within_seconds(stage: Stage) -> None:
-    text, key = await stage.make()
+async def test_a_key_is_cached_and_its_revocation_takes_effect_within_seconds(harness: Harness) -> None:
+    text, key = await harness.make()
     for _ in range(5):
-        caller = await stage.standing.load_key_caller(text)
-    asked = stage.credentials.asked
-    await stage.credentials.revoke_key(key.key_id)
+        caller = await harness.standing.load_key_caller(text)
+    asked = harness.credentials.asked
+    await harness.credentials.revoke_key(key.key_id)
 
-    stage.clock.advance(MAX_AGE_S)
+    harness.clock.advance(MAX_AGE_S)
 
     assert asked == 1
     assert MAX_AGE_S <= 30
-    assert await refusal(stage.standing.load_key_caller(text)) == 401
-    assert await refusal(stage.standing.check(caller)) == 401
+    assert await refusal(harness.standing.load_key_caller(text)) == 401
+    assert await refusal(harness.standing.check(caller)) == 401
 
 
 @pytest.mark.parametrize("kind", ["token", "guest", "key"])
-async def test_only_credentials_from_before_a_cutoff_are_refused(stage: Stage, kind: Kind) -> None:
-    _, key = await stage.make()
-    before = stage.clock.now().timestamp()
-    stage.clock.advance(10)
-    await stage.credentials.save_cutoff("ann")
-    after = stage.clock.now().timestamp() + 1
+async def test_only_credentials_from_before_a_cutoff_are_refused(harness: Harness, kind: Kind) -> None:
+    _, key = await harness.make()
+    before = harness.clock.now().timestamp()
+    harness.clock.advance(10)
+    await harness.credentials.save_cutoff("ann")
+    after = harness.clock.now().timestamp() + 1
 
-    assert await refusal(stage.standing.check(Caller(ANN, None, Proof(kind, before, key.key_id)))) == 401
-    assert await refusal(stage.standing.check(Caller(ANN, None, Proof(kind, None, key.key_id)))) == 401
-    await stage.standing.check(Caller(ANN, None, Proof(kind, after, key.key_id)))
-    await stage.standing.check(Caller(replace(ANN, user_id="bob"), None, Proof(kind, before, key.key_id)))
-
-
-async def test_a_cutoff_takes_effect_within_seconds_despite_the_cache(stage: Stage) -> None:
-    caller = Caller(ANN, None, Proof("token", stage.clock.now().timestamp()))
-    await stage.standing.check(caller)
-    await stage.credentials.save_cutoff("ann", tenant="t")
-
-    stage.clock.advance(MAX_AGE_S)
-
-    assert await refusal(stage.standing.check(caller)) == 401
+    assert await refusal(harness.standing.check(Caller(ANN, None, Proof(kind, before, key.key_id)))) == 401
+    assert await refusal(harness.standing.check(Caller(ANN, None, Proof(kind, None, key.key_id)))) == 401
+    await harness.standing.check(Caller(ANN, None, Proof(kind, after, key.key_id)))
+    await harness.standing.check(Caller(replace(ANN, user_id="bob"), None, Proof(kind, before, key.key_id)))
 
 
-async def test_development_mode_makes_no_query(stage: Stage) -> None:
-    await stage.standing.check(Caller(ANN, None, Proof("local")))
+async def test_a_cutoff_takes_effect_within_seconds_despite_the_cache(harness: Harness) -> None:
+    caller = Caller(ANN, None, Proof("token", harness.clock.now().timestamp()))
+    await harness.standing.check(caller)
+    await harness.credentials.save_cutoff("ann", tenant="t")
 
-    assert stage.credentials.asked == 0
+    harness.clock.advance(MAX_AGE_S)
+
+    assert await refusal(harness.standing.check(caller)) == 401
+
+
+async def test_development_mode_makes_no_query(harness: Harness) -> None:
+    await harness.standing.check(Caller(ANN, None, Proof("local")))
+
+    assert harness.credentials.asked == 0

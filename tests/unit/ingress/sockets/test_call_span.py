@@ -1,7 +1,7 @@
 """Calls over a socket in traces and logs."""
 
 import pytest
-from parts.kept_spans import KeptTracing
+from helpers.recorded_spans import KeptTracing
 from starlette.types import Scope
 from structlog.contextvars import get_contextvars
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from parts.waiting import wait_until
-from parts.websockets import FakeWebSocket
+from helpers.waiting import wait_until
+from helpers.websockets import FakeWebSocket
 from pydantic import BaseModel
 
 from everturn.core.errors import Unavailable

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import pytest
-from parts.websockets import FakeWebSocket
+from helpers.websockets import FakeWebSocket
 
 from everturn.core.identity import Principal
 from ingress.admission.metrics import IngressMetrics

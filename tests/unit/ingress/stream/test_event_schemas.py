@@ -10,8 +10,8 @@ from everturn.events import model as events
 from everturn.events.model import EVENT_TYPES, Envelope, encode_envelope
 from everturn.events.turn_view import build_state
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
-from everturn_testing.events.stories import EXAMPLES, PROJECT, TENANT, make_artifact
-from everturn_testing.turns.asking_stories import AskingStory
+from everturn_testing.events.scenarios import EXAMPLES, PROJECT, TENANT, make_artifact
+from everturn_testing.turns.approval_scenarios import ApprovalScenario
 from ingress.stream.event_schemas import build_event_schemas
 
 
@@ -26,35 +26,35 @@ def build_validator(schemas: dict[str, Any]) -> jsonschema_rs.Draft202012Validat
     )
 
 
-def tell_a_story() -> AskingStory:
-    story = AskingStory()
-    turn_id = story.start_turn("Hello")
-    story.start_round()
-    story.stream("thinking", 0, ["I ", "see"])
-    call_id = story.add_call("exec_tools.run", {"path": None, "n": 1})
-    story.ask(call_id, "exec_tools.run", {"to": None})
-    story.change_plan("p1", ["one", "two"])
-    story.commit()
-    story.show_step(call_id)
-    story.settle_question(call_id, "approved", "Yes.")
-    story.say(SignalKind.STEER, "Stop")
-    story.settle_signals(SignalState.APPLIED)
-    story.show_files([make_artifact(turn_id, "a.png")])
-    story.lose_worker()
-    story.start_round()
-    story.answer(story.stream("answer", 0, ["Here it is."]), [1])
-    story.end_turn(Outcome.COMPLETED)
-    story.start_turn("Again")
-    story.end_turn("failed")
-    return story
+def play_a_scenario() -> ApprovalScenario:
+    scenario = ApprovalScenario()
+    turn_id = scenario.start_turn("Hello")
+    scenario.start_round()
+    scenario.stream("thinking", 0, ["I ", "see"])
+    call_id = scenario.add_call("exec_tools.run", {"path": None, "n": 1})
+    scenario.ask(call_id, "exec_tools.run", {"to": None})
+    scenario.change_plan("p1", ["one", "two"])
+    scenario.commit()
+    scenario.show_step(call_id)
+    scenario.settle_question(call_id, "approved", "Yes.")
+    scenario.say(SignalKind.STEER, "Stop")
+    scenario.settle_signals(SignalState.APPLIED)
+    scenario.show_files([make_artifact(turn_id, "a.png")])
+    scenario.lose_worker()
+    scenario.start_round()
+    scenario.answer(scenario.stream("answer", 0, ["Here it is."]), [1])
+    scenario.end_turn(Outcome.COMPLETED)
+    scenario.start_turn("Again")
+    scenario.end_turn("failed")
+    return scenario
 
 
 def test_everything_that_a_stream_sends_is_an_event(schemas: dict[str, Any]) -> None:
-    story = tell_a_story()
-    state = build_state(story.page, tenant=TENANT, project=PROJECT)
+    scenario = play_a_scenario()
+    state = build_state(scenario.page, tenant=TENANT, project=PROJECT)
     more = [events.StreamSnapshot(state=state), *EXAMPLES]
-    last = story.events[-1]
-    sent = [*story.events, *(last.model_copy(update={"type": each.type, "data": each, "id": None}) for each in more)]
+    last = scenario.events[-1]
+    sent = [*scenario.events, *(last.model_copy(update={"type": each.type, "data": each, "id": None}) for each in more)]
     validator = build_validator(schemas)
 
     wrong = [str(error) for event in sent for error in validator.iter_errors(json.loads(encode_envelope(event)))]

@@ -27,8 +27,8 @@ from everturn.events.model import (
 from everturn.events.turn_view import build_state
 from everturn.events.views import ApprovalView, StepView, TextView, TurnView
 from everturn.timeline.turns import TurnUsage
-from everturn_testing.events.stories import PROJECT, TENANT
-from everturn_testing.turns.asking_stories import AskingStory
+from everturn_testing.events.scenarios import PROJECT, TENANT
+from everturn_testing.turns.approval_scenarios import ApprovalScenario
 from ingress.stream.frames import HEARTBEAT, encode_frame
 from ingress.stream.steps import StepsProjector, project_steps
 
@@ -126,12 +126,12 @@ def test_an_approval_and_its_answer_are_sent_live_and_after_a_rewind() -> None:
 
 
 def test_a_new_client_of_a_waiting_conversation_gets_its_approval() -> None:
-    story = AskingStory()
-    story.start_turn("Send it")
-    story.start_round()
-    story.ask(story.add_call("mail.send", {}), "mail.send", {"to": "ann"})
-    story.commit()
-    waiting = replace(story.page, conversation=replace(story.conversation, state=ConversationState.WAITING))
+    scenario = ApprovalScenario()
+    scenario.start_turn("Send it")
+    scenario.start_round()
+    scenario.ask(scenario.add_call("mail.send", {}), "mail.send", {"to": "ann"})
+    scenario.commit()
+    waiting = replace(scenario.page, conversation=replace(scenario.conversation, state=ConversationState.WAITING))
 
     shown = show(StreamSnapshot(state=build_state(waiting, tenant=TENANT, project=PROJECT)))
 

@@ -166,7 +166,7 @@ class KeepingContract:
         ids = SequentialIds()
         first, second, turn = ids.conversation(), ids.conversation(), ids.turn()
         digests = sorted(hashlib.sha256(data).hexdigest() for data in (b"a", b"b"))
-        keys = [object_key(talk, digest) for talk in (first, second) for digest in digests] + [
+        keys = [object_key(each, digest) for each in (first, second) for digest in digests] + [
             manifest_key(first, turn, 1)
         ]
         for key in keys:

@@ -17,7 +17,7 @@ def build_export(*texts: str) -> list[bytes]:
     lines = [build_block_line(block, previous) for previous, block in _with_previous(builder.blocks)]
     header = HeaderLine(
         conversation_id=CONVERSATION,
-        title="A talk",
+        title="A conversation",
         bundle_id=None,
         created_at=NOW,
         last_activity_at=NOW,

@@ -26,7 +26,7 @@ from everturn.memory.search import (
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody, PromptBody, SummaryBody, ThinkingBody
 from everturn.turns.leases import Claim
-from everturn_testing.turns.stage import TS, Stage, closing, commit
+from everturn_testing.turns.harness import TS, Harness, closing, commit
 
 ENCODER = "test-encoder"
 THEN = datetime.fromisoformat(TS)
@@ -46,23 +46,23 @@ def said(
 
 @dataclass(frozen=True, slots=True)
 class MemoryDesk:
-    """A stage with the two ports over the same rows."""
+    """A harness with the two ports over the same rows."""
 
-    stage: Stage
+    harness: Harness
     search: MemorySearch
     index: SnippetIndex
 
     @property
     def strangers(self) -> tuple[Principal, ...]:
         """Another user, another project, another tenant."""
-        own = self.stage.principal
+        own = self.harness.principal
         return replace(own, user_id="bob"), replace(own, project="sales"), replace(own, tenant="rival")
 
     async def end_turn(self, conversation_id: ConversationId | None = None) -> Claim:
-        receipt = await self.stage.say("Hello.", conversation_id)
-        claim = await self.stage.claim(receipt.conversation_id)
-        await self.stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
-        await self.stage.leases.release(claim.lease, requeue=False)
+        receipt = await self.harness.say("Hello.", conversation_id)
+        claim = await self.harness.claim(receipt.conversation_id)
+        await self.harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+        await self.harness.leases.release(claim.lease, requeue=False)
         return claim
 
     async def job_of(self, claim: Claim) -> IndexJob:
@@ -82,7 +82,7 @@ class MemoryDesk:
         return job
 
     async def ask(self, query: SnippetQuery) -> list[str]:
-        return [hit.text for hit in await self.search.find_snippets(self.stage.principal, query)]
+        return [hit.text for hit in await self.search.find_snippets(self.harness.principal, query)]
 
 
 def asking(job: IndexJob, text: str = "", vector: Vector | None = None, encoder: str = ENCODER) -> SnippetQuery:
@@ -100,7 +100,7 @@ class SnippetIndexContract:
     """Which turns can be indexed, and when."""
 
     async def test_an_ended_turn_can_be_indexed(self, desk: MemoryDesk) -> None:
-        open_claim = await desk.stage.start_turn()
+        open_claim = await desk.harness.start_turn()
         ended = await desk.end_turn()
 
         jobs = {job.turn_id: job for job in await desk.index.claim_turns(CLAIMED_AT_ONCE)}
@@ -108,7 +108,7 @@ class SnippetIndexContract:
         assert open_claim.turn_id not in jobs
         assert ended.turn_id is not None
         assert jobs[ended.turn_id] == IndexJob(
-            replace(desk.stage.principal, roles=jobs[ended.turn_id].principal.roles),
+            replace(desk.harness.principal, roles=jobs[ended.turn_id].principal.roles),
             ended.lease.conversation_id,
             ended.turn_id,
             1,
@@ -120,7 +120,7 @@ class SnippetIndexContract:
         assert await desk.index.claim_turns(CLAIMED_AT_ONCE) == ()
 
     async def test_the_texts_of_a_turn_are_loaded_for_the_index(self, desk: MemoryDesk) -> None:
-        claim = await desk.stage.start_turn()
+        claim = await desk.harness.start_turn()
         turn = claim.turn_id
         assert turn is not None
         drafts = [
@@ -130,11 +130,11 @@ class SnippetIndexContract:
             BlockDraft(turn, 1, BlockType.WORKING_SUMMARY, working_summary_ref(turn), SummaryBody(text="Goal"), TS),
         ]
         blocks = chain_blocks(drafts, next_seq=claim.next_seq, last_hash=claim.last_hash)
-        await desk.stage.timelines.commit(claim.lease, commit(claim, blocks))
-        await desk.stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=blocks))
+        await desk.harness.timelines.commit(claim.lease, commit(claim, blocks))
+        await desk.harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq, after=blocks))
 
         conversation_id = claim.lease.conversation_id
-        found = await desk.index.load_texts(desk.stage.principal, conversation_id, turn)
+        found = await desk.index.load_texts(desk.harness.principal, conversation_id, turn)
         strangers = [await desk.index.load_texts(who, conversation_id, turn) for who in desk.strangers]
 
         assert found == (blocks[0], blocks[2], blocks[3])
@@ -290,9 +290,9 @@ class CatalogContract:
         ids = [claim.turn_id for claim in claims]
         scope = Scope(conversation_id, ids[3])
 
-        page = await desk.search.load_catalog(desk.stage.principal, CatalogQuery(scope, limit=2))
-        newest = await desk.search.load_catalog(desk.stage.principal, CatalogQuery(scope, newest_first=True, limit=1))
-        second = await desk.search.load_catalog(desk.stage.principal, CatalogQuery(scope, skip=1, limit=1))
+        page = await desk.search.load_catalog(desk.harness.principal, CatalogQuery(scope, limit=2))
+        newest = await desk.search.load_catalog(desk.harness.principal, CatalogQuery(scope, newest_first=True, limit=1))
+        second = await desk.search.load_catalog(desk.harness.principal, CatalogQuery(scope, skip=1, limit=1))
 
         assert ([turn.turn_id for turn in page.turns], page.total) == (ids[:2], 3)
         assert [turn.ordinal for turn in page.turns] == [1, 2]
@@ -302,12 +302,12 @@ class CatalogContract:
     async def test_turns_of_a_time_are_found(self, desk: MemoryDesk) -> None:
         conversation_id = (await desk.end_turn()).lease.conversation_id
         whole = CatalogQuery(Scope(conversation_id))
-        (turn,) = (await desk.search.load_catalog(desk.stage.principal, whole)).turns
+        (turn,) = (await desk.search.load_catalog(desk.harness.principal, whole)).turns
         after = turn.created_at + timedelta(microseconds=1)
 
         async def count(since: datetime | None, until: datetime | None) -> int:
             query = replace(whole, since=since, until=until)
-            return (await desk.search.load_catalog(desk.stage.principal, query)).total
+            return (await desk.search.load_catalog(desk.harness.principal, query)).total
 
         assert await count(turn.created_at, after) == 1
         assert await count(after, None) == 0
@@ -317,7 +317,7 @@ class CatalogContract:
         one, other = await desk.end_turn(), await desk.end_turn()
 
         query = CatalogQuery(Scope(), newest_first=True, limit=50)
-        page = await desk.search.load_catalog(desk.stage.principal, query)
+        page = await desk.search.load_catalog(desk.harness.principal, query)
 
         found = [turn.turn_id for turn in page.turns]
         assert found.index(other.turn_id) < found.index(one.turn_id)  # type: ignore[arg-type]

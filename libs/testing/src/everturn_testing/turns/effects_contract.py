@@ -9,50 +9,50 @@ from everturn.core.ids import CallId
 from everturn.turns.commits import Effect, EffectState
 from everturn.turns.leases import Claim
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
-from everturn_testing.turns.stage import Stage
+from everturn_testing.turns.harness import Harness
 
 IRREVERSIBLE = Effect.IRREVERSIBLE
 
 
 class EffectsContract:
-    """Subclasses define `stage` and `ledger`, over the same rows."""
+    """Subclasses define `harness` and `ledger`, over the same rows."""
 
-    async def test_a_call_is_begun_once(self, stage: Stage, ledger: EffectLedger) -> None:
-        claim = await stage.start_turn()
+    async def test_a_call_is_begun_once(self, harness: Harness, ledger: EffectLedger) -> None:
+        claim = await harness.start_turn()
         key = build_key(claim)
 
         assert await ledger.begin(claim.lease, key, IRREVERSIBLE) is None
         assert await ledger.begin(claim.lease, key, IRREVERSIBLE) == EffectRecord(EffectState.INTENDED, "")
 
     @pytest.mark.parametrize("field", ["run_call_id", "tool_id", "args_hash", "occurrence"])
-    async def test_another_key_is_another_call(self, stage: Stage, ledger: EffectLedger, field: str) -> None:
-        claim = await stage.start_turn()
+    async def test_another_key_is_another_call(self, harness: Harness, ledger: EffectLedger, field: str) -> None:
+        claim = await harness.start_turn()
         key = build_key(claim)
         other = replace(key, **{field: 2 if field == "occurrence" else "other"})
         await ledger.begin(claim.lease, key, IRREVERSIBLE)
 
         assert await ledger.begin(claim.lease, other, IRREVERSIBLE) is None
 
-    async def test_the_end_of_a_call_is_kept_for_the_next_worker(self, stage: Stage, ledger: EffectLedger) -> None:
-        claim = await stage.start_turn()
+    async def test_the_end_of_a_call_is_kept_for_the_next_worker(self, harness: Harness, ledger: EffectLedger) -> None:
+        claim = await harness.start_turn()
         key, reply = build_key(claim), "r" * MAX_RESULT_CHARS
         await ledger.begin(claim.lease, key, Effect.IDEMPOTENT)
         await ledger.settle(claim.lease, key, EffectState.COMMITTED, reply)
-        await stage.expire_lease(claim.lease.conversation_id)
-        taken_over = await stage.claim(claim.lease.conversation_id)
+        await harness.expire_lease(claim.lease.conversation_id)
+        taken_over = await harness.claim(claim.lease.conversation_id)
 
         known = await ledger.begin(taken_over.lease, key, Effect.IDEMPOTENT)
 
         assert known == EffectRecord(EffectState.COMMITTED, reply)
 
     async def test_a_worker_that_lost_its_lease_begins_and_settles_nothing(
-        self, stage: Stage, ledger: EffectLedger
+        self, harness: Harness, ledger: EffectLedger
     ) -> None:
-        claim = await stage.start_turn()
+        claim = await harness.start_turn()
         begun, fresh = build_key(claim), replace(build_key(claim), occurrence=2)
         await ledger.begin(claim.lease, begun, IRREVERSIBLE)
-        await stage.expire_lease(claim.lease.conversation_id)
-        taken_over = await stage.claim(claim.lease.conversation_id)
+        await harness.expire_lease(claim.lease.conversation_id)
+        taken_over = await harness.claim(claim.lease.conversation_id)
 
         with pytest.raises(StaleFence):
             await ledger.begin(claim.lease, fresh, IRREVERSIBLE)

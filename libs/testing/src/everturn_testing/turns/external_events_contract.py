@@ -1,4 +1,4 @@
-"""The contract of Inbox and Timelines about external events and targets; a subclass or its module defines `stage`."""
+"""The contract of Inbox and Timelines about external events and targets; a subclass or its module defines `harness`."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from everturn.timeline.turns import ExternalEvent, RequestEvent, SignalKind, Sig
 from everturn.turns.commits import Promotion, SignalChange
 from everturn.turns.inbox import MAX_OPEN_SIGNALS, InboxFull, IncomingMessage
 from everturn.turns.ports import InboxMoved
-from everturn_testing.turns.stage import Stage, closing, commit, turn_of, write
+from everturn_testing.turns.harness import Harness, closing, commit, turn_of, write
 
 FORM = ExternalEvent("form", {"total": 7, "of": ["north"]}, iteration_credit=2)
 RECORD = ExternalEvent("alert", {"level": "low"}, reactive=False)
@@ -19,148 +19,148 @@ RECORD = ExternalEvent("alert", {"level": "low"}, reactive=False)
 class ExternalEventsContract:
     """Events to a busy conversation, and to one without an open turn."""
 
-    async def test_an_event_to_a_running_turn_is_a_signal_with_its_data(self, stage: Stage) -> None:
-        claim = await stage.start_turn()
+    async def test_an_event_to_a_running_turn_is_a_signal_with_its_data(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
 
-        receipt = await stage.send_event(claim.lease.conversation_id, FORM, uploads=(stage.upload(),))
+        receipt = await harness.send_event(claim.lease.conversation_id, FORM, uploads=(harness.upload(),))
 
-        (signal,) = await stage.timelines.load_signals(stage.principal, turn_of(receipt))
+        (signal,) = await harness.timelines.load_signals(harness.principal, turn_of(receipt))
         assert (receipt.turn_id, receipt.ring, receipt.state) == (claim.turn_id, False, SignalState.ACCEPTED)
         assert (signal.kind, signal.text, signal.event) == (SignalKind.EVENT, "It rang.", FORM)
         assert signal.attachments[0].ref == external_attachment_ref(turn_of(receipt), "form", signal.id, "sales.csv")
 
-    async def test_a_reactive_event_opens_a_turn_when_idle(self, stage: Stage) -> None:
-        conversation_id = await _idle_conversation(stage)
+    async def test_a_reactive_event_opens_a_turn_when_idle(self, harness: Harness) -> None:
+        conversation_id = await _idle_conversation(harness)
 
-        receipt = await stage.send_event(conversation_id, FORM, uploads=(stage.upload(),))
+        receipt = await harness.send_event(conversation_id, FORM, uploads=(harness.upload(),))
 
-        turn = await stage.timelines.load_turn(stage.principal, turn_of(receipt))
+        turn = await harness.timelines.load_turn(harness.principal, turn_of(receipt))
         (event,) = turn.request.events
         assert (receipt.signal_id, receipt.ring) == (None, True)
         assert (turn.ordinal, turn.request.text, turn.request.attachments) == (2, "", ())
         assert (event.text, event.event) == ("It rang.", FORM)
         assert event.attachments[0].path == f"{turn.id}/external/form/attachments/{event.id}/sales.csv"
-        assert (await stage.claim(conversation_id)).turn_id == turn.id
+        assert (await harness.claim(conversation_id)).turn_id == turn.id
 
-    async def test_a_recorded_event_is_first_in_the_next_turn(self, stage: Stage) -> None:
-        conversation_id = await _idle_conversation(stage)
-        first = await stage.send_event(conversation_id, RECORD)
-        second = await stage.send_event(conversation_id, RECORD, uploads=(stage.upload(),))
-        assert await stage.leases.try_claim(conversation_id) is None
+    async def test_a_recorded_event_is_first_in_the_next_turn(self, harness: Harness) -> None:
+        conversation_id = await _idle_conversation(harness)
+        first = await harness.send_event(conversation_id, RECORD)
+        second = await harness.send_event(conversation_id, RECORD, uploads=(harness.upload(),))
+        assert await harness.leases.try_claim(conversation_id) is None
 
-        opened = await stage.send_event(conversation_id, FORM)
+        opened = await harness.send_event(conversation_id, FORM)
 
-        turn = await stage.timelines.load_turn(stage.principal, turn_of(opened))
+        turn = await harness.timelines.load_turn(harness.principal, turn_of(opened))
         assert [event.event for event in turn.request.events] == [RECORD, RECORD, FORM]
         assert [event.id for event in turn.request.events[:2]] == [first.signal_id, second.signal_id]
         assert len(turn.request.events[1].attachments) == 1
         assert (first.turn_id, first.ring) == (None, False)
         for receipt in (first, second):
             assert receipt.signal_id is not None
-            signal = await stage.inbox.load_signal(stage.principal, conversation_id, receipt.signal_id)
+            signal = await harness.inbox.load_signal(harness.principal, conversation_id, receipt.signal_id)
             assert (signal.state, signal.promoted_to, signal.turn_id) == (SignalState.PROMOTED, turn.id, None)
 
-    async def test_a_message_includes_waiting_events(self, stage: Stage) -> None:
-        conversation_id = await _idle_conversation(stage)
-        waits = await stage.send_event(conversation_id, RECORD)
+    async def test_a_message_includes_waiting_events(self, harness: Harness) -> None:
+        conversation_id = await _idle_conversation(harness)
+        waits = await harness.send_event(conversation_id, RECORD)
         assert waits.signal_id is not None
 
-        opened = await stage.say("Anything new?", conversation_id)
-        again = await stage.say("And now?", conversation_id)
+        opened = await harness.say("Anything new?", conversation_id)
+        again = await harness.say("And now?", conversation_id)
 
-        turn = await stage.timelines.load_turn(stage.principal, turn_of(opened))
+        turn = await harness.timelines.load_turn(harness.principal, turn_of(opened))
         assert (turn.request.text, [event.id for event in turn.request.events]) == ("Anything new?", [waits.signal_id])
         assert again.turn_id == opened.turn_id
 
-    async def test_a_waiting_event_can_be_edited_and_retracted(self, stage: Stage) -> None:
-        conversation_id = await _idle_conversation(stage)
-        edited, retracted = [await stage.send_event(conversation_id, RECORD) for _ in range(2)]
+    async def test_a_waiting_event_can_be_edited_and_retracted(self, harness: Harness) -> None:
+        conversation_id = await _idle_conversation(harness)
+        edited, retracted = [await harness.send_event(conversation_id, RECORD) for _ in range(2)]
         assert edited.signal_id is not None and retracted.signal_id is not None
 
-        await stage.inbox.save_signal_text(stage.principal, conversation_id, edited.signal_id, "It rang twice.")
-        await stage.inbox.retract_signal(stage.principal, conversation_id, retracted.signal_id)
+        await harness.inbox.save_signal_text(harness.principal, conversation_id, edited.signal_id, "It rang twice.")
+        await harness.inbox.retract_signal(harness.principal, conversation_id, retracted.signal_id)
 
-        turn = await stage.timelines.load_turn(stage.principal, turn_of(await stage.say("Now?", conversation_id)))
+        turn = await harness.timelines.load_turn(harness.principal, turn_of(await harness.say("Now?", conversation_id)))
         assert turn.request.events == (RequestEvent(edited.signal_id, "It rang twice.", RECORD),)
 
-    async def test_the_number_of_waiting_events_is_bounded(self, stage: Stage) -> None:
-        conversation_id = await _idle_conversation(stage)
+    async def test_the_number_of_waiting_events_is_bounded(self, harness: Harness) -> None:
+        conversation_id = await _idle_conversation(harness)
         for _ in range(MAX_OPEN_SIGNALS):
-            await stage.send_event(conversation_id, RECORD)
+            await harness.send_event(conversation_id, RECORD)
 
         with pytest.raises(InboxFull):
-            await stage.send_event(conversation_id, RECORD)
+            await harness.send_event(conversation_id, RECORD)
 
-    async def test_a_late_event_begins_the_next_turn_with_its_data(self, stage: Stage) -> None:
-        claim = await stage.start_turn()
+    async def test_a_late_event_begins_the_next_turn_with_its_data(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
         conversation_id = claim.lease.conversation_id
         event = ExternalEvent("form", {"total": 7})
-        sent = await stage.send_event(conversation_id, event, uploads=(stage.upload(),))
-        said = await stage.say("And this.", conversation_id, uploads=(stage.upload("b.csv"),))
+        sent = await harness.send_event(conversation_id, event, uploads=(harness.upload(),))
+        said = await harness.say("And this.", conversation_id, uploads=(harness.upload("b.csv"),))
         assert sent.signal_id is not None and said.signal_id is not None
-        promotion = Promotion((sent.signal_id, said.signal_id), stage.ids.turn(), "And this.")
+        promotion = Promotion((sent.signal_id, said.signal_id), harness.ids.turn(), "And this.")
 
-        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq + 2, promote=promotion))
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq + 2, promote=promotion))
 
-        request = (await stage.timelines.load_turn(stage.principal, promotion.turn_id)).request
+        request = (await harness.timelines.load_turn(harness.principal, promotion.turn_id)).request
         assert [artifact.filename for artifact in request.attachments] == ["b.csv"]
         assert [(each.id, each.event, each.text) for each in request.events] == [(sent.signal_id, event, "It rang.")]
         assert [artifact.filename for artifact in request.events[0].attachments] == ["sales.csv"]
 
-    async def test_an_event_that_was_edited_meanwhile_is_not_applied(self, stage: Stage) -> None:
-        claim = await stage.start_turn()
-        sent = await stage.send_event(claim.lease.conversation_id, ExternalEvent("form"))
+    async def test_an_event_that_was_edited_meanwhile_is_not_applied(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
+        sent = await harness.send_event(claim.lease.conversation_id, ExternalEvent("form"))
         assert sent.signal_id is not None
-        await stage.inbox.save_signal_text(stage.principal, sent.conversation_id, sent.signal_id, "It rang twice.")
+        await harness.inbox.save_signal_text(harness.principal, sent.conversation_id, sent.signal_id, "It rang twice.")
         blocks = write(claim, EventBody(signal_id=sent.signal_id, kind="form", text="It rang."))
         applied = SignalChange(sent.signal_id, SignalState.APPLIED, round=1)
 
         with pytest.raises(InboxMoved):
-            await stage.timelines.commit(claim.lease, commit(claim, blocks, applied))
+            await harness.timelines.commit(claim.lease, commit(claim, blocks, applied))
 
 
 class TargetsContract:
     """Signals to a turn that is not the open one."""
 
-    async def test_a_signal_for_a_turn_that_has_ended_is_refused(self, stage: Stage) -> None:
-        claim = await stage.start_turn()
-        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    async def test_a_signal_for_a_turn_that_has_ended_is_refused(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         conversation_id = claim.lease.conversation_id
 
         for kind, event in ((SignalKind.STEER, None), (SignalKind.CANCEL, None), (SignalKind.EVENT, FORM)):
             with pytest.raises(Conflict):
-                await stage.signal(conversation_id, kind, "late", event=event, target=claim.turn_id)
+                await harness.signal(conversation_id, kind, "late", event=event, target=claim.turn_id)
 
-        assert await stage.leases.renew({conversation_id: claim.lease.fence}) == {conversation_id: claim.inbox_seq}
+        assert await harness.leases.renew({conversation_id: claim.lease.fence}) == {conversation_id: claim.inbox_seq}
 
-    async def test_a_message_for_a_turn_that_has_ended_becomes_the_next_turn(self, stage: Stage) -> None:
-        claim = await stage.start_turn()
-        await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    async def test_a_message_for_a_turn_that_has_ended_becomes_the_next_turn(self, harness: Harness) -> None:
+        claim = await harness.start_turn()
+        await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
         conversation_id = claim.lease.conversation_id
         message = IncomingMessage(
-            conversation_id, False, "late", (), stage.ids.turn(), stage.ids.signal(), target_turn_id=claim.turn_id
+            conversation_id, False, "late", (), harness.ids.turn(), harness.ids.signal(), target_turn_id=claim.turn_id
         )
 
-        receipt = await stage.inbox.accept_message(stage.principal, message, None)
+        receipt = await harness.inbox.accept_message(harness.principal, message, None)
 
-        assert (await stage.timelines.load_turn(stage.principal, turn_of(receipt))).ordinal == 2
+        assert (await harness.timelines.load_turn(harness.principal, turn_of(receipt))).ordinal == 2
 
-    async def test_a_message_for_a_turn_of_another_conversation_is_refused(self, stage: Stage) -> None:
-        conversation_id, other = await _idle_conversation(stage), await stage.say("Elsewhere.")
+    async def test_a_message_for_a_turn_of_another_conversation_is_refused(self, harness: Harness) -> None:
+        conversation_id, other = await _idle_conversation(harness), await harness.say("Elsewhere.")
         message = IncomingMessage(
-            conversation_id, False, "x", (), stage.ids.turn(), stage.ids.signal(), target_turn_id=other.turn_id
+            conversation_id, False, "x", (), harness.ids.turn(), harness.ids.signal(), target_turn_id=other.turn_id
         )
 
         with pytest.raises(Conflict):
-            await stage.inbox.accept_message(stage.principal, message, None)
-        assert await stage.leases.try_claim(conversation_id) is None
+            await harness.inbox.accept_message(harness.principal, message, None)
+        assert await harness.leases.try_claim(conversation_id) is None
 
 
-async def _idle_conversation(stage: Stage) -> ConversationId:
+async def _idle_conversation(harness: Harness) -> ConversationId:
     """A conversation whose first turn has ended."""
-    claim = await stage.start_turn()
-    await stage.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
+    claim = await harness.start_turn()
+    await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
     assert claim.turn_id is not None
-    await stage.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
-    await stage.leases.release(claim.lease, requeue=False)
+    await harness.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
+    await harness.leases.release(claim.lease, requeue=False)
     return claim.lease.conversation_id

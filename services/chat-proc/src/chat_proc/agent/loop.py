@@ -25,7 +25,7 @@ from chat_proc.agent.signal_folding import (
     fold_signals,
     needs_response,
     repeats_deferred,
-    settle_leftover,
+    settle_late_signals,
     shows_deferred_again,
     through_last_end,
     try_draft_withdrawn_stop,
@@ -239,18 +239,18 @@ class AgentLoop:
         """
         for _ in range(MAX_TRIES):
             new_signals = await _load_new_signals(turn, end)
-            final, leftover = end, new_signals
+            final, late_signals = end, new_signals
             if end.error is None and (cancelling := _through_last_cancel(new_signals)):
                 context = self._context(turn, _last_round(turn, end))
                 folded = fold_signals(cancelling, context, turn.show_files)
                 final = TurnEnd(Outcome.CANCELLED, content=end.content.plus(folded.content))
-                leftover = new_signals[len(cancelling) :]
+                late_signals = new_signals[len(cancelling) :]
             elif self._continues(turn, end, new_signals):
                 await turn.commit(self._defer(turn, end, sum(map(needs_response, new_signals))))
                 return None
             try:
                 self._failpoints.hit("turn.before_c3")
-                return await self._close_once(turn, final, leftover)
+                return await self._close_once(turn, final, late_signals)
             except InboxMoved:
                 if end.content.signals:
                     # The signal that ends the turn may have been withdrawn: read again.
@@ -259,9 +259,9 @@ class AgentLoop:
                     return None
         raise Conflict(f"{MAX_TRIES} signals came while the turn was ending.")
 
-    async def _close_once(self, turn: LeasedTurn, end: TurnEnd, leftover: tuple[Signal, ...]) -> TurnEnd:
+    async def _close_once(self, turn: LeasedTurn, end: TurnEnd, late_signals: tuple[Signal, ...]) -> TurnEnd:
         context = self._context(turn, _last_round(turn, end))
-        settled = settle_leftover(leftover, context, self._parts.next_turn_id, turn.show_files)
+        settled = settle_late_signals(late_signals, context, self._parts.next_turn_id, turn.show_files)
         shown = replace(end.content, rewind=end.content.rewind or shows_deferred_again(turn.turn_blocks, end))
         final = TurnEnd(end.outcome, end.error, shown.plus(settled.content), end.cut_reason)
         await turn.close(final, promote=settled.promote)

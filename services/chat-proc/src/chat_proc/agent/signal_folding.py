@@ -206,7 +206,7 @@ def fold_signals(
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class LateSignals:
     """Signals that arrived too late for an ended turn: `promote` names those of the next turn; `content` has the
     receipts of all, records the events that need no response, and settles the others as expired."""
 
@@ -214,9 +214,9 @@ class Leftover:
     promote: Promotion | None
 
 
-def settle_leftover(
+def settle_late_signals(
     signals: Sequence[Signal], context: RoundContext, next_turn_id: Callable[[], TurnId], show_files: ShowFiles
-) -> Leftover:
+) -> LateSignals:
     """Promote signals that need a response to one next turn, in order; cancels and blank steers expire.
 
     An event that is only to be recorded is put on the timeline of the ending turn, where the next one sees it.
@@ -235,7 +235,7 @@ def settle_leftover(
     promoted = [(_receipt(signal, SignalState.PROMOTED, show_files, None, becomes), None) for signal in late]
     ended = [(_receipt(signal, SignalState.EXPIRED, show_files, None), None) for signal in expired]
     changes = tuple(SignalChange(signal.id, SignalState.EXPIRED) for signal in expired)
-    return Leftover(recorded.plus(CommitContent(signals=changes, after=(*promoted, *ended))), promote)
+    return LateSignals(recorded.plus(CommitContent(signals=changes, after=(*promoted, *ended))), promote)
 
 
 def build_event_body(

@@ -55,7 +55,7 @@ class InUse(EngineRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class LabeledObject:
     """A container or volume with the broker's labels, as a sweep finds it."""
 
     name: str
@@ -97,7 +97,7 @@ class Engine(Protocol):
         """Remove a volume. Raises NotThere, InUse."""
         ...
 
-    async def load_leftovers(self, label: str) -> list[Leftover]:
+    async def load_labeled(self, label: str) -> list[LabeledObject]:
         """All containers and volumes with this label."""
         ...
 
@@ -160,7 +160,7 @@ class DockerEngine:
     async def remove_volume(self, name: str) -> None:
         await self._call(lambda client: client.remove_volume(name))
 
-    async def load_leftovers(self, label: str) -> list[Leftover]:
+    async def load_labeled(self, label: str) -> list[LabeledObject]:
         wanted: dict[str, object] = {"label": label}
         containers = await self._call(lambda client: client.containers(all=True, filters=wanted))
         volumes = await self._call(lambda client: client.volumes(filters=wanted))
@@ -287,10 +287,10 @@ def _explain(error: docker_errors.APIError) -> str:
     return str(error.explanation or error)
 
 
-def _read_container(entry: dict[str, object]) -> Leftover:
+def _read_container(entry: dict[str, object]) -> LabeledObject:
     [name, *_] = cast("list[str]", entry.get("Names") or [entry["Id"]])
-    return Leftover(name.lstrip("/"), False, cast("dict[str, str]", entry.get("Labels") or {}))
+    return LabeledObject(name.lstrip("/"), False, cast("dict[str, str]", entry.get("Labels") or {}))
 
 
-def _read_volume(entry: dict[str, object]) -> Leftover:
-    return Leftover(str(entry["Name"]), True, cast("dict[str, str]", entry.get("Labels") or {}))
+def _read_volume(entry: dict[str, object]) -> LabeledObject:
+    return LabeledObject(str(entry["Name"]), True, cast("dict[str, str]", entry.get("Labels") or {}))

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from exec_supervisor.broker.bodies import LABEL_BROKER, LABEL_EXPIRES, LABEL_PAIR
-from exec_supervisor.broker.docker_engine import Engine, EngineDown, EngineRefused, Leftover, NotThere
+from exec_supervisor.broker.docker_engine import Engine, EngineDown, EngineRefused, LabeledObject, NotThere
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pairs import Pairs
 
@@ -58,13 +58,13 @@ class Reaper:
     async def sweep(self) -> bool:
         """End expired pairs and remove orphans; false when something is still in use. Raises EngineDown."""
         self._pairs.end_expired()
-        found = await self._engine.load_leftovers(LABEL_BROKER)
+        found = await self._engine.load_labeled(LABEL_BROKER)
         # Read the names after the listing: a pair is registered before its first container is created.
         orphans = find_orphans(found, self._broker_id, self._pairs.names, self._clock())
         removed = [await self._remove(orphan) for orphan in sorted(orphans, key=lambda entry: entry.is_volume)]
         return all(removed)
 
-    async def _remove(self, orphan: Leftover) -> bool:
+    async def _remove(self, orphan: LabeledObject) -> bool:
         try:
             if orphan.is_volume:
                 await self._engine.remove_volume(orphan.name)
@@ -81,7 +81,9 @@ class Reaper:
         return True
 
 
-def find_orphans(found: Iterable[Leftover], broker_id: str, live: frozenset[str], now_s: float) -> list[Leftover]:
+def find_orphans(
+    found: Iterable[LabeledObject], broker_id: str, live: frozenset[str], now_s: float
+) -> list[LabeledObject]:
     """Find the orphans: this broker's leftovers without a live pair, and anybody's expired ones.
 
     Only one broker at a time has an id, so an unknown pair with this id belongs to a dead predecessor.
@@ -94,6 +96,6 @@ def find_orphans(found: Iterable[Leftover], broker_id: str, live: frozenset[str]
     ]
 
 
-def _read_expiry(entry: Leftover) -> float:
+def _read_expiry(entry: LabeledObject) -> float:
     text = entry.labels.get(LABEL_EXPIRES, "")
     return int(text) if text.isdigit() else 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from everturn.execution.messages import GATEWAY_SOCKET, OUTPUT_DIR, WORKDIR, Boot
-from exec_supervisor.bubblewrap.mounts import Stage
+from exec_supervisor.bubblewrap.mounts import MountPlan
 
 SYSTEM_ROOTS: Final = ("/usr/share/zoneinfo", "/usr/share/fonts", "/etc/ld.so.cache", "/etc/alternatives")
 """Time zones and fonts, and the files by which libraries and commands are found."""
@@ -92,7 +92,7 @@ def load_system_links() -> tuple[tuple[str, str], ...]:
 
 
 def build_command(
-    boot: Boot, stage: Stage, links: tuple[tuple[str, str], ...], seccomp_fd: int, masked: Masked = Masked()
+    boot: Boot, plan: MountPlan, links: tuple[tuple[str, str], ...], seccomp_fd: int, masked: Masked = Masked()
 ) -> list[str]:
     """Build the argument list. Bubblewrap's own environment must be empty: the program can read it in `/proc/1`."""
     uid = str(UID_INSIDE)
@@ -112,13 +112,13 @@ def build_command(
         command += ["--dev-bind", device, device]
     for target, place in (*links, ("/proc/self/fd", "/dev/fd")):
         command += ["--symlink", target, place]
-    for bind in stage.read_only:
+    for bind in plan.read_only:
         command += ["--ro-bind", bind.source, bind.target]
     for folder in boot.interpreter.hidden:
         command += _empty_folder(folder)
-    command += ["--ro-bind", stage.socket_dir, str(Path(GATEWAY_SOCKET).parent)]
-    command += _workspace(stage.work, WORKDIR, boot.limits.work_dir_bytes)
-    command += _workspace(stage.out, OUTPUT_DIR, boot.limits.out_dir_bytes)
+    command += ["--ro-bind", plan.socket_dir, str(Path(GATEWAY_SOCKET).parent)]
+    command += _workspace(plan.work, WORKDIR, boot.limits.work_dir_bytes)
+    command += _workspace(plan.out, OUTPUT_DIR, boot.limits.out_dir_bytes)
     command += ["--remount-ro", "/", "--chdir", WORKDIR]
     command += ["--", boot.interpreter.python, "-I", "-B", "-X", "utf8", "-m", "executor"]
     return [*command, "--preload", ",".join(boot.preload)] if boot.preload else command

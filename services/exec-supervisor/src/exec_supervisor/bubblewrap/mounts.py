@@ -33,7 +33,7 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class MountPlan:
     """What to bind. Without `work` and `out` bubblewrap creates these two, with a size limit but no inode limit."""
 
     read_only: tuple[Bind, ...]
@@ -48,10 +48,10 @@ def make_run_dir(run_dir: Path) -> None:
     os.chmod(run_dir, 0o711)  # noqa: S103 - the dropped user passes through, it can't list
 
 
-def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: int) -> Stage:
+def build_mount_plan(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: int) -> MountPlan:
     """Fill `run_dir`: staged binds and tmpfs folders if this process can mount, otherwise the roots themselves."""
     if os.geteuid() != 0 or not _try_own_namespace():
-        return Stage(tuple(Bind(root, root) for root in roots), _make_socket_dir(run_dir))
+        return MountPlan(tuple(Bind(root, root) for root in roots), _make_socket_dir(run_dir))
     descriptors = [(root, os.open(root, os.O_PATH | os.O_CLOEXEC)) for root in roots]
     _mount("tmpfs", run_dir, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0711,size=1m,nr_inodes=2000")
     binds: list[Bind] = []
@@ -63,7 +63,7 @@ def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: i
         _mount("", place, "", _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV, "")
         os.close(descriptor)
         binds.append(Bind(str(place), root))
-    return Stage(
+    return MountPlan(
         tuple(binds),
         _make_socket_dir(run_dir),
         _make_workspace(run_dir / "work", limits.work_dir_bytes, limits.inodes, uid),
@@ -71,7 +71,7 @@ def build_stage(run_dir: Path, roots: tuple[str, ...], limits: RunLimits, uid: i
     )
 
 
-def remove_stage(run_dir: Path) -> None:
+def remove_run_dir(run_dir: Path) -> None:
     """Remove the run's folder, name by name: the roots can be mounted below it and must not be deleted."""
     ctypes.CDLL(None).umount2(os.fsencode(run_dir), _MNT_DETACH)
     (run_dir / _SOCKET_DIR / SOCKET_NAME).unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from everturn.execution.messages import EXECUTOR_FRAME_BYTES, Boot, LimitName, P
 from exec_supervisor.bubblewrap.cgroups import Cgroup, try_create_cgroup
 from exec_supervisor.bubblewrap.child import SandboxChild, become_subreaper, start_child
 from exec_supervisor.bubblewrap.command import build_command, load_masked, load_system_links, load_system_roots
-from exec_supervisor.bubblewrap.mounts import SOCKET_NAME, Stage, build_stage, make_run_dir, remove_stage
+from exec_supervisor.bubblewrap.mounts import SOCKET_NAME, MountPlan, build_mount_plan, make_run_dir, remove_run_dir
 from exec_supervisor.bubblewrap.seccomp import build_filter, describe_filter
 from exec_supervisor.bubblewrap.users import claim_user
 from exec_supervisor.bubblewrap.watchdog import load_memory_bytes
@@ -66,22 +66,20 @@ async def open_sandbox(boot: Boot) -> AsyncGenerator[BubblewrapSandbox]:
         else:
             uid, gid = os.geteuid(), os.getegid()
         make_run_dir(run_dir)
-        stack.callback(remove_stage, run_dir)
-        stage = build_stage(run_dir, (*load_system_roots(), *boot.interpreter.roots), boot.limits, uid)
-        listener = stack.enter_context(
-            open_listener(Path(stage.socket_dir) / SOCKET_NAME, mode=0o600, uid=uid, gid=gid)
-        )
+        stack.callback(remove_run_dir, run_dir)
+        plan = build_mount_plan(run_dir, (*load_system_roots(), *boot.interpreter.roots), boot.limits, uid)
+        listener = stack.enter_context(open_listener(Path(plan.socket_dir) / SOCKET_NAME, mode=0o600, uid=uid, gid=gid))
         with _filter_file() as descriptor:
-            command = build_command(boot, stage, load_system_links(), descriptor, load_masked())
+            command = build_command(boot, plan, load_system_links(), descriptor, load_masked())
             child = start_child(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
         stack.callback(child.close_streams)
         stack.push_async_callback(child.end)
         reader, writer = await child.connect()
         line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
-        yield BubblewrapSandbox(child, line, listener, cgroup, build_posture(uid, stage, cgroup))
+        yield BubblewrapSandbox(child, line, listener, cgroup, build_posture(uid, plan, cgroup))
 
 
-def build_posture(uid: int, stage: Stage, cgroup: Cgroup | None) -> Posture:
+def build_posture(uid: int, plan: MountPlan, cgroup: Cgroup | None) -> Posture:
     """Describe how the run is confined."""
     dropped = os.geteuid() == 0
     counted = f"cgroup v{cgroup.version}" if cgroup else ""
@@ -93,7 +91,7 @@ def build_posture(uid: int, stage: Stage, cgroup: Cgroup | None) -> Posture:
         network="none: a network namespace of its own",
         memory=f"{counted} and RLIMIT_AS" if cgroup else "RLIMIT_AS and a watchdog on the sum of resident memory",
         processes=f"{counted} and RLIMIT_NPROC" if cgroup else "RLIMIT_NPROC",
-        disk="tmpfs limited in bytes and inodes" if stage.work else "tmpfs limited in bytes",
+        disk="tmpfs limited in bytes and inodes" if plan.work else "tmpfs limited in bytes",
         seccomp=describe_filter(),
     )
 

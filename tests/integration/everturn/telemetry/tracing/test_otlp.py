@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from parts.collector import Collector
+from helpers.collector import Collector
 from prometheus_client import REGISTRY
 
 from everturn.core.tracing import SpanLinks, TraceContext, open_tracing

@@ -6,7 +6,7 @@ import pytest
 
 from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot
 from everturn.models.tokens import CharsPerToken
-from everturn_testing.long_talks import play_talk
+from everturn_testing.long_conversations import play_conversation
 from everturn_testing.timeline import NOW, TimelineBuilder
 
 Look = Callable[..., Snapshot]
@@ -17,8 +17,8 @@ def look() -> Look:
     """`look(steps or timeline, max_tokens=8000)`: four characters a token, 400 tokens beside the timeline."""
 
     def build(what: Sequence[str] | TimelineBuilder, max_tokens: int = 8_000) -> Snapshot:
-        talk = what if isinstance(what, TimelineBuilder) else play_talk(what)
+        timeline = what if isinstance(what, TimelineBuilder) else play_conversation(what)
         limits = ContextLimits(max_tokens)
-        return Snapshot(tuple(talk.blocks), talk.turn_id, talk.round, NOW, 400, limits, CharsPerToken(4.0))
+        return Snapshot(tuple(timeline.blocks), timeline.turn_id, timeline.round, NOW, 400, limits, CharsPerToken(4.0))
 
     return build

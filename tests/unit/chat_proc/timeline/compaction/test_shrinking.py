@@ -15,7 +15,7 @@ from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType, parse_body
 from everturn.timeline.bodies import AnchorBody, PlanBody, RangeSummaryBody
 from everturn.timeline.rendering import block_source
-from everturn_testing.long_talks import STEPS, play_talk
+from everturn_testing.long_conversations import STEPS, play_conversation
 from everturn_testing.timeline import NOW, TimelineBuilder
 
 LIMITS = ContextLimits(8_000)
@@ -45,7 +45,7 @@ def recent(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
 @example(steps=["big", "turn"] * 15)
 @example(steps=["followup"] * 40)
 def test_after_a_compaction_the_request_fits(steps: list[str]) -> None:
-    before = look(play_talk(steps))
+    before = look(play_conversation(steps))
 
     shrunk = shrink_by_rules(before)
 
@@ -57,7 +57,7 @@ def test_after_a_compaction_the_request_fits(steps: list[str]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(steps=HEAVY)
 def test_every_signal_every_prompt_and_the_newest_anchors_stay_visible(steps: list[str]) -> None:
-    before = look(play_talk(steps))
+    before = look(play_conversation(steps))
 
     after = shrink_by_rules(before).snapshot
 
@@ -74,7 +74,7 @@ def test_every_signal_every_prompt_and_the_newest_anchors_stay_visible(steps: li
 @settings(max_examples=60, deadline=None)
 @given(steps=HEAVY)
 def test_a_call_and_its_result_are_both_shown_or_both_gone(steps: list[str]) -> None:
-    after = shrink_by_rules(look(play_talk(steps))).snapshot
+    after = shrink_by_rules(look(play_conversation(steps))).snapshot
 
     seen = {item.block.seq for item in after.shown}
     sides: dict[str, set[bool]] = {}
@@ -87,7 +87,7 @@ def test_a_call_and_its_result_are_both_shown_or_both_gone(steps: list[str]) -> 
 @settings(max_examples=50, deadline=None)
 @given(steps=HEAVY)
 def test_the_view_is_the_same_after_loading_from_the_last_summary(steps: list[str]) -> None:
-    after = shrink_by_rules(look(play_talk(steps))).snapshot
+    after = shrink_by_rules(look(play_conversation(steps))).snapshot
 
     stored = [parse_body(block.type, block.body_json) for block in after.blocks]
 
@@ -99,7 +99,7 @@ def test_the_view_is_the_same_after_loading_from_the_last_summary(steps: list[st
 @settings(max_examples=50, deadline=None)
 @given(steps=HEAVY)
 def test_the_open_plans_are_the_same_when_the_range_is_not_loaded(steps: list[str]) -> None:
-    before = look(play_talk(steps))
+    before = look(play_conversation(steps))
 
     loaded = recent(shrink_by_rules(before).snapshot.blocks)
 
@@ -112,8 +112,8 @@ def test_the_open_plans_are_the_same_when_the_range_is_not_loaded(steps: list[st
 @settings(max_examples=60, deadline=None)
 @given(first=HEAVY, then=HEAVY)
 def test_a_second_compaction_builds_on_the_first(first: list[str], then: list[str]) -> None:
-    whole = play_talk([*first, *then])
-    begun = play_talk(first)
+    whole = play_conversation([*first, *then])
+    begun = play_conversation(first)
     once = shrink_by_rules(look(begun))
     later = append(once, whole.blocks[len(begun.blocks) :])
 
@@ -139,13 +139,13 @@ def append(once: Shrunk, blocks: list[Block]) -> Snapshot:
 
 
 def test_nothing_is_done_to_a_request_that_is_short() -> None:
-    before = look(play_talk(["call", "turn", "call"]))
+    before = look(play_conversation(["call", "turn", "call"]))
 
     assert shrink_by_rules(before) == Shrunk(before)
 
 
 def test_nothing_new_behind_a_summary_changes_nothing() -> None:
-    once = shrink_by_rules(look(play_talk(["big", "turn"] * 8)))
+    once = shrink_by_rules(look(play_conversation(["big", "turn"] * 8)))
 
     assert shrink_by_rules(once.snapshot).drafts == ()
 
@@ -179,7 +179,7 @@ def test_a_giant_result_is_covered_with_its_call() -> None:
 
 
 def test_the_current_turn_is_never_part_of_the_memory_of_earlier_turns() -> None:
-    shrunk = shrink_by_rules(look(play_talk(["big", "turn", "big", "turn", *["big"] * 8])))
+    shrunk = shrink_by_rules(look(play_conversation(["big", "turn", "big", "turn", *["big"] * 8])))
 
     current = shrunk.snapshot.turn_id
     first_of_current = next(block.seq for block in shrunk.snapshot.blocks if block.turn_id == current)
@@ -189,14 +189,14 @@ def test_the_current_turn_is_never_part_of_the_memory_of_earlier_turns() -> None
 
 
 def test_hidden_blocks_are_summarized_by_their_replacement() -> None:
-    shrunk = shrink_by_rules(look(play_talk([*["big"] * 3, "hide", *["big"] * 8])))
+    shrunk = shrink_by_rules(look(play_conversation([*["big"] * 3, "hide", *["big"] * 8])))
 
     (body,) = [draft.body for draft in shrunk.drafts if isinstance(draft.body, RangeSummaryBody)]
     assert "hidden: It was noise." in body.text
 
 
 def test_the_current_plan_is_carried_although_its_block_is_gone() -> None:
-    before = look(play_talk(["plan", "mark", "plan", *["big", "turn"] * 6]))
+    before = look(play_conversation(["plan", "mark", "plan", *["big", "turn"] * 6]))
 
     shrunk = shrink_by_rules(before)
 
@@ -230,7 +230,7 @@ def summaries(timeline: TimelineBuilder) -> list[Block]:
 
 
 def test_a_compaction_keeps_the_turn_header_and_cache_points() -> None:
-    after = shrink_by_rules(look(play_talk(["big", "turn", *["big"] * 10]))).snapshot
+    after = shrink_by_rules(look(play_conversation(["big", "turn", *["big"] * 10]))).snapshot
     view = TimelineView(after.blocks)
 
     points = choose_cache_points(view.items, view.turn_at)

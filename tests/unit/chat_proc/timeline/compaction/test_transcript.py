@@ -3,7 +3,7 @@
 from chat_proc.timeline.compaction.turn_facts import render_transcript, render_working_summaries
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
-from everturn_testing.long_talks import STEPS, play_talk
+from everturn_testing.long_conversations import STEPS, play_conversation
 from everturn_testing.timeline import TimelineBuilder, build_file
 
 
@@ -53,7 +53,7 @@ def test_a_large_result_is_shown_as_its_shape_and_a_sample() -> None:
 
 
 def test_a_hidden_block_is_shown_as_its_replacement() -> None:
-    timeline = play_talk(["big"])
+    timeline = play_conversation(["big"])
 
     def hidden(block: Block) -> str | None:
         return "It was noise." if block.type is BlockType.TOOL_RESULT else None
@@ -75,7 +75,7 @@ def test_the_newest_working_summary_of_a_turn_counts() -> None:
 
 
 def test_a_transcript_never_takes_more_than_its_room() -> None:
-    blocks = play_talk([*STEPS, *STEPS, *["big"] * 20]).blocks
+    blocks = play_conversation([*STEPS, *STEPS, *["big"] * 20]).blocks
 
     for room in (0, 100, 1_000, 10_000):
         assert tokens_of(render_transcript(blocks, shown, room, tokens_of)) <= room

@@ -7,7 +7,7 @@ from everturn.files.model import ArtifactKind
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.turns import TurnUsage
-from everturn_testing.long_talks import play_talk
+from everturn_testing.long_conversations import play_conversation
 from everturn_testing.timeline import TimelineBuilder, build_file
 
 
@@ -52,7 +52,7 @@ def test_a_turn_without_an_answer_stays_open_with_the_reason() -> None:
 
 
 def test_the_next_step_of_the_current_plan_is_what_comes_next() -> None:
-    reported = summarize_turns(play_talk(["plan", "plan", "mark"]).blocks)
+    reported = summarize_turns(play_conversation(["plan", "plan", "mark"]).blocks)
 
     assert reported[Section.NEXT] == ["plan_2: □ [2] second"]
     assert reported[Section.OPEN][-1] == "plan_1: □ [1] first of 1"

@@ -11,11 +11,11 @@ from everturn_testing.memory.search_contract import MemoryDesk
 from everturn_testing.memory.snippets import MemorySnippets
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
+from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.live_turn import RecordingTurn
 from everturn_testing.turns.platform import MemoryPlatform
-from everturn_testing.turns.stage import Stage
 from everturn_testing.turns.timelines import MemoryTimelines
 
 Call = Callable[..., Awaitable[ToolOutcome]]
@@ -28,7 +28,7 @@ def desk() -> MemoryDesk:
     async def nothing(*_: object) -> None:
         """No lease runs out and nobody judges here."""
 
-    stage = Stage(
+    harness = Harness(
         MemoryInbox(platform),
         MemoryLeases(platform, owner="worker-1"),
         MemoryLeases(platform, owner="worker-2"),
@@ -39,7 +39,7 @@ def desk() -> MemoryDesk:
         nothing,
     )
     snippets = MemorySnippets(platform)
-    return MemoryDesk(stage, snippets, snippets)
+    return MemoryDesk(harness, snippets, snippets)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def call(desk: MemoryDesk) -> Call:
         tool: Tool, params: dict[str, object], conversation_id: str = "conv_1", turn_id: str = "turn_x"
     ) -> ToolOutcome:
         context = ToolContext(
-            principal=desk.stage.principal,
+            principal=desk.harness.principal,
             conversation_id=ConversationId(conversation_id),
             turn_id=TurnId(turn_id),
             round=1,

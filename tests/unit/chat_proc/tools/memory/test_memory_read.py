@@ -15,7 +15,7 @@ def memories() -> MemoryUserMemories:
 
 async def test_what_there_is_is_read_and_what_there_is_not_is_named(desk, call, memories) -> None:
     memory = remembered("Prefers tea.")
-    await memories.save(desk.stage.principal, memory, None)
+    await memories.save(desk.harness.principal, memory, None)
 
     outcome = await call(MemoryReadTool(memories), {"memory_ids": [memory.id, "mem_x", memory.id]})
     nothing = await call(MemoryReadTool(memories), {"memory_ids": ["mem_x"]})

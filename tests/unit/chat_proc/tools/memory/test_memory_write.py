@@ -22,7 +22,7 @@ def tool(memories: MemoryUserMemories) -> MemoryWriteTool:
 
 
 async def kept(desk, memories):
-    return {memory.text: memory for memory in await memories.load_hotset(desk.stage.principal, 99)}
+    return {memory.text: memory for memory in await memories.load_hotset(desk.harness.principal, 99)}
 
 
 async def test_the_same_written_twice_is_one_memory(desk, call, tool, memories) -> None:
@@ -77,7 +77,7 @@ async def test_a_failed_save_is_reported_to_the_model(call, tool, memories, erro
 
 async def test_what_the_person_erased_meanwhile_is_not_written_again(desk, call, tool, memories) -> None:
     first = await call(tool, {"text": "Works at Acme."})
-    await memories.erase(desk.stage.principal, first.data["memory_id"])
+    await memories.erase(desk.harness.principal, first.data["memory_id"])
 
     outcome = await call(tool, {"text": "Works at Acme."})
 
