@@ -15,9 +15,8 @@ from everturn.events.cursor import EventCursor
 from everturn.postgres.pool import open_database
 from everturn.timeline.blocks import GENESIS_HASH, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import Body, RangeSummaryBody, ToolResultBody
-from everturn.turns.commits import Commit
 from everturn.turns.inbox import IncomingMessage
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim, Commit
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines

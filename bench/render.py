@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, build_announce, build_source_pool
+from chat_proc.agent.prompting import AnnounceState, Budget, ContextCaps, build_announce, build_source_pool
 from chat_proc.timeline.present import Present
-from chat_proc.timeline.render import PromptRenderer
+from chat_proc.timeline.view import PromptRenderer
 from everturn.models.port import ModelTraits
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block

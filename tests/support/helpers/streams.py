@@ -14,8 +14,7 @@ from everturn.events.model import AnyEvent, ChatDelta, Envelope, encode_envelope
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.postgres.pool import Database
 from everturn.redis_drivers import RedisDrivers
-from everturn.turns.commits import Commit
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim, Commit
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 

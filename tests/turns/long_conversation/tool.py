@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from long_conversation.workload import Place, World, build_report
 
 

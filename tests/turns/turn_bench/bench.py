@@ -41,7 +41,7 @@ from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import Body, ExitBody
 from everturn.timeline.turns import ExternalEvent, SignalKind, SignalState, Turn
 from everturn.turns.inbox import IncomingMessage, IncomingSignal, Receipt
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim
 from everturn.turns.ports import Sweeps
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.events.memory_events import MemoryEvents

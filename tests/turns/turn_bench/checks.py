@@ -11,7 +11,7 @@ from everturn.events.model import TERMINAL
 from everturn.timeline.blocks import BlockType, first_broken_link
 from everturn.timeline.bodies import EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import SignalState, TurnUsage
-from everturn.turns.commits import EffectState
+from everturn.turns.model import EffectState
 from everturn_testing.states import comparable_state
 from turn_bench.bench import Bench
 

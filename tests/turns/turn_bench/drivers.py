@@ -15,8 +15,7 @@ from everturn.models.port import LanguageModel, ModelPiece, ModelRequest, ModelT
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn, TurnUsage
-from everturn.turns.commits import Commit
-from everturn.turns.leases import Lease
+from everturn.turns.model import Commit, Lease
 from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.memory_events import MemoryEvents

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.code.program_calls import ProgramParts, ProgramTools
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.platform import MemoryPlatform

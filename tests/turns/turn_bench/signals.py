@@ -3,7 +3,7 @@
 import asyncio
 
 from everturn.timeline.turns import SignalKind, SignalState
-from everturn.turns.commits import Commit
+from everturn.turns.model import Commit
 from everturn_testing.models.scripted_model import Pause, Say, Script
 from turn_bench.bench import Bench, BenchWorker, until
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from chat_proc.catalog.tool import Strategy, ToolCall, ToolOutcome, ToolSpec
 from everturn.timeline.sources import SourceDraft
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 
 class TextParams(BaseModel):

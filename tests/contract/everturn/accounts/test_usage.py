@@ -15,7 +15,7 @@ from everturn.conversations.postgres import PostgresConversations
 from everturn.core.ids import ConversationId
 from everturn.lifecycle.postgres_erasure import PostgresRetention
 from everturn.postgres.pool import open_database
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import ANN, Harness, commit, think
 

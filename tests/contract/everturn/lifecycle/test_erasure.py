@@ -15,9 +15,8 @@ from everturn.memory.postgres_search import PostgresSnippetIndex
 from everturn.memory.search import EmbeddedSnippet, IndexJob
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
-from everturn.turns.approvals import ApprovalRequest, approval_id_of
-from everturn.turns.commits import Effect, EffectChange, EffectState, UsageEvent
 from everturn.turns.inbox import IdempotencyKey
+from everturn.turns.model import ApprovalRequest, Effect, EffectChange, EffectState, UsageEvent, approval_id_of
 from everturn_testing.core import BEGINNING
 from everturn_testing.database_roles import Roles
 from everturn_testing.memory.search_contract import ENCODER, point, said

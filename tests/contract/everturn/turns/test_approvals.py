@@ -8,8 +8,8 @@ import pytest
 from everturn.core.errors import Conflict
 from everturn.core.identity import Lane
 from everturn.timeline.turns import SignalKind, TurnStatus
-from everturn.turns.approvals import ApprovalState
 from everturn.turns.inbox import Receipt
+from everturn.turns.model import ApprovalState
 from everturn.turns.ports import Approvals, Ring
 from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_leases import PostgresSweeps

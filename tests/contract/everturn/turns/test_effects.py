@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.conversations.postgres import PostgresConversations
-from everturn.turns.commits import Effect, EffectState
+from everturn.turns.model import Effect, EffectState
 from everturn.turns.postgres_approvals import PostgresEffects
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.effects import MemoryEffects

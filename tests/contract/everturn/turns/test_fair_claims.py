@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from everturn.core.identity import Lane, Principal, Role, lane_of
 from everturn.core.ids import ConversationId
 from everturn.postgres.pool import open_database
-from everturn.turns.leases import Claim, ClaimBounds, Deferred, SlotKind
+from everturn.turns.model import Claim, ClaimBounds, Deferred, SlotKind
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.core.errors import StaleFence
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import Harness, closing, commit, think
 from everturn_testing.turns.leases_contract import LeasesContract

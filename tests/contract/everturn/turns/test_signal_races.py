@@ -10,8 +10,7 @@ from everturn.core.errors import Conflict
 from everturn.core.ids import ConversationId, SignalId
 from everturn.timeline.bodies import SignalBody
 from everturn.timeline.turns import Signal, SignalKind, SignalState
-from everturn.turns.commits import Promotion, SignalChange
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim, Promotion, SignalChange
 from everturn.turns.ports import InboxMoved
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.harness import ANN, Harness, closing, commit, write

@@ -7,7 +7,7 @@ import pytest
 from everturn.core.errors import Conflict
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import SignalKind
-from everturn.turns.commits import Effect, EffectChange, EffectState, Promotion, UsageEvent
+from everturn.turns.model import Effect, EffectChange, EffectState, Promotion, UsageEvent
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_timelines import holds_blocks_only
 from everturn_testing.database_roles import Roles

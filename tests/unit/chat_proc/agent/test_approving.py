@@ -15,9 +15,8 @@ from everturn.core.ids import ApprovalId
 from everturn.events.model import ChatApproval, ConvStatus
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, CompletionBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
-from everturn.turns.approvals import ApprovalState
-from everturn.turns.commits import Commit, Effect, EffectState
 from everturn.turns.inbox import IncomingSignal
+from everturn.turns.model import ApprovalState, Commit, Effect, EffectState
 from everturn.turns.ports import InboxMoved
 from everturn_testing.turns.approvals import expire_approvals
 

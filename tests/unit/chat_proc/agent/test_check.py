@@ -2,12 +2,11 @@ import pytest
 from turn_bench.replies import NONSENSE, answer, call, cut_answer
 from turn_bench.tools import DemoTool
 
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Verdict, Work, check_decision
+from chat_proc.agent.drafting import GiveAnswer, Repair, UseTool, Verdict, Work, check_decision
 from chat_proc.catalog.tool import ToolRegistry
-from chat_proc.channels.actions import FanoutRules
+from chat_proc.channels.actions import Decision, FanoutRules
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionStream
-from chat_proc.channels.decisions import Decision
 
 CATALOG = ToolRegistry(
     [

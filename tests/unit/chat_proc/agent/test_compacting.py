@@ -24,7 +24,7 @@ from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CompletionBody, RangeSummaryBody
 from everturn.timeline.turns import Outcome, SignalKind
-from everturn.turns.commits import Commit
+from everturn.turns.model import Commit
 from everturn_testing.models.scripted_model import Fail, Pause, Say, Script, ScriptedModel
 
 SUMMARY = "## Active request\n- read it all\n## Done\n- read some\n## Critical facts\n- the code is 4711\n"

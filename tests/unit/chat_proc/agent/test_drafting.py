@@ -1,10 +1,13 @@
 import pytest
 from turn_bench.tools import DemoTool, TextParams
 
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
 from chat_proc.agent.drafting import (
     MAX_RAW_CHARS,
+    GiveAnswer,
+    Repair,
     RoundContext,
+    UseTool,
+    Work,
     draft_answer,
     draft_attempt,
     draft_call,
@@ -19,14 +22,14 @@ from chat_proc.agent.drafting import (
     find_begun_action,
     write_round,
 )
-from chat_proc.channels.decisions import Decision, StreamedAnswer
+from chat_proc.channels.actions import Decision, StreamedAnswer
 from chat_proc.stream.emitter import RoundTexts
 from everturn.core.ids import CallId, PlanId, TurnId
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import AttemptBody, CompletionBody, RawDecisionBody
 from everturn.timeline.next_step import FinishTurn
 from everturn.timeline.plans import PlanMoment, new_plan
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 
 CONTEXT = RoundContext(TurnId("turn_1"), 2, 15, "t9")
 USAGE = UsageEvent("m", "decision", 1, 1, 0, 0, 0.0, False)

@@ -19,7 +19,7 @@ from everturn.files.model import ArtifactKind
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CheckoutBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind
-from everturn.turns.commits import Effect, EffectState
+from everturn.turns.model import Effect, EffectState
 from everturn_testing.timeline import build_file
 
 

@@ -12,7 +12,7 @@ from chat_proc.agent.limits import TurnLimits
 from everturn.events.model import ChatRewind
 from everturn.timeline.bodies import CompletionBody, NoticeBody, RawDecisionBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind
-from everturn.turns.commits import Commit, Effect, EffectState
+from everturn.turns.model import Commit, Effect, EffectState
 from everturn_testing.models.scripted_model import Pause, Say, Script
 
 LOOK = "demo.look"

@@ -1,9 +1,9 @@
 from turn_bench.tools import TextParams
 
-from chat_proc.agent.check import GiveAnswer, Repair, UseTool, Work
+from chat_proc.agent.drafting import GiveAnswer, Repair, UseTool, Work
 from chat_proc.agent.signal_folding import check_finalizing, finalize_tools
 from chat_proc.catalog.tool import ToolSpec
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 
 def use(tool_id: str) -> UseTool:

@@ -13,7 +13,7 @@ from chat_proc.catalog.tool import PREVIEW_CHARS, ToolCall, ToolOutcome, ToolSpe
 from everturn.core.refs import result_ref
 from everturn.files.model import ArtifactKind
 from everturn.timeline.bodies import ToolResultBody
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from everturn_testing.core import SequentialIds
 
 

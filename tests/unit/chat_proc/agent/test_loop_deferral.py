@@ -11,7 +11,7 @@ from chat_proc.agent.signal_folding import STOP_WITHDRAWN
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CompletionBody, DeferralBody, PromptBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
-from everturn.turns.commits import Commit
+from everturn.turns.model import Commit
 
 
 async def say_before_each_close(bench: Bench, *signals: tuple[SignalKind, str]) -> None:

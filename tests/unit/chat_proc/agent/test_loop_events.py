@@ -14,7 +14,7 @@ from everturn.conversations.model import ConversationState
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AttachmentTextBody, DeferralBody, EventBody, PromptBody, SignalBody
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalState
-from everturn.turns.commits import Commit
+from everturn.turns.model import Commit
 
 FORM = ExternalEvent("form", {"city": "Oslo"})
 GENEROUS = ExternalEvent("form", {"city": "Oslo"}, iteration_credit=2)

@@ -13,7 +13,7 @@ from everturn.core.identity import Lane
 from everturn.events.model import ChatRewind
 from everturn.timeline.bodies import CompletionBody, PromptBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus
-from everturn.turns.commits import Effect, EffectState
+from everturn.turns.model import Effect, EffectState
 from everturn_testing.models.scripted_model import Pause, Say
 
 SCENARIO = (call("demo.echo", {"text": "x"}, notes="Look.", thinking="Hm."), answer("Done.", thinking="Good."))

@@ -14,7 +14,7 @@ from turn_bench.tools import DemoTool
 from chat_proc.agent.limits import TurnLimits
 from everturn.models.port import ModelFailed, ModelRequest
 from everturn.timeline.turns import ExternalEvent, SignalKind
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from everturn_testing.models.scripted_model import Fail, Say, Script, ScriptedModel, Think
 
 WORDS = st.text(alphabet='ab \n[]{}"\\<é', max_size=12)

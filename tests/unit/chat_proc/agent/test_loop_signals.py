@@ -13,7 +13,7 @@ from chat_proc.agent.limits import TurnLimits
 from everturn.events.model import TERMINAL
 from everturn.timeline.bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ThinkingBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
-from everturn.turns.commits import Commit, Effect, EffectState
+from everturn.turns.model import Commit, Effect, EffectState
 
 
 async def test_a_followup_between_two_rounds_is_folded_into_the_next() -> None:

@@ -2,7 +2,7 @@ from chat_proc.turn.leased import CommitContent
 from everturn.core.ids import SignalId
 from everturn.events.model import ConvTitle
 from everturn.timeline.turns import SignalState
-from everturn.turns.commits import SignalChange, UsageEvent
+from everturn.turns.model import SignalChange, UsageEvent
 
 USAGE = UsageEvent("m", "decision", 1, 1, 0, 0, 0.0, False)
 CHANGE = SignalChange(SignalId("sig_1"), SignalState.APPLIED)

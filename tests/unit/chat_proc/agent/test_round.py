@@ -6,7 +6,7 @@ from turn_bench.tools import DemoTool
 from everturn.events.model import ChatDelta
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CompletionBody, NoticeBody, RawDecisionBody
-from everturn.turns.commits import Commit, EffectState
+from everturn.turns.model import Commit, EffectState
 
 
 async def commits_of(bench: Bench) -> list[Commit]:

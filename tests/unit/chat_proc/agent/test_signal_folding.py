@@ -15,7 +15,7 @@ from everturn.events.model import ChatSignal
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AttachmentTextBody, EventBody, SignalBody
 from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState
-from everturn.turns.commits import Promotion, SignalChange
+from everturn.turns.model import Promotion, SignalChange
 from everturn_testing.core import BEGINNING
 from everturn_testing.events.scenarios import make_artifact
 

@@ -16,7 +16,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import Body, NotesBody, PromptBody, ToolResultBody
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from everturn_testing.core import FixedClock
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.timeline import NOW

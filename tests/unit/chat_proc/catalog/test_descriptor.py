@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from chat_proc.catalog.described import ToolModule
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 
 def test_defaults_are_cautious() -> None:

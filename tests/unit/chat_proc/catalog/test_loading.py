@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chat_proc.catalog.described import BadToolModule, ToolModule, load_tools, open_tool_threads
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 
 def entry(**fields: Any) -> ToolModule:

@@ -3,7 +3,7 @@
 from pydantic import BaseModel
 
 from chat_proc.catalog.tool import ToolOutcome, ToolSpec
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 
 class NoParams(BaseModel):

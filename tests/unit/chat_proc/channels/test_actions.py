@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.actions import ActionReader, ActionRefusal, read_action
-from chat_proc.channels.decisions import Action, ToolCall
+from chat_proc.channels.actions import Action, ActionReader, ActionRefusal, ToolCall, read_action
 from chat_proc.channels.json_text import FieldText
 
 

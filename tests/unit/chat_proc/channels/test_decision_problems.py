@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from chat_proc.channels.actions import ActionRefusal
+from chat_proc.channels.actions import Action, ActionRefusal, Program, ToolCall
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, find_problems
-from chat_proc.channels.decisions import Action, Program, ToolCall
 from everturn.models.port import FinishReason
 
 CALL = Action("call_tool", tool_call=ToolCall("react.read", {}))

@@ -1,4 +1,4 @@
-from chat_proc.channels.decisions import Decision, Problem
+from chat_proc.channels.actions import Decision, Problem
 
 
 def test_only_fatal_problems_ask_for_another_try() -> None:

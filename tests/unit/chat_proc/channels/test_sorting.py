@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from chat_proc.channels.actions import FanoutRules
+from chat_proc.channels.actions import Decision, FanoutRules, Program
 from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.channels.decision_stream import DecisionStream
-from chat_proc.channels.decisions import Decision, Program
 
 RULES = FanoutRules(
     {"look": "exploration", "write": "exploitation", "patch": "exploitation", "plan": "neutral", "run": "exploitation"},

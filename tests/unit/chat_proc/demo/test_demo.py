@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chat_proc.agent.prompting import AnnounceState, Budget, build_announce
 from chat_proc.channels.parser import ChannelClosed, ChannelParser, ChannelSyntax, ChannelText
 from chat_proc.demo.model import DemoModel, build_model
 from chat_proc.demo.rules import FOOTNOTE
-from chat_proc.timeline.announce import AnnounceState, Budget, build_announce
 from chat_proc.timeline.present import Present
-from chat_proc.timeline.render import PromptRenderer
+from chat_proc.timeline.view import PromptRenderer
 from everturn.core.ids import PlanId, TurnId
 from everturn.core.refs import round_ref
 from everturn.models.port import ModelRequest, ReplyFinished

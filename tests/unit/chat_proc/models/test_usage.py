@@ -2,7 +2,7 @@
 
 from chat_proc.models.calls import build_usage_event
 from everturn.models.port import ModelUsage
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 
 
 def test_every_count_is_kept_with_the_model_and_the_role() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce
+from chat_proc.agent.prompting import AnnounceState, Budget, ContextCaps, HotMemory, build_announce
 from chat_proc.timeline.present import Present
 from everturn.core.ids import PlanId, SignalId, TurnId
 from everturn.execution.messages import RunLimits

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.timeline.render import CachePoints, choose_cache_points, first_editable_seq
-from chat_proc.timeline.view import TimelineView
+from chat_proc.timeline.view import CachePoints, TimelineView, choose_cache_points, first_editable_seq
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import HideBody, RangeSummaryBody, SystemMessageBody
 from everturn_testing.timeline import TimelineBuilder

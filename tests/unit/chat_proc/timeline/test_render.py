@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.timeline.attachments import MAX_MEDIA_PARTS, describe_media
-from chat_proc.timeline.render import PromptRenderer
-from chat_proc.timeline.view import BreakReason
+from chat_proc.timeline.view import BreakReason, PromptRenderer
 from everturn.files.model import ArtifactKind
 from everturn.models.port import MediaPart, ModelTraits, PromptMessage, TextPart
 from everturn.models.tokens import CharsPerToken

@@ -1,6 +1,6 @@
 """SOURCES POOL: recent and cited rows in full, the rest counted, and nothing in it passes for ours."""
 
-from chat_proc.timeline.announce import build_source_pool
+from chat_proc.agent.prompting import build_source_pool
 from everturn.timeline.sources import Source
 
 

@@ -12,8 +12,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.approvals import Approval
-from everturn.turns.leases import Lease
+from everturn.turns.model import Approval, Lease
 from everturn.turns.ports import Ring
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.platform import MemoryPlatform

@@ -15,7 +15,7 @@ from everturn.events.model import ConvStatus, ConvTitle
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import NoticeBody
 from everturn.timeline.turns import Outcome, SignalKind, TurnStatus, TurnUsage
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 from everturn.turns.ports import InboxMoved
 from everturn_testing.events.scenarios import make_artifact
 

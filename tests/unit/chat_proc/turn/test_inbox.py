@@ -9,7 +9,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import SignalId, TurnId
 from everturn.core.retry import RetryPolicy
 from everturn.timeline.turns import Signal, SignalKind, SignalState
-from everturn.turns.commits import Promotion, SignalChange
+from everturn.turns.model import Promotion, SignalChange
 from everturn_testing.core import BEGINNING
 from everturn_testing.turns.platform import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines

@@ -6,7 +6,7 @@ from everturn.core.ids import TurnId
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import ExitBody
 from everturn.timeline.turns import Outcome, TurnStatus, TurnUsage
-from everturn.turns.commits import Promotion
+from everturn.turns.model import Promotion
 
 TURN = TurnId("turn_1")
 FAILURE = problem("model", "The model failed.", 503)

@@ -12,8 +12,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN
 from everturn.events.model import ChatDelta, ConvStatus
 from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
-from everturn.turns.commits import UsageEvent
-from everturn.turns.leases import Claim, Lease
+from everturn.turns.model import Claim, Lease, UsageEvent
 from everturn_testing.core import FixedClock
 
 ACCEPTED = datetime(2026, 3, 1, 12, tzinfo=UTC)

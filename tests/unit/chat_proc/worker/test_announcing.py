@@ -19,7 +19,7 @@ from everturn.events.model import ChatComplete, ChatError, ChatRewind, ConvStatu
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.models.port import ModelFailed
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.leases import Lease
+from everturn.turns.model import Lease
 from everturn.turns.ports import Ring, Timelines
 from everturn_testing.events.memory_events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail

@@ -21,7 +21,7 @@ from everturn.events.model import AnyEvent, parse_envelope
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import ExitBody
 from everturn.timeline.turns import Outcome, Signal, SignalKind, SignalState
-from everturn.turns.commits import SignalChange
+from everturn.turns.model import SignalChange
 from everturn.turns.ports import Ring
 from everturn.turns.postgres_rows import read_block
 from everturn_testing.core import BEGINNING, FixedClock

@@ -20,9 +20,8 @@ from everturn.files.model import Upload
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import PromptBody
 from everturn.timeline.turns import Outcome, TurnStatus
-from everturn.turns.commits import Commit
 from everturn.turns.inbox import IncomingMessage
-from everturn.turns.leases import Lease
+from everturn.turns.model import Commit, Lease
 from everturn.turns.ports import Timelines
 from everturn_testing.models.scripted_model import Fail, Pause, Say
 

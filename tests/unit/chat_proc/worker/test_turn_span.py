@@ -15,7 +15,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.tracing import TraceContext, build_turn_context
 from everturn.events.cursor import ORIGIN
 from everturn.timeline.turns import Outcome, Turn, TurnRequest, TurnStatus
-from everturn.turns.leases import Claim, Lease
+from everturn.turns.model import Claim, Lease
 from everturn_testing.core import FixedClock
 
 CALLER = TraceContext("a" * 32, "b" * 16)

@@ -14,8 +14,7 @@ from everturn.files.model import ArtifactKind
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks, first_broken_link, link_hash, parse_body
 from everturn.timeline.bodies import NotesBody, ToolResultBody, UnknownBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
-from everturn.turns.approvals import ApprovalState
-from everturn.turns.commits import EffectState
+from everturn.turns.model import ApprovalState, EffectState
 from everturn.turns.postgres_rows import read_block, read_payload, read_request
 
 FALLBACKS: tuple[tuple[type[OpenEnum], OpenEnum], ...] = (

@@ -4,7 +4,7 @@ from everturn.core.ids import CallId, TurnId
 from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, Body
 from everturn.timeline.next_step import count_waited_s, find_questions
-from everturn.turns.approvals import approval_id_of
+from everturn.turns.model import approval_id_of
 
 ONE, TWO = CallId("call_1"), CallId("call_2")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.core.ids import is_id
-from everturn.turns.approvals import approval_id_of, hash_arguments
+from everturn.turns.model import approval_id_of, hash_arguments
 from everturn_testing.core import SequentialIds
 
 

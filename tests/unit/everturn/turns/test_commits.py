@@ -2,7 +2,7 @@
 
 from everturn.core.ids import TurnId
 from everturn.events.cursor import EventCursor
-from everturn.turns.commits import Commit, Effect, EffectState
+from everturn.turns.model import Commit, Effect, EffectState
 
 
 def test_a_commit_needs_only_blocks_and_a_cursor() -> None:

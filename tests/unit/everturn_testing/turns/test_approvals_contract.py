@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.turns.leases import Lease
+from everturn.turns.model import Lease
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.approvals_contract import ApprovalsContract

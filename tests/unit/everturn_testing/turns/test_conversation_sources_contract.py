@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.turns.commits import Commit
-from everturn.turns.leases import Lease
+from everturn.turns.model import Commit, Lease
 from everturn_testing.turns.conversation_sources_contract import SourcesContract
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform

@@ -2,8 +2,7 @@
 
 import pytest
 
-from everturn.turns.commits import Effect
-from everturn.turns.leases import Lease
+from everturn.turns.model import Effect, Lease
 from everturn.turns.ports import EffectKey
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract

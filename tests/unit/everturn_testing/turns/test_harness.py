@@ -4,7 +4,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN
 from everturn.timeline.blocks import GENESIS_HASH, first_broken_link
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.leases import Claim, Lease
+from everturn.turns.model import Claim, Lease
 from everturn_testing.turns.harness import ANN, STRANGERS, closing, commit, summarize, think, write
 
 CLAIM = Claim(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.core.ids import ConversationId
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.leases_contract import LeasesContract

@@ -1,7 +1,7 @@
 """What the recording turn keeps."""
 
 from everturn.events.model import ChatStep, ChatTool
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 from everturn_testing.turns.live_turn import RecordingTurn
 
 

@@ -7,8 +7,7 @@ import pytest
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.timeline.blocks import Block
-from everturn.turns.commits import Commit
-from everturn.turns.leases import Lease
+from everturn.turns.model import Commit, Lease
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.platform import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines

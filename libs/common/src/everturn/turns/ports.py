@@ -15,9 +15,7 @@ from everturn.feedback.model import Feedback
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn, TurnUsage
-from everturn.turns.approvals import Approval
-from everturn.turns.commits import Commit, Effect, EffectState
-from everturn.turns.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
+from everturn.turns.model import Approval, Claim, ClaimBounds, Commit, Deferred, Effect, EffectState, Lease, SlotKind
 
 
 class Approvals(Protocol):

@@ -8,10 +8,8 @@ from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.postgres.pool import Connection, Database, Row
 from everturn.timeline.turns import SignalKind, SignalState
-from everturn.turns.approvals import Approval, ApprovalState
-from everturn.turns.commits import Commit, Effect, EffectState
 from everturn.turns.inbox import IncomingSignal, Receipt
-from everturn.turns.leases import Lease
+from everturn.turns.model import Approval, ApprovalState, Commit, Effect, EffectState, Lease
 from everturn.turns.ports import EffectKey, EffectRecord, InboxMoved
 from everturn.turns.postgres_rows import read_payload
 

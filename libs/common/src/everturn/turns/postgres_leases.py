@@ -7,7 +7,7 @@ from everturn.core.identity import Lane, Principal, Role, read_roles
 from everturn.core.ids import ConversationId
 from everturn.postgres.pool import Database, Row
 from everturn.turns.inbox import TENANT_SHARE
-from everturn.turns.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
+from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.turns.ports import Ring
 from everturn.turns.postgres_rows import read_cursor
 

@@ -19,8 +19,7 @@ from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
 from everturn.timeline.sources import Source, SourceChange
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
-from everturn.turns.commits import Commit, Promotion, TurnClose
-from everturn.turns.leases import Lease
+from everturn.turns.model import Commit, Lease, Promotion, TurnClose
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_approvals import save_approvals
 from everturn.turns.postgres_rows import (

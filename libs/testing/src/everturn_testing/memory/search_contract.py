@@ -25,7 +25,7 @@ from everturn.memory.search import (
 )
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import CompletionBody, PromptBody, SummaryBody, ThinkingBody
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim
 from everturn_testing.turns.harness import TS, Harness, closing, commit
 
 ENCODER = "test-encoder"

@@ -7,7 +7,7 @@ from everturn.core.clock import iso
 from everturn.core.ids import ApprovalId, CallId
 from everturn.events.turn_view import build_approval_event
 from everturn.timeline import bodies
-from everturn.turns.approvals import approval_id_of, hash_arguments
+from everturn.turns.model import approval_id_of, hash_arguments
 from everturn_testing.events.scenarios import BEGINNING, Scenario
 
 Settled = Literal["approved", "denied", "expired", "withdrawn"]

@@ -8,9 +8,8 @@ from everturn.core.errors import Conflict, NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ApprovalId, ConversationId, TurnId
 from everturn.timeline.turns import ANSWER_KINDS, CONTROL_KINDS, SignalKind, SignalState, TurnStatus
-from everturn.turns.approvals import Approval, ApprovalState
 from everturn.turns.inbox import IncomingSignal, Receipt
-from everturn.turns.leases import Lease
+from everturn.turns.model import Approval, ApprovalState, Lease
 from everturn_testing.turns.platform import MemoryPlatform, same_owner
 
 _ANSWERS = {SignalKind.APPROVE: ApprovalState.APPROVED, SignalKind.DENY: ApprovalState.DENIED}

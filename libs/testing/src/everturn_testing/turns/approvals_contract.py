@@ -8,10 +8,8 @@ from everturn.core.errors import Conflict, NotFound
 from everturn.core.ids import ApprovalId, CallId, ConversationId
 from everturn.events.cursor import EventCursor
 from everturn.timeline.turns import SignalKind, SignalState, TurnStatus
-from everturn.turns.approvals import ApprovalRequest, ApprovalState, approval_id_of
-from everturn.turns.commits import Commit
 from everturn.turns.inbox import IncomingSignal, Receipt
-from everturn.turns.leases import Claim
+from everturn.turns.model import ApprovalRequest, ApprovalState, Claim, Commit, approval_id_of
 from everturn.turns.ports import Approvals, InboxMoved
 from everturn_testing.turns.harness import STRANGERS, Harness, closing
 

@@ -1,8 +1,7 @@
 """The effect ledger in memory: the same keys and the same fence as in the database."""
 
 from everturn.core.errors import StaleFence
-from everturn.turns.commits import Effect, EffectState
-from everturn.turns.leases import Lease
+from everturn.turns.model import Effect, EffectState, Lease
 from everturn.turns.ports import EffectKey, EffectRecord
 from everturn_testing.turns.platform import MemoryPlatform
 

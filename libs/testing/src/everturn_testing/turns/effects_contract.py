@@ -6,8 +6,7 @@ import pytest
 
 from everturn.core.errors import StaleFence
 from everturn.core.ids import CallId
-from everturn.turns.commits import Effect, EffectState
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim, Effect, EffectState
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
 from everturn_testing.turns.harness import Harness
 

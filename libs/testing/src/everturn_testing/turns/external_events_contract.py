@@ -7,8 +7,8 @@ from everturn.core.ids import ConversationId
 from everturn.core.refs import external_attachment_ref
 from everturn.timeline.bodies import EventBody
 from everturn.timeline.turns import ExternalEvent, RequestEvent, SignalKind, SignalState
-from everturn.turns.commits import Promotion, SignalChange
 from everturn.turns.inbox import MAX_OPEN_SIGNALS, InboxFull, IncomingMessage
+from everturn.turns.model import Promotion, SignalChange
 from everturn.turns.ports import InboxMoved
 from everturn_testing.turns.harness import Harness, closing, commit, turn_of, write
 

@@ -23,9 +23,8 @@ from everturn.timeline.bodies import (
     ThinkingBody,
 )
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind, TurnStatus, TurnUsage
-from everturn.turns.commits import Commit, Promotion, SignalChange, TurnClose
 from everturn.turns.inbox import IdempotencyKey, Inbox, IncomingMessage, IncomingSignal, Receipt
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim, Commit, Promotion, SignalChange, TurnClose
 from everturn.turns.ports import Leases, Timelines
 
 TS = "2026-03-01T12:00:00.000Z"

@@ -7,7 +7,7 @@ from everturn.conversations.model import ConversationState
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.timeline.turns import TurnStatus
-from everturn.turns.leases import Claim, Lease
+from everturn.turns.model import Claim, Lease
 from everturn_testing.turns.platform import ConversationRow, MemoryPlatform, TurnRow
 
 

@@ -3,8 +3,7 @@
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.model import AnyEvent, ChatStep, ChatTool
-from everturn.turns.commits import UsageEvent
-from everturn.turns.leases import Lease
+from everturn.turns.model import Lease, UsageEvent
 
 _LEASE = Lease(ConversationId("conv_1"), Principal("acme", "main", "ann"), "worker-1", 1)
 

@@ -16,9 +16,8 @@ from everturn.files.model import Artifact
 from everturn.timeline.blocks import GENESIS_HASH, Block
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import RequestEvent, Signal, Turn, TurnStatus
-from everturn.turns.approvals import Approval
-from everturn.turns.commits import EffectChange, UsageEvent
 from everturn.turns.inbox import Receipt
+from everturn.turns.model import Approval, EffectChange, UsageEvent
 from everturn_testing.core import FixedClock
 
 

@@ -7,9 +7,8 @@ import pytest
 from everturn.core.errors import Conflict
 from everturn.timeline.bodies import SignalBody
 from everturn.timeline.turns import Signal, SignalKind, SignalState
-from everturn.turns.commits import Promotion, SignalChange
 from everturn.turns.inbox import IdempotencyKey, IncomingSignal, KeyReused, Receipt
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim, Promotion, SignalChange
 from everturn.turns.ports import InboxMoved
 from everturn_testing.turns.harness import Harness, closing, commit, turn_of, write
 

@@ -12,9 +12,7 @@ from everturn.timeline.blocks import Block, first_broken_link
 from everturn.timeline.bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
-from everturn.turns.approvals import Approval, ApprovalState
-from everturn.turns.commits import Commit, Effect, EffectState, Promotion, TurnClose
-from everturn.turns.leases import Lease
+from everturn.turns.model import Approval, ApprovalState, Commit, Effect, EffectState, Lease, Promotion, TurnClose
 from everturn.turns.ports import InboxMoved
 from everturn_testing.turns.platform import (
     ApprovalRow,

@@ -9,9 +9,8 @@ from everturn.feedback.model import Feedback, Reaction
 from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.bodies import FeedbackBody, SignalBody
 from everturn.timeline.turns import Outcome, SignalState, TurnStatus
-from everturn.turns.commits import Commit, Effect, EffectChange, EffectState, Promotion, SignalChange, UsageEvent
 from everturn.turns.inbox import Receipt
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim, Commit, Effect, EffectChange, EffectState, Promotion, SignalChange, UsageEvent
 from everturn.turns.ports import InboxMoved
 from everturn_testing.core import BEGINNING
 from everturn_testing.turns.harness import STRANGERS, Harness, closing, commit, summarize, think, turn_of, write

@@ -19,7 +19,7 @@ from everturn.events.turn_view import bound_params, build_approval_event, build_
 from everturn.timeline.blocks import BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import ApprovalOutcomeBody, ApprovalRequestBody, ToolCallBody
 from everturn.timeline.next_step import PendingCall, Question, find_questions
-from everturn.turns.approvals import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
+from everturn.turns.model import Approval, ApprovalRequest, ApprovalState, approval_id_of, hash_arguments
 
 MAX_SHOWN_BYTES = 16 * 1024
 """Size limit of the shown parameters as JSON. Longer ones are shown shortened and marked as cut."""

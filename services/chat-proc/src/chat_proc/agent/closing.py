@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from chat_proc.agent.check import GiveAnswer, keep_shown
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
+    GiveAnswer,
     RoundContext,
     draft_answer,
     draft_cut_notice,
     draft_missing_start,
     draft_thinking,
+    keep_shown,
     write_round,
 )
 from chat_proc.agent.generation import Generated, Generator

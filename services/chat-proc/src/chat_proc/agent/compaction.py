@@ -51,7 +51,7 @@ from everturn.models.port import (
     TextPart,
 )
 from everturn.timeline.bodies import RangeSummaryBody
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 
 # Writing a summary: two attempts by a model, then rules, so that there always is one.
 

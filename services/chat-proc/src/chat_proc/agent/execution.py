@@ -32,9 +32,7 @@ from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import CheckoutBody, PlanBody, StoredText, ToolCallBody, ToolResultBody
 from everturn.timeline.next_step import PendingCall
 from everturn.timeline.rendering import build_preview
-from everturn.turns.approvals import hash_arguments
-from everturn.turns.commits import Effect, EffectChange, EffectState, UsageEvent
-from everturn.turns.leases import Lease
+from everturn.turns.model import Effect, EffectChange, EffectState, Lease, UsageEvent, hash_arguments
 
 # Long tool results: the object store holds the whole text, and the block a preview of it.
 

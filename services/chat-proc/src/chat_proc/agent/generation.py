@@ -12,11 +12,18 @@ from typing import Final
 import structlog
 
 from chat_proc.agent.kit import LoopParts, TurnKit
-from chat_proc.channels.action_stream import AnswerText, ContentText, FieldClosed, NotesText
+from chat_proc.channels.actions import Decision
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
-from chat_proc.channels.decision_stream import DecisionPiece, DecisionStream, ThinkingText
-from chat_proc.channels.decisions import Decision
+from chat_proc.channels.decision_stream import (
+    AnswerText,
+    ContentText,
+    DecisionPiece,
+    DecisionStream,
+    FieldClosed,
+    NotesText,
+    ThinkingText,
+)
 from chat_proc.models.calls import build_usage_event, describe_reply, describe_turn, describe_usage, open_call
 from chat_proc.models.estimate import estimate_request
 from chat_proc.models.pricing import price_usage
@@ -39,7 +46,7 @@ from everturn.models.port import (
     ReplyFinished,
     TextDelta,
 )
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 
 # Notifies clients that a turn waits for its model: after some seconds of silence, and before each retry.
 

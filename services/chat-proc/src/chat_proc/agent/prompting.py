@@ -1,33 +1,117 @@
 """The model's request in a round: the rendered timeline, then SOURCES POOL, then ANNOUNCE with the current state."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
 from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.kit import TurnKit
+from chat_proc.catalog.tool import PREVIEW_CHARS
 from chat_proc.models.pricing import has_price
-from chat_proc.timeline.announce import AnnounceState, Budget, ContextCaps, HotMemory, build_announce, build_source_pool
 from chat_proc.timeline.manifest import RequestRecord, build_manifest, build_preamble
 from chat_proc.timeline.present import Present
-from chat_proc.timeline.render import PromptRenderer
-from chat_proc.timeline.view import TimelineView
+from chat_proc.timeline.view import PromptRenderer, TimelineView
 from chat_proc.turn.leased import LeasedTurn
 from chat_proc.workspace.description import SHOWN_TURNS, describe_workspace
 from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_own
 from chat_proc.workspace.local import describe_limits, fold_workspace
+from everturn.core.clock import try_build_local_time
 from everturn.core.errors import Unavailable
+from everturn.core.ids import TurnId
 from everturn.core.metrics import PROMPT_BREAKS
+from everturn.core.refs import MAX_SIDS, sources_ref
+from everturn.execution.messages import RunLimits
 from everturn.files.ports import WorkspaceTurn
 from everturn.memory.user_memories import UserMemory
 from everturn.models.port import ModelRequest
 from everturn.models.tokens import CharsPerToken
+from everturn.timeline.blocks import Block, BlockType
+from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
+from everturn.timeline.inert import escape_line, make_inert
 from everturn.timeline.manifests import PREAMBLE_ROUND
+from everturn.timeline.plans import PlanSnapshot
+from everturn.timeline.rendering import MAX_PROMPT_CHARS, render_artifact, render_plan
+from everturn.timeline.sources import Source
 
 # The [WORKSPACE] section of one turn: its current files, and the earlier turns that left files, read once.
 
 _log = structlog.get_logger(__name__)
+
+SHOWN_EVENTS = 4
+SHOWN_FEEDBACK = 8
+SHOWN_MEMORIES = 8
+SHOWN_ATTACHMENTS = 3
+MAX_LINE_CHARS = 120
+MAX_MEMORY_CHARS = 220
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Usage and limits of the turn. `round` counts from 1; `bonus_rounds` are part of `round_limit`.
+
+    `finalize`: the person has steered, and the remaining rounds serve only to finish the work.
+    """
+
+    round: int
+    round_limit: int
+    elapsed_s: float
+    wall_time_s: float
+    tokens: int
+    token_limit: int
+    cost_usd: float
+    cost_limit_usd: float | None
+    """None if the model's price is unknown, so that no limit can be enforced."""
+    bonus_rounds: int = 0
+    finalize: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCaps:
+    """The estimated context use of the last request, and how much of one text a prompt shows."""
+
+    tokens: int
+    token_limit: int
+    prompt_chars: int = MAX_PROMPT_CHARS
+    result_chars: int = PREVIEW_CHARS
+
+
+@dataclass(frozen=True, slots=True)
+class HotMemory:
+    """One row of the person's durable memory; `ref` is the argument for `memory.read`."""
+
+    ref: str
+    text: str
+    labels: tuple[str, ...] = ()
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceState:
+    """The content of ANNOUNCE. `code` says how programs run here, or why they can't; `now` is ISO 8601 in UTC.
+    `timezone` is the person's, None if the client sent none.
+
+    `run` are the limits of one program, if programs run. `hotset` is None if durable memory is off, and an error text
+    if it is on but can't be read. `workspace` are the lines of that section, `limits` says what a turn may write; both
+    are safe in a prompt. `notices` say which parts of the timeline are shown shortened.
+    """
+
+    turn_id: TurnId
+    budget: Budget
+    code: str
+    now: str
+    timezone: str | None = None
+    caps: ContextCaps | None = None
+    run: RunLimits | None = None
+    plans: tuple[PlanSnapshot, ...] = ()
+    events: tuple[Block, ...] = ()
+    hotset: tuple[HotMemory, ...] | str | None = None
+    workspace: tuple[str, ...] = ()
+    limits: str = ""
+    notices: tuple[str, ...] = ()
+    feedback: tuple[FeedbackBody, ...] = ()
 
 
 class WorkspaceSection:
@@ -193,3 +277,191 @@ def _show_hotset(memories: tuple[UserMemory, ...] | str) -> tuple[HotMemory, ...
     if isinstance(memories, str):
         return memories
     return tuple(HotMemory(memory.id, memory.text, memory.labels, memory.pinned) for memory in memories)
+
+
+def build_announce(state: AnnounceState) -> str:
+    """Build the text, with sections in a fixed order. It ends with a line break."""
+    budget = state.budget
+    sections = [
+        f"[ANNOUNCE]\nIteration {min(budget.round, budget.round_limit)}/{budget.round_limit}",
+        _budget_section(budget),
+        _section("CONTEXT CAPS", _caps_lines(state.caps)),
+        _section(
+            "RUNTIME LIMITS", [f"code: {make_inert(state.code)}", *_run_lines(state.run), *_limit_lines(state.limits)]
+        ),
+        _section("TEMPORAL CONTEXT", _time_lines(state.now, state.timezone)),
+        _section("OPEN PLANS", [make_inert(render_plan(plan)) for plan in state.plans] or ["none"]),
+        _section("LIVE TURN EVENTS", [line for block in state.events[-SHOWN_EVENTS:] for line in _event_lines(block)]),
+        _section("USER MEMORY HOTSET", _memory_lines(state.hotset)),
+        _section("WORKSPACE", state.workspace),
+        _section("PRUNE NOTICES", [make_inert(notice) for notice in state.notices]),
+        _section("NEW FEEDBACK", [_feedback_line(body) for body in state.feedback[-SHOWN_FEEDBACK:]]),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _section(title: str, lines: Sequence[str]) -> str:
+    return "\n".join((f"[{title}]", *lines)) if lines else ""
+
+
+def _time_lines(now: str, zone: str | None) -> list[str]:
+    local = None if zone is None else try_build_local_time(now, zone)
+    if zone is None or local is None:
+        return ["user timezone: unknown", f"now (UTC): {now}"]
+    return [f"user timezone: {escape_line(zone)}", f"now (UTC): {now}", f"now (user): {local}"]
+
+
+def _budget_section(budget: Budget) -> str:
+    left = max(0, budget.round_limit - budget.round)
+    bonus = f" ({budget.bonus_rounds} of them for messages that arrived meanwhile)" if budget.bonus_rounds else ""
+    steered = "finalize: the user has steered; only react.write, react.patch, react.plan and react.hide may be called"
+    lines = [steered] if budget.finalize else []
+    lines += [
+        f"rounds: this one and {left} more of {budget.round_limit}{bonus}"
+        if left
+        else "rounds: this is the last one; answer now",
+        f"time: {_duration(budget.elapsed_s)} of {_duration(budget.wall_time_s)}",
+        f"tokens: {budget.tokens} of {budget.token_limit}",
+        _money_line(budget),
+    ]
+    return _section("BUDGET", lines)
+
+
+def _money_line(budget: Budget) -> str:
+    if budget.cost_limit_usd is None:
+        return "money: the price of this model is unknown"
+    return f"money: {budget.cost_usd:.4f} of {budget.cost_limit_usd:.2f} USD"
+
+
+def _caps_lines(caps: ContextCaps | None) -> list[str]:
+    if caps is None:
+        return []
+    return [
+        f"context: about {100 * caps.tokens // caps.token_limit} % of {caps.token_limit} tokens used",
+        f"maximum shown: {caps.result_chars} characters of a result, {caps.prompt_chars} of a message; a longer text"
+        " names the call that reads the rest",
+    ]
+
+
+def _run_lines(run: RunLimits | None) -> list[str]:
+    if run is None:
+        return []
+    return [
+        f"limits of a program: {_megabytes(run.memory_bytes)} of memory, {run.cpu_s} s of processor time, "
+        f"files of at most {_megabytes(run.file_bytes)}, at most {run.output_files} output files, "
+        f"{_megabytes(run.output_bytes)} in total"
+    ]
+
+
+def _memory_lines(hotset: tuple[HotMemory, ...] | str | None) -> list[str]:
+    match hotset:
+        case None:
+            return []
+        case str():
+            return [f"unavailable: {_one_line(hotset)}"]
+        case ():
+            return ["none yet"]
+        case _:
+            return [
+                "(durable memories of the user; current messages take precedence)",
+                *map(_memory_line, hotset[:SHOWN_MEMORIES]),
+            ]
+
+
+def _memory_line(memory: HotMemory) -> str:
+    labels = "".join(f" #{_one_line(label)}" for label in memory.labels[:5])
+    pinned = " pinned" if memory.pinned else ""
+    return f"- {escape_line(memory.ref)}{pinned}{labels}: {_one_line(memory.text, MAX_MEMORY_CHARS)}"
+
+
+def _limit_lines(limits: str) -> list[str]:
+    return [f"workspace: {limits}"] if limits else []
+
+
+def _event_lines(block: Block) -> list[str]:
+    match block.body:
+        case SignalBody() as body:
+            silent = "(no text: stop now with what you have)" if block.type is BlockType.USER_STEER else "(no text)"
+            what = block.type.value
+        case EventBody() as body:
+            silent = "(no text)"
+            what = f"{block.type.value} {escape_line(body.kind)}{'' if body.reactive else ' (recorded only)'}"
+        case _:
+            return []
+    shown = body.attachments[:SHOWN_ATTACHMENTS]
+    left = len(body.attachments) - len(shown)
+    return [
+        f"- {what} {escape_line(block.ref)}: {_one_line(body.text) or silent}",
+        *(f"  {render_artifact(artifact)}" for artifact in shown),
+        *([f"  and {left} more files"] if left else []),
+    ]
+
+
+def _feedback_line(body: FeedbackBody) -> str:
+    return f"- {body.turn_id} {body.reaction or 'no reaction'} ({body.origin}): {_one_line(body.text) or '(no text)'}"
+
+
+def _one_line(text: str, cap: int = MAX_LINE_CHARS) -> str:
+    line = " ".join(text.split())
+    return escape_line(line if len(line) <= cap else line[:cap] + "...")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size // (1024 * 1024)} MB"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+
+
+# SOURCES POOL: the sources that the conversation can cite, bounded, after everything that a provider caches.
+
+SHOWN_RECENT = 15
+SHOWN_USED = 15
+MAX_TITLE_CHARS = 100
+MAX_ADDRESS_CHARS = 100
+MAX_SNIPPET_CHARS = 200
+_USUAL = CharsPerToken()
+
+
+def build_source_pool(rows: Sequence[Source]) -> str:
+    """The recent and the cited rows, by number, and how many others there are; empty for an empty pool."""
+    if not rows:
+        return ""
+    by_sid = sorted(rows, key=lambda row: row.sid)
+    used = [row for row in by_sid if row.used][-SHOWN_USED:]
+    shown = sorted({row.sid: row for row in (*used, *by_sid[-SHOWN_RECENT:])}.values(), key=lambda row: row.sid)
+    listed = {row.sid for row in shown}
+    left = [row.sid for row in by_sid if row.sid not in listed]
+    last = shown[-1].sid
+    lines = [
+        f"[SOURCES POOL] {len(by_sid)} sources",
+        f'(whole text: react.read paths=["{sources_ref([last])}"], several: "so:sources_pool[1-3,7]")',
+        *(line for row in shown for line in _row_lines(row)),
+    ]
+    if left:
+        lines.append(f'({len(left)} more, not listed: react.read paths=["{sources_ref(left[-MAX_SIDS:])}"])')
+    return "\n".join(lines) + "\n\n"
+
+
+def _row_lines(row: Source) -> list[str]:
+    title = _cut(" ".join(row.title.split()), MAX_TITLE_CHARS) or "(no title)"
+    tokens = f"~{_USUAL.tokens_for(row.text_chars)} tokens" if row.text_chars else "no text"
+    quoted = escape_line(title.replace("\\", "\\\\").replace('"', '\\"'))
+    head = f'S:{row.sid} "{quoted}" {row.source_type} {_address(row)} {tokens}{" used" if row.used else ""}'
+    snippet = "" if row.is_image else _cut(" ".join(row.text.split()), MAX_SNIPPET_CHARS)
+    return [head, make_inert(f"  {escape_line(snippet)}")] if snippet else [head]
+
+
+def _address(row: Source) -> str:
+    """The host of a web address, or the whole ref of a file."""
+    host = re.split(r"[/?#]", row.url, maxsplit=3)[2] if row.web_url else row.url
+    return escape_line(_cut(host, MAX_ADDRESS_CHARS))
+
+
+def _cut(text: str, cap: int) -> str:
+    return text if len(text) <= cap else text[:cap] + "..."

@@ -5,10 +5,13 @@ from dataclasses import replace
 from typing import Literal
 
 from chat_proc.agent.approving import ApprovalGate
-from chat_proc.agent.check import GiveAnswer, Repair, Work, check_decision, keep_shown
 from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import (
+    GiveAnswer,
+    Repair,
     RoundContext,
+    Work,
+    check_decision,
     draft_answer,
     draft_attempt,
     draft_cut_notice,
@@ -21,6 +24,7 @@ from chat_proc.agent.drafting import (
     draft_thinking,
     draft_work,
     find_begun_action,
+    keep_shown,
     write_round,
 )
 from chat_proc.agent.execution import effect_change

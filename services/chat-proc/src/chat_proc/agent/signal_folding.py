@@ -7,8 +7,7 @@ from difflib import SequenceMatcher
 
 import structlog
 
-from chat_proc.agent.check import Repair, UseTool, Verdict
-from chat_proc.agent.drafting import RoundContext
+from chat_proc.agent.drafting import Repair, RoundContext, UseTool, Verdict
 from chat_proc.catalog.tool import ToolSpec
 from chat_proc.turn.leased import CommitContent, TurnEnd
 from everturn.core.errors import Invalid
@@ -22,7 +21,7 @@ from everturn.timeline.blocks import Block, BlockDraft, BlockType
 from everturn.timeline.bodies import AttachmentTextBody, CompletionBody, DeferralBody, EventBody, SignalBody
 from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import ANSWER_KINDS, ExternalEvent, Signal, SignalKind, SignalState
-from everturn.turns.commits import Promotion, SignalChange
+from everturn.turns.model import Promotion, SignalChange
 
 SIMILARITY = 0.9
 """Share of common text from which two answers count as the same."""

@@ -19,7 +19,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 
 from chat_proc.catalog.tool import Strategy, Tool, ToolCall, ToolEvents, ToolOutcome, ToolSpec
 from everturn.core.errors import Invalid
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 NAME = r"^[a-z][a-z0-9_]{0,39}$"
 MAX_TIMEOUT_S = 300.0

@@ -17,8 +17,7 @@ from everturn.files.model import Artifact
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import Body
 from everturn.timeline.sources import Source, SourceDraft
-from everturn.turns.commits import Effect, UsageEvent
-from everturn.turns.leases import Lease
+from everturn.turns.model import Effect, Lease, UsageEvent
 
 PREVIEW_CHARS = 12_000
 """Preview length of a tool's result, unless the tool sets another limit."""

@@ -5,8 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from chat_proc.channels.actions import ActionRefusal, FanoutRules, claim
-from chat_proc.channels.decisions import Action, Problem, ProblemKind, Program, ToolCall
+from chat_proc.channels.actions import (
+    Action,
+    ActionRefusal,
+    FanoutRules,
+    Problem,
+    ProblemKind,
+    Program,
+    ToolCall,
+    claim,
+)
 from everturn.models.port import FinishReason
 
 TOO_LONG_CODES: frozenset[ProblemKind] = frozenset({"cut_by_length", "reply_too_long"})

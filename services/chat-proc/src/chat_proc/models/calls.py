@@ -8,7 +8,7 @@ from typing import Literal
 from everturn.core.metrics import MODEL_CALL_SECONDS, MODEL_CALLS_FAILED
 from everturn.core.tracing import Attributes, Span, Tracing
 from everturn.models.port import FinishReason, ModelFailed, ModelRequest, ModelTraits, ModelUsage
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 
 ModelRole = Literal["decision", "summary", "title"]
 """The purpose of a call, as named in the usage ledger."""

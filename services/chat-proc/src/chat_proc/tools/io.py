@@ -11,7 +11,7 @@ from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import select_files
 from everturn.core.errors import Invalid
 from everturn.files.objects import Objects
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 MAX_LISTED: Final = 1_000
 

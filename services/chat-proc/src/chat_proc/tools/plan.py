@@ -22,7 +22,7 @@ from everturn.timeline.plans import (
     replace_plan,
 )
 from everturn.timeline.rendering import render_plan
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 
 class PlanParams(BaseModel):

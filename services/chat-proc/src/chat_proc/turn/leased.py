@@ -41,9 +41,18 @@ from everturn.timeline.bodies import AttachmentTextBody, ExitBody
 from everturn.timeline.next_step import count_waited_s
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import CONTROL_KINDS, CutReason, Outcome, Signal, SignalState, Turn, TurnStatus, TurnUsage
-from everturn.turns.approvals import Approval, ApprovalRequest
-from everturn.turns.commits import Commit, EffectChange, Promotion, SignalChange, TurnClose, UsageEvent
-from everturn.turns.leases import Claim, Lease
+from everturn.turns.model import (
+    Approval,
+    ApprovalRequest,
+    Claim,
+    Commit,
+    EffectChange,
+    Lease,
+    Promotion,
+    SignalChange,
+    TurnClose,
+    UsageEvent,
+)
 from everturn.turns.ports import Approvals, InboxMoved, Timelines
 
 # The inbox of a running turn: a notification or the heartbeat wakes it, and it reads the unanswered signals.

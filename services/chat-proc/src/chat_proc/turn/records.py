@@ -25,8 +25,7 @@ from everturn.events.model import AnyEvent, ChatDelta
 from everturn.files.model import manifest_key
 from everturn.files.objects import Objects
 from everturn.timeline.turns import Outcome, Turn
-from everturn.turns.commits import UsageEvent
-from everturn.turns.leases import Claim
+from everturn.turns.model import Claim, UsageEvent
 
 _log = structlog.get_logger(__name__)
 

@@ -25,7 +25,7 @@ from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import TitleBody
 from everturn.timeline.turns import Turn, TurnRequest
-from everturn.turns.commits import UsageEvent
+from everturn.turns.model import UsageEvent
 
 _log = structlog.get_logger(__name__)
 

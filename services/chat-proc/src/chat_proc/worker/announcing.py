@@ -26,7 +26,7 @@ from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import CompletionBody
 from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import Outcome, TurnStatus
-from everturn.turns.leases import Claim, Lease
+from everturn.turns.model import Claim, Lease
 from everturn.turns.ports import Leases, Sweeps, Timelines, Turns
 
 _log = structlog.get_logger(__name__)

@@ -34,7 +34,7 @@ from everturn.core.metrics import (
 )
 from everturn.events.stream import InboxBells
 from everturn.queue.ports import Doorbells
-from everturn.turns.leases import Claim, ClaimBounds, Deferred, Lease, SlotKind
+from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.turns.ports import FairClaims, Leases
 
 # How many turns a worker runs at once, and a way to run a suspect turn alone. Beyond its ordinary slots a worker has

@@ -18,7 +18,7 @@ from everturn.core.page_server import Page
 from everturn.core.readiness import Part, check_all, summarize_readiness
 from everturn.core.ttl_cache import TtlCache
 from everturn.queue.ports import Presences, WorkerPresence
-from everturn.turns.leases import ClaimBounds
+from everturn.turns.model import ClaimBounds
 
 # How long the turns of this worker take: a moving average that weights recent turns most.
 

@@ -49,7 +49,7 @@ from everturn.timeline.bodies import (
     TurnHeaderBody,
 )
 from everturn.timeline.turns import RequestEvent, Signal, SignalKind, SignalState, Turn
-from everturn.turns.leases import Claim, Lease
+from everturn.turns.model import Claim, Lease
 from everturn.turns.ports import Approvals, Leases, Timelines
 
 # The beginning of a turn: header, prompt, attachments with a preview of their text, and feedback.

@@ -11,9 +11,8 @@ from turn_bench.programs import build_parts
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.tool import ToolSpec
-from chat_proc.channels.actions import read_action
+from chat_proc.channels.actions import Action, read_action
 from chat_proc.channels.decision_stream import DecisionStream
-from chat_proc.channels.decisions import Action
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
 from chat_proc.tools.code.run_code import RunCodeParams
 from chat_proc.tools.memory.memsearch import MemsearchTool

@@ -8,8 +8,7 @@ from chat_proc.timeline.compaction.cut import ContextLimits, Snapshot, find_summ
 from chat_proc.timeline.compaction.sections import find_refs
 from chat_proc.timeline.compaction.summary import is_intent
 from chat_proc.timeline.present import current_plan, latest_plans
-from chat_proc.timeline.render import choose_cache_points
-from chat_proc.timeline.view import TimelineView
+from chat_proc.timeline.view import TimelineView, choose_cache_points
 from everturn.core.refs import turn_index_ref
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block, BlockType, parse_body

@@ -14,7 +14,7 @@ from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.core.logging import Redactor
 from everturn.execution.messages import CallRecord, GatewayCall, ToolReply, hash_arguments
 from everturn.timeline.bodies import ToolCallBody, ToolResultBody
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from chat_proc.catalog.tool import ToolSpec
 from chat_proc.tools.code.program_calls import build_capability, build_rules, describe_tools
 from everturn.execution.messages import ArgumentRule
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 
 class Params(BaseModel):

@@ -7,8 +7,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.ids import CallId, TurnId
 from everturn.core.lease_timing import LeaseTiming
 from everturn.execution.messages import ToolReply
-from everturn.turns.commits import Effect, EffectState
-from everturn.turns.leases import Lease
+from everturn.turns.model import Effect, EffectState, Lease
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectRecord
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.live_turn import RecordingTurn

@@ -21,7 +21,7 @@ from everturn.execution.profiles import ExecutionProfile
 from everturn.files.model import ArtifactKind
 from everturn.timeline.blocks import canonical_json
 from everturn.timeline.bodies import ToolResultBody
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from everturn_testing.timeline import TimelineBuilder, build_file
 from everturn_testing.turns.live_turn import RecordingTurn
 

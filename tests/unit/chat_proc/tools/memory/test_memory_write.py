@@ -7,7 +7,7 @@ from chat_proc.tools.memory.user_memories import MemoryWriteParams, MemoryWriteT
 from everturn.core.errors import Conflict, Unavailable
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.user_memories import make_memory_id
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from everturn_testing.memory.user_memories import MemoryUserMemories
 
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from chat_proc.tools.web.client import AddressGuard, WebClient
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import MAX_SHOWN_CHARS, WebFetchTool
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.web_site import Site, open_site
 

@@ -22,7 +22,7 @@ from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profi
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.files.objects import Objects
 from everturn.timeline.inert import escape_line
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 _log = structlog.get_logger(__name__)
 

@@ -18,7 +18,7 @@ from chat_proc.tools.context.resolve import (
 )
 from everturn.files.objects import Objects
 from everturn.timeline.sources import Source
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 MAX_CHARS: Final = 200_000
 """Limit of one call. A text of characters with more than five bytes in JSON can be refused as too large."""

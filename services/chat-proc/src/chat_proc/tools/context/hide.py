@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.timeline.present import latest_plans
-from chat_proc.timeline.render import first_editable_seq
-from chat_proc.timeline.view import TimelineView, VisibleBlock
+from chat_proc.timeline.view import TimelineView, VisibleBlock, first_editable_seq
 from chat_proc.tools.context.resolve import Named, read_name
 from chat_proc.tools.context.seen import shown_texts
 from everturn.core import refs
@@ -22,7 +21,7 @@ from everturn.timeline.bodies import HideBody
 from everturn.timeline.forms import Form
 from everturn.timeline.inert import escape_name
 from everturn.timeline.next_step import DECISION_TYPES
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 # Finds the blocks that show the target of a name: its own, or results of reads that showed nothing else. Pure.
 

@@ -26,7 +26,7 @@ from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.files.objects import Objects
 from everturn.timeline.inert import escape_name
 from everturn.timeline.sources import Source
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 # The parameters of `react.read`. Numbers are validated here and not by the schema, so a bad one fails only its path.
 

@@ -41,7 +41,7 @@ from everturn.timeline.bodies import (
     SignalBody,
     SummaryBody,
 )
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 # The parameters of `react.memsearch`, and which of its four search modes a call means.
 

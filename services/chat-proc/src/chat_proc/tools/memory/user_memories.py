@@ -24,7 +24,7 @@ from everturn.memory.user_memories import (
     make_memory_id,
     rank_memories,
 )
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 # `memory.write`: saves, changes or deletes one durable memory of the person.
 

@@ -15,7 +15,7 @@ from everturn.core.refs import sources_ref
 from everturn.timeline.inert import escape_line, escape_name
 from everturn.timeline.seen_addresses import build_address_data
 from everturn.timeline.sources import MAX_TEXT_CHARS, Source, SourceDraft
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 MAX_URLS = 5
 MAX_SHOWN_CHARS = 10_000

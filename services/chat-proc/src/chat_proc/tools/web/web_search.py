@@ -17,7 +17,7 @@ from everturn.core.errors import EverturnError, Invalid, Unavailable
 from everturn.timeline.inert import escape_line
 from everturn.timeline.seen_addresses import build_address_data
 from everturn.timeline.sources import Source, SourceDraft
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 MAX_ANSWER_BYTES = 2 * 1024 * 1024
 TIMEOUT_S = 15.0

@@ -32,7 +32,7 @@ from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import CheckoutBody
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 SHOWN_FILES = 80
 """File names that the result lists, for the workspace and for removed files."""

@@ -26,7 +26,7 @@ from everturn.core.errors import Invalid
 from everturn.files.model import ArtifactKind
 from everturn.files.objects import Objects
 from everturn.timeline.rendering import count_lines
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 _AROUND = 10
 """Lines before the failing one at which the suggested read begins."""

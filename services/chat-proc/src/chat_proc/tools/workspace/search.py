@@ -18,7 +18,7 @@ from chat_proc.workspace.text_search import Match, Pattern, Searched, search_tex
 from everturn.core.errors import EverturnError, Invalid
 from everturn.core.text import decode_text
 from everturn.files.objects import Objects
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 MAX_LISTED = 500
 

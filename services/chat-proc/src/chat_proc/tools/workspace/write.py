@@ -27,7 +27,7 @@ from everturn.files.model import Artifact, ArtifactKind
 from everturn.files.objects import Objects
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AnchorBody
-from everturn.turns.commits import Effect
+from everturn.turns.model import Effect
 
 # Common to writing and patching: whether a file may be stored, and who sees it.
 
