@@ -1,11 +1,11 @@
-# The broker, the one service that is given the container engine. From the root of the repository:
+# The broker, the only service with access to the container engine. From the root of the repository:
 # docker build -f deploy/docker/broker.Dockerfile .
 # PYTHON_BUILD_IMAGE has the Python of PYTHON_IMAGE, and pip. It installs packages; only files are copied from it,
 # so a mirror or a certificate that you configure there stays out of the image.
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 ARG PYTHON_BUILD_IMAGE=python:3.12-slim-bookworm
 
-# What the images of the services stand on, and share: installers and rights of other users are not there.
+# The base that the service images share, without pip and without setuid and setgid bits.
 FROM ${PYTHON_IMAGE} AS ground
 RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
  && rm -rf "$library/ensurepip" "$library"/site-packages/* /usr/local/bin/pip* /usr/share/python-wheels \
@@ -30,7 +30,7 @@ RUN python3 -I -m venv --without-pip /opt/everturn \
  && find /opt/everturn/bin -type f -delete \
  && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
 
-# Apart from the libraries, so that a change of ours makes a small layer. Only the modules that the broker imports.
+# In a separate stage from the libraries, so that a change to Everturn's code creates only a small layer. Only the modules that the broker imports.
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
 COPY libs/common/src/everturn/__init__.py everturn/

@@ -4,7 +4,7 @@
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 ARG PYTHON_BUILD_IMAGE=python:3.12-slim-bookworm
 
-# What the images of the services stand on, and share: installers and rights of other users are not there.
+# The base that the service images share, without pip and without setuid and setgid bits.
 FROM ${PYTHON_IMAGE} AS ground
 RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
  && rm -rf "$library/ensurepip" "$library"/site-packages/* /usr/local/bin/pip* /usr/share/python-wheels \
@@ -29,7 +29,7 @@ RUN python3 -I -m venv --without-pip /opt/everturn \
  && find /opt/everturn/bin -type f -delete \
  && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests?/' /opt/everturn/lib
 
-# Apart from the libraries, so that a change of ours makes a small layer.
+# In a separate stage from the libraries, so that a change to Everturn's code creates only a small layer.
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
 COPY libs/common/src/everturn everturn/

@@ -4,7 +4,7 @@
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 ARG PYTHON_BUILD_IMAGE=python:3.12-slim-bookworm
 
-# What the images of a run's containers stand on, and share: installers and rights of other users are not there.
+# The base that the images of a run's containers share, without pip and without setuid and setgid bits.
 FROM ${PYTHON_IMAGE} AS ground
 RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
  && rm -rf "$library/ensurepip" "$library"/site-packages/* /usr/local/bin/pip* /usr/share/python-wheels \

@@ -5,7 +5,7 @@
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 ARG PYTHON_BUILD_IMAGE=python:3.12-slim-bookworm
 
-# What the images of a run's containers stand on, and share: installers and rights of other users are not there.
+# The base that the images of a run's containers share, without pip and without setuid and setgid bits.
 FROM ${PYTHON_IMAGE} AS ground
 RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
  && rm -rf "$library/ensurepip" "$library"/site-packages/* /usr/local/bin/pip* /usr/share/python-wheels \
@@ -17,7 +17,7 @@ RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"
  && echo 'supervisor:x:1002:' >> /etc/group \
  && install -d -o 1002 -g 1001 -m 0750 /run/everturn
 
-# The root of a run is read-only: what would be made at the first import is made here.
+# The root of a run is read-only: caches that a first import would write are created here.
 FROM ${PYTHON_BUILD_IMAGE} AS libraries
 WORKDIR /build
 COPY services/executor/requirements.lock libraries.lock
@@ -29,7 +29,7 @@ RUN python3 -I -m venv --without-pip /opt/everturn \
  && /opt/everturn/bin/python -I -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/tests/' /opt/everturn/lib \
  && MPLCONFIGDIR=/opt/everturn/share/everturn/matplotlib /opt/everturn/bin/python -I -c 'import matplotlib.font_manager'
 
-# Apart from the libraries, so that a change of ours makes a small layer. Only the modules that the executor imports.
+# In a separate stage from the libraries, so that a change to Everturn's code creates only a small layer. Only the modules that the executor imports.
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
 COPY libs/common/src/everturn/__init__.py everturn/

@@ -1,4 +1,4 @@
-# The ingress with the web client, and with the migrations, which an operator's command of it runs. From the root of the
+# The ingress, with the web client and with the migrations, which its operator command `migrate` runs. From the root of the
 # repository: docker build -f deploy/docker/ingress.Dockerfile .
 # PYTHON_BUILD_IMAGE has the Python of PYTHON_IMAGE, and pip. It and NODE_IMAGE install packages; only files are copied
 # from them, so a mirror or a certificate that you configure there stays out of the image.
@@ -6,7 +6,7 @@ ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 ARG PYTHON_BUILD_IMAGE=python:3.12-slim-bookworm
 ARG NODE_IMAGE=node:22-slim
 
-# What the images of the services stand on, and share: installers and rights of other users are not there.
+# The base that the service images share, without pip and without setuid and setgid bits.
 FROM ${PYTHON_IMAGE} AS ground
 RUN library=$(python3 -I -c 'import sysconfig; print(sysconfig.get_path("stdlib"))') \
  && rm -rf "$library/ensurepip" "$library"/site-packages/* /usr/local/bin/pip* /usr/share/python-wheels \
@@ -39,7 +39,7 @@ RUN npm ci --ignore-scripts
 COPY clients/web ./
 RUN npm run build && chmod -R a+rX dist
 
-# Apart from the libraries, so that a change of ours makes a small layer.
+# In a separate stage from the libraries, so that a change to Everturn's code creates only a small layer.
 FROM ${PYTHON_BUILD_IMAGE} AS code
 WORKDIR /build/packages
 COPY libs/common/src/everturn everturn/

@@ -51,7 +51,7 @@ QUESTIONS: Final = (
                 "histogram_quantile(0.95, sum by (le) (rate(everturn_turn_first_token_seconds_bucket[5m])))",
             ),
             (
-                "Seconds of that spent in the queue, by lane.",
+                "Seconds that a turn spends in the queue, by lane (95th percentile).",
                 "histogram_quantile(0.95, sum by (le, lane) (rate(everturn_turn_queue_seconds_bucket[5m])))",
             ),
             (

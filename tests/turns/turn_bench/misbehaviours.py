@@ -107,7 +107,7 @@ JSON = (
     _repaired("writes a key twice", act('{"action": "call_tool", "action": "call_tool"}'), "duplicate_key"),
     _repaired("writes an invalid number", act('{"action": "call_tool", "notes": NaN}'), "not_a_number"),
     _repaired("writes a number of 10000 digits", act('{"action": ' + "9" * 10_000 + "}"), "number_too_large"),
-    _repaired("nests 5000 deep", act('{"action": ' + "[" * 5_000 + "]" * 5_000 + "}"), "too_deep"),
+    _repaired("nests its JSON 5000 levels deep", act('{"action": ' + "[" * 5_000 + "]" * 5_000 + "}"), "too_deep"),
     Misbehaviour(
         "puts its JSON into a code fence", (act('```json\n{"action": "complete", "final_answer": "Done."}\n```'),)
     ),

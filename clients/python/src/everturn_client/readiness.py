@@ -75,7 +75,7 @@ def _find_workers(workers: tuple[WorkerState, ...] | None) -> Finding:
         return Finding("workers", "the list of workers can't be read", "fix Redis first: workers register there")
     if not workers:
         remedy = "start a worker with the same DATABASE_URL and REDIS_URL; if it does not start, its log says why"
-        return Finding("workers", "none is running: messages are accepted and wait", remedy)
+        return Finding("workers", "none is running: messages are accepted but wait in the queue", remedy)
     slots = sum(worker.slots for worker in workers)
     return Finding("workers", f"{len(workers)} with {slots} slots: up to {slots} turns run at once")
 

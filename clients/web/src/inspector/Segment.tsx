@@ -26,7 +26,7 @@ export function Segment({ segment, turnId, tools }: { segment: ContextSegment; t
       {() => (
         <div className={styles.segment}>
           {segment.ref !== undefined && <p className={styles.soft}><code>{segment.ref}</code></p>}
-          <p className={styles.soft}>{cache}. {formatCount(segment.chars, "character")}{segment.form === undefined ? "" : `, as “${segment.form}”`}.</p>
+          <p className={styles.soft}>{cache}. {formatCount(segment.chars, "character")}{segment.form === undefined ? "" : `, shown as “${segment.form}”`}.</p>
           {segment.text === undefined ? (
             <p className={styles.soft}>Text not available: {segment.note ?? "it is not stored"}.</p>
           ) : (

@@ -107,7 +107,11 @@ def inspect_sandbox(settings: LocalSettings) -> Finding:
     """Actually enters a sandbox: some systems have the program but forbid what it needs."""
     program = shutil.which("bwrap")
     if program is None:
-        return Finding("sandbox", "bubblewrap is not installed; run_code is not offered", "apt-get install bubblewrap")
+        return Finding(
+            "sandbox",
+            "bubblewrap is not installed; without containers the code tool is not offered",
+            "apt-get install bubblewrap",
+        )
     done = subprocess.run([program, *SANDBOX_PROBE], capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
     if done.returncode == 0:
         return Finding("sandbox", f"bubblewrap works ({program})")

@@ -137,7 +137,7 @@ async def wait_until_ready(check: Callable[[], Readiness], *, report: Callable[[
     while (found := await asyncio.to_thread(check)).missing:
         # Workers register themselves a moment after their start.
         if not is_first and found.missing != reported:
-            report(f"waiting to be ready: {found.missing}")
+            report(f"not ready yet: {found.missing}")
             reported = found.missing
         is_first = False
         await asyncio.sleep(POLL_S)

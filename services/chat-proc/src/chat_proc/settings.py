@@ -64,7 +64,8 @@ class ExecutionSettings(BaseSettings):
     sandbox_uids: str = Field(
         default="20000-20999",
         validation_alias="SANDBOX_UIDS",
-        description="Under bubblewrap as root: user ids for programs, one per run, as first-last; they must have no "
+        description="Under bubblewrap as root: user ids for programs, one per run, as first-last; they must not "
+        "belong to "
         "accounts.",
     )
     execution_profiles: str = Field(
@@ -101,8 +102,9 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         ge=1,
         le=256,
         validation_alias="WORKER_SLOTS",
-        description="Turns that one worker runs at once. It runs up to as many more for users who have none "
-        "running, and while its turns wait for a program or a silent model.",
+        description="Turns that one worker runs at once. It runs up to the same number in addition, for users "
+        "who have none "
+        "running and while its own turns wait for a program or a silent model.",
     )
     user_running_max: int = Field(
         default=3,

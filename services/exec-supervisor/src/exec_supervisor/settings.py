@@ -25,7 +25,8 @@ class BrokerSettings(BaseSettings):
     socket: Path = Field(
         default=Path("/run/everturn/broker.sock"),
         validation_alias="BROKER_SOCKET",
-        description="Unix socket on which the broker serves workers; only the operator may be able to write to its "
+        description="Unix socket on which the broker serves workers; nobody except the operator must be able to "
+        "write to its "
         "folder.",
     )
     socket_group: str = Field(

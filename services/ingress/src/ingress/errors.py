@@ -60,7 +60,7 @@ def unauthorized(detail: str) -> ProblemError:
 
 
 def forbidden(detail: str) -> ProblemError:
-    """403: not allowed, regardless of the credential."""
+    """403: the rules for roles, origins, guests or development mode reject the request."""
     return ProblemError(problem("forbidden", "The request is not allowed", 403, detail))
 
 

@@ -35,7 +35,8 @@ class LimitSettings(CommonSettings):
         default="",
         max_length=500,
         validation_alias="RATE_LIMITS_WRITES",
-        description="Write calls allowed per role: registered=60/min,paid=off, with the units s, min and h; off means "
+        description="Write calls allowed per role, such as registered=60/min,paid=off. Units are s, min and h; "
+        "off means "
         "no limit. Other roles keep their defaults; development mode has no limits by default.",
     )
     rate_limits_reads: str = Field(
@@ -63,8 +64,9 @@ class LimitSettings(CommonSettings):
         ge=1,
         validation_alias="CONNECTIONS_MAX",
         description="Open connections of this process; above it, new ones get a 503. One address can have a fifth of "
-        "them, besides those that serve an authenticated request; above it, new ones get a 429. Half of them can be "
-        "event streams, 32 of these of one user.",
+        "them, not counting those that serve an authenticated request; above it, new ones get a 429. At most half "
+        "can be "
+        "event streams, and at most 32 of those can belong to one user.",
     )
     trusted_proxies: str = Field(
         default="",
@@ -104,16 +106,19 @@ class IngressSettings(LimitSettings):
         default=25_000_000,
         ge=1024,
         validation_alias="MESSAGE_MAX_BYTES",
-        description="Maximum bytes of a message, including its files.",
+        description="Maximum size of a message in bytes, including its files.",
     )
     max_image_bytes: int = Field(
-        default=5_000_000, ge=1, validation_alias="MODALITY_MAX_IMAGE_BYTES", description="Maximum bytes of one image."
+        default=5_000_000,
+        ge=1,
+        validation_alias="MODALITY_MAX_IMAGE_BYTES",
+        description="Maximum size of one image in bytes.",
     )
     max_doc_bytes: int = Field(
         default=10_000_000,
         ge=1,
         validation_alias="MODALITY_MAX_DOC_BYTES",
-        description="Maximum bytes of one document or text file.",
+        description="Maximum size of one document or text file in bytes.",
     )
 
     web_dist: Path | None = Field(
@@ -131,7 +136,10 @@ class IngressSettings(LimitSettings):
     config_file: Path | None = Field(
         default=None,
         validation_alias="EVERTURN_CONFIG",
-        description="TOML file of the workers (docs/how-to/configure.md); clients may name its bundles.",
+        description=(
+            "The same TOML file as the workers have (docs/how-to/configure.md): messages may name the "
+            "bundles that it defines."
+        ),
     )
     event_kinds: str = Field(
         default="form,wizard,alert",

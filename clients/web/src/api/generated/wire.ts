@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 84628b52b6a7989c826d889ad33ab373cea27495687da444fd1a21bc0a55cbaa
-// Types 0f451471d444e262fe61909b1b7dac73043946b7cb8c6cd4ece403d2c1f328da
+// Schemas 4e8e8f5e03361c31fa57f9e3f91bf64c5d1505f6a1d2e26e80b0203a6aae0d14
+// Types 918de4950dfca12130688c98a08d99a2aa51a747294d3ec916ccc64612643d29
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -56,7 +56,7 @@ export interface components {
             readonly call_id: string;
             /**
              * Cut
-             * @description Whether more was left out because it is too long.
+             * @description Whether `params` are incomplete because they are too long.
              */
             readonly cut: boolean;
             /**
@@ -640,13 +640,13 @@ export interface components {
             readonly cursor?: string | null;
             /**
              * Limit
-             * @description The maximum number.
+             * @description The maximum number of turns on a page.
              * @default 20
              */
             readonly limit?: number;
             /**
              * Materialize
-             * @description Also the timeline with its sources, and the turn logs.
+             * @description Whether to return the timeline with its sources and the turn logs as well.
              * @default false
              */
             readonly materialize?: boolean;
@@ -698,13 +698,13 @@ export interface components {
             readonly extensions: readonly string[];
             /**
              * Family
-             * @description Whose size limit applies to it.
+             * @description Which size limit applies: that of images, documents or texts.
              * @enum {string}
              */
             readonly family: "image" | "document" | "text";
             /**
              * Max Bytes
-             * @description Bytes of one such file.
+             * @description The maximum size of one such file in bytes.
              * @example 5000000
              */
             readonly max_bytes: number;
@@ -1157,7 +1157,7 @@ export interface components {
         readonly MessageLimits: {
             /**
              * Document Bytes
-             * @description Bytes of one PDF, .docx, .pptx or .xlsx.
+             * @description The maximum size in bytes of one PDF, .docx, .pptx or .xlsx.
              * @example 10000000
              */
             readonly document_bytes: number;
@@ -1174,31 +1174,31 @@ export interface components {
             readonly file_types: readonly components["schemas"]["FileType"][];
             /**
              * Files
-             * @description Files of one message.
+             * @description The maximum number of files in one message.
              * @example 20
              */
             readonly files: number;
             /**
              * Image Bytes
-             * @description Bytes of one JPEG, PNG, GIF or WebP.
+             * @description The maximum size in bytes of one JPEG, PNG, GIF or WebP.
              * @example 5000000
              */
             readonly image_bytes: number;
             /**
              * Image Pixels
-             * @description Width times height of one image.
+             * @description The maximum number of pixels in one image: width times height.
              * @example 100000000
              */
             readonly image_pixels: number;
             /**
              * Json Bytes
-             * @description Bytes of a JSON body, including files in base64, or of the part `message` of a multipart body.
+             * @description The maximum size in bytes of a JSON body, including files in base64, or of the part `message` of a multipart body.
              * @example 8000000
              */
             readonly json_bytes: number;
             /**
              * Message Bytes
-             * @description Bytes of the whole request with all files and headers of its parts.
+             * @description The maximum size of the whole request in bytes, with all files and headers of its parts.
              * @example 25000000
              */
             readonly message_bytes: number;
@@ -1216,13 +1216,13 @@ export interface components {
             readonly running_turns?: number;
             /**
              * Text Bytes
-             * @description Bytes of one text file of any other kind.
+             * @description The maximum size in bytes of one text file of any other kind.
              * @example 10000000
              */
             readonly text_bytes: number;
             /**
              * Text Chars
-             * @description Characters of the text.
+             * @description The maximum number of characters in the text.
              * @example 1000000
              */
             readonly text_chars: number;
@@ -1417,7 +1417,8 @@ export interface components {
          * ReadyOut
          * @description `degraded` serves everything that does not need the failing part; `unready` is sent with status 503.
          *
-         *     `workers` lists at most 100, by id, and is null if the list can't be read. Messages are accepted without any.
+         *     `workers` lists at most 100, by id, and is null if the list can't be read. Messages are accepted even if there are
+         *     no workers.
          */
         readonly ReadyOut: {
             /**
@@ -2631,7 +2632,7 @@ export interface components {
             readonly call_id: string;
             /**
              * Cut
-             * @description Whether more was left out because it is too long.
+             * @description Whether `params` are incomplete because they are too long.
              */
             readonly cut: boolean;
             /**

@@ -23,7 +23,7 @@ export default function TableArtifact({ text }: { text: string }): JSX.Element {
   if (data.columns.length === 0) return <p className={styles.count}>The table is empty.</p>;
   return (
     <div className={styles.table}>
-      <p className={styles.count}>{formatCount(data.rows.length, "row")}{data.isCut ? ", more is in the file" : ""}</p>
+      <p className={styles.count}>{formatCount(data.rows.length, "row")}{data.isCut ? "; the file contains more" : ""}</p>
       <TableVirtuoso<Row<typeof features, Cells>>
         data={rows}
         aria-label="Rows"

@@ -11,17 +11,17 @@ export function isStop(signal: SignalView): boolean {
 export function describeSignal(signal: SignalView): string {
   switch (signal.kind) {
     case "followup":
-      return "You added";
+      return "You added a message";
     case "steer":
-      return isStop(signal) ? "You stopped this answer" : "You redirected";
+      return isStop(signal) ? "You stopped this answer" : "You redirected this answer";
     case "cancel":
       return "You cancelled this answer";
     case "event":
       return `Event ${signal.event?.kind ?? ""}`.trim();
     case "approve":
-      return "You approved";
+      return "You approved a tool call";
     case "deny":
-      return "You denied";
+      return "You denied a tool call";
     default:
       // A kind of a newer server.
       return "Unknown kind of message";

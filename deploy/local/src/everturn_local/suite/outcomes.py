@@ -159,7 +159,7 @@ def _render_counts(counts: Counts) -> str:
 def _render_end(run: GroupRun) -> str:
     match run.exit_code:
         case None:
-            return "the time for all tests was over" if run.took_s else "not begun, as the time for all tests was over"
+            return "stopped at the time limit" if run.took_s else "not started: the time limit was reached"
         case 0:
             return "succeeded" if is_good(run) else "it reported no test"
         case code if code < 0:

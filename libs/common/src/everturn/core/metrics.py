@@ -32,32 +32,32 @@ _WORK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
 QUEUE_SECONDS = Histogram(
     "everturn_turn_queue_seconds",
-    "From the commit that accepted a turn to its claim by the first worker, by lane.",
+    "Time from the commit that accepted a turn to its claim by the first worker, by lane.",
     ["lane"],
     buckets=_WAITS_S,
 )
 FIRST_TOKEN_SECONDS = Histogram(
     "everturn_turn_first_token_seconds",
-    "From the commit that accepted a turn to its first text, including thinking.",
+    "Time from the commit that accepted a turn to its first text, including thinking.",
     buckets=_WAITS_S,
 )
 FIRST_ANSWER_SECONDS = Histogram(
     "everturn_turn_first_answer_seconds",
-    "From the commit that accepted a turn to the first text of its answer.",
+    "Time from the commit that accepted a turn to the first text of its answer.",
     buckets=_WAITS_S,
 )
 TURN_SECONDS = Histogram(
     "everturn_turn_seconds",
-    "From the commit that accepted a turn to the one that ended it, without waits for a person, by outcome.",
+    "Time from the commit that accepted a turn to the one that ended it, without waits for a person, by outcome.",
     ["outcome"],
     buckets=_WAITS_S,
 )
 ROUND_SECONDS = Histogram(
-    "everturn_round_seconds", "From a round's request to the commit of its decision.", buckets=_WORK_S
+    "everturn_round_seconds", "Time from a round's request to the commit of its decision.", buckets=_WORK_S
 )
 MODEL_CALL_SECONDS = Histogram(
     "everturn_model_call_seconds",
-    "From the request to the end of a reply, retries included, by model and kind: decision, summary or title.",
+    "Time from the request to the end of a reply, retries included, by model and kind: decision, summary or title.",
     ["model", "kind"],
     buckets=_WORK_S,
 )
@@ -80,7 +80,7 @@ SANDBOX_BOOT_SECONDS = Histogram(
 )
 SANDBOX_RUN_SECONDS = Histogram(
     "everturn_sandbox_run_seconds",
-    "Programs in their sandbox, from launch to result, by launcher and outcome.",
+    "Run time of programs in their sandbox, from launch to result, by launcher and outcome.",
     ["launcher", "outcome"],
     buckets=_WORK_S,
 )

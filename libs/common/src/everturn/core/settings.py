@@ -60,7 +60,7 @@ class CommonSettings(BaseSettings):
         default="production",
         validation_alias="EVERTURN_MODE",
         description="development accepts this machine's user without a token, and listens on loopback only. `make run` "
-        "uses development unless it is set.",
+        "uses development unless EVERTURN_MODE is set.",
     )
     database_url: Annotated[str, Secrecy.PASSWORD] = Field(
         validation_alias="DATABASE_URL",
@@ -164,7 +164,7 @@ def load_secrets(environment: MutableMapping[str, str] | None = None) -> None:
     try:
         files = sorted(file for file in Path(folder).iterdir() if _NAME.fullmatch(file.name) and file.is_file())
         if len(files) > MAX_SECRETS:
-            raise BadSecrets(f"{folder} has {len(files)} files; {MAX_SECRETS} may be there.")
+            raise BadSecrets(f"{folder} has {len(files)} files; at most {MAX_SECRETS} are allowed.")
         found = {file.name: _load_secret(file) for file in files}
     except OSError as error:
         raise BadSecrets(f"{error.filename or folder}: {error.strerror}.") from error
@@ -182,9 +182,9 @@ def _load_secret(file: Path) -> str:
     try:
         text = data.decode().strip("\r\n")
     except UnicodeDecodeError as error:
-        raise BadSecrets(f"{file} is no UTF-8 text.") from error
+        raise BadSecrets(f"{file} is not valid UTF-8.") from error
     if "\0" in text:
-        raise BadSecrets(f"{file} has a zero byte.")
+        raise BadSecrets(f"{file} contains a NUL byte.")
     return text
 
 

@@ -225,7 +225,7 @@ class ChatApproval(ApiModel):
     tool_id: str
     params: dict[str, Any]
     cut: bool = False
-    """Whether more was left out because it is too long."""
+    """Whether `params` are incomplete because they are too long."""
     state: ApprovalState
     expires_at: str
     explanation: str = ""

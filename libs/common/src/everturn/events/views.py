@@ -172,7 +172,7 @@ class ApprovalView(ApiModel):
     tool_id: str
     params: dict[str, Any]
     cut: bool = False
-    """Whether more was left out because it is too long."""
+    """Whether `params` are incomplete because they are too long."""
     state: ApprovalState
     round: int
     expires_at: str

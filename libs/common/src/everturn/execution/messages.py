@@ -138,7 +138,7 @@ def parse_uid_range(text: str) -> UidRange:
         raise ValueError(f"{text!r} is not a range of users such as 20000-20999")
     found = UidRange(int(first), int(last))
     if not MIN_UID <= found.first <= found.last <= MAX_UID:
-        raise ValueError(f"a range of users lies between {MIN_UID} and {MAX_UID} and ends above its beginning")
+        raise ValueError(f"a range of users must lie between {MIN_UID} and {MAX_UID}, with the lower number first")
     return found
 
 
@@ -353,13 +353,13 @@ def check_relative_path(path: str) -> None:
     """Raise ValueError unless `path` is relative, canonical, and free of misleading characters."""
     parts = path.split("/")
     if not path or len(path) > MAX_PATH_CHARS or len(path.encode("utf-8", "replace")) > 2 * MAX_PATH_CHARS:
-        raise ValueError(f"a path has 1 to {MAX_PATH_CHARS} characters")
+        raise ValueError(f"a path must have 1 to {MAX_PATH_CHARS} characters")
     if any(part in ("", ".", "..") for part in parts):
-        raise ValueError("a path is relative and has no empty, '.' or '..' part")
+        raise ValueError("a path must be relative, without empty, '.' or '..' parts")
     if any(len(part.encode("utf-8", "replace")) > 255 for part in parts):
-        raise ValueError("a name has at most 255 bytes")
+        raise ValueError("a name can have at most 255 bytes")
     if "\\" in path or not path.isprintable():
-        raise ValueError("a path has no backslash and no control characters")
+        raise ValueError("a path must not contain backslashes or control characters")
 
 
 # One hash for the arguments of a program's call, the same in the supervisor's audit and in the worker's ledger.

@@ -82,7 +82,8 @@ def _read_options(query: str) -> dict[str, str]:
         raise Invalid(f"The options of OBJECTS_URL can't be read; expected {FORM}.") from error
     options = dict(pairs)
     if len(options) < len(pairs) or not options.keys() <= _OPTIONS:
-        raise Invalid(f"OBJECTS_URL has an option twice or an unknown one; there are {', '.join(sorted(_OPTIONS))}.")
+        known = ", ".join(sorted(_OPTIONS))
+        raise Invalid(f"OBJECTS_URL repeats an option or has an unknown one; the options are {known}.")
     for name in ("endpoint", "public"):
         if name in options:
             _check_address(name, options[name])
@@ -100,7 +101,7 @@ def _read_style(text: str) -> Literal["path", "virtual", "auto"]:
         case "path" | "virtual" | "auto":
             return text
         case _:
-            raise Invalid("The style in OBJECTS_URL is path, virtual or auto.")
+            raise Invalid("The style in OBJECTS_URL must be path, virtual or auto.")
 
 
 def _read_timeout(text: str) -> float:
@@ -109,7 +110,7 @@ def _read_timeout(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= MAX_TIMEOUT_S:
-        raise Invalid(f"The timeout in OBJECTS_URL is above 0 and at most {MAX_TIMEOUT_S:g} seconds.")
+        raise Invalid(f"The timeout in OBJECTS_URL must be above 0 and at most {MAX_TIMEOUT_S:g} seconds.")
     return seconds
 
 

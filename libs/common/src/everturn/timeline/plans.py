@@ -167,7 +167,7 @@ def render_step(step: PlanStep) -> str:
 def _begin(plan_id: PlanId, labels: Sequence[str], moment: PlanMoment) -> PlanSnapshot:
     cleaned = [" ".join(label.split()) for label in labels]
     if not 0 < len(cleaned) <= MAX_STEPS or not all(0 < len(label) <= MAX_LABEL_CHARS for label in cleaned):
-        raise Invalid(f"A plan has 1 to {MAX_STEPS} steps, each a line of 1 to {MAX_LABEL_CHARS} characters.")
+        raise Invalid(f"A plan must have 1 to {MAX_STEPS} steps, each a line of 1 to {MAX_LABEL_CHARS} characters.")
     return PlanSnapshot(
         plan_id=plan_id,
         steps=tuple(PlanStep(n=n, label=label) for n, label in enumerate(cleaned, start=1)),

@@ -304,7 +304,7 @@ class PostgresInbox:
     ) -> Receipt:
         """With no turn open, a reactive event becomes the request of one; any other event waits for the next one."""
         if signal.event is None or signal.turn_id is None:
-            raise Conflict("No turn is open.")
+            raise Conflict("This conversation has no open turn.")
         scope = UploadScope(principal, conversation_id, signal.turn_id, (signal.event.kind, signal.signal_id))
         attachments = build_attachments(signal.uploads, scope)
         if signal.event.reactive:
@@ -313,7 +313,7 @@ class PostgresInbox:
             receipt = await self._open_turn(transaction, principal, conversation_id, signal.turn_id, request=request)
         else:
             if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:
-                raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
+                raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or retract one.")
             receipt = Receipt(
                 conversation_id,
                 None,
@@ -412,7 +412,7 @@ async def _append_signal(
 ) -> Receipt:
     turn = await transaction.fetchrow(_FIND_OPEN, conversation_id)
     if turn is None:
-        raise Conflict("No turn is open.")
+        raise Conflict("This conversation has no open turn.")
     turn_id: TurnId = turn["id"]
     if signal.target_turn_id not in (None, turn_id):
         raise Conflict(f"{signal.target_turn_id} is not the open turn.")
@@ -481,7 +481,7 @@ async def _check_room(transaction: Connection, turn_id: TurnId, kind: SignalKind
     cancels = kind is SignalKind.CANCEL
     counts = await transaction.fetchrow(_COUNT_SIGNALS, turn_id, cancels) or {"waiting": 0, "sent": 0}
     if counts["waiting"] >= MAX_OPEN_SIGNALS:
-        raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
+        raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or retract one.")
     if counts["sent"] >= MAX_TURN_SIGNALS and not cancels:
         raise InboxFull(FULL_TURN)
 

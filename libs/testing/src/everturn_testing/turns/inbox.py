@@ -162,7 +162,7 @@ class MemoryInbox:
 
     def _accept_event(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
         if incoming.event is None or incoming.turn_id is None:
-            raise Conflict("No turn is open.")
+            raise Conflict("This conversation has no open turn.")
         scope = UploadScope(principal, row.id, incoming.turn_id, (incoming.event.kind, incoming.signal_id))
         attachments = build_attachments(incoming.uploads, scope)
         if incoming.event.reactive:
@@ -171,7 +171,7 @@ class MemoryInbox:
             request = TurnRequest("", (), row.bundle_id, (event,), incoming.trace)
             return self._open_turn(row, principal, incoming.turn_id, request)
         if len(self._parked(row)) >= MAX_OPEN_SIGNALS:
-            raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or retract one.")
         self._check_bytes(row.id, None, incoming.text, LARGE_WAITING)
         row.artifacts.extend(attachments)
         self._insert(row, None, incoming, attachments)
@@ -217,7 +217,7 @@ class MemoryInbox:
     def _append_signal(self, row: ConversationRow, principal: Principal, incoming: IncomingSignal) -> Receipt:
         turn = self._platform.open_turn(row.id)
         if turn is None:
-            raise Conflict("No turn is open.")
+            raise Conflict("This conversation has no open turn.")
         turn_id = turn.turn.id
         if incoming.target_turn_id not in (None, turn_id):
             raise Conflict(f"{incoming.target_turn_id} is not the open turn.")
@@ -266,7 +266,7 @@ class MemoryInbox:
         alike = [signal for signal in signals if (signal.kind is SignalKind.CANCEL) is (kind is SignalKind.CANCEL)]
         waiting = [signal for signal in alike if signal.state is SignalState.ACCEPTED]
         if len(waiting) >= MAX_OPEN_SIGNALS:
-            raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or withdraw one.")
+            raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or retract one.")
         if len(alike) >= MAX_TURN_SIGNALS and kind is not SignalKind.CANCEL:
             raise InboxFull(FULL_TURN)
 

@@ -329,8 +329,8 @@ def _budget_section(budget: Budget) -> str:
 
 def _money_line(budget: Budget) -> str:
     if budget.cost_limit_usd is None:
-        return "money: the price of this model is unknown"
-    return f"money: {budget.cost_usd:.4f} of {budget.cost_limit_usd:.2f} USD"
+        return "cost: the price of this model is unknown"
+    return f"cost: {budget.cost_usd:.4f} of {budget.cost_limit_usd:.2f} USD"
 
 
 def _caps_lines(caps: ContextCaps | None) -> list[str]:

@@ -13,7 +13,7 @@ from everturn.execution.messages import ArgumentRule, Capability, ToolGrant
 # The findings of the escape battery: each attempt, whether the walls held, and the table for readers.
 
 _MAX_DETAIL_CHARS: Final = 300
-_PAGE: Final = """# What the escape battery tries, and where it is denied
+_PAGE: Final = """# What the escape battery tries, and which launchers deny it
 
 Made from results by `python -m chat_proc battery --table docs/subsystems/sandbox-battery.md`, with `SANDBOX_PYTHON`
 and `BROKER_URL` set; tests keep the rows current. `make doctor` makes the same attempts on your machine, and

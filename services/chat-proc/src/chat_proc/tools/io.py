@@ -135,7 +135,7 @@ class ShowProgressTool:
         effect=Effect.PURE,
         in_loop=False,
         in_programs=True,
-        returns="an empty text",
+        returns="an empty string",
     )
 
     async def run(self, call: ToolCall) -> ToolOutcome:

@@ -20,7 +20,7 @@ class BrokerMetrics:
         )
         self.boot_s = Histogram(
             "everturn_broker_boot_seconds",
-            "From the first engine call to the handshake.",
+            "Time from the first engine call to the handshake.",
             buckets=_SECONDS,
             registry=registry,
         )

@@ -87,7 +87,7 @@ def build_posture(uid: int, plan: MountPlan, cgroup: Cgroup | None) -> Posture:
         launcher="bubblewrap",
         runtime="",
         outer_uid=uid,
-        user="a user of this run alone" if dropped else "the supervisor's own user, mapped to another one inside",
+        user="a user that only this run has" if dropped else "the supervisor's own user, mapped to another one inside",
         network="none: a network namespace of its own",
         memory=f"{counted} and RLIMIT_AS" if cgroup else "RLIMIT_AS and a watchdog on the sum of resident memory",
         processes=f"{counted} and RLIMIT_NPROC" if cgroup else "RLIMIT_NPROC",

@@ -34,7 +34,7 @@ def claim_user(uids: UidRange, folder: Path) -> Generator[int]:
             os.close(descriptor)
         return
     raise OSError(
-        errno.EAGAIN, f"all {uids.count} users of sandboxed programs are in use; a wider SANDBOX_UIDS has more"
+        errno.EAGAIN, f"all {uids.count} users of sandboxed programs are in use; widen the range in SANDBOX_UIDS"
     )
 
 

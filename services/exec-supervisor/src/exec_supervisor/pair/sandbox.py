@@ -90,7 +90,7 @@ def build_posture(executor_uid: int) -> Posture:
         launcher="containers",
         runtime="",
         outer_uid=executor_uid,
-        user="a user of this run alone, in a container without capabilities, with a read-only root",
+        user="a user that only this run has, in a container without capabilities, with a read-only root",
         network="none: a container without a network device",
         memory="control group of the container engine, without swap, and RLIMIT_AS",
         processes="control group of the container engine",

@@ -82,7 +82,7 @@ def find_problem(rule: ArgumentRule, value: object) -> str | None:
     if rule.max_items is not None and _count_items(value) > rule.max_items:
         return f"must be a list of at most {rule.max_items} items"
     if rule.max_item_chars is not None and _longest_item(value) > rule.max_item_chars:
-        return f"must be a list of texts of at most {rule.max_item_chars} characters"
+        return f"must be a list of strings of at most {rule.max_item_chars} characters"
     if rule.maximum is not None and not (isinstance(value, (int, float)) and value <= rule.maximum):
         return f"must be a number of at most {rule.maximum:g}"
     return None

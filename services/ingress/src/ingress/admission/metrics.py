@@ -32,7 +32,7 @@ class IngressMetrics:
         )
         self.local_draws = Counter(
             "ingress_local_draws_total",
-            "Calls that were rate-limited by this process alone, because Redis did not respond.",
+            "Calls whose rate limit this process checked alone, because Redis did not respond.",
             registry=self.registry,
         )
         self.refused_files = Counter(
@@ -64,7 +64,8 @@ class IngressMetrics:
         self.streams = Gauge("ingress_streams", "Open event streams.", registry=self.registry)
         self.stream_lag = Histogram(
             "ingress_stream_lag_seconds",
-            "From the creation of an event in the worker to its delivery to a client's connection; depends on both "
+            "Time from the creation of an event in the worker to its delivery to a client's connection; depends "
+            "on both "
             "clocks.",
             buckets=_SECONDS,
             registry=self.registry,

@@ -10,7 +10,7 @@ from ingress.errors import PROBLEM_MIME, ProblemError, malformed, unprocessable
 _REASONS = {
     400: "The request is malformed.",
     401: "The credential is missing or invalid.",
-    403: "Not allowed, regardless of the credential: rejected by the origin, guest or development mode rules.",
+    403: "The caller may not do this: the rules for roles, origins, guests or development mode reject it.",
     404: "It does not exist, or belongs to another user.",
     408: "The body was not received in time.",
     409: "The request conflicts with the current state.",

@@ -27,28 +27,42 @@ class FileType(JsonBody):
     one of them. The type with no extensions is text: any file whose name has no extension of another type, and whose
     content is text."""
 
-    family: Literal["image", "document", "text"] = Field(description="Whose size limit applies to it.")
+    family: Literal["image", "document", "text"] = Field(
+        description="Which size limit applies: that of images, documents or texts."
+    )
     media_type: str = Field(description="Its media type.", examples=["image/png"])
     extensions: tuple[str, ...] = Field(description="Extensions of the names of such files.", examples=[[".png"]])
-    max_bytes: int = Field(description="Bytes of one such file.", examples=[5_000_000])
+    max_bytes: int = Field(description="The maximum size of one such file in bytes.", examples=[5_000_000])
 
 
 class MessageLimits(JsonBody):
     """The largest message that this server accepts. A file counts as an image, a document or a text by its content."""
 
     message_bytes: int = Field(
-        description="Bytes of the whole request with all files and headers of its parts.", examples=[25_000_000]
+        description="The maximum size of the whole request in bytes, with all files and headers of its parts.",
+        examples=[25_000_000],
     )
     json_bytes: int = Field(
-        description="Bytes of a JSON body, including files in base64, or of the part `message` of a multipart body.",
+        description=(
+            "The maximum size in bytes of a JSON body, including files in base64, or of the part "
+            "`message` of a multipart body."
+        ),
         examples=[8_000_000],
     )
-    text_chars: int = Field(description="Characters of the text.", examples=[1_000_000])
-    files: int = Field(description="Files of one message.", examples=[20])
-    image_bytes: int = Field(description="Bytes of one JPEG, PNG, GIF or WebP.", examples=[5_000_000])
-    document_bytes: int = Field(description="Bytes of one PDF, .docx, .pptx or .xlsx.", examples=[10_000_000])
-    text_bytes: int = Field(description="Bytes of one text file of any other kind.", examples=[10_000_000])
-    image_pixels: int = Field(description="Width times height of one image.", examples=[100_000_000])
+    text_chars: int = Field(description="The maximum number of characters in the text.", examples=[1_000_000])
+    files: int = Field(description="The maximum number of files in one message.", examples=[20])
+    image_bytes: int = Field(
+        description="The maximum size in bytes of one JPEG, PNG, GIF or WebP.", examples=[5_000_000]
+    )
+    document_bytes: int = Field(
+        description="The maximum size in bytes of one PDF, .docx, .pptx or .xlsx.", examples=[10_000_000]
+    )
+    text_bytes: int = Field(
+        description="The maximum size in bytes of one text file of any other kind.", examples=[10_000_000]
+    )
+    image_pixels: int = Field(
+        description="The maximum number of pixels in one image: width times height.", examples=[100_000_000]
+    )
     file_types: tuple[FileType, ...] = Field(description="The types of files that are accepted; no others are.")
     zeros_in_text: tuple[str, ...] = Field(
         description="Extensions of text that may contain zero bytes, as UTF-16 without a byte order mark does; an "
@@ -70,7 +84,8 @@ class MessageLimits(JsonBody):
 
 @router.get("", responses=problems())
 async def get_limits(request: Request, me: Me) -> MessageLimits:
-    """The limits of messages here. They are the same for all users and change only when a service restarts."""
+    """The limits for messages on this server. They are the same for all users and change only when a service
+    restarts."""
     settings = cast(IngressSettings, request.app.state.settings)
     bounds = cast(Bounds, request.app.state.bounds)
     caps = {"image": settings.max_image_bytes, "doc": settings.max_doc_bytes, "text": settings.max_doc_bytes}

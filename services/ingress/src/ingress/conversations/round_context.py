@@ -185,18 +185,18 @@ class _Texts:
             case "system":
                 return (self._system, None) if hash_text(self._system) == part.sha256 else (None, "not kept")
             case "media":
-                return None, "bytes of the file under its ref"
+                return None, "the content of a file, which can be read by its ref"
             case "block":
                 return self._rebuild_block(part)
 
     def _rebuild_block(self, part: ManifestSegment) -> tuple[str | None, str | None]:
         block = self._blocks.get(part.seq)
         if block is None:
-            return None, "the block is gone"
+            return None, "the block no longer exists"
         if part.form == "replaced":
-            return None, "hidden by react.hide; the block is read under its ref"
+            return None, "hidden by react.hide; the block can be read by its ref"
         text = try_rebuild_text(block, part.form, part.sha256)
-        return (text, None) if text is not None else (None, "rendered by another version")
+        return (text, None) if text is not None else (None, "it was rendered by a different version")
 
 
 def _build_page(

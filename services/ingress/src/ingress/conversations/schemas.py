@@ -82,8 +82,9 @@ class FetchIn(JsonBody):
     cursor: Cursor | None = None
     """The `next_cursor` of the previous page, for older turns."""
     limit: int = Field(default=20, ge=1, le=MAX_TURN_IDS)
-    """The maximum number."""
-    materialize: bool = Field(default=False, description="Also the timeline with its sources, and the turn logs.")
+    """The maximum number of turns on a page."""
+    materialize: bool = False
+    """Whether to return the timeline with its sources and the turn logs as well."""
 
 
 class TurnsIn(JsonBody):

@@ -130,7 +130,8 @@ async def get_file(
 ) -> Response:
     """A file's content. A single byte range is supported; types that a browser could run are sent as downloads.
 
-    A whole file is checked by its hash: if it was altered, the connection closes before the end. Ranges are not.
+    A whole file is checked against its hash: if it was altered, the response is a 502, or ends early if the file is
+    large. A range is checked only if the store is a folder.
     """
     artifact = await files.load(me, artifact_id)
     headers, piece = _read_request(request, artifact, download=download is not None)

@@ -138,7 +138,8 @@ class FileService:
     async def open(self, artifact: Artifact, piece: Slice) -> AsyncIterator[bytes]:
         """The bytes of a file. Store errors at its start are raised here, before the response begins.
 
-        A whole file is verified: an altered one is cut off before its end. A range is not verified.
+        A whole file is verified: an altered one is cut off before its end. Of a range, only a store in a folder
+        verifies the file first.
         """
         key, size = artifact.object_key, artifact.size
         if piece == Slice(0, size):

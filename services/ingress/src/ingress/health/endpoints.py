@@ -89,7 +89,8 @@ class WorkerOut(ApiModel):
 class ReadyOut(ApiModel):
     """`degraded` serves everything that does not need the failing part; `unready` is sent with status 503.
 
-    `workers` lists at most 100, by id, and is null if the list can't be read. Messages are accepted without any.
+    `workers` lists at most 100, by id, and is null if the list can't be read. Messages are accepted even if there are
+    no workers.
     """
 
     status: Readiness

@@ -76,20 +76,29 @@ def _find_reason(state: TurnState) -> str:
             )
         case "queued":
             return (
-                f"It is queued; {state.ahead} turns are in front of it on its lane. If workers have free slots, it "
+                f"It is queued; {state.ahead} turns are ahead of it on its lane. If workers have free slots, it "
                 "waits because its user or tenant has as many running turns as are allowed while others wait "
                 "(USER_RUNNING_MAX; see 'running' below); otherwise add workers or slots."
             )
         case "waiting":
-            return "It waits for a person's approval. No worker holds it, and it ends the wait at the deadline."
+            return "It waits for a person's approval. No worker holds it. The wait ends at the deadline at the latest."
         case "running" if state.owner is None:
-            return "It is running, but no worker holds it: a sweeper enqueues it again within seconds if workers run."
+            return (
+                "It is running, but no worker holds it: a sweeper enqueues it again within seconds if any workers "
+                "are running."
+            )
         case "running" if (state.expires_in_s or 0) <= 0:
-            return f"Its worker {state.owner} stopped renewing the lease. A sweeper enqueues it again if workers run."
+            return (
+                f"Its worker {state.owner} stopped renewing the lease. A sweeper enqueues it again if any workers "
+                "are running."
+            )
         case "running":
             return f"Worker {state.owner} runs it. Its log has the turn's lines by turn_id."
         case _ if state.announced_at is None:
-            return "It has ended, but its end has not been published yet. A sweeper does so if workers run."
+            return (
+                "It has ended, but its end has not been published yet. A sweeper publishes it if any workers are "
+                "running."
+            )
         case _:
             return f"It has ended: {state.outcome or state.status}." + (f" {state.error}" if state.error else "")
 

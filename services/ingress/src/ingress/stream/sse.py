@@ -183,7 +183,8 @@ async def get_events(
         ),
     ] = None,
 ) -> StreamResponse:
-    """The conversation's events. Without a cursor a snapshot comes first; if it is too old, a gap and a snapshot."""
+    """The conversation's events. Without a cursor a snapshot comes first; if the cursor is too old, a gap and a
+    snapshot."""
     edge = cast(StreamEdge, request.app.state.streams)
     values = [*(request.headers.getlist("last-event-id") if last_event_id else []), last_id_of_polyfill or ""]
     start = read_newest(values) or read_cursor(after)

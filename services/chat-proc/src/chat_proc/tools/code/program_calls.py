@@ -80,7 +80,7 @@ def build_rules(params: type[BaseModel]) -> tuple[ArgumentRule, ...]:
 
 def describe_tools(specs: Iterable[ToolSpec]) -> str:
     """Markdown lines: the call of each tool with its parameters, its result, and its purpose."""
-    return "\n".join(f"- `await {_signature(spec)}` gives {spec.returns}. {spec.summary}" for spec in specs)
+    return "\n".join(f"- `await {_signature(spec)}` returns {spec.returns}. {spec.summary}" for spec in specs)
 
 
 def _signature(spec: ToolSpec) -> str:

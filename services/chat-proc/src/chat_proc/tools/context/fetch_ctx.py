@@ -44,7 +44,10 @@ class FetchCtxTool:
         self._ports = ports
         self.spec = ToolSpec(
             tool_id="ctx_tools.fetch_ctx",
-            summary="What a ref of this conversation names: ar:, tc:, ws:, su:, so: refs, and text files by fi: refs.",
+            summary=(
+                "Reads what a ref of this conversation names: ar:, tc:, ws:, su: and so: refs, and text "
+                "files by fi: refs."
+            ),
             guide="",
             params=FetchCtxParams,
             effect=Effect.PURE,

@@ -47,7 +47,7 @@ class MemoryWriteParams(BaseModel):
         if not self.memory_id and not self.text.strip():
             raise ValueError("pass a text, or the memory_id of the memory to forget")
         if any(not 0 < len(label.strip()) <= MAX_LABEL_CHARS for label in self.labels or ()):
-            raise ValueError(f"a label has 1 to {MAX_LABEL_CHARS} characters")
+            raise ValueError(f"a label must have 1 to {MAX_LABEL_CHARS} characters")
         return self
 
 

@@ -148,7 +148,7 @@ class RgTool:
         self._monotonic = monotonic
         self.spec = ToolSpec(
             tool_id="react.rg",
-            summary="Find local files by name and text in them by regular expression.",
+            summary="Search local files by name and content, with regular expressions.",
             guide=files("chat_proc.tools.workspace").joinpath("rg.md").read_text(encoding="utf-8"),
             params=RgParams,
             effect=Effect.PURE,
