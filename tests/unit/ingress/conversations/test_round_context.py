@@ -85,7 +85,7 @@ async def test_each_text_is_rebuilt_or_it_is_said_why_not(prompt: Block) -> None
     assert [each.note for each in shown] == [
         "not kept",
         None,
-        "rendered by another version",
+        "it was rendered by a different version",
         "hidden by react.hide; the block is read under its ref",
         "the block is gone",
         "bytes of the file under its ref",
