@@ -1,0 +1,294 @@
+"""P2, P3, CPU, bytes: a turn of 200 tokens from an instant model through the whole platform, against a bare pipe.
+
+The platform runs as `make run` starts it, with one ingress and two workers. The pipe has the same shape, an ingress,
+Redis and a worker, and keeps no promise (`bench/peers/pipe.py`); the floor is one process that generates and streams.
+All three are driven by the same client, in turns: each client has a conversation, with its stream open before it sends.
+Needs nothing running: it starts its own servers in a folder that it removes.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from everturn_local.ports import LOOPBACK, load_free_port
+from everturn_local.servers.redis import EmbeddedRedis
+from everturn_local.supervision.platform import Platform
+from everturn_testing.goals import Goal, build_goal, run_goals
+
+TOKENS, MARK = 200, b"~"
+TEXT_BYTES = 5 * TOKENS
+CROWDS: Final = {1: 20, 10: 80, 40: 160}
+"""Turns by the number of clients that take them side by side."""
+LIMIT_S = 60.0
+SCRIPT = f"""
+[[scripts]]
+when = ""
+[[scripts.rounds]]
+chunk_chars = 5
+reply = '''<channel:action>{{"action": "complete", "notes": "", "tool_call": null, "final_answer": "{"tok~ " * TOKENS}",
+"suggested_followups": null}}</channel:action>'''
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Seconds from sending a message until it was accepted, until each token, and until the end; bytes received."""
+
+    accepted_s: float
+    tokens_s: Sequence[float]
+    ended_s: float
+    received: int
+
+
+class Client(Protocol):
+    async def open(self) -> None: ...
+
+    async def run_turn(self) -> Turn: ...
+
+    def close(self) -> None: ...
+
+
+class PlatformClient:
+    """Sends over one connection and follows over another, as a browser does."""
+
+    def __init__(self, url: str, user: str) -> None:
+        parts = urlsplit(url)
+        self._host, self._port, self._user = parts.hostname, parts.port, user
+        self._base = "/conversations/default/default"
+        self._conversation = ""
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def open(self) -> None:
+        self._requests, self._send = await self._connect()
+        self._stream, follow = await self._connect()
+        self._conversation = json.loads(await self._request("POST", self._base, b"{}"))["conversation_id"]
+        follow.write(self._head("GET", f"{self._base}/{self._conversation}/events"))
+        await self._stream.readuntil(b"ready")
+
+    async def run_turn(self) -> Turn:
+        began = time.perf_counter()
+        accepting = asyncio.create_task(
+            self._request("POST", f"{self._base}/{self._conversation}/messages", b'{"text":"Hi"}')
+        )
+        tokens: list[float] = []
+        received, rest = 0, b""
+        while b'{"state":"idle"}' not in rest:
+            data = await self._stream.read(1 << 18)
+            assert data, "the stream ended"
+            received += len(data)
+            # The end repeats the answer.
+            tokens += [time.perf_counter() - began] * min(data.count(MARK), TOKENS - len(tokens))
+            rest = rest[-64:] + data
+        ended = time.perf_counter() - began
+        await accepting
+        return Turn(self._accepted - began, tokens, ended, received)
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(self._host, self._port, limit=1 << 22)
+        self._writers.append(writer)
+        return reader, writer
+
+    async def _request(self, method: str, path: str, body: bytes) -> bytes:
+        self._send.write(self._head(method, path, body))
+        head = await self._requests.readuntil(b"\r\n\r\n")
+        self._accepted = time.perf_counter()
+        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        answer = await self._requests.readexactly(int(length.split(b":")[1]))
+        assert head.split()[1] in (b"201", b"202"), (head, answer)
+        return answer
+
+    def _head(self, method: str, path: str, body: bytes = b"") -> bytes:
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nX-Dev-User: {self._user}\r\n"
+        head += "Accept: text/event-stream, application/json\r\n"
+        return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class PeerClient:
+    """One request, whose answer is the stream."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self._port, self._path = port, path
+
+    async def open(self) -> None: ...
+
+    async def run_turn(self) -> Turn:
+        began = time.perf_counter()
+        reader, writer = await asyncio.open_connection(LOOPBACK, self._port, limit=1 << 20)
+        writer.write(f"GET {self._path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        tokens: list[float] = []
+        received = 0
+        while data := await reader.read(1 << 18):
+            received += len(data)
+            tokens += [time.perf_counter() - began] * data.count(MARK)
+        writer.close()
+        return Turn(0.0, tokens, time.perf_counter() - began, received)
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Figures:
+    """Samples of one subject with one number of clients."""
+
+    turns: list[Turn] = field(default_factory=list[Turn])
+    rates: list[float] = field(default_factory=list[float])
+
+    @property
+    def rate(self) -> float:
+        return statistics.median(self.rates)
+
+    @property
+    def first_ms(self) -> float:
+        return statistics.median(turn.tokens_s[0] * 1e3 for turn in self.turns)
+
+    @property
+    def accepted_ms(self) -> float:
+        return statistics.median(turn.accepted_s * 1e3 for turn in self.turns)
+
+    @property
+    def token_us(self) -> float:
+        return statistics.median((turn.tokens_s[-1] - turn.tokens_s[0]) / (TOKENS - 1) * 1e6 for turn in self.turns)
+
+    @property
+    def received(self) -> float:
+        return statistics.median(turn.received for turn in self.turns)
+
+
+def measure(blocks: int) -> list[Goal]:
+    with tempfile.TemporaryDirectory(prefix="everturn-bench-") as folder:
+        return asyncio.run(measure_in(Path(folder), blocks))
+
+
+async def measure_in(folder: Path, blocks: int) -> list[Goal]:
+    script = folder / "script.toml"
+    script.write_text(SCRIPT)
+    env = {"EVERTURN_MODEL": f"scripted:{script}", "WORKER_SLOTS": "16"}
+    async with AsyncExitStack() as stack:
+        platform = await stack.enter_async_context(Platform(folder / "home", env=env, workers=2))
+        peer = await start_peers(stack, folder)
+        subjects: dict[str, Callable[[int], Client]] = {
+            "ours": lambda n: PlatformClient(platform.urls[0], f"user-{n}"),
+            "pipe": lambda _: PeerClient(peer, "/pipe"),
+            "floor": lambda _: PeerClient(peer, "/floor"),
+        }
+        figures = {(name, crowd): Figures() for name in subjects for crowd in CROWDS}
+        cpu_s: dict[str, float] = {}
+        for block in range(blocks + 1):
+            for crowd, turns in CROWDS.items():
+                for name, build in subjects.items():
+                    clients = [build(n) for n in range(crowd)]
+                    before = load_cpu(platform)
+                    found, took_s = await drive(clients, turns)
+                    if block == 0:
+                        continue
+                    figures[name, crowd].turns += found
+                    figures[name, crowd].rates.append(turns / took_s)
+                    if (name, crowd) == ("ours", 10):
+                        for part, spent in load_cpu(platform).items():
+                            cpu_s[part] = cpu_s.get(part, 0.0) + (spent - before[part]) / turns / blocks
+    return build_goals(figures, cpu_s)
+
+
+async def start_peers(stack: AsyncExitStack, folder: Path) -> int:
+    """Start the pipe and the floor; returns their port."""
+    server = EmbeddedRedis(folder / "redis", password="bench", log=folder / "redis.log", durable=False)
+    await asyncio.to_thread(server.start)
+    stack.callback(server.stop)
+    port = load_free_port()
+    pipe = str(Path(__file__).parent / "peers" / "pipe.py")
+    for argv in (["work", server.url], ["serve", str(port), server.url]):
+        process = await asyncio.create_subprocess_exec(sys.executable, "-P", pipe, *argv)
+        stack.push_async_callback(process.wait)
+        stack.callback(process.terminate)
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            try:
+                await PeerClient(port, "/pipe").run_turn()
+                return port
+            except OSError:
+                await asyncio.sleep(0.05)
+
+
+async def drive(clients: Sequence[Client], turns: int) -> tuple[list[Turn], float]:
+    """Let the clients take so many turns in all, after one each that doesn't count."""
+    left = turns
+    found: list[Turn] = []
+
+    async def run_lane(client: Client) -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            found.append(await client.run_turn())
+
+    async with asyncio.timeout(LIMIT_S):
+        for client in clients:
+            await client.open()
+        await clients[0].run_turn()
+        began = time.perf_counter()
+        await asyncio.gather(*(run_lane(client) for client in clients))
+        took_s = time.perf_counter() - began
+    for client in clients:
+        client.close()
+    return found, took_s
+
+
+def load_cpu(platform: Platform) -> dict[str, float]:
+    """CPU seconds so far of each part of the platform, with its children."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    spent: dict[int, float] = {}
+    parent: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        spent[int(folder.name)] = (int(fields[11]) + int(fields[12])) / ticks
+        parent[int(folder.name)] = int(fields[1])
+    parts = ("postgres", "redis", *platform.reports)
+    names = {platform.pid(name): name.partition("-")[0] for name in parts}
+    sums = dict.fromkeys(names.values(), 0.0)
+    for pid, seconds in spent.items():
+        at = pid
+        while at not in names and at in parent:
+            at = parent[at]
+        if at in names:
+            sums[names[at]] += seconds
+    return sums
+
+
+def build_goals(figures: dict[tuple[str, int], Figures], cpu_s: dict[str, float]) -> list[Goal]:
+    ours, pipe, floor = ({crowd: figures[name, crowd] for crowd in CROWDS} for name in ("ours", "pipe", "floor"))
+    goals = [build_goal("P2 per token with one client vs the floor, us", ours[1].token_us, floor[1].token_us, 3.0)]
+    for crowd in (10, 40):
+        name = f"P3 turns/s of {crowd} clients vs the pipe"
+        goals.append(build_goal(name, ours[crowd].rate, pipe[crowd].rate, 0.5, at_least=True))
+    goals += [
+        build_goal("P3 turns/s of 40 clients vs 10", ours[40].rate, ours[10].rate, 1.0, at_least=True),
+        build_goal("P4 accepted with one client vs its goal, ms", ours[1].accepted_ms, 5.0, 1.0),
+        build_goal("bytes of the stream of a turn vs its text", ours[10].received, TEXT_BYTES, 5.0),
+        build_goal("CPU of a turn at 10 clients vs its goal, ms", 1e3 * sum(cpu_s.values()), 16.0, 1.0),
+    ]
+    for part, seconds in cpu_s.items():
+        goals.append(build_goal(f"CPU of it in {part}, ms", 1e3 * seconds, 16.0))
+    for crowd in CROWDS:
+        name = f"first token with {crowd} clients vs the pipe, ms"
+        goals.append(build_goal(name, ours[crowd].first_ms, pipe[crowd].first_ms))
+    return goals
+
+
+if __name__ == "__main__":
+    sys.exit(run_goals(__doc__, measure, blocks=2))
