@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import exec_supervisor
+from exec_supervisor.bootstrap import DEFAULT_MODE, MODES
 
 
 def start(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
@@ -11,8 +15,8 @@ def start(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(command, input=b"", capture_output=True, check=False, timeout=50)
 
 
-@pytest.mark.parametrize("arguments", [(), ("bubblewrap",)])
-def test_the_default_mode_is_a_bubblewrap_supervisor(arguments):
+@pytest.mark.parametrize("arguments", [(), (DEFAULT_MODE,)])
+def test_the_default_mode_is_a_supervisor_of_its_worker(arguments):
     done = start(*arguments)
 
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
@@ -22,7 +26,13 @@ def test_an_unknown_name_starts_nothing_and_lists_the_known_ones():
     done = start("kubernetes")
 
     assert done.returncode == 2
-    assert done.stderr == b"usage: python -m exec_supervisor [bubblewrap | pair | broker]\n"
+    assert done.stderr.decode() == f"usage: python -m exec_supervisor [{' | '.join(MODES)}]\n"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_mode_has_the_folder_of_its_name(mode):
+    """The tests of images rely on it."""
+    assert (Path(exec_supervisor.__path__[0]) / mode).is_dir()
 
 
 def test_no_kind_is_loaded_before_it_is_chosen():

@@ -1,22 +1,43 @@
 """Chooses the mode of this process. Only its module is imported, because the libraries of the others may be missing."""
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Final
 
-MODES: Final = ("bubblewrap", "pair", "broker")
+DEFAULT_MODE: Final = "bubblewrap"
 _WRONG_USE: Final = 2
 
 
 def main() -> int:
-    """Return the exit code of `python -m exec_supervisor [bubblewrap | pair | broker]`; bubblewrap is the default."""
-    match sys.argv[1] if len(sys.argv) > 1 else "bubblewrap":
-        case "bubblewrap":
-            from exec_supervisor.bubblewrap.entry import main as run
-        case "pair":
-            from exec_supervisor.pair.entry import main as run
-        case "broker":
-            from exec_supervisor.broker.entry import main as run
-        case _:
-            sys.stderr.write(f"usage: python -m exec_supervisor [{' | '.join(MODES)}]\n")
-            return _WRONG_USE
+    """Return the exit code of `python -m exec_supervisor [mode]`."""
+    run = MODES.get(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_MODE)
+    if run is None:
+        sys.stderr.write(f"usage: python -m exec_supervisor [{' | '.join(MODES)}]\n")
+        return _WRONG_USE
     return run()
+
+
+def _run_bubblewrap() -> int:
+    from exec_supervisor.bubblewrap.sandbox import main as run
+
+    return run()
+
+
+def _run_pair() -> int:
+    from exec_supervisor.pair.sandbox import main as run
+
+    return run()
+
+
+def _run_broker() -> int:
+    from exec_supervisor.broker.entry import main as run
+
+    return run()
+
+
+MODES: Final[Mapping[str, Callable[[], int]]] = {
+    "bubblewrap": _run_bubblewrap,
+    "pair": _run_pair,
+    "broker": _run_broker,
+}
+"""Each mode has the folder of its name, which images of the other modes leave out."""

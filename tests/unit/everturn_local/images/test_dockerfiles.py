@@ -13,17 +13,18 @@ from everturn_local.compose.program import FILE
 from everturn_local.images.bases import DEFAULT_BASE
 from everturn_local.images.contents import DOCKERFILES, RUN_IMAGES, find_copied, load_inputs
 from everturn_local.settings import REPOSITORY
+from exec_supervisor.bootstrap import MODES
 
 NAMES = sorted(path.name for path in DOCKERFILES.glob("*.Dockerfile"))
 SELECTIVE = ("broker.Dockerfile", "exec-supervisor.Dockerfile", "executor.Dockerfile")
 """They copy only the modules that their service imports."""
 COMMON = "libs/common/src/everturn/"
-LEFT_OUT = {
-    "broker.Dockerfile": {"bubblewrap", "pair"},
-    "exec-supervisor.Dockerfile": {"bubblewrap", "broker"},
-    "executor.Dockerfile": set[str](),
-}
-"""Parts of a service that another image runs."""
+MODE_OF = {"broker.Dockerfile": "broker", "exec-supervisor.Dockerfile": "pair"}
+"""The mode of the supervisor that an image runs; it leaves out the folders of the other modes."""
+
+
+def find_other_modes(name: str) -> set[str]:
+    return MODES.keys() - {MODE_OF.get(name)}
 
 
 def find_imports(file: Path) -> Iterator[str]:
@@ -65,7 +66,7 @@ def test_an_image_of_few_modules_has_what_they_import_and_nothing_else(name: str
             top, _, rest = imported.partition(".")
             if top == "everturn":
                 needed |= set(find_modules(COMMON, imported))
-            elif top in ("exec_supervisor", "executor") and rest.split(".")[0] not in LEFT_OUT[name]:
+            elif top in ("exec_supervisor", "executor") and rest.split(".")[0] not in find_other_modes(name):
                 needed |= set(find_modules(f"services/{top.replace('_', '-')}/src/{top}/", imported))
 
     assert needed - copied == set()
@@ -81,7 +82,7 @@ def test_our_files_in_an_image_of_a_run_need_the_standard_library_only(name: str
 
     assert len(files) > 5
     assert {used for used in foreign if used.split(".")[0] not in allowed} == set()
-    assert not [path for path in files if "/broker/" in path or "/bubblewrap/" in path]
+    assert not [path for path in files if find_other_modes(name) & set(Path(path).parts)]
 
 
 def test_the_digest_of_an_image_covers_its_dockerfile_its_lock_and_our_modules():

@@ -1,5 +1,7 @@
-"""The resources of one run on this machine: staged folders, control group, gateway socket, bubblewrap; all end with
-it."""
+"""The mode `bubblewrap`: a supervisor as its worker's child, which builds the sandbox of its run on this machine.
+
+The first message describes the sandbox. Staged folders, control group, gateway socket and bubblewrap end with the run.
+"""
 
 import contextlib
 import os
@@ -7,6 +9,7 @@ import secrets
 import socket
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +22,27 @@ from exec_supervisor.bubblewrap.mounts import SOCKET_NAME, MountPlan, build_moun
 from exec_supervisor.bubblewrap.seccomp import build_filter, describe_filter
 from exec_supervisor.bubblewrap.users import claim_user
 from exec_supervisor.bubblewrap.watchdog import load_memory_bytes
+from exec_supervisor.supervisor.lifeline import LifelineCut
 from exec_supervisor.supervisor.listeners import open_listener
+from exec_supervisor.supervisor.run import run_supervisor
+from exec_supervisor.supervisor.standard_streams import ENDED_EARLY, LIFELINE, run_on_standard_streams
+from exec_supervisor.supervisor.worker_line import WorkerLine
 
 USER_LOCKS: Final = "everturn-users"
 """Folder next to those of the runs, with a locked file per user that has a run now."""
+
+
+def main() -> int:
+    """Return the exit code: 1 when it was terminated before the result was sent."""
+    return run_on_standard_streams(_serve)
+
+
+async def _serve(line: WorkerLine) -> int:
+    try:
+        boot = await line.receive_boot()
+    except LifelineCut:
+        return ENDED_EARLY
+    return await run_supervisor(line, LIFELINE, partial(open_sandbox, boot))
 
 
 @dataclass(frozen=True, slots=True)

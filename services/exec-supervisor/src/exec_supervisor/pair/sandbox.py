@@ -1,21 +1,31 @@
-"""A run in two containers, seen from the supervisor's: the executor's line, accepted once, and the gateway's socket.
+"""The mode `pair`: a supervisor in its own container, which accepts the line of its executor in another container.
 
-The engine builds and removes the sandbox: the broker that started the pair kills the executor's container when this
-process is gone. The executor is the first process of its container, so all its descendants end with it.
+It reports that it is ready for a run when the executor has connected. The engine builds and removes the sandbox: the
+broker that started the pair kills the executor's container when this process is gone. The executor is the first process
+of its container, so all its descendants end with it.
 """
 
+import argparse
 import asyncio
 import contextlib
 import select
 import socket
+import sys
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from everturn.execution.framing import FrameDecoder, FrameStream
 from everturn.execution.messages import EXECUTOR_FRAME_BYTES, GATEWAY_SOCKET, LINE_SOCKET, LimitName, Posture, RunLimits
 from exec_supervisor.supervisor.listeners import load_peer_uid, open_listener
+from exec_supervisor.supervisor.run import run_supervisor
+from exec_supervisor.supervisor.standard_streams import LIFELINE, run_on_standard_streams
+from exec_supervisor.supervisor.worker_line import WorkerLine
+
+EXECUTOR_UID: Final = 1001
+"""The user if the broker names none, and always the group that can use the pair's sockets."""
 
 CONNECT_TIMEOUT_S: Final = 60.0
 """Both containers start at the same time; the executor can finish its imports before it connects."""
@@ -24,6 +34,19 @@ _GONE_WAIT_S: Final = 1.0
 _CHECK_EVERY_S: Final = 0.005
 _MAX_STRANGERS: Final = 16
 _FOR_GROUP: Final = 0o660
+
+
+def main() -> int:
+    """Return the exit code: 1 when it was terminated before the result was sent."""
+    parser = argparse.ArgumentParser(prog="exec_supervisor pair", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path(LINE_SOCKET).parent, help="where the pair's sockets are")
+    parser.add_argument("--executor-uid", type=int, default=EXECUTOR_UID, help="user of this pair's executor")
+    chosen = parser.parse_args(sys.argv[2:])
+    return run_on_standard_streams(partial(_serve, chosen.folder, chosen.executor_uid))
+
+
+async def _serve(folder: Path, executor_uid: int, line: WorkerLine) -> int:
+    return await run_supervisor(line, LIFELINE, partial(open_sandbox, folder, executor_uid, EXECUTOR_UID))
 
 
 @dataclass(frozen=True, slots=True)
