@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import load_interpreter, open_supervisor
+from chat_proc.sandbox.local_supervisor import load_interpreter, open_supervisor
 from chat_proc.sandbox.results import pack_inputs
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
 from everturn.execution.messages import Boot, Capability, Finished, GatewayCall, Launch, RunLimits, ToolReply, UidRange

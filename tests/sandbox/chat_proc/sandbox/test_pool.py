@@ -37,8 +37,8 @@ async def refuse(call: GatewayCall) -> ToolReply:
 
 
 def find_supervisors() -> list[int]:
-    """Those of bubblewrap; the broker of other tests has an argument more."""
-    return [process.pid for process in load_descendants(os.getpid()) if process.command.endswith("-m exec_supervisor")]
+    """Those of bubblewrap; the broker of other tests has another mode."""
+    return [process.pid for process in load_descendants(os.getpid()) if process.command.endswith(" bubblewrap")]
 
 
 async def test_supervisors_that_wait_go_with_a_worker_that_is_killed(bubblewrap_sandbox, repository):

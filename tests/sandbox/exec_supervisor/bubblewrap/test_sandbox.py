@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import load_interpreter, open_supervisor
+from chat_proc.sandbox.local_supervisor import load_interpreter, open_supervisor
 from chat_proc.sandbox.results import pack_inputs
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
 from everturn.execution.messages import Boot, Capability, GatewayCall, Launch, RunLimits, ToolReply, UidRange
@@ -29,7 +29,7 @@ async def boot_with(**changes: object) -> Boot:
     values: dict[str, object] = {
         "limits": RunLimits(),
         "interpreter": await load_interpreter(PYTHON),
-        "bwrap": shutil.which("bwrap"),
+        "executable": shutil.which("bwrap"),
         "run_dir": f"/tmp/everturn-run-room-{os.getpid()}",
         "uids": UidRange(20_000, 20_999),
     }
@@ -58,9 +58,9 @@ async def test_the_room_is_gone_after_the_run(bubblewrap_sandbox):
     [
         ({"run_dir": "/nowhere/run"}, "FileNotFoundError"),
         ({"run_dir": "/tmp"}, "FileExistsError"),
-        ({"bwrap": "/nowhere/bwrap"}, "FileNotFoundError"),
-        ({"bwrap": "/bin/false"}, "the executor ended"),
-        ({"bwrap": "/bin/echo"}, "raw_not_allowed|too_large|not_json|the executor ended"),
+        ({"executable": "/nowhere/bwrap"}, "FileNotFoundError"),
+        ({"executable": "/bin/false"}, "the executor ended"),
+        ({"executable": "/bin/echo"}, "raw_not_allowed|too_large|not_json|the executor ended"),
     ],
 )
 async def test_a_room_that_can_not_be_made_says_why(bubblewrap_sandbox, changes, message):

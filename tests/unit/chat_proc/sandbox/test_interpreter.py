@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import find_parts, load_interpreter
+from chat_proc.sandbox.local_supervisor import find_parts, load_interpreter
 from chat_proc.sandbox.port import SandboxUnavailable
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import open_supervisor
+from chat_proc.sandbox.local_supervisor import open_supervisor
 from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
 from everturn.core.errors import Unavailable
 from everturn.execution.messages import (

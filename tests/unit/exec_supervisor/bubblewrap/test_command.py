@@ -10,7 +10,7 @@ from exec_supervisor.bubblewrap.mounts import Bind, MountPlan
 BOOT = Boot(
     limits=RunLimits(work_dir_bytes=11, out_dir_bytes=22),
     interpreter=Interpreter("/venv/bin/python", ("/venv",)),
-    bwrap="/usr/bin/bwrap",
+    executable="/usr/bin/bwrap",
     run_dir="/run/x",
     uids=UidRange(20_000, 20_999),
 )

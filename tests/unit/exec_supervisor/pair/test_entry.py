@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import read_ready
+from chat_proc.sandbox.local_supervisor import read_ready
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisedRun, SupervisorFailed, run_supervised
 from everturn.execution.framing import FrameDecoder, FrameStream
 from everturn.execution.messages import (

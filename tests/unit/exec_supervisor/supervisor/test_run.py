@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import open_supervisor
+from chat_proc.sandbox.local_supervisor import open_supervisor
 from chat_proc.sandbox.supervised import SupervisedRun, SupervisorFailed, run_supervised
 from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
 from everturn.execution.messages import (

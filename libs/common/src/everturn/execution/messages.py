@@ -2,7 +2,7 @@
 
 Standard library only: the executor imports this module, `records` and `framing`, nothing else of ours.
 
-    worker      -> supervisor   Boot (bubblewrap only: a pair of containers has booted before the first message);
+    worker      -> supervisor   Boot (a local supervisor only: a pair of containers has booted by itself);
                                 Launch, raw..., InputsEnd; then ToolReply*, Stop?; end of file kills the run
     supervisor  -> worker       Ready; GatewayCall*; raw..., Finished
     supervisor  -> executor     Start, raw..., InputsEnd; then Stop?; end of file ends it (over pipes or `LINE_SOCKET`)
@@ -146,15 +146,15 @@ def parse_uid_range(text: str) -> UidRange:
 class Boot:
     """Build the sandbox and start an executor in it, for a run that is not known yet.
 
-    A supervisor that runs as root assigns one of the users `uids` to the run. The supervisor creates and removes the
-    folder `run_dir`. `preload` are modules that the executor imports before it reports that it has booted; programs
-    that use them start faster.
+    `executable` is the path of the program that isolates, such as bubblewrap. A supervisor that runs as root assigns
+    one of the users `uids` to the run. The supervisor creates and removes the folder `run_dir`. `preload` are modules
+    that the executor imports before it reports that it has booted; programs that use them start faster.
     """
 
     kind: ClassVar[str] = "boot"
     limits: RunLimits
     interpreter: Interpreter
-    bwrap: str
+    executable: str
     run_dir: str
     uids: UidRange
     preload: tuple[str, ...] = ()

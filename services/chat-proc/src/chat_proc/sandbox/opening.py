@@ -12,9 +12,10 @@ from typing import Final
 
 import structlog
 
-from chat_proc.sandbox.bubblewrap import SANDBOX_UIDS, open_bubblewrap_sandbox
+from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.sandbox.containers import BrokerAddress, BrokerUnreachable, build_unseen_sandbox, open_container_sandbox
 from chat_proc.sandbox.launching import TRIAL, SupervisedSandbox
+from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed

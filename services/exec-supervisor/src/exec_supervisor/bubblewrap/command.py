@@ -97,7 +97,7 @@ def build_command(
     """Build the argument list. Bubblewrap's own environment must be empty: the program can read it in `/proc/1`."""
     uid = str(UID_INSIDE)
     command = [
-        boot.bwrap,
+        boot.executable,
         "--unshare-all",
         "--unshare-user",
         "--disable-userns",

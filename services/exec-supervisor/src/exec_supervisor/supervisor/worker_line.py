@@ -36,7 +36,7 @@ class WorkerLine:
         self._stopped: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
 
     async def receive_boot(self) -> Boot:
-        """Receive the first frame of a line to bubblewrap. Raises LifelineCut, TimeoutError, BadMessage, FrameError."""
+        """Receive the first frame of a local supervisor. Raises LifelineCut, TimeoutError, BadMessage, FrameError."""
         async with asyncio.timeout(_BOOT_TIMEOUT_S):
             return await self._receive(Boot)
 

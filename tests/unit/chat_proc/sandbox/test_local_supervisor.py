@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from chat_proc.sandbox.bubblewrap import open_supervisor, read_ready
+from chat_proc.sandbox.local_supervisor import open_supervisor, read_ready
 from chat_proc.sandbox.supervised import SupervisorFailed
 from everturn.execution.messages import Boot, Finished, Hello, Interpreter, Posture, Ready, RunLimits, UidRange
 from everturn.execution.records import BadMessage, build_message

@@ -1,0 +1,279 @@
+"""A supervisor as a process of this machine: what every launcher without a broker is made of.
+
+It finds the interpreter for programs, starts and boots a supervisor for each run, and ends it with everything it
+started.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+from chat_proc.sandbox.launching import UnknownProfile
+from chat_proc.sandbox.port import SandboxUnavailable
+from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
+from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
+from everturn.execution.messages import (
+    PIPE_FRAME_BYTES,
+    Boot,
+    Finished,
+    Interpreter,
+    LimitName,
+    Posture,
+    Ready,
+    UidRange,
+)
+from everturn.execution.profiles import ExecutionProfile
+from everturn.execution.records import BadMessage, build_message, parse_message
+
+SANDBOX_UIDS: Final = UidRange(20_000, 20_999)
+SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")
+"""The command of a supervisor without its mode."""
+
+# The dropped user must be able to reach the run's folder; the first suitable parent is used.
+_RUN_PARENTS: Final = ("/run", "/tmp")  # noqa: S108 - a folder of its own with a random name is made below
+
+
+class LocalLauncher:
+    """Starts a supervisor process for each run. It keeps no state between runs.
+
+    `supervisor` is the command of the process, `executable` the program with which it isolates.
+    """
+
+    keeps_warm = False
+
+    def __init__(
+        self,
+        executable: str,
+        interpreter: Interpreter,
+        profiles: Mapping[str, ExecutionProfile],
+        uids: UidRange,
+        supervisor: Sequence[str],
+    ) -> None:
+        self._executable = executable
+        self._interpreter = interpreter
+        self._profiles = profiles
+        self._uids = uids
+        self._supervisor = supervisor
+
+    @contextlib.asynccontextmanager
+    async def take(self, profile: str, run_name: str) -> AsyncGenerator[BootedSupervisor]:
+        del run_name  # nothing of a process carries labels
+        wanted = self._profiles.get(profile)
+        if wanted is None:
+            raise UnknownProfile(f"there is no execution profile {profile!r}")
+        with _run_dir() as run_dir:
+            boot = Boot(wanted.limits, self._interpreter, self._executable, run_dir, self._uids, wanted.preload)
+            async with open_supervisor(self._supervisor, boot) as supervisor:
+                yield supervisor
+
+
+@contextlib.contextmanager
+def _run_dir() -> Generator[str]:
+    """The path of the run's folder. The supervisor creates and removes it; if it was killed, the rest is removed here.
+
+    A folder created here would remain if we were killed before the supervisor knew of it.
+    """
+    run_dir = os.path.join(_choose_parent(), f"everturn-run-{secrets.token_hex(8)}")
+    try:
+        yield run_dir
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            for folder, _, names in os.walk(run_dir, topdown=False):
+                for name in names:
+                    os.unlink(os.path.join(folder, name))
+                os.rmdir(folder)
+
+
+def _choose_parent() -> str:
+    for parent in _RUN_PARENTS:
+        if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
+            return parent
+    return tempfile.gettempdir()
+
+
+# The paths of this machine that a Python of a virtual environment needs inside a sandbox.
+
+_ASK_TIMEOUT_S: Final = 20.0
+_QUESTION: Final = """
+import importlib.util, json, sys
+has_executor = importlib.util.find_spec("executor") is not None
+print(json.dumps([sys.prefix, sys.base_prefix, "python%d.%d" % sys.version_info[:2], has_executor]))
+"""
+_LIBRARIES: Final = ("lib", "lib64", "lib32")
+_PACKAGES: Final = ("site-packages", "dist-packages")
+_MAX_SHARED: Final = 300
+"""Maximum shared libraries to show individually. If there are more, as with conda, their whole folder is shown."""
+
+
+async def load_interpreter(python: Path) -> Interpreter:
+    """Ask the interpreter where its own files are. Raises SandboxUnavailable if it does not run or has no executor."""
+    place = Path.cwd() / python  # not resolved: a virtual environment is identified by the path of its link
+    try:
+        prefix, base_prefix, name, has_executor = await _query(place)
+    except OSError as error:
+        raise SandboxUnavailable(f"There is no sandbox environment at {place}.", "make setup") from error
+    if not has_executor:
+        raise SandboxUnavailable(f"The executor is not installed in the sandbox environment {prefix}.", "make setup")
+    return find_parts(place, prefix, base_prefix, name)
+
+
+def find_parts(python: Path, prefix: str, base_prefix: str, name: str) -> Interpreter:
+    """The environment's folder, and the program, standard library and shared libraries of its base interpreter.
+
+    Packages installed for the base interpreter are hidden: they belong to other projects. `name` is `python3.11`.
+    """
+    programs = [str(python), str(python.resolve())]
+    bases = {base_prefix, os.path.realpath(base_prefix)}
+    link = python
+    while link.is_symlink():
+        link = link.parent / link.readlink()
+        programs.append(os.path.abspath(link))
+        bases.add(os.path.abspath(link.parent.parent))
+    bases.add(str(python.resolve().parent.parent))
+    parts = {program for program in programs if not Path(program).is_relative_to(prefix)}
+    hidden: set[str] = set()
+    for library in (Path(base, part) for base in bases - {prefix} for part in _LIBRARIES):
+        standard = library / name
+        if standard.is_dir():
+            parts.add(str(standard))
+            hidden |= {str(folder) for folder in map(standard.joinpath, _PACKAGES) if folder.is_dir()}
+        shared = {str(file) for file in library.glob("*.so*") if file.is_file()}
+        parts |= {str(library)} if len(shared) > _MAX_SHARED else shared
+    return Interpreter(str(python), (prefix, *sorted(parts)), tuple(sorted(hidden)))
+
+
+async def _query(python: Path) -> tuple[str, str, str, bool]:
+    process = await asyncio.create_subprocess_exec(
+        str(python), "-I", "-c", _QUESTION, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(_ASK_TIMEOUT_S):
+        answer, errors = await process.communicate()
+    if process.returncode != 0:
+        raise SandboxUnavailable(f"The sandbox's Python {python} does not run: {errors.decode()[-200:].strip()}")
+    return cast("tuple[str, str, str, bool]", tuple(json.loads(answer)))
+
+
+# A supervisor as a local process: started, booted, and ended with everything it started.
+
+END_WITHIN_S: Final = 2.0
+BOOT_TIMEOUT_S: Final = 40.0
+"""The supervisor gives its executor 30 s; its own start and the setup of the walls are extra."""
+
+_DRAIN_BYTES: Final = 1 << 16
+_MAX_ERROR_BYTES: Final = 4096
+
+
+@contextlib.asynccontextmanager
+async def open_supervisor(command: Sequence[str], boot: Boot) -> AsyncGenerator[BootedSupervisor]:
+    """Start and boot a supervisor. Raises SupervisorFailed with its error output, or OSError.
+
+    When the block exits, the supervisor has ended: closing its stdin makes it kill the run.
+    """
+    async with _start(command) as process:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise ValueError("the supervisor needs all three pipes")
+        output, errors = process.stdout, process.stderr
+        stream = FrameStream(output, process.stdin, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True))
+        posture = await boot_over(stream, boot, errors)
+        yield BootedSupervisor(
+            stream,
+            posture,
+            boot.limits,
+            read_errors=lambda: read_tail(errors),
+            load_hits=_no_hits,
+            is_waiting=lambda: process.returncode is None and not output.at_eof(),
+        )
+
+
+async def boot_over(stream: FrameStream, boot: Boot, errors: asyncio.StreamReader) -> Posture:
+    """Boot a new supervisor; returns its posture. Raises SupervisorFailed."""
+    try:
+        async with asyncio.timeout(BOOT_TIMEOUT_S):
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                await stream.send(build_message(boot), PIPE_FRAME_BYTES)
+            frame = await stream.receive()
+            if frame is None:
+                raise SupervisorFailed(await read_tail(errors) or "the supervisor ended before it was ready")
+            return read_ready({} if isinstance(frame, bytes) else frame)
+    except TimeoutError as error:
+        raise SupervisorFailed("the supervisor did not boot in time") from error
+    except (FrameError, BadMessage) as error:
+        raise SupervisorFailed(f"invalid frame from the supervisor: {error}") from error
+
+
+def read_ready(frame: dict[str, object]) -> Posture:
+    """The posture in a supervisor's first frame. Raises SupervisorFailed if it could not boot, or BadMessage."""
+    match parse_message(frame, Ready, Finished):
+        case Ready(posture=posture):
+            return posture
+        case Finished(detail=detail):
+            raise SupervisorFailed(detail)
+
+
+async def read_tail(errors: asyncio.StreamReader) -> str:
+    """The last 4 KiB of a stream, read to its end."""
+    kept = b""
+    while chunk := await errors.read(_MAX_ERROR_BYTES):
+        kept = (kept + chunk)[-_MAX_ERROR_BYTES:]
+    return kept.decode("utf-8", "replace").strip()
+
+
+async def _no_hits(finished: Finished) -> tuple[LimitName, ...]:
+    """No hits: a local supervisor creates the control group itself and reports its hits in `Finished`."""
+    return ()
+
+
+@contextlib.asynccontextmanager
+async def _start(command: Sequence[str]) -> AsyncGenerator[asyncio.subprocess.Process]:
+    starting = asyncio.create_task(_start_process(command))
+    try:
+        # Shielded: if cancelled midway, asyncio forgets a process that is already running.
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
+    try:
+        yield process
+    finally:
+        await _end(process)
+
+
+async def _start_process(command: Sequence[str]) -> asyncio.subprocess.Process:
+    # A session of its own: a Ctrl-C for the worker must not reach the run before the worker handles it.
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Cut the lifeline and wait; a supervisor that still runs after 2 s is killed, and its sandbox dies with it."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(END_WITHIN_S):
+            await _drain(process)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await _drain(process)
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end and discard what is still in the pipes: asyncio reports no exit while they hold unread bytes."""
+    for pipe in (process.stdout, process.stderr):
+        while pipe is not None and await pipe.read(_DRAIN_BYTES):
+            pass
+    await process.wait()
