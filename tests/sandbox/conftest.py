@@ -12,16 +12,17 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import pytest
 
 import everturn
 import executor
-from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
-from chat_proc.sandbox.containers import BrokerAddress, BrokerUnreachable, open_container_sandbox
+from chat_proc.sandbox.containers import BrokerAddress
 from chat_proc.sandbox.launching import SupervisedSandbox
+from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable, ToolCaller
+from chat_proc.settings import LauncherName
 from everturn.execution.messages import Capability, GatewayCall, ToolReply
 from everturn.execution.profiles import DEFAULT_PROFILE, Profiles, load_profiles
 from everturn_local.images.contents import EXECUTOR, RUN_IMAGES, SUPERVISOR, is_current
@@ -55,17 +56,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def profiles() -> Profiles:
     return load_profiles(str(PROFILES_FILE))
-
-
-@pytest.fixture(scope="session")
-def bubblewrap_sandbox(profiles: Profiles) -> SupervisedSandbox:
-    """Without a pool: every run is a cold start."""
-    try:
-        opened = asyncio.run(open_bubblewrap_sandbox(PYTHON, profiles))
-    except SandboxUnavailable as unavailable:
-        leave_out(f"no bubblewrap: {unavailable}")
-    check_installed_copies()
-    return opened
 
 
 @pytest.fixture(scope="session")
@@ -106,19 +96,35 @@ def broker(tmp_path_factory: pytest.TempPathFactory, images: dict[str, str]) -> 
         process.communicate(timeout=BROKER_ENDS_WITHIN_S)
 
 
-@pytest.fixture(scope="session")
-def containers_sandbox(broker: BrokerAddress) -> SupervisedSandbox:
-    """Through the session's broker, which keeps pairs of the default profile warm."""
-    try:
-        return asyncio.run(open_container_sandbox(broker))
-    except (SandboxUnavailable, BrokerUnreachable) as unavailable:
-        leave_out(f"no containers: {unavailable}")
-
-
-@pytest.fixture(scope="session", params=["bubblewrap", "containers"])
+@pytest.fixture(scope="session", params=get_args(LauncherName))
 def sandbox(request: pytest.FixtureRequest) -> SupervisedSandbox:
     """Each launcher in turn."""
-    return request.getfixturevalue(f"{request.param}_sandbox")
+    return open_by_name(request.param, request)
+
+
+@pytest.fixture(scope="session")
+def bubblewrap_sandbox(request: pytest.FixtureRequest) -> SupervisedSandbox:
+    return open_by_name("bubblewrap", request)
+
+
+def open_by_name(name: LauncherName, request: pytest.FixtureRequest) -> SupervisedSandbox:
+    """The launcher without a pool of this process: a run of bubblewrap is a cold start, the broker keeps pairs warm."""
+    broker: BrokerAddress | None = request.getfixturevalue("broker") if name == "containers" else None
+    profiles: Profiles = request.getfixturevalue("profiles")
+    cold = {profile: allowed.model_copy(update={"warm": 0}) for profile, allowed in profiles.items()}
+    opened = asyncio.run(open_once(ExecutionChoice(name, broker, PYTHON, cold)))
+    if isinstance(opened, SandboxUnavailable):
+        leave_out(f"no {name}: {opened}")
+    if opened.silence:
+        leave_out(f"no {name}: {opened.silence}")
+    if not opened.sandbox.image:
+        check_installed_copies()
+    return opened.sandbox
+
+
+async def open_once(choice: ExecutionChoice) -> OpenedSandbox | SandboxUnavailable:
+    async with open_sandbox(choice) as opened:
+        return opened
 
 
 def leave_out(reason: str) -> NoReturn:

@@ -129,7 +129,7 @@ print(before == open("/proc/self/oom_score_adj").read() == "1000\\n")
 
     result = await run(program)
 
-    if sandbox.posture.launcher == "containers" and not may_hold_oom_scores():
+    if sandbox.image and not may_hold_oom_scores():
         pytest.skip("the kernel holds the score only where the engine has CAP_SYS_RESOURCE")
     assert result.user_out_tail == "True\n", result.report_text
 
@@ -210,7 +210,7 @@ for command in (1026, 1 << 32 | 1026):
     result = await run(program)
 
     assert result.ok, result.report_text
-    if result.receipt.posture.launcher == "bubblewrap":
+    if not result.receipt.image:  # the folders of an image belong to one run
         assert result.user_out_tail == "-1 1\n-1 1\n"
 
 

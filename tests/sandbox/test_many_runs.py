@@ -26,8 +26,8 @@ RUN_LIMIT_S = 3.4
 
 @pytest_asyncio.fixture
 async def warm_sandbox(sandbox: SupervisedSandbox) -> AsyncIterator[SupervisedSandbox]:
-    """As a worker has it: bubblewrap with a pool here, pairs of containers with the broker's."""
-    if sandbox.posture.launcher != "bubblewrap":
+    """As a worker has it: with a pool here, or with what the launcher itself keeps warm."""
+    if sandbox.launcher.keeps_warm:
         yield sandbox
         return
     pool = WarmPool(sandbox.launcher, {"default": WARM})

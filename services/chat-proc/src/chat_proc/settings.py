@@ -34,7 +34,9 @@ MIN_CONTEXT_TOKENS = 24_000
 again."""
 
 
-ExecutionMode = Literal["auto", "containers", "bubblewrap", "off"]
+LauncherName = Literal["containers", "bubblewrap"]
+"""What can start programs, as `sandbox/opening.py` opens it; `auto` prefers the earlier."""
+ExecutionMode = Literal["auto", LauncherName, "off"]
 
 
 class ExecutionSettings(BaseSettings):
@@ -45,7 +47,7 @@ class ExecutionSettings(BaseSettings):
     execution_mode: ExecutionMode = Field(
         default="auto",
         validation_alias="EXECUTION_MODE",
-        description="How generated programs run; auto uses containers if the broker responds, otherwise bubblewrap.",
+        description="How generated programs run; auto uses the first of the launchers that works here.",
     )
     broker_url: str = Field(
         default="",

@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from scripted_broker import POSTURE, REPORT, follow, open_broker
 
 from chat_proc.sandbox.containers import BrokerAddress
-from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
+from chat_proc.sandbox.opening import LAUNCHERS, ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import RunRequest, SandboxUnavailable
-from chat_proc.settings import ExecutionMode
+from chat_proc.settings import ExecutionMode, LauncherName
 from everturn.execution.broker_messages import BrokerRefusal, StartPair
 from everturn.execution.messages import Finished, GatewayCall, ToolReply
 from everturn.execution.profiles import choose_profiles, load_profiles
@@ -27,6 +28,10 @@ def choose(mode: ExecutionMode, folder: Path | None, python: Path | None = NO_PY
 
 async def refuse(call: GatewayCall) -> ToolReply:
     return ToolReply(call.id, False)
+
+
+def test_every_launcher_can_be_opened_and_auto_tries_them_in_order():
+    assert tuple(LAUNCHERS) == get_args(LauncherName)
 
 
 async def test_off_offers_nothing(tmp_path):
@@ -101,7 +106,7 @@ async def test_configured_containers_recover_when_the_engine_starts(tmp_path):
         assert "engine_down" in opened.why
 
 
-@pytest.mark.parametrize(("folder", "message"), [("none", "can't be reached"), (None, "set BROKER_URL to use one")])
+@pytest.mark.parametrize(("folder", "message"), [("none", "can't be reached"), (None, "BROKER_URL is not set")])
 async def test_auto_falls_back_to_bubblewrap_and_explains_both_failures(tmp_path, folder, message):
     choice = choose("auto", tmp_path / folder if folder else None)
 

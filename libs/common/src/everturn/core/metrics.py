@@ -11,7 +11,7 @@ from prometheus_client import Counter, Gauge, Histogram
 LABELS: Final[Mapping[str, str]] = {
     "kind": "Kind of the things that the metric counts.",
     "lane": "The queue of a turn, chosen by the caller's strongest role.",
-    "launcher": "What starts sandboxes: containers or bubblewrap.",
+    "launcher": "What starts sandboxes, as in `EXECUTION_MODE`.",
     "loop": "A loop that serves the whole process.",
     "method": "The method of an HTTP request, or `other`.",
     "model": "A model as the operator configured it.",

@@ -1,11 +1,11 @@
-"""Chooses the launcher, with a reason: containers if a broker answers, otherwise bubblewrap, otherwise none.
+"""Chooses the launcher, with a reason: the first one that works here, or none.
 
 There is no fallback to unconfined runs, and an explicitly configured launcher is never replaced by another.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from chat_proc.sandbox.local_supervisor import SANDBOX_UIDS
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import SupervisorFailed
-from chat_proc.settings import ExecutionMode
+from chat_proc.settings import ExecutionMode, LauncherName
 from everturn.core.cancellation import end_tasks
 from everturn.core.loops import run_guarded
 from everturn.execution.messages import UidRange
@@ -86,44 +86,43 @@ async def _open(choice: ExecutionChoice) -> OpenedSandbox:
     match choice.mode:
         case "off":
             raise SandboxUnavailable("Running programs is switched off (EXECUTION_MODE=off).")
-        case "containers":
-            return await _open_containers(choice)
-        case "bubblewrap":
-            return await _open_bubblewrap(choice, "EXECUTION_MODE=bubblewrap")
         case "auto":
-            return await _open_best(choice)
+            return await _open_first(choice)
+        case launcher:
+            opened = await LAUNCHERS[launcher](choice)
+            return replace(opened, why=f"EXECUTION_MODE={launcher}; {opened.why}")
 
 
-async def _open_best(choice: ExecutionChoice) -> OpenedSandbox:
-    why = "no container broker; set BROKER_URL to use one"
-    if choice.broker is not None:
+async def _open_first(choice: ExecutionChoice) -> OpenedSandbox:
+    """Open the first launcher that works. Raises SandboxUnavailable with the reasons of all and the last one's
+    remedy."""
+    failed: list[str] = []
+    reason, remedy = "", ""
+    for launcher, open_launcher in LAUNCHERS.items():
         try:
-            sandbox = await _wait_for_broker(choice.broker, choice.broker_wait_s)
-            return OpenedSandbox(sandbox, f"the broker at {choice.broker.url} answers")
-        except BrokerUnreachable as silent:
-            why = f"no containers: {silent}"
+            opened = await open_launcher(choice)
         except SandboxUnavailable as unavailable:
-            why = f"no containers: {unavailable}"
-    try:
-        return await _open_bubblewrap(choice, why)
-    except SandboxUnavailable as unavailable:
-        raise SandboxUnavailable(f"{unavailable.reason} ({why})", unavailable.remedy) from unavailable
+            reason, remedy = unavailable.reason, unavailable.remedy
+            failed.append(f"no {launcher}: {reason}")
+        else:
+            return replace(opened, why="; ".join((*failed, opened.why)))
+    raise SandboxUnavailable(f"{reason} ({'; '.join(failed[:-1])})", remedy)
 
 
 async def _open_containers(choice: ExecutionChoice) -> OpenedSandbox:
-    """Open the explicitly configured containers: a broker that is unavailable now may start later; until then runs fail
-    with the reason."""
+    """Containers through the broker. If they were selected by name, a broker that is unavailable now may start later;
+    until then runs fail with the reason."""
     if choice.broker is None:
         raise SandboxUnavailable(
-            "EXECUTION_MODE=containers needs a broker, but BROKER_URL is not set."
-            " `make run` starts a broker if there is a container engine with the images."
+            "BROKER_URL is not set; `make run` starts a broker if there is a container engine with the images."
         )
     try:
         sandbox = await _wait_for_broker(choice.broker, choice.broker_wait_s)
     except BrokerUnreachable as silent:
-        why = f"EXECUTION_MODE=containers, although {silent}"
-        return OpenedSandbox(build_unseen_sandbox(choice.broker), why, silence=str(silent))
-    return OpenedSandbox(sandbox, "EXECUTION_MODE=containers")
+        if choice.mode == "auto":
+            raise SandboxUnavailable(str(silent)) from silent
+        return OpenedSandbox(build_unseen_sandbox(choice.broker), str(silent), silence=str(silent))
+    return OpenedSandbox(sandbox, f"the broker at {choice.broker.url} answers")
 
 
 async def _wait_for_broker(broker: BrokerAddress, wait_s: float) -> SupervisedSandbox:
@@ -139,10 +138,18 @@ async def _wait_for_broker(broker: BrokerAddress, wait_s: float) -> SupervisedSa
         await asyncio.sleep(_PAUSE_S)
 
 
-async def _open_bubblewrap(choice: ExecutionChoice, why: str) -> OpenedSandbox:
+async def _open_bubblewrap(choice: ExecutionChoice) -> OpenedSandbox:
     if choice.python is None:
         raise SandboxUnavailable("SANDBOX_PYTHON is not set.", "make setup")
-    return OpenedSandbox(await open_bubblewrap_sandbox(choice.python, choice.profiles, uids=choice.uids), why)
+    sandbox = await open_bubblewrap_sandbox(choice.python, choice.profiles, uids=choice.uids)
+    return OpenedSandbox(sandbox, "bubblewrap works on this machine")
+
+
+LAUNCHERS: Final[Mapping[LauncherName, Callable[[ExecutionChoice], Awaitable[OpenedSandbox]]]] = {
+    "containers": _open_containers,
+    "bubblewrap": _open_bubblewrap,
+}
+"""How each launcher is opened, in the order in which `auto` tries them. All raise SandboxUnavailable."""
 
 
 async def _try_profiles(opened: OpenedSandbox, offered: Profiles) -> OpenedSandbox:

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from chat_proc.sandbox.launching import SupervisedSandbox
-from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
+from chat_proc.sandbox.opening import LAUNCHERS, ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.run import run_battery
 from chat_proc.selftest.trials import (
@@ -23,7 +23,7 @@ from chat_proc.selftest.trials import (
     render_report,
     render_table,
 )
-from chat_proc.settings import ExecutionMode
+from chat_proc.settings import LauncherName
 from everturn.queue.ports import BatteryOutcome, WorkerPresence
 
 RunBattery = Callable[[SupervisedSandbox], Awaitable[BatteryReport]]
@@ -107,15 +107,15 @@ async def run_command(choice: ExecutionChoice, *, as_json: bool, table: Path | N
     return 0 if all(report.holds for report in reports) else NOT_HELD
 
 
-def list_modes(choice: ExecutionChoice) -> tuple[ExecutionMode, ...]:
-    """The launchers to test: all possible ones, or the configured one."""
+def list_modes(choice: ExecutionChoice) -> tuple[LauncherName, ...]:
+    """The launchers to test: all of them, or the configured one."""
     match choice.mode:
         case "off":
             return ()
         case "auto":
-            return ("bubblewrap",) if choice.broker is None else ("bubblewrap", "containers")
-        case mode:
-            return (mode,)
+            return tuple(LAUNCHERS)
+        case launcher:
+            return (launcher,)
 
 
 def _render_absent(mode: str, unavailable: SandboxUnavailable, *, as_json: bool) -> list[str]:
