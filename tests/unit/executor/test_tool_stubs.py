@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.tool_stubs import build_stubs
+from executor.rpc import build_stubs
 
 
 async def echo(tool_id: str, arguments: dict[str, object]) -> object:

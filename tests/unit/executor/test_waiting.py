@@ -17,7 +17,7 @@ import os, sys
 from everturn.execution.messages import MIB, Start
 from everturn.execution.framing import FrameDecoder
 from everturn.execution.records import parse_message
-from executor.waiting import fork_program
+from executor.program import fork_program
 program = fork_program(None)
 [frame] = FrameDecoder(8 * MIB).feed(sys.stdin.buffer.read())
 program.begin(parse_message(frame, Start))
@@ -85,7 +85,7 @@ def test_a_fork_that_dies_while_waiting_is_no_crash():
     script = """
 import os, signal
 from everturn.execution.messages import RunLimits, Start
-from executor.waiting import fork_program
+from executor.program import fork_program
 program = fork_program(None)
 os.kill(program.pid, signal.SIGKILL)
 os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
@@ -98,7 +98,7 @@ program.begin(Start("r", "pass", (), RunLimits(), "n", (), 1))
 
 
 def test_a_waiting_fork_ends_with_its_runner():
-    script = "import os; from executor.waiting import fork_program; program = fork_program(None); print(program.pid)"
+    script = "import os; from executor.program import fork_program; program = fork_program(None); print(program.pid)"
 
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, check=False, timeout=50)
 

@@ -1,4 +1,8 @@
-"""The forked process that becomes the program: its limits, streams and environment, then its source."""
+"""The forked process that becomes the program: its limits, streams and environment, then its source.
+
+It is forked before the program is known: a run then needs no fork of everything preloaded. The fork has no line to the
+supervisor. It waits for its orders at a pipe of its own, and ends with the runner.
+"""
 
 import ast
 import atexit
@@ -15,13 +19,21 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
-from everturn.execution.framing import FrameError, encode_frame
-from everturn.execution.messages import GATEWAY_SOCKET, OUTPUT_DIR, PROGRAM_NAME, WORKDIR, ProgramError, Start
-from everturn.execution.records import build_message
+from everturn.execution.framing import RAW_CHUNK_BYTES, FrameDecoder, FrameError, encode_frame
+from everturn.execution.messages import (
+    GATEWAY_SOCKET,
+    OUTPUT_DIR,
+    PIPE_FRAME_BYTES,
+    PROGRAM_NAME,
+    WORKDIR,
+    ProgramError,
+    Start,
+)
+from everturn.execution.records import build_message, parse_message
+from executor.channel import Channel
 from executor.confine import confine_program
 from executor.environment import build_run_environment
 from executor.report import build_program_error, remember_program
-from executor.tool_stubs import build_stubs
 
 FAILED: Final = 1
 
@@ -33,6 +45,56 @@ class ProgramStreams:
     stdout: int
     stderr: int
     failure: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingProgram:
+    """The runner's ends of the pipes: `orders` is written once, the others carry the program's output and its
+    failure."""
+
+    pid: int
+    orders: int
+    stdout: int
+    stderr: int
+    failure: int
+
+    def begin(self, start: Start) -> None:
+        """Start the program. If it is already gone, the runner notices when it waits for it."""
+        data = memoryview(encode_frame(build_message(start), PIPE_FRAME_BYTES))
+        try:
+            while data:
+                data = data[os.write(self.orders, data) :]
+        except BrokenPipeError:
+            return
+        finally:
+            os.close(self.orders)
+
+
+def fork_program(channel: Channel | None) -> WaitingProgram:
+    """Fork the process. The fork itself never returns from here."""
+    orders_read, orders_write = os.pipe()
+    (out_read, out_write), (err_read, err_write), (fail_read, fail_write) = os.pipe(), os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        if channel is not None:
+            channel.close()
+        for descriptor in (orders_write, out_read, err_read, fail_read):
+            os.close(descriptor)
+        streams = ProgramStreams(out_write, err_write, fail_write)
+        get_ready(streams)
+        leave(_wait_and_run(orders_read, streams))
+    for descriptor in (orders_read, out_write, err_write, fail_write):
+        os.close(descriptor)
+    return WaitingProgram(pid, orders_write, out_read, err_read, fail_read)
+
+
+def _wait_and_run(orders: int, streams: ProgramStreams) -> int:
+    decoder = FrameDecoder(PIPE_FRAME_BYTES)
+    while data := os.read(orders, RAW_CHUNK_BYTES):
+        for frame in decoder.feed(data):
+            os.close(orders)
+            return run_program(parse_message({} if isinstance(frame, bytes) else frame, Start), streams)
+    return 0
 
 
 def get_ready(streams: ProgramStreams) -> None:
@@ -127,7 +189,7 @@ def _build_module(start: Start) -> None:
     if start.tools:
         rpc = importlib.import_module("executor.rpc")
         gateway = rpc.Gateway(GATEWAY_SOCKET, start.nonce)
-        module.__dict__.update(build_stubs(start.tools, gateway.call, start.parameters), ToolError=rpc.ToolError)
+        module.__dict__.update(rpc.build_stubs(start.tools, gateway.call, start.parameters), ToolError=rpc.ToolError)
     sys.modules["__main__"] = module
 
 

@@ -26,8 +26,8 @@ from executor.channel import Channel, LineCut, empty_input
 from executor.confine import find_failures, hide_process
 from executor.environment import build_environment, import_ahead, save_folders
 from executor.files import RawReader, load_output_plan, send_outputs, unpack_inputs
+from executor.program import WaitingProgram, fork_program
 from executor.report import Tail, limit_of_signal, load_kernel_hits
-from executor.waiting import WaitingProgram, fork_program
 from executor.watch import MAX_FAILURE_BYTES, MAX_TAIL_CHARS, ProgramEnd, Watch
 
 _UNCONFINED: Final = 70

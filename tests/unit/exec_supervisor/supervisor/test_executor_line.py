@@ -7,7 +7,7 @@ import pytest
 from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame, encode_raw
 from everturn.execution.messages import PIPE_FRAME_BYTES, Booted, OutputsEnd, Report, Stop
 from everturn.execution.records import build_message
-from exec_supervisor.supervisor.executor_line import ExecutorLine, Silent, parse
+from exec_supervisor.supervisor.run import ExecutorLine, Silent, parse
 
 REPORT = Report(0, None, None, "", "", 0, 0)
 

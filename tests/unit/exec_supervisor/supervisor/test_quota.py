@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.execution.messages import MAX_ARGUMENT_VALUES, ArgumentRule, Capability, GatewayCall, ToolGrant
-from exec_supervisor.supervisor.quota import Quota, Refused
+from exec_supervisor.supervisor.gateway import Quota, Refused
 
 
 def call(tool_id: str = "a.b", **arguments: object) -> GatewayCall:

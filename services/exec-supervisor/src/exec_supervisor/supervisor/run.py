@@ -5,10 +5,13 @@ import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
+from everturn.execution.framing import Frame, FrameError, FrameStream
 from everturn.execution.messages import (
     MIB,
+    PIPE_FRAME_BYTES,
+    Booted,
     Finished,
     InputsEnd,
     Launch,
@@ -23,11 +26,14 @@ from everturn.execution.messages import (
     StopReason,
     Verdict,
 )
-from exec_supervisor.supervisor.executor_line import ExecutorLine, Silent, parse
+from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 from exec_supervisor.supervisor.gateway import Gateway
 from exec_supervisor.supervisor.lifeline import LifelineCut, watch_lifeline
 from exec_supervisor.supervisor.sandbox import Sandbox
 from exec_supervisor.supervisor.worker_line import WorkerLine
+
+BOOT_TIMEOUT_S: Final = 30.0
+"""For sandbox, interpreter and the imports of a warm executor: about 1 s, more on a busy machine."""
 
 INPUTS_TIMEOUT_S: Final = 60.0
 SILENCE_S: Final = 2.0
@@ -39,6 +45,7 @@ _TAR_BYTES_PER_FILE: Final = 4096
 _TAR_PADDING_BYTES: Final = 64 << 10
 _EXTRA_ADDRESS_SPACE_BYTES: Final = 1024 * MIB
 
+MessageT = TypeVar("MessageT", bound=MessageClass)
 OpenSandbox = Callable[[], AbstractAsyncContextManager[Sandbox]]
 
 
@@ -117,6 +124,64 @@ async def _boot_and_run(line: WorkerLine, sandbox: Sandbox) -> Finished:
         reporting.cancel()
         reading.cancel()
         return finished
+
+
+class Silent(Exception):
+    """The executor has ended, or sent an invalid message."""
+
+
+class ExecutorLine:
+    """The line to one executor, which is not trusted: any unexpected input ends the line. Only one task can receive."""
+
+    def __init__(self, stream: FrameStream) -> None:
+        self._stream = stream
+
+    async def boot(self) -> str:
+        """Wait for the executor inside its sandbox; returns the runtime it reports. Raises Silent, TimeoutError."""
+        async with asyncio.timeout(BOOT_TIMEOUT_S):
+            booted = await self.receive(Booted)
+        if booted.failures:
+            raise Silent(f"the sandbox is not closed: {', '.join(booted.failures)}")
+        return booted.python
+
+    async def receive_report(self) -> Report:
+        """Wait for the end of the program or of the executor. Raises Silent."""
+        return await self.receive(Report)
+
+    async def send(self, message: MessageClass) -> None:
+        """Send a message. Raises BrokenPipeError or ConnectionResetError."""
+        await self._stream.send(build_message(message), PIPE_FRAME_BYTES)
+
+    async def send_raw(self, data: bytes) -> None:
+        """Send a piece of the input tar. Raises BrokenPipeError or ConnectionResetError."""
+        await self._stream.send_raw(data)
+
+    async def receive(self, kind: type[MessageT]) -> MessageT:
+        """Return the next frame, which must be a message of this kind. Raises Silent."""
+        frame = await self.receive_frame()
+        if isinstance(frame, bytes):
+            raise Silent("raw bytes instead of a message")
+        return parse(frame, kind)
+
+    async def receive_frame(self) -> Frame:
+        """The next frame. Raises Silent."""
+        try:
+            frame = await self._stream.receive()
+        except FrameError as error:
+            raise Silent(str(error)) from error
+        except OSError as error:
+            raise Silent("the connection to the executor was lost") from error
+        if frame is None:
+            raise Silent("the executor ended")
+        return frame
+
+
+def parse(frame: dict[str, object], kind: type[MessageT]) -> MessageT:
+    """Parse the message in a frame. Raises Silent."""
+    try:
+        return parse_message(frame, kind)
+    except BadMessage as error:
+        raise Silent(str(error)) from error
 
 
 async def _try_receive_report(executor: ExecutorLine) -> Report | Silent:
