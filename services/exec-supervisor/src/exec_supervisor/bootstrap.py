@@ -40,4 +40,4 @@ MODES: Final[Mapping[str, Callable[[], int]]] = {
     "pair": _run_pair,
     "broker": _run_broker,
 }
-"""Each mode has the folder of its name, which images of the other modes leave out."""
+"""Each mode has the folder or the module of its name, which images of the other modes leave out."""

@@ -15,13 +15,12 @@ from typing import Final
 
 from everturn.execution.framing import FrameDecoder, FrameStream
 from everturn.execution.messages import EXECUTOR_FRAME_BYTES, Boot, LimitName, Posture, RunLimits
-from exec_supervisor.bubblewrap.cgroups import Cgroup, try_create_cgroup
-from exec_supervisor.bubblewrap.child import SandboxChild, become_subreaper, start_child
 from exec_supervisor.bubblewrap.command import build_command, load_masked, load_system_links, load_system_roots
 from exec_supervisor.bubblewrap.mounts import SOCKET_NAME, MountPlan, build_mount_plan, make_run_dir, remove_run_dir
 from exec_supervisor.bubblewrap.seccomp import build_filter, describe_filter
-from exec_supervisor.bubblewrap.users import claim_user
-from exec_supervisor.bubblewrap.watchdog import load_memory_bytes
+from exec_supervisor.local.cgroups import Cgroup, try_create_cgroup
+from exec_supervisor.local.process import SandboxProcess, become_subreaper, load_memory_bytes, start_process
+from exec_supervisor.local.users import claim_user
 from exec_supervisor.supervisor.lifeline import LifelineCut
 from exec_supervisor.supervisor.listeners import open_listener
 from exec_supervisor.supervisor.run import run_supervisor
@@ -49,26 +48,26 @@ async def _serve(line: WorkerLine) -> int:
 class BubblewrapSandbox:
     """A `Sandbox` made of namespaces on this machine."""
 
-    child: SandboxChild
+    process: SandboxProcess
     line: FrameStream
     listener: socket.socket
     cgroup: Cgroup | None
     posture: Posture
 
     def is_over_memory(self, limits: RunLimits) -> bool:
-        return self.cgroup is None and load_memory_bytes(self.child.pid) > limits.memory_bytes
+        return self.cgroup is None and load_memory_bytes(self.process.pid) > limits.memory_bytes
 
     def load_hits(self) -> tuple[LimitName, ...]:
         return self.cgroup.load_hits() if self.cgroup else ()
 
     def protect_runner(self) -> None:
-        self.child.protect_runner()
+        self.process.protect_runner()
 
     async def read_errors(self) -> str:
-        return await self.child.read_errors()
+        return await self.process.read_errors()
 
     async def end(self) -> None:
-        await self.child.end()
+        await self.process.end()
 
 
 @contextlib.asynccontextmanager
@@ -91,12 +90,12 @@ async def open_sandbox(boot: Boot) -> AsyncGenerator[BubblewrapSandbox]:
         listener = stack.enter_context(open_listener(Path(plan.socket_dir) / SOCKET_NAME, mode=0o600, uid=uid, gid=gid))
         with _filter_file() as descriptor:
             command = build_command(boot, plan, load_system_links(), descriptor, load_masked())
-            child = start_child(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
-        stack.callback(child.close_streams)
-        stack.push_async_callback(child.end)
-        reader, writer = await child.connect()
+            process = start_process(command, uid=uid, cgroup=cgroup, pass_fds=[descriptor])
+        stack.callback(process.close_streams)
+        stack.push_async_callback(process.end)
+        reader, writer = await process.connect()
         line = FrameStream(reader, writer, FrameDecoder(EXECUTOR_FRAME_BYTES, allow_raw=True))
-        yield BubblewrapSandbox(child, line, listener, cgroup, build_posture(uid, plan, cgroup))
+        yield BubblewrapSandbox(process, line, listener, cgroup, build_posture(uid, plan, cgroup))
 
 
 def build_posture(uid: int, plan: MountPlan, cgroup: Cgroup | None) -> Posture:

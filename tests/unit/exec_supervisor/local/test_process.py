@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from exec_supervisor.bubblewrap.watchdog import load_children, load_descendants, load_memory_bytes
+from exec_supervisor.local.process import load_children, load_descendants, load_memory_bytes
 
 
 def process(

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from everturn.execution.messages import UidRange, parse_uid_range
-from exec_supervisor.bubblewrap.users import claim_user
+from exec_supervisor.local.users import claim_user
 
 
 def test_no_two_runs_have_the_same_user_and_a_released_one_is_used_again(tmp_path):

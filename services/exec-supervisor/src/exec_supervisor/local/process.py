@@ -1,4 +1,4 @@
-"""The bubblewrap process of a run: its start as another user inside its control group, and its end.
+"""The process that isolates a run, such as bubblewrap: its start in its control group, its end, and what is below it.
 
 It does not use asyncio's subprocesses: if cancelled between fork and connected pipes they lose the process, and a
 supervisor is cancelled whenever its worker dies. Here the process has an owner from the moment it exists.
@@ -11,11 +11,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Final
 
-from exec_supervisor.bubblewrap.cgroups import Cgroup
-from exec_supervisor.bubblewrap.watchdog import load_children
+from exec_supervisor.local.cgroups import Cgroup
 
+PROC: Final = Path("/proc")
 _EXIT_WAIT_S: Final = 2.0
 _REAP_EVERY_S: Final = 0.005
 _MAX_ERROR_BYTES: Final = 4096
@@ -26,8 +27,8 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-class SandboxChild:
-    """A started bubblewrap. Always call `end` and `close_streams`, and `connect` before its line is used."""
+class SandboxProcess:
+    """A started process. Always call `end` and `close_streams`, and `connect` before its line is used."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.pid = process.pid
@@ -70,8 +71,8 @@ class SandboxChild:
     async def end(self) -> None:
         """Kill it and all its descendants, and wait until they are gone (TimeoutError after 2 s). Can be repeated.
 
-        Usually its process namespace dies with it. If killed during its setup, it leaves a process behind that has not
-        yet requested to die with its parent; as the subreaper this process inherits and kills such a process too.
+        Usually its process namespace dies with it. Bubblewrap that is killed during its setup leaves a process behind
+        that has not yet requested to die with its parent; as the subreaper this process inherits and kills it too.
         """
         if self._ended:
             return
@@ -116,7 +117,9 @@ def become_subreaper() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def start_child(command: Sequence[str], *, uid: int, cgroup: Cgroup | None, pass_fds: Sequence[int]) -> SandboxChild:
+def start_process(
+    command: Sequence[str], *, uid: int, cgroup: Cgroup | None, pass_fds: Sequence[int]
+) -> SandboxProcess:
     """Start `command` with an empty environment; root switches to `uid` before exec. Raises OSError."""
 
     def enter() -> None:
@@ -142,7 +145,7 @@ def start_child(command: Sequence[str], *, uid: int, cgroup: Cgroup | None, pass
         preexec_fn=enter,  # noqa: PLW1509 - the supervisor has one thread
         start_new_session=True,
     )
-    return SandboxChild(process)
+    return SandboxProcess(process)
 
 
 def _save_oom_score(pid: int, score: int) -> None:
@@ -154,3 +157,53 @@ def _kill_orphan(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, os.WNOHANG)
+
+
+def load_memory_bytes(root_pid: int, proc: Path = PROC) -> int:
+    """Resident memory of a process and all below it, anonymous and shared, without mapped files on disk.
+
+    Pages that a fork shares are counted per process, so the sum is an upper bound.
+    """
+    return sum(_load_resident_bytes(proc / str(pid)) for pid in load_descendants(root_pid, proc))
+
+
+def load_descendants(root_pid: int, proc: Path = PROC) -> frozenset[int]:
+    """A process and everything below it. Orphans stay below: the sandbox's first process adopts them."""
+    children = _load_all_children(proc)
+    found: set[int] = set()
+    ahead = [root_pid]
+    while ahead:
+        pid = ahead.pop()
+        if pid not in found:
+            found.add(pid)
+            ahead.extend(children.get(pid, ()))
+    return frozenset(found)
+
+
+def load_children(parent_pid: int, proc: Path = PROC) -> tuple[int, ...]:
+    """The direct children of a process, including zombies."""
+    return tuple(_load_all_children(proc).get(parent_pid, ()))
+
+
+def _load_all_children(proc: Path) -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for entry in proc.iterdir():
+        if entry.name.isdigit() and (parent := _try_load_parent(entry)):
+            children.setdefault(parent, []).append(int(entry.name))
+    return children
+
+
+def _try_load_parent(entry: Path) -> int | None:
+    try:
+        stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def _load_resident_bytes(entry: Path) -> int:
+    try:
+        lines = (entry / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))

@@ -6,19 +6,18 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from exec_supervisor.bubblewrap.child import SandboxChild, start_child
-from exec_supervisor.bubblewrap.watchdog import load_children
+from exec_supervisor.local.process import SandboxProcess, load_children, start_process
 
 UID = 1001 if os.geteuid() == 0 else os.geteuid()
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Callable[[str], SandboxChild]]:
+async def start() -> AsyncIterator[Callable[[str], SandboxProcess]]:
     """Starts a shell script as a child, which is ended after the test."""
-    children: list[SandboxChild] = []
+    children: list[SandboxProcess] = []
 
-    def start_script(script: str) -> SandboxChild:
-        children.append(start_child(["/bin/sh", "-c", script], uid=UID, cgroup=None, pass_fds=[]))
+    def start_script(script: str) -> SandboxProcess:
+        children.append(start_process(["/bin/sh", "-c", script], uid=UID, cgroup=None, pass_fds=[]))
         return children[-1]
 
     yield start_script
@@ -74,7 +73,7 @@ async def test_many_errors_do_not_block_it(start):
 
 async def test_a_command_that_can_not_be_run_is_an_os_error():
     with pytest.raises(OSError, match="nowhere"):
-        start_child(["/nowhere"], uid=UID, cgroup=None, pass_fds=[])
+        start_process(["/nowhere"], uid=UID, cgroup=None, pass_fds=[])
 
 
 async def test_ending_it_leaves_other_children_of_ours_alone(start):

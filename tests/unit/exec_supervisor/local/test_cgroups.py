@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from everturn.execution.messages import RunLimits
-from exec_supervisor.bubblewrap.cgroups import Cgroup, parse_own_cgroups, try_create_cgroup
+from exec_supervisor.local.cgroups import Cgroup, parse_own_cgroups, try_create_cgroup
 
 LIMITS = RunLimits(memory_bytes=1000, processes=10)
 OWN_V1 = "8:pids:/\n4:memory:/app/x\n9:name=systemd:/\n0::/\n"
