@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from everturn.core.errors import Invalid, Unavailable
+from everturn.core.identity import Principal
 from everturn.postgres.pool import DISK_FULL_KEPT_S, Database, LockTimeout, SchemaDiffers, open_database, translated
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
@@ -160,6 +161,36 @@ async def test_an_exception_rolls_back(roles: Roles, postgres_harness: Harness) 
 
     title = await roles.superuser.fetchval("SELECT title FROM conversation WHERE id = $1", receipt.conversation_id)
     assert title == ""
+
+
+_NAMED = "SELECT concat_ws('|', current_setting('app.tenant', true), current_setting('app.user_id', true))"
+
+
+async def test_a_transaction_runs_as_its_principal_however_it_is_called(roles: Roles) -> None:
+    principal = Principal("o'hara\\'; COMMIT; --", "p", "\u00fc\u2028\U0001f600")
+
+    async with roles.worker.transaction(principal, readonly=True) as transaction:
+        assert await transaction.fetchval(_NAMED) == f"{principal.tenant}|{principal.user_id}"
+
+
+async def test_no_principal_outlives_its_transaction_wherever_it_is_cancelled(database: DatabaseUrls) -> None:
+    async def run(opened: Database) -> None:
+        async with opened.transaction(ANN) as transaction:
+            await transaction.fetchval("SELECT 1")
+
+    async with open_database(database.worker, pool_size=1, application_name="test") as opened:
+        for steps in range(40):
+            running = asyncio.create_task(run(opened))
+            for _ in range(steps):
+                await asyncio.sleep(0.0002)
+            running.cancel()
+            await asyncio.wait([running])
+
+            async with opened.connection() as connection:
+                assert await connection.fetchval(_NAMED) in ("", "|")
+            with pytest.raises(Exception, match="only be used in transaction blocks"):
+                async with opened.connection() as connection:
+                    await connection.execute("SAVEPOINT a")
 
 
 def test_an_unexpected_error_is_not_translated() -> None:

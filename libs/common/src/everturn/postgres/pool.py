@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import Any, Literal, LiteralString, TypeVar
+from typing import Any, Literal, LiteralString, TypeVar, cast
 
 import asyncpg
 import structlog
@@ -110,10 +110,17 @@ class Connection:
     def terminate(self) -> None:
         self._inner.terminate()
 
-    def transaction(
-        self, *, isolation: str | None = None, readonly: bool = False
-    ) -> AbstractAsyncContextManager[object]:
-        return self._inner.transaction(isolation=isolation, readonly=readonly)
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        return self._inner.transaction()
+
+    async def roll_back(self) -> None:
+        """End a transaction that failed. If that is impossible, the connection is closed, which ends it too."""
+        try:
+            if not self._inner.is_closed() and self._inner.is_in_transaction():
+                await self.execute("ROLLBACK")
+        finally:
+            if not self._inner.is_closed() and self._inner.is_in_transaction():
+                self._inner.terminate()
 
     async def _run(self, statement: Coroutine[Any, Any, T]) -> T:
         running = asyncio.ensure_future(statement)
@@ -164,10 +171,18 @@ class Database:
     async def transaction(
         self, principal: Principal, *, isolation: Literal["repeatable_read"] | None = None, readonly: bool = False
     ) -> AsyncGenerator[Connection]:
-        """One transaction that sees only the principal's rows; commits at the end, rolls back on any exception."""
-        async with self.connection() as connection, connection.transaction(isolation=isolation, readonly=readonly):
-            await name_principal(connection, principal)
-            yield connection
+        """One transaction that sees only the principal's rows; commits at the end, rolls back on any exception.
+
+        It begins and names its principal in one round trip, which the driver's own transaction can't.
+        """
+        async with self.connection() as connection:
+            try:
+                await connection.execute(_build_begin(principal, isolation, readonly))
+                yield connection
+            except BaseException:
+                await connection.roll_back()
+                raise
+            await connection.execute("COMMIT")
 
     async def check(self) -> None:
         """Raise Unavailable when the database does not answer."""
@@ -193,15 +208,19 @@ class Database:
             raise Unavailable(f"Postgres: {self._disk_full[1]}")
 
 
-async def name_principal(connection: Connection, principal: Principal) -> None:
-    """The open transaction runs as this principal until its end."""
-    await connection.fetchval(
-        "SELECT set_config('app.tenant', $1, true) || set_config('app.project', $2, true)"
-        " || set_config('app.user_id', $3, true)",
-        principal.tenant,
-        principal.project,
-        principal.user_id,
+def _build_begin(principal: Principal, isolation: Literal["repeatable_read"] | None, readonly: bool) -> LiteralString:
+    """Statements that begin a transaction which runs as this principal until its end.
+
+    Statements with parameters can't be sent together, so the values are part of the text, in hexadecimal: it can't
+    contain SQL.
+    """
+    begin = "BEGIN" + (" ISOLATION LEVEL REPEATABLE READ" if isolation else "") + (" READ ONLY" if readonly else "")
+    values = {"tenant": principal.tenant, "project": principal.project, "user_id": principal.user_id}
+    settings = ", ".join(
+        f"set_config('app.{name}', convert_from('\\x{value.encode().hex()}', 'UTF8'), true)"
+        for name, value in values.items()
     )
+    return cast(LiteralString, f"{begin}; SELECT {settings}")
 
 
 @contextmanager
