@@ -17,10 +17,11 @@ from chat_proc.models.roles import BadModelSetting, ModelChoice
 from chat_proc.sandbox.containers import BadBrokerAddress
 from chat_proc.sandbox.opening import open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
-from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
+from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.worker.presence import Readiness
+from everturn.core.settings import BadConfig
 from everturn_local.ports import load_free_port
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects

@@ -1,7 +1,6 @@
 """Settings of the ingress, from the environment."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -12,7 +11,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings
 
 from everturn.core.errors import Invalid
-from everturn.core.settings import BY_ALIAS, CommonSettings, explain_errors
+from everturn.core.settings import BY_ALIAS, CommonSettings, explain_errors, load_toml
 from everturn.limits.token_buckets import BadLimits, parse_limits
 from everturn.queue.ports import QUEUE_CAPS
 
@@ -23,7 +22,6 @@ MIN_SECRET_SIGNS = 8
 """Minimum number of different characters of a secret; one with fewer is a placeholder, such as a row of zeros."""
 DEFAULT_BUNDLE = "default"
 """The agent that the environment and the file configure for all bundles."""
-MAX_CONFIG_BYTES = 1_000_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PLACEHOLDERS = ("secret", "changeme", "change-me", "change_me", "password", "example", "default", "your-")
 
@@ -315,16 +313,11 @@ class MigrationSettings(OperatorSettings):
 def load_bundle_ids(path: Path | None) -> frozenset[str]:
     """The bundles that clients can name: those of the configuration file, and the default one.
 
-    Raises Invalid for a file that can't be read. Workers check the contents of its sections.
+    Raises BadConfig for a file that can't be read. Workers check the contents of its sections.
     """
     if path is None:
         return frozenset({DEFAULT_BUNDLE})
-    try:
-        with path.open("rb") as file:
-            read = tomllib.loads(file.read(MAX_CONFIG_BYTES).decode())
-    except (OSError, ValueError) as error:
-        raise Invalid(f"EVERTURN_CONFIG: {path} can't be read: {error}") from error
-    bundles = read.get("bundles")
+    bundles = load_toml(path).get("bundles")
     return frozenset({DEFAULT_BUNDLE, *(cast(dict[str, object], bundles) if isinstance(bundles, dict) else ())})
 
 
