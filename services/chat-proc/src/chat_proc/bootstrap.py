@@ -66,7 +66,7 @@ from everturn.files.postgres import PostgresArtifacts
 from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRetention
 from everturn.memory.embedder import Embedder
-from everturn.memory.encoders.opening import choose_embedder, is_minilm_installed, open_embedder
+from everturn.memory.encoders.opening import open_embedder, resolve_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresConversationReader, PostgresMemorySearch, PostgresSnippetIndex
 from everturn.memory.user_memories import UserMemories
@@ -226,8 +226,7 @@ def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
 
 def build_embedder(settings: WorkerSettings, config: OperatorConfig) -> tuple[Embedder, str]:
     """The encoder of memory search, and the reason for the choice. Raises BadEmbedderSetting."""
-    setting = config.models.roles.get(EMBEDDING, settings.embedder)
-    choice = choose_embedder(setting, settings.model_environment, minilm_installed=is_minilm_installed())
+    choice = resolve_embedder(settings.embedder, config.models.roles.get(EMBEDDING), settings.model_environment)
     embedder = open_embedder(choice)
     log = _log.warning if embedder.lexical_only else _log.info
     log("embedder_chosen", embedder=embedder.name, why=choice.why, lexical_only=embedder.lexical_only)

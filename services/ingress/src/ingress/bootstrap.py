@@ -23,7 +23,7 @@ from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRema
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.lifecycle.postgres_forks import PostgresForks
 from everturn.memory.embedder import Embedder
-from everturn.memory.encoders.opening import choose_embedder, is_minilm_installed, open_embedder
+from everturn.memory.encoders.opening import open_embedder, resolve_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresMemorySearch
 from everturn.postgres.pool import open_database
@@ -55,7 +55,7 @@ from ingress.auth.tokens import (
 )
 from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
 from ingress.chat.service import Notifications
-from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
+from ingress.settings import IngressSettings, SharedConfig, load_config, load_operator_url, read_origins
 from ingress.web import load_bundle
 
 POOL_SIZE = 16
@@ -63,7 +63,11 @@ POOL_SIZE = 16
 
 @asynccontextmanager
 async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> AsyncGenerator[Parts]:
-    """Open all parts; they connect on first use and are closed at the end."""
+    """Open all parts; they connect on first use and are closed at the end.
+
+    Raises Invalid if a setting can't be used.
+    """
+    config = load_config(settings.config_file)
     clock = open_clock(settings.clock_steps)
     process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
     async with (
@@ -101,12 +105,12 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             presences=redis.presences,
             memories=PostgresUserMemories(database),
             finder=PostgresMemorySearch(database),
-            embedder=build_embedder(settings),
+            embedder=build_embedder(settings, config),
             buckets=redis.token_buckets,
             stream_memory=redis.memory,
             queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
-            bundles=Bundles(load_bundle_ids(settings.config_file)),
+            bundles=Bundles(config.bundle_ids),
             tracing=tracing,
         )
 
@@ -197,10 +201,12 @@ def build_antivirus(settings: IngressSettings) -> Antivirus:
     return choose_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
 
 
-def build_embedder(settings: IngressSettings) -> Embedder:
-    """Build the encoder for searches, chosen as workers choose theirs. The first search loads the local one."""
-    choice = choose_embedder(settings.embedder, settings.model_environment, minilm_installed=is_minilm_installed())
-    return open_embedder(choice)
+def build_embedder(settings: IngressSettings, config: SharedConfig) -> Embedder:
+    """Build the encoder for searches, chosen as workers choose theirs; the first search loads the local one.
+
+    Raises BadEmbedderSetting.
+    """
+    return open_embedder(resolve_embedder(settings.embedder, config.models.roles.embedding, settings.model_environment))
 
 
 def build_verifier(settings: IngressSettings) -> TokenVerifier | None:
