@@ -14,7 +14,7 @@ from everturn.memory.encoders.minilm import NAME as MINILM
 from everturn_testing.accounts.credentials import MemoryCredentials
 from everturn_testing.core import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll
-from ingress.bootstrap import build_antivirus, build_embedder, build_gate, build_verifier, open_operator
+from ingress.bootstrap import build_embedder, build_gate, build_verifier, open_chosen_antivirus, open_operator
 from ingress.bounds import BOUNDS
 from ingress.errors import ProblemError
 from ingress.settings import IngressSettings, load_config
@@ -29,9 +29,14 @@ def settings(**fields: Any) -> IngressSettings:
 
 
 def test_the_antivirus_follows_mode_and_settings() -> None:
-    assert isinstance(build_antivirus(settings(EVERTURN_MODE="development")), NoScan)
-    assert isinstance(build_antivirus(settings(**TOKENS)), RefuseAll)
-    assert isinstance(build_antivirus(settings(CLAMD_URL="tcp://127.0.0.1:3310", **TOKENS)), Clamd)
+    expected = (
+        (settings(EVERTURN_MODE="development"), NoScan),
+        (settings(**TOKENS), RefuseAll),
+        (settings(CLAMD_URL="tcp://127.0.0.1:3310", **TOKENS), Clamd),
+    )
+    for given, kind in expected:
+        with open_chosen_antivirus(given) as antivirus:
+            assert isinstance(antivirus, kind)
 
 
 def test_searches_use_the_encoder_that_the_file_gives_to_workers(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from everturn.turns.postgres_reading import PostgresTurns
 from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
-from ingress.attachments.antivirus import Antivirus, choose_antivirus
+from ingress.attachments.antivirus import Antivirus, open_antivirus
 from ingress.attachments.rescan import Rescan
 from ingress.attachments.structure.checks import open_checks
 from ingress.auth.gate import AuthGate, AuthMethods
@@ -71,16 +71,18 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
     clock = open_clock(settings.clock_steps)
     process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
     async with (
+        AsyncExitStack() as stack,
         open_database(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
         open_redis_drivers(settings.redis_url, name=process) as redis,
         open_checks() as structure,
         open_tracing("everturn-ingress", settings.otlp_endpoint) as tracing,
     ):
+        antivirus = stack.enter_context(open_chosen_antivirus(settings))
         yield Parts(
             settings=settings,
             bounds=bounds,
             auth=build_gate(settings, bounds, PostgresCredentials(database), clock),
-            antivirus=build_antivirus(settings),
+            antivirus=antivirus,
             structure=structure,
             conversations=PostgresConversations(database),
             inbox=PostgresInbox(
@@ -160,7 +162,8 @@ async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
     url = load_operator_url()
     async with open_database(url, pool_size=1, application_name="rescan") as database:
         objects = open_objects(settings.objects_url)
-        yield Rescan(PostgresScans(database), objects, build_antivirus(settings))
+        with open_chosen_antivirus(settings) as antivirus:
+            yield Rescan(PostgresScans(database), objects, antivirus)
 
 
 def prepare_server(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
@@ -196,9 +199,9 @@ def build_gate(settings: IngressSettings, bounds: Bounds, credentials: Credentia
     return AuthGate(development=settings.development, verifier=build_verifier(settings), methods=methods, clock=clock)
 
 
-def build_antivirus(settings: IngressSettings) -> Antivirus:
-    """Build the antivirus from the settings."""
-    return choose_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
+def open_chosen_antivirus(settings: IngressSettings) -> AbstractContextManager[Antivirus]:
+    """Open the antivirus that the settings choose."""
+    return open_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
 
 
 def build_embedder(settings: IngressSettings, config: SharedConfig) -> Embedder:
