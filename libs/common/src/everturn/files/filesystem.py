@@ -72,7 +72,8 @@ class FileObjects:
                 start += len(chunk)
                 yield chunk
         finally:
-            file.close()
+            # A thread may still read for a cancelled caller; close() waits for it, and the event loop must not.
+            asyncio.get_running_loop().run_in_executor(None, file.close)
 
     async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
         check_limit(limit)
