@@ -7,8 +7,8 @@ from pydantic import SecretStr
 from turn_bench.programs import build_parts
 
 from chat_proc.bootstrap import (
-    build_embedder,
     build_model,
+    choose_encoder,
     choose_execution,
     choose_web_tools,
     open_worker,
@@ -112,9 +112,9 @@ def test_a_brokers_address_that_can_not_be_used_stops_the_start(settings: Worker
 def test_the_configured_encoder_overrides_the_environment(settings: WorkerSettings) -> None:
     config = OperatorConfig.model_validate({"models": {"roles": {"embedding": "hashed"}}})
 
-    embedder, _ = build_embedder(settings.model_copy(update={"embedder": "auto"}), config)
+    choice = choose_encoder(settings.model_copy(update={"embedder": "auto"}), config)
 
-    assert embedder.name == "hashed-ngrams"
+    assert choice.kind == "hashed"
 
 
 async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettings, tmp_path: Path) -> None:

@@ -9,12 +9,10 @@ import pytest
 from starlette.datastructures import Headers
 
 from everturn.core.errors import Invalid
-from everturn.memory.encoders.hashed import NAME as HASHED
-from everturn.memory.encoders.minilm import NAME as MINILM
 from everturn_testing.accounts.credentials import MemoryCredentials
 from everturn_testing.core import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll
-from ingress.bootstrap import build_embedder, build_gate, build_verifier, open_chosen_antivirus, open_operator
+from ingress.bootstrap import build_gate, build_verifier, choose_encoder, open_chosen_antivirus, open_operator
 from ingress.bounds import BOUNDS
 from ingress.errors import ProblemError
 from ingress.settings import IngressSettings, load_config
@@ -44,8 +42,8 @@ def test_searches_use_the_encoder_that_the_file_gives_to_workers(tmp_path: Path)
     file.write_text('[models.roles]\ndecision = "offline"\nembedding = "hashed"\n')
     own = settings(EVERTURN_MODE="development", EMBEDDER="minilm")
 
-    assert build_embedder(own, load_config(file)).name == HASHED
-    assert build_embedder(own, load_config(None)).name == MINILM
+    assert choose_encoder(own, load_config(file)).kind == "hashed"
+    assert choose_encoder(own, load_config(None)).kind == "minilm"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +58,7 @@ def test_a_wrong_encoder_in_the_file_is_named(tmp_path: Path, text: str, message
     file.write_text(f"[models.roles]\n{text}\n")
 
     with pytest.raises(Invalid, match=message):
-        build_embedder(settings(EVERTURN_MODE="development"), load_config(file))
+        choose_encoder(settings(EVERTURN_MODE="development"), load_config(file))
 
 
 def test_tokens_are_verified_when_there_is_a_key() -> None:

@@ -22,8 +22,7 @@ from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.lifecycle.postgres_forks import PostgresForks
-from everturn.memory.embedder import Embedder
-from everturn.memory.encoders.opening import open_embedder, resolve_embedder
+from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, resolve_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresMemorySearch
 from everturn.postgres.pool import open_database
@@ -78,6 +77,8 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
         open_tracing("everturn-ingress", settings.otlp_endpoint) as tracing,
     ):
         antivirus = stack.enter_context(open_chosen_antivirus(settings))
+        objects = stack.enter_context(open_objects(settings.objects_url))
+        embedder = await stack.enter_async_context(open_embedder(choose_encoder(settings, config)))
         yield Parts(
             settings=settings,
             bounds=bounds,
@@ -95,7 +96,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             exports=PostgresExports(database),
             forks=PostgresForks(database),
             artifacts=PostgresArtifacts(database),
-            objects=open_objects(settings.objects_url),
+            objects=objects,
             notifications=Notifications(redis.doorbells, redis.hints, redis.inbox_bells),
             events=redis.event_reader,
             event_writer=redis.event_writer,
@@ -107,7 +108,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             presences=redis.presences,
             memories=PostgresUserMemories(database),
             finder=PostgresMemorySearch(database),
-            embedder=build_embedder(settings, config),
+            embedder=embedder,
             buckets=redis.token_buckets,
             stream_memory=redis.memory,
             queue=PostgresQueue(database),
@@ -124,8 +125,9 @@ async def open_remains(settings: IngressSettings, conversation_id: ConversationI
         open_database(settings.database_url, pool_size=1, application_name="verify-erasure") as database,
         open_redis_drivers(settings.redis_url, name=f"verify-erasure:{os.getpid()}") as redis,
     ):
-        rows, objects = PostgresRemainingRows(database), open_objects(settings.objects_url)
-        yield await find_remains(rows, redis.event_reader, objects, conversation_id)
+        with open_objects(settings.objects_url) as objects:
+            rows = PostgresRemainingRows(database)
+            yield await find_remains(rows, redis.event_reader, objects, conversation_id)
 
 
 @asynccontextmanager
@@ -152,8 +154,8 @@ async def load_turn_state(turn_or_conversation: str) -> TurnState:
 async def open_sweep(settings: IngressSettings) -> AsyncGenerator[SweepParts]:
     """Open what the sweeper of objects uses."""
     async with open_database(settings.database_url, pool_size=1, application_name="sweeper") as database:
-        objects = open_objects(settings.objects_url)
-        yield SweepParts(objects, PostgresObjectRows(database).load_orphans, SystemClock())
+        with open_objects(settings.objects_url) as objects:
+            yield SweepParts(objects, PostgresObjectRows(database).load_orphans, SystemClock())
 
 
 @asynccontextmanager
@@ -161,8 +163,7 @@ async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
     """Open what `rescan` and `revoke` use. Raises Invalid if DATABASE_OWNER_URL is not set."""
     url = load_operator_url()
     async with open_database(url, pool_size=1, application_name="rescan") as database:
-        objects = open_objects(settings.objects_url)
-        with open_chosen_antivirus(settings) as antivirus:
+        with open_objects(settings.objects_url) as objects, open_chosen_antivirus(settings) as antivirus:
             yield Rescan(PostgresScans(database), objects, antivirus)
 
 
@@ -204,12 +205,9 @@ def open_chosen_antivirus(settings: IngressSettings) -> AbstractContextManager[A
     return open_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
 
 
-def build_embedder(settings: IngressSettings, config: SharedConfig) -> Embedder:
-    """Build the encoder for searches, chosen as workers choose theirs; the first search loads the local one.
-
-    Raises BadEmbedderSetting.
-    """
-    return open_embedder(resolve_embedder(settings.embedder, config.models.roles.embedding, settings.model_environment))
+def choose_encoder(settings: IngressSettings, config: SharedConfig) -> EmbedderChoice:
+    """Choose the encoder of searches, as workers choose theirs. Raises BadEmbedderSetting."""
+    return resolve_embedder(settings.embedder, config.models.roles.embedding, settings.model_environment)
 
 
 def build_verifier(settings: IngressSettings) -> TokenVerifier | None:

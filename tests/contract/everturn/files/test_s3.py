@@ -17,6 +17,7 @@ from urllib3.exceptions import ProtocolError
 
 from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.files.objects import AlteredObject
+from everturn.files.opening import open_objects
 from everturn.files.s3 import PROBE, S3Calls, S3Objects, code_of, open_client, open_s3, parse_s3_url, translated
 from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_of, read_all
 
@@ -252,3 +253,15 @@ async def test_a_long_list_of_keys_is_deleted_within_the_limit_of_a_call() -> No
 
     assert await objects.delete(keys) == len(keys) - 1
     assert bucket.keys == set()
+
+
+async def test_the_threads_of_a_bucket_end_with_it(rclone: S3Server, prefix: str) -> None:
+    before = set(threading.enumerate())
+    with open_objects(rclone.url(prefix)) as objects:
+        await objects.check()
+        started = {each for each in threading.enumerate() if each.name.startswith("s3")} - before
+        assert started
+
+    for thread in started:
+        await asyncio.to_thread(thread.join, 30)
+        assert not thread.is_alive()

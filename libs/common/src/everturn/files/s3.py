@@ -167,7 +167,13 @@ class S3Calls:
         # close() would wait for that thread and block the event loop.
         with suppress(OSError, RuntimeError, ValueError):
             body._raw_stream.shutdown()  # pyright: ignore[reportPrivateUsage] botocore shows no other way
-        self._threads.submit(_close, body)
+        # After `close` it is left to the garbage collector.
+        with suppress(RuntimeError):
+            self._threads.submit(_close, body)
+
+    def close(self) -> None:
+        """End the threads; calls that still run end at their socket's time limit."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def open_client(place: S3Place, endpoint: str | None) -> S3Client:
@@ -256,6 +262,10 @@ class S3Objects:
         self._calls = S3Calls(timeout_s=place.timeout_s)
         self._monotonic = monotonic
         self._written_at: float | None = None
+
+    def close(self) -> None:
+        """End the threads. Nothing may be called after that."""
+        self._calls.close()
 
     async def save(self, key: str, data: bytes) -> None:
         check_key(key)

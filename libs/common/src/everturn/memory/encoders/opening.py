@@ -1,6 +1,7 @@
 """Builds the chosen encoder; the libraries of each are imported when it is chosen, or later."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal, assert_never
@@ -89,16 +90,22 @@ def is_minilm_installed() -> bool:
     return all(find_spec(name) is not None for name in MINILM_PACKAGES)
 
 
-def open_embedder(choice: EmbedderChoice) -> Embedder:
+@asynccontextmanager
+async def open_embedder(choice: EmbedderChoice) -> AsyncGenerator[Embedder]:
     """Raises EmbedderUnavailable if a provider's client can't be built."""
     match choice.kind:
         case "minilm":
-            return build_minilm()
+            with closing(build_minilm()) as minilm:
+                yield minilm
         case "openai":
             from everturn.memory.encoders.openai import build_embedder
 
-            return build_embedder(choice.model)
+            openai = build_embedder(choice.model)
+            try:
+                yield openai
+            finally:
+                await openai.close()
         case "hashed":
-            return HashedEmbedder()
+            yield HashedEmbedder()
         case _:
             assert_never(choice.kind)
