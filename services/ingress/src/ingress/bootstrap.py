@@ -42,7 +42,7 @@ from ingress.attachments.structure.checks import open_checks
 from ingress.auth.gate import AuthGate, AuthMethods
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import MAX_AGE_S, RevocationChecker
-from ingress.auth.signed_tokens import MIN_SECRET_BYTES, Guests, Tickets, TokenSigner
+from ingress.auth.signed_tokens import Guests, Tickets, TokenSigner
 from ingress.auth.tokens import (
     PUBLIC_ALGORITHMS,
     SHARED_ALGORITHMS,
@@ -54,7 +54,14 @@ from ingress.auth.tokens import (
 )
 from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
 from ingress.chat.service import Notifications
-from ingress.settings import IngressSettings, SharedConfig, load_config, load_operator_url, read_origins
+from ingress.settings import (
+    MIN_SECRET_BYTES,
+    IngressSettings,
+    SharedConfig,
+    load_config,
+    load_operator_url,
+    read_origins,
+)
 from ingress.web import load_bundle
 
 POOL_SIZE = 16
