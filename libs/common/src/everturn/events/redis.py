@@ -24,6 +24,7 @@ Fields = Mapping[bytes, bytes]
 
 
 def stream_key(conversation_id: ConversationId) -> str:
+    """The braces are only a part of the name: Redis Cluster is not supported (docs/decisions/0006)."""
     return f"events:{{{conversation_id}}}"
 
 
