@@ -220,7 +220,7 @@ class Clamd:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def scan(self, data: bytes, person: str = "") -> str:
-        async with self._slots.take(person):
+        async with self._slots.acquire(person):
             # Load the version before the scan: a verdict must never name newer signatures than those that scanned.
             verdict = await self.load_verdict()
             check_reply(await self._send("INSTREAM", self._timeout_s, data))

@@ -47,7 +47,7 @@ class Subscription:
     def release_snapshot(self) -> None:
         """Release the slot once the client has received its snapshot or is gone."""
         if self.snapshot_slot is not None:
-            self.snapshot_slot.give_back(self.stream.principal)
+            self.snapshot_slot.release(self.stream.principal)
             self.snapshot_slot = None
 
     def end(self) -> None:
