@@ -122,7 +122,11 @@ class _Share:
 
 
 class SearchShares:
-    """Gives each user slots of its own; only this object changes the counts."""
+    """Gives each user slots of its own; only this object changes the counts.
+
+    Not WorkSlots: it answers 503 when its queue is full, while a user's own searches above the share get 429, and all
+    guests together have a share of `OPEN`. The encoder, which has one queue, limits what runs at once.
+    """
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
