@@ -73,7 +73,8 @@ from everturn.memory.user_memories import UserMemories
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
-from everturn.turns.postgres_approvals import PostgresApprovals, PostgresEffects
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_effects import PostgresEffects
 from everturn.turns.postgres_leases import PostgresLeases, PostgresSweeps
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
