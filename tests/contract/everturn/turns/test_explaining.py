@@ -35,9 +35,9 @@ async def test_a_queued_turn_names_the_turns_before_it(
     await postgres_harness.start_turn()
     first, second = await postgres_harness.say(), await postgres_harness.say()
 
-    assert "It is queued; 0 turns are in front of it" in await explain(str(first.turn_id))
+    assert "It is queued; 0 turns are ahead of it" in await explain(str(first.turn_id))
     text = await explain(str(second.turn_id))
-    assert "It is queued; 1 turns are in front of it" in text
+    assert "It is queued; 1 turns are ahead of it" in text
     assert "running:      1 turns, 1 of its tenant, 1 of its user" in text
 
     await roles.superuser.execute(
