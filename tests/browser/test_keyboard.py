@@ -71,7 +71,7 @@ async def test_redirect_and_stop_a_turn(person: Person, harness: Any) -> None:
     await keyboard.type("script:endless, the other way")
 
     await press(person, person.button("Redirect"))
-    await expect(person.page.get_by_role("group", name="You redirected")).to_contain_text("Delivered")
+    await expect(person.page.get_by_role("group", name="You redirected this answer")).to_contain_text("Delivered")
     await expect(person.reply).to_contain_text("Left it.")
     await person.finish()
     await person.tab_to(person.field)

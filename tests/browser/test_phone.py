@@ -48,7 +48,7 @@ async def test_queue_redirect_and_stop_fit_into_one_row(users: BrowserUsers, gat
     # A page wider than the screen would widen the window.
     assert await person.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [320, 320]
     await person.button("Queue").tap()
-    await expect(person.page.get_by_role("group", name="You added")).to_contain_text("Queued")
+    await expect(person.page.get_by_role("group", name="You added a message")).to_contain_text("Queued")
     (gates / "first").touch()
     await person.finish()
 

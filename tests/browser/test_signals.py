@@ -35,7 +35,7 @@ async def test_a_message_to_a_running_turn_gets_a_receipt(person: Person, harnes
 
     await person.send("And mind the south.")
 
-    receipt = person.page.get_by_role("group", name="You added", exact=True)
+    receipt = person.page.get_by_role("group", name="You added a message", exact=True)
     await expect(receipt).to_contain_text("And mind the south.")
     await expect(receipt).to_contain_text("Queued")
     (gates / "first").touch()
@@ -52,7 +52,7 @@ async def test_a_redirected_turn_keeps_its_work(person: Person, harness: Any) ->
     await person.field.fill("Only the south, in short.")
     await person.button("Redirect").click()
 
-    receipt = person.page.get_by_role("group", name="You redirected", exact=True)
+    receipt = person.page.get_by_role("group", name="You redirected this answer", exact=True)
     await expect(receipt).to_contain_text("Only the south, in short.")
     await expect(person.reply).to_contain_text("Left it.")
     state = await harness.clients[0].fetch(await person.read_conversation_id())
@@ -62,7 +62,7 @@ async def test_a_redirected_turn_keeps_its_work(person: Person, harness: Any) ->
 async def test_a_message_delivered_with_a_stop_says_so_after_a_reload(person: Person) -> None:
     await begin_waiting(person)
     await person.send("And mind the south.")
-    receipt = person.page.get_by_role("group", name="You added", exact=True)
+    receipt = person.page.get_by_role("group", name="You added a message", exact=True)
     await expect(receipt).to_contain_text("Queued")
 
     await person.button("Stop").click()
@@ -104,7 +104,7 @@ async def test_an_unsaved_edit_of_a_delivered_message_moves_to_the_field(person:
     notice = person.page.get_by_role("alert").filter(has_text="was delivered before your edit was saved")
     await expect(notice).to_be_visible()
     await expect(person.field).to_be_focused()
-    receipt = person.page.get_by_role("group", name="You added", exact=True)
+    receipt = person.page.get_by_role("group", name="You added a message", exact=True)
     await expect(receipt).to_have_text("And mind the south.Delivered")
     await person.finish()
     await person.page.reload()
@@ -114,7 +114,7 @@ async def test_an_unsaved_edit_of_a_delivered_message_moves_to_the_field(person:
 async def test_a_queued_message_is_edited_and_withdrawn(person: Person, harness: Any, gates: Path) -> None:
     await begin_waiting(person)
     await person.send("And mind the south.")
-    added = person.page.get_by_role("group", name="You added", exact=True)
+    added = person.page.get_by_role("group", name="You added a message", exact=True)
     await expect(added).to_have_count(1)
     await person.send("And be brief.")
     await expect(added).to_have_count(2)

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from long_conversation.chat import LongConversation, open_long_conversation
 from long_conversation.measure import RequestMeter, Sample
 from long_conversation.model import CHARS_PER_TOKEN, MAX_READS, LongConversationModel, SideModel
+from long_conversation.session import LongConversation, open_long_conversation
 from long_conversation.tool import ReportTool
 from long_conversation.workload import World, build_world
 

@@ -9,12 +9,12 @@ from everturn.events.fold import is_open
 from everturn.events.model import ChatComplete, ChatError, Envelope, StreamSnapshot
 from everturn.events.views import StateView
 from everturn.postgres.pool import open_database
-from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.bodies import ExitBody
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DATABASE, DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_testing.states import comparable_state
+from everturn_testing.timeline import first_broken_link
 
 _LEDGER = """
 SELECT t.id || ': the turn says ' || t.usage || ', its calls '

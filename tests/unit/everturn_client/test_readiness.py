@@ -34,7 +34,7 @@ def test_an_unavailable_part_is_a_problem_with_a_remedy(name: str) -> None:
 def test_no_worker_is_a_problem_and_so_is_not_knowing() -> None:
     none, unknown = read({}, []), read({}, None)
 
-    assert none == [("workers", "none is running: messages are accepted and wait", True)]
+    assert none == [("workers", "none is running: messages are accepted but wait in the queue", True)]
     assert unknown[0][2]
 
 

@@ -1,9 +1,10 @@
 """Talks are timelines as the runtime writes them."""
 
 from everturn.core.refs import parse_ref
-from everturn.timeline.blocks import BlockType, first_broken_link
+from everturn.timeline.blocks import BlockType
 from everturn.timeline.next_step import GenerateRound, next_step
 from everturn_testing.long_conversations import STEPS, play_conversation
+from everturn_testing.timeline import first_broken_link
 
 
 def test_a_talk_of_every_step_is_a_chain_that_ends_at_a_round_boundary() -> None:

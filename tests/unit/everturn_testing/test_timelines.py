@@ -1,8 +1,7 @@
 """The timeline builder gives what the runtime would: an unbroken chain with refs that parse."""
 
 from everturn.core.refs import parse_ref
-from everturn.timeline.blocks import first_broken_link
-from everturn_testing.timeline import TimelineBuilder, build_file
+from everturn_testing.timeline import TimelineBuilder, build_file, first_broken_link
 
 
 def test_a_built_timeline_is_chained_and_its_refs_parse() -> None:

@@ -63,8 +63,8 @@ function useRowActions(conversation: ConversationView, name: string, onChanged: 
   const archive = async (archived: boolean, undo: boolean): Promise<void> => {
     await backend.patchConversation(id, { archived });
     onChanged();
-    const takeBack = { label: "Undo", run: act(() => archive(!archived, false)) };
-    announce(archived ? "Archived." : "Unarchived.", "done", undo ? takeBack : undefined);
+    const undoAction = { label: "Undo", run: act(() => archive(!archived, false)) };
+    announce(archived ? "Archived." : "Unarchived.", "done", undo ? undoAction : undefined);
   };
   return {
     fork: act(async () => {

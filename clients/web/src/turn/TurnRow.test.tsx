@@ -150,7 +150,7 @@ test.each([["stopped", { kind: "steer", text: "" }], ["cancelled", { kind: "canc
   const end = buildSignal({ signal_id: "sig_2", state: "applied", round: 2, ...stop });
   show(buildTurn({ status: outcome === "stopped" ? "completed" : "cancelled", outcome, rounds: 2, sealed_round: 2, signals: [earlier, words, end] }));
 
-  const receipts = screen.getAllByRole("group", { name: "You added" });
+  const receipts = screen.getAllByRole("group", { name: "You added a message" });
   expect(receipts.map((each) => each.textContent)).toEqual(["Also the west.Delivered", "Only the north.Delivered, but the answer was stopped"]);
 });
 

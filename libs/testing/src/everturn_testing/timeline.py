@@ -1,5 +1,6 @@
 """Builds timelines for tests: chained blocks with the refs and authors that the runtime gives them."""
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -7,7 +8,7 @@ from everturn.core import refs
 from everturn.core.ids import ArtifactId, CallId, SignalId, TurnId
 from everturn.files.model import Artifact, ArtifactKind
 from everturn.timeline import bodies
-from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks
+from everturn.timeline.blocks import GENESIS_HASH, Block, BlockDraft, BlockType, chain_blocks, link_hash
 
 NOW = "2026-03-01T12:00:00.000Z"
 
@@ -100,3 +101,22 @@ def build_file(
         visibility="external",
         verdict="not scanned",
     )
+
+
+def first_broken_link(blocks: Iterable[Block], *, last_hash: str = GENESIS_HASH) -> int | None:
+    """The seq of the first block whose hash does not follow from the previous block; None when the chain is valid."""
+    for block in blocks:
+        last_hash = link_hash(
+            last_hash,
+            seq=block.seq,
+            turn_id=block.turn_id,
+            round=block.round,
+            type=block.type_name,
+            ref=block.ref,
+            call_id=block.call_id,
+            ts=block.ts,
+            body=block.body_json,
+        )
+        if block.hash != last_hash:
+            return block.seq
+    return None

@@ -14,7 +14,6 @@ from everturn.files.postgres import PostgresArtifacts
 from everturn.lifecycle import postgres_forks as sql
 from everturn.lifecycle.forks import ForkRequest
 from everturn.lifecycle.postgres_forks import PostgresForks
-from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.sources import SourceDraft, merge_sources
 from everturn.timeline.turns import ExternalEvent, SignalKind
 from everturn.turns.inbox import IdempotencyKey
@@ -22,6 +21,7 @@ from everturn.turns.postgres_approvals import PostgresApprovals
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_testing.database_roles import Roles
+from everturn_testing.timeline import first_broken_link
 from everturn_testing.turns.approvals_contract import answer, ask
 from everturn_testing.turns.harness import ANN, STRANGERS, Harness, closing, commit, think, turn_of
 
@@ -53,7 +53,7 @@ async def test_a_fork_has_the_blocks_and_turns_under_ids_of_its_own(roles: Roles
     fork = await PostgresForks(roles.ingress).fork(ANN, source, wish, None)
 
     page = await PostgresTurns(roles.ingress).load_page(ANN, fork.conversation_id)
-    blocks = await PostgresTimelines(roles.worker).load_blocks(ANN, fork.conversation_id)
+    blocks = await PostgresTimelines(roles.worker).load_recent_blocks(ANN, fork.conversation_id)
     assert (fork.turn_id, fork.turns, fork.blocks) == (turns[-1], 2, 6)
     assert [block.seq for block in blocks] == list(range(1, 7))
     assert first_broken_link(blocks) is None
@@ -138,7 +138,7 @@ async def test_a_fork_accepts_messages(roles: Roles, postgres_harness: Harness) 
     claim = await postgres_harness.claim(fork.conversation_id)
     await postgres_harness.timelines.commit(claim.lease, commit(claim, think(claim, "on")))
 
-    blocks = await PostgresTimelines(roles.worker).load_blocks(ANN, fork.conversation_id)
+    blocks = await PostgresTimelines(roles.worker).load_recent_blocks(ANN, fork.conversation_id)
     assert first_broken_link(blocks) is None
     assert (claim.next_seq, len(blocks)) == (7, 7)
 
@@ -215,7 +215,7 @@ async def test_an_erased_source_leaves_its_fork_whole(roles: Roles, postgres_har
     fork = await forks.fork(ANN, source, ForkRequest(postgres_harness.ids.conversation()), None)
     erasure = await conversations.erase(ANN, source)
 
-    blocks = await PostgresTimelines(roles.worker).load_blocks(ANN, fork.conversation_id)
+    blocks = await PostgresTimelines(roles.worker).load_recent_blocks(ANN, fork.conversation_id)
     named = await PostgresArtifacts(roles.worker).load_named_keys(ANN, ConversationId("conv_x"))
     assert len(blocks) == fork.blocks
     assert set(erasure.object_keys) <= named

@@ -170,7 +170,6 @@ CASES: dict[str, Case] = {
         who, ann.conversation_id, ann.signal_id, "taken"
     ),
     "Inbox.retract_signal": lambda port, ann, who: port.retract_signal(who, ann.conversation_id, ann.signal_id),
-    "Timelines.load_blocks": lambda port, ann, who: port.load_blocks(who, ann.conversation_id),
     "Timelines.load_recent_blocks": lambda port, ann, who: port.load_recent_blocks(who, ann.conversation_id),
     "Timelines.load_turn": lambda port, ann, who: port.load_turn(who, ann.turn_id),
     "Timelines.load_signals": lambda port, ann, who: port.load_signals(who, ann.turn_id),

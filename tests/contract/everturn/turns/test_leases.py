@@ -40,7 +40,7 @@ async def test_a_stale_append_and_a_claim_never_both_succeed(postgres_harness: H
         )
 
         assert isinstance(taken, Claim)
-        blocks = await harness.timelines.load_blocks(harness.principal, claim.lease.conversation_id)
+        blocks = await harness.timelines.load_recent_blocks(harness.principal, claim.lease.conversation_id)
         assert taken.next_seq == len(blocks) + 1
         assert len(blocks) == (0 if isinstance(written, StaleFence) else 1)
 

@@ -53,7 +53,7 @@ class Said:
 
     async def load_applied(self) -> list[str]:
         """The texts on the timeline."""
-        blocks = await self.harness.timelines.load_blocks(ANN, self.conversation_id)
+        blocks = await self.harness.timelines.load_recent_blocks(ANN, self.conversation_id)
         return [block.body.text for block in blocks if isinstance(block.body, SignalBody)]
 
 

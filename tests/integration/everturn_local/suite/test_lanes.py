@@ -148,7 +148,7 @@ async def test_groups_that_do_not_fit_into_the_time_are_reported(make_suite: Mak
     await run_groups(suite, runs.append)
 
     assert sorted(map(render_progress, runs)) == [
-        f"{name}: 0 passed, 0 failed, 1 error, not begun, as the time for all tests was over after 0.0 s"
+        f"{name}: 0 passed, 0 failed, 1 error, not started: the time limit was reached after 0.0 s"
         for name in ("a", "b")
     ]
 

@@ -34,7 +34,7 @@ def test_a_model_without_a_price_has_no_money_limit() -> None:
 
     text = announce(timeline, budget=replace(budget(), cost_limit_usd=None))
 
-    assert "money: the price of this model is unknown" in text
+    assert "cost: the price of this model is unknown" in text
     assert "USD" not in text
 
 
@@ -79,7 +79,7 @@ def test_the_whole_text_in_its_fixed_order() -> None:
     assert text == (
         "[ANNOUNCE]\nIteration 2/16\n\n"
         "[BUDGET]\nrounds: this one and 14 more of 16 (1 of them for messages that arrived meanwhile)\n"
-        "time: 12s of 30m00s\ntokens: 1234 of 2000000\nmoney: 0.0123 of 10.00 USD\n\n"
+        "time: 12s of 30m00s\ntokens: 1234 of 2000000\ncost: 0.0123 of 10.00 USD\n\n"
         "[CONTEXT CAPS]\ncontext: about 15 % of 80000 tokens used\n"
         "maximum shown: 12000 characters of a result, 40000 of a message; "
         "a longer text names the call that reads the rest\n\n"

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from chat_proc.timeline.view import Break, BreakReason, TimelineView, VisibleBlock
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline import bodies
-from everturn.timeline.blocks import BlockType, first_broken_link
+from everturn.timeline.blocks import BlockType
 from everturn.timeline.forms import Form
 from everturn.timeline.turns import Outcome, TurnUsage
-from everturn_testing.timeline import TimelineBuilder
+from everturn_testing.timeline import TimelineBuilder, first_broken_link
 
 STEPS = ["turn", "round", "signal", "anchor", "summary", "hide", "prune", "history", "checkpoint", "same ref"]
 

@@ -33,7 +33,7 @@ async def lease(bench: Bench, worker: BenchWorker) -> tuple[LeasedTurn, Emitter]
     turn = LeasedTurn(
         claim,
         row,
-        await timelines.load_blocks(ANN, bench.conversation_id),
+        await timelines.load_recent_blocks(ANN, bench.conversation_id),
         timelines=timelines,
         emitter=emitter,
         inbox=TurnInbox(timelines, ANN, row.id, claim.inbox_seq, report=lambda _: None, retries=RetryPolicy((0.0,))),

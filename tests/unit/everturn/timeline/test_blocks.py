@@ -18,10 +18,10 @@ from everturn.timeline.blocks import (
     author_of,
     canonical_json,
     chain_blocks,
-    first_broken_link,
     parse_body,
 )
 from everturn.timeline.bodies import CompletionBody, NotesBody, ThinkingBody, ToolCallBody
+from everturn_testing.timeline import first_broken_link
 
 TS = "2026-03-01T12:00:00.000Z"
 

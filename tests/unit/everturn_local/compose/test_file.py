@@ -49,7 +49,7 @@ def test_the_optional_proxy_has_the_network_of_the_ingress_and_all_its_configura
 
 
 @pytest.mark.parametrize(
-    ("unpaired", "code", "said"), [("exit 1", 0, "serves"), ("exec sleep 60", 1, "would let everybody in")]
+    ("unpaired", "code", "said"), [("exit 1", 0, "serves"), ("exec sleep 60", 1, "would accept any credentials")]
 )
 def test_a_file_store_that_does_not_read_its_key_is_not_started(
     file: Any, unpaired: str, code: int, said: str, tmp_path: Path

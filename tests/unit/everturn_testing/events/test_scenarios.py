@@ -2,9 +2,9 @@
 
 from everturn.events.cursor import ORIGIN, try_parse_cursor
 from everturn.timeline import bodies
-from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.turns import Outcome
 from everturn_testing.events.scenarios import Scenario
+from everturn_testing.timeline import first_broken_link
 
 
 def test_ids_only_grow_also_over_a_lost_worker_and_the_chain_holds() -> None:

@@ -2,9 +2,10 @@
 
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN
-from everturn.timeline.blocks import GENESIS_HASH, first_broken_link
+from everturn.timeline.blocks import GENESIS_HASH
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Claim, Lease
+from everturn_testing.timeline import first_broken_link
 from everturn_testing.turns.harness import ANN, STRANGERS, closing, commit, summarize, think, write
 
 CLAIM = Claim(

@@ -85,9 +85,9 @@ async def test_each_text_is_rebuilt_or_it_is_said_why_not(prompt: Block) -> None
     assert [each.note for each in shown] == [
         "not kept",
         None,
-        "rendered by another version",
-        "hidden by react.hide; the block is read under its ref",
-        "the block is gone",
-        "bytes of the file under its ref",
+        "it was rendered by a different version",
+        "hidden by react.hide; the block can be read by its ref",
+        "the block no longer exists",
+        "the content of a file, which can be read by its ref",
         "not kept",
     ]

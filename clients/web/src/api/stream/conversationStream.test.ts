@@ -15,7 +15,7 @@ import type { StreamSlots } from "./streamSlots";
 const FAST = { ...TIMINGS, silenceMs: 2_000, firstDelayMs: 1, maxDelayMs: 2 };
 const LIMIT_MS = 4_000;
 const leaveNothing = () => () => undefined;
-const ONLINE: Network = { isOnline: () => true, onReturn: leaveNothing, isLookedAt: () => true, onLook: leaveNothing };
+const ONLINE: Network = { isOnline: () => true, onReturn: leaveNothing, isVisible: () => true, onVisibilityChange: leaveNothing };
 const MAX_STREAMS: StreamSlots = { run: (work) => work() };
 const AT_ONCE: Frames = {
   request: (draw) => {
@@ -69,9 +69,9 @@ class Watch {
   readonly stream: ConversationStream;
   readonly seen: ConversationSnapshot[] = [];
 
-  constructor(server: TestServer, options: { network?: Network; timings?: typeof FAST; places?: StreamSlots } = {}) {
+  constructor(server: TestServer, options: { network?: Network; timings?: typeof FAST; slots?: StreamSlots } = {}) {
     const client = new EverturnClient({ baseUrl: server.url, tenant: "a", project: "b", timings: options.timings ?? FAST });
-    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE, options.places ?? MAX_STREAMS);
+    this.stream = new ConversationStream(client, "conv_1", options.network ?? ONLINE, AT_ONCE, options.slots ?? MAX_STREAMS);
     followed.push(this.stream.subscribe(() => this.seen.push(this.stream.getSnapshot())));
   }
 
@@ -213,12 +213,12 @@ describe("following a conversation", () => {
   });
 
   it("disconnects while the tab is hidden, and resumes when it is visible again", async () => {
-    let isLookedAt = true;
+    let isVisible = true;
     let look = () => undefined as unknown;
     const network: Network = {
       ...ONLINE,
-      isLookedAt: () => isLookedAt,
-      onLook: (listener) => {
+      isVisible: () => isVisible,
+      onVisibilityChange: (listener) => {
         look = listener;
         return () => undefined;
       },
@@ -234,12 +234,12 @@ describe("following a conversation", () => {
     const watch = new Watch(server, { network });
     await watch.untilAnswer("On");
 
-    isLookedAt = false;
+    isVisible = false;
     look();
     await vi.waitFor(() => { expect(hasLeft).toBe(true); });
     look();
     expect(server.requests).toHaveLength(1);
-    isLookedAt = true;
+    isVisible = true;
     look();
 
     await watch.untilAnswer("One");
@@ -248,7 +248,7 @@ describe("following a conversation", () => {
 
   it("reports that it waits for other tabs, and follows when a slot is free", async () => {
     let begin = () => Promise.resolve();
-    const places: StreamSlots = {
+    const slots: StreamSlots = {
       run: (work, _, onWait) => {
         begin = work;
         onWait();
@@ -256,7 +256,7 @@ describe("following a conversation", () => {
       },
     };
     const server = await TestServer.start(stream([READY, snapshot([turn(1, "running")]), delta("1-2", "On")]));
-    const watch = new Watch(server, { places });
+    const watch = new Watch(server, { slots });
 
     await watch.until(({ connection }) => connection === "waiting");
     expect(server.requests).toHaveLength(0);

@@ -31,35 +31,35 @@ export class ConversationStream {
   private readonly conversationId: string;
   private readonly network: Network;
   private readonly frames: Frames;
-  private readonly places: StreamSlots;
+  private readonly slots: StreamSlots;
   private readonly listeners = new Set<() => void>();
   private snapshot: ConversationSnapshot = BEGINNING;
   private waiting: StreamEvent[] = [];
   private status: ConnectionStatus = BEGINNING;
-  private takeBack: (() => void) | undefined;
+  private cancelFrame: (() => void) | undefined;
   private running: AbortController | undefined;
-  private forgetLook: (() => void) | undefined;
+  private unsubscribeVisibility: (() => void) | undefined;
   private loading: Promise<void> | undefined;
 
-  constructor(client: EverturnClient, conversationId: string, network = browserNetwork, frames = browserFrames, places = browserSlots) {
+  constructor(client: EverturnClient, conversationId: string, network = browserNetwork, frames = browserFrames, slots = browserSlots) {
     this.client = client;
     this.conversationId = conversationId;
     this.network = network;
     this.frames = frames;
-    this.places = places;
+    this.slots = slots;
   }
 
   /** The first listener opens the connection; when the last one unsubscribes, it is closed. */
   readonly subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
-    this.forgetLook ??= this.network.onLook(this.follow);
+    this.unsubscribeVisibility ??= this.network.onVisibilityChange(this.follow);
     this.follow();
     return () => {
       this.listeners.delete(listener);
       this.follow();
       if (this.listeners.size > 0) return;
-      this.forgetLook?.();
-      this.forgetLook = undefined;
+      this.unsubscribeVisibility?.();
+      this.unsubscribeVisibility = undefined;
     };
   };
 
@@ -101,7 +101,7 @@ export class ConversationStream {
 
   /** A hidden tab closes its connection: a browser allows only a few for all tabs. */
   private readonly follow = (): void => {
-    const isWanted = this.listeners.size > 0 && this.network.isLookedAt();
+    const isWanted = this.listeners.size > 0 && this.network.isVisible();
     if (isWanted && this.running === undefined) this.open();
     else if (!isWanted && this.running !== undefined) this.close();
   };
@@ -117,7 +117,7 @@ export class ConversationStream {
       { requests, path, timings, random, network: this.network, after: this.snapshot.state?.cursor },
       { onEvents: (events) => { if (isCurrent()) this.take(events); }, onStatus },
     );
-    this.places
+    this.slots
       .run(() => stream.run(running.signal), running.signal, () => { onStatus({ connection: "waiting" }); })
       .catch((error: unknown) => { if (isCurrent()) this.fail(error); });
   }
@@ -140,12 +140,12 @@ export class ConversationStream {
   }
 
   private requestFrame(): void {
-    this.takeBack ??= this.frames.request(() => { this.flush(); });
+    this.cancelFrame ??= this.frames.request(() => { this.flush(); });
   }
 
   private flush(): void {
-    this.takeBack?.();
-    this.takeBack = undefined;
+    this.cancelFrame?.();
+    this.cancelFrame = undefined;
     const events = this.waiting;
     this.waiting = [];
     try {

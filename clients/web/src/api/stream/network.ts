@@ -5,9 +5,9 @@ export interface Network {
   /** Calls the listener when the network is back or the page becomes visible. Returns a function that unsubscribes. */
   onReturn(listener: () => void): () => void;
   /** Whether this tab is visible. */
-  isLookedAt(): boolean;
+  isVisible(): boolean;
   /** Calls the listener when that changes. Returns a function that unsubscribes. */
-  onLook(listener: () => void): () => void;
+  onVisibilityChange(listener: () => void): () => void;
 }
 
 export const browserNetwork: Network = {
@@ -23,8 +23,8 @@ export const browserNetwork: Network = {
       document.removeEventListener("visibilitychange", look);
     };
   },
-  isLookedAt: () => document.visibilityState === "visible",
-  onLook: (listener) => {
+  isVisible: () => document.visibilityState === "visible",
+  onVisibilityChange: (listener) => {
     document.addEventListener("visibilitychange", listener);
     return () => { document.removeEventListener("visibilitychange", listener); };
   },

@@ -274,7 +274,3 @@ class RedisEventWriter:
             pipeline.xtrim(key, maxlen=0, approximate=False)
             pipeline.expire(key, KEEP_S)
             await pipeline.execute()
-
-    async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
-        async with limited(PUBLISH_LIMIT_S):
-            await self._client.xtrim(stream_key(conversation_id), minid=str(before), approximate=True)

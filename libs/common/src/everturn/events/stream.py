@@ -74,10 +74,6 @@ class EventWriter(Protocol):
         """
         ...
 
-    async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
-        """Remove entries below `before`, which are no longer needed to read this conversation."""
-        ...
-
     async def erase(self, conversation_id: ConversationId) -> None:
         """Remove all events; for an hour every publisher gets StaleFence. Raises Unavailable."""
         ...

@@ -24,9 +24,6 @@ class Embedder(Protocol):
         ...
 
     @property
-    def dimensions(self) -> int: ...
-
-    @property
     def lexical_only(self) -> bool:
         """True if similarity depends only on common words: paraphrases are not found by meaning."""
         ...

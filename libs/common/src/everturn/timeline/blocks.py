@@ -15,7 +15,6 @@ from everturn.timeline import bodies
 from everturn.timeline.bodies import Body
 
 GENESIS_HASH = "0" * 64
-JSON_MIME = "application/json"
 
 
 class BlockType(OpenEnum):
@@ -215,15 +214,6 @@ def chain_blocks(drafts: Iterable[BlockDraft], *, next_seq: int, last_hash: str)
             )
         )
     return tuple(chained)
-
-
-def first_broken_link(blocks: Iterable[Block], *, last_hash: str = GENESIS_HASH) -> int | None:
-    """The seq of the first block whose hash does not follow from the previous block; None when the chain is valid."""
-    for block in blocks:
-        last_hash = _link(last_hash, block.seq, block, block.body_json)
-        if block.hash != last_hash:
-            return block.seq
-    return None
 
 
 def parse_body(kind: BlockType, body_json: str) -> Body:

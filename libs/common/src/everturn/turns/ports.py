@@ -175,12 +175,6 @@ class InboxMoved(Conflict):
 class Timelines(Protocol):
     """Every write names the lease's fence and raises StaleFence when it is no longer the latest."""
 
-    async def load_blocks(
-        self, principal: Principal, conversation_id: ConversationId, *, after_seq: int = 0
-    ) -> tuple[Block, ...]:
-        """All blocks with a larger `seq`, in order."""
-        ...
-
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         """The blocks after the range of the last summary of scope `history`, in order; all when there is none.
 

@@ -266,12 +266,6 @@ class PostgresTimelines:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def load_blocks(
-        self, principal: Principal, conversation_id: ConversationId, *, after_seq: int = 0
-    ) -> tuple[Block, ...]:
-        async with self._database.transaction(principal, readonly=True) as transaction:
-            return tuple(read_block(row) for row in await transaction.fetch(_BLOCKS, conversation_id, after_seq))
-
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         async with self._database.transaction(principal, readonly=True) as transaction:
             # Two statements: under row level security a subquery would not be used to search the index.

@@ -154,15 +154,6 @@ class EventsContract:
         await events.eraser.erase(conversation_id)
         assert await events.reader.load_after(conversation_id, ORIGIN, max_entries=10) == ()
 
-    async def test_writing_continues_after_a_trim(self, events: Events) -> None:
-        conversation_id = SequentialIds().conversation()
-        await events.writer.publish(conversation_id, entry(1, 1, 2), after=None)
-
-        await events.writer.trim(conversation_id, EventCursor(1, 50))
-        await events.writer.publish(conversation_id, entry(1, 3, 3), after=EventCursor(1, 2))
-
-        assert await events.writer.load_last(conversation_id) == EventCursor(1, 3)
-
     async def test_a_follower_gets_existing_and_new_entries(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         await events.writer.publish(conversation_id, entry(1, 1, 1), after=None)

@@ -67,11 +67,6 @@ class MemoryEvents:
         self._entries.pop(conversation_id, None)
         self._last[conversation_id] = EventCursor(ERASED_FENCE, 0)
 
-    async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
-        self._check()
-        kept = [entry for entry in self._entries.get(conversation_id, ()) if entry.events[-1].id >= before]
-        self._entries[conversation_id] = kept
-
     async def load_after(
         self, conversation_id: ConversationId, after: EventCursor, *, max_entries: int
     ) -> tuple[Entry, ...]:

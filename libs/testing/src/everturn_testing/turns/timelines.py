@@ -8,12 +8,13 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
-from everturn.timeline.blocks import Block, first_broken_link
+from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import EventBody, FeedbackBody, RangeSummaryBody, SignalBody
 from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.model import Approval, ApprovalState, Commit, Effect, EffectState, Lease, Promotion, TurnClose
 from everturn.turns.ports import InboxMoved
+from everturn_testing.timeline import first_broken_link
 from everturn_testing.turns.platform import (
     ApprovalRow,
     ConversationRow,
@@ -29,12 +30,6 @@ class MemoryTimelines:
 
     def __init__(self, platform: MemoryPlatform) -> None:
         self._platform = platform
-
-    async def load_blocks(
-        self, principal: Principal, conversation_id: ConversationId, *, after_seq: int = 0
-    ) -> tuple[Block, ...]:
-        row = self._find(principal, conversation_id)
-        return tuple(row.blocks[after_seq:]) if row else ()
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         row = self._find(principal, conversation_id)

@@ -6,13 +6,13 @@ import pytest
 
 from everturn.core.errors import NotFound, OutOfOrder, StaleFence
 from everturn.feedback.model import Feedback, Reaction
-from everturn.timeline.blocks import first_broken_link
 from everturn.timeline.bodies import FeedbackBody, SignalBody
 from everturn.timeline.turns import Outcome, SignalState, TurnStatus
 from everturn.turns.inbox import Receipt
 from everturn.turns.model import Claim, Commit, Effect, EffectChange, EffectState, Promotion, SignalChange, UsageEvent
 from everturn.turns.ports import InboxMoved
 from everturn_testing.core import BEGINNING
+from everturn_testing.timeline import first_broken_link
 from everturn_testing.turns.harness import STRANGERS, Harness, closing, commit, summarize, think, turn_of, write
 
 
@@ -26,9 +26,8 @@ class TimelinesContract:
         assert await harness.timelines.commit(claim.lease, commit(claim, blocks)) == claim.inbox_seq
 
         conversation_id = claim.lease.conversation_id
-        assert await harness.timelines.load_blocks(harness.principal, conversation_id) == blocks
-        assert await harness.timelines.load_blocks(harness.principal, conversation_id, after_seq=2) == blocks[2:]
-        assert first_broken_link(await harness.timelines.load_blocks(harness.principal, conversation_id)) is None
+        assert await harness.timelines.load_recent_blocks(harness.principal, conversation_id) == blocks
+        assert first_broken_link(await harness.timelines.load_recent_blocks(harness.principal, conversation_id)) is None
 
     async def test_a_stale_fence_writes_nothing(self, harness: Harness) -> None:
         claim = await harness.start_turn()
@@ -43,7 +42,7 @@ class TimelinesContract:
         with pytest.raises(StaleFence):
             await harness.timelines.save_announced(claim.lease, claim.turn_id, claim.cursor)
 
-        assert await harness.timelines.load_blocks(harness.principal, claim.lease.conversation_id) == ()
+        assert await harness.timelines.load_recent_blocks(harness.principal, claim.lease.conversation_id) == ()
 
     async def test_blocks_that_do_not_follow_are_refused(self, harness: Harness) -> None:
         claim = await harness.start_turn()
@@ -54,7 +53,7 @@ class TimelinesContract:
             with pytest.raises(OutOfOrder):
                 await harness.timelines.commit(claim.lease, commit(claim, think(forged, "b")))
 
-        assert await harness.timelines.load_blocks(harness.principal, claim.lease.conversation_id) == blocks
+        assert await harness.timelines.load_recent_blocks(harness.principal, claim.lease.conversation_id) == blocks
 
     async def test_a_commit_can_be_repeated_after_a_lost_reply(self, harness: Harness) -> None:
         claim = await harness.start_turn()
@@ -64,7 +63,7 @@ class TimelinesContract:
         again = await harness.timelines.commit(claim.lease, ending)
 
         assert first == again
-        assert len(await harness.timelines.load_blocks(harness.principal, claim.lease.conversation_id)) == 1
+        assert len(await harness.timelines.load_recent_blocks(harness.principal, claim.lease.conversation_id)) == 1
 
     async def test_a_close_ends_the_turn(self, harness: Harness) -> None:
         claim = await harness.start_turn()
@@ -84,7 +83,7 @@ class TimelinesContract:
             await harness.timelines.commit(claim.lease, closing(claim, seen_inbox=claim.inbox_seq))
 
         assert moved.value.inbox_seq == claim.inbox_seq + 1
-        assert await harness.timelines.load_blocks(harness.principal, claim.lease.conversation_id) == ()
+        assert await harness.timelines.load_recent_blocks(harness.principal, claim.lease.conversation_id) == ()
 
     async def test_a_late_followup_becomes_the_next_turn(self, harness: Harness) -> None:
         claim = await harness.claim((await harness.say(time_zone="Asia/Tokyo")).conversation_id)
@@ -134,7 +133,7 @@ class TimelinesContract:
         with pytest.raises(InboxMoved):
             await harness.timelines.commit(claim.lease, _folding(claim, receipt, "More."))
 
-        assert await harness.timelines.load_blocks(harness.principal, receipt.conversation_id) == ()
+        assert await harness.timelines.load_recent_blocks(harness.principal, receipt.conversation_id) == ()
 
     async def test_a_signal_retracted_meanwhile_is_not_applied(self, harness: Harness) -> None:
         claim, receipt = await _with_followup(harness)
@@ -216,7 +215,7 @@ class TimelinesContract:
         await harness.timelines.commit(claim.lease, commit(claim, think(claim, "secret")))
 
         for stranger in STRANGERS:
-            assert await harness.timelines.load_blocks(stranger, claim.lease.conversation_id) == ()
+            assert await harness.timelines.load_recent_blocks(stranger, claim.lease.conversation_id) == ()
             assert await harness.timelines.load_recent_blocks(stranger, claim.lease.conversation_id) == ()
             assert await harness.timelines.load_signals(stranger, claim.turn_id) == ()
             assert await harness.timelines.load_fresh_feedback(stranger, claim.lease.conversation_id) == ()

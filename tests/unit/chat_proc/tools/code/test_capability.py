@@ -48,5 +48,5 @@ def test_without_tools_nothing_is_granted() -> None:
 def test_the_model_is_shown_how_to_call_a_tool() -> None:
     assert describe_tools([SPEC]) == (
         "- `await demo.find(query: str, kind: 'web' | 'news' = 'web', urls: list = None, n: int = 5, "
-        "after: str | None = None)` gives rows. Finds."
+        "after: str | None = None)` returns rows. Finds."
     )

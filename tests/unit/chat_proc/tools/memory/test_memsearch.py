@@ -18,7 +18,7 @@ from everturn_testing.memory.search_contract import MemoryDesk, said
 class Down:
     """A search and an encoder that can't be reached."""
 
-    name, dimensions, lexical_only = "down", 384, False
+    name, lexical_only = "down", False
 
     async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
         raise Unavailable("no database")

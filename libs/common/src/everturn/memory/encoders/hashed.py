@@ -17,7 +17,6 @@ class HashedEmbedder:
     """Texts are similar if they share words, or parts of words; a paraphrase is as distant as an unrelated text."""
 
     name = NAME
-    dimensions = DIMENSIONS
     lexical_only = True
 
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:

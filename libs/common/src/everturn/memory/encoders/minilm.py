@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from everturn.memory.embedder import DIMENSIONS, Vector
+from everturn.memory.embedder import Vector
 
 NAME = "minilm-l6-v2"
 MAX_TEXTS = 512
@@ -34,7 +34,6 @@ class MiniLmEmbedder:
     """
 
     name = NAME
-    dimensions = DIMENSIONS
     lexical_only = False
 
     def __init__(self, load: Callable[[], Weights]) -> None:

@@ -44,7 +44,6 @@ def _translate(error: UnreadableBody) -> EmbedderUnavailable:
 class OpenAIEmbedder:
     """One model behind one client, with vectors of our size."""
 
-    dimensions = DIMENSIONS
     lexical_only = False
 
     def __init__(self, client: AsyncOpenAI, model: str) -> None:

@@ -174,9 +174,6 @@ class GatedEvents:
         self._note_published(entry.events[-1].id)
         await self._gate.cross()
 
-    async def trim(self, conversation_id: ConversationId, before: EventCursor) -> None:
-        await self._inner.trim(conversation_id, before)
-
 
 class GatedModel:
     """Implements LanguageModel for one worker."""
