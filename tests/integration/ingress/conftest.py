@@ -201,11 +201,10 @@ def remember(worker_database: Database) -> Callable[..., Awaitable[str]]:
 
 
 @pytest.fixture
-def keep_context(ingress_env: dict[str, str]) -> Callable[..., Awaitable[None]]:
+def keep_context(ingress_env: dict[str, str]) -> Iterator[Callable[..., Awaitable[None]]]:
     """Save the input of a turn's first rounds as a worker does: `rounds` are their texts behind the system text."""
 
     async def save(conversation: str, turn: str, *rounds: Sequence[str], system: str = "You are helpful.") -> None:
-        objects = open_objects(ingress_env["OBJECTS_URL"])
         preamble = Preamble(system=system).model_dump_json().encode()
         await objects.save(manifest_key(conversation, turn, PREAMBLE_ROUND), preamble)
         for number, texts in enumerate(rounds or [("[ANNOUNCE]",)], start=1):
@@ -219,7 +218,8 @@ def keep_context(ingress_env: dict[str, str]) -> Callable[..., Awaitable[None]]:
             )  # fmt: skip
             await objects.save(manifest_key(conversation, turn, number), manifest.model_dump_json().encode())
 
-    return save
+    with open_objects(ingress_env["OBJECTS_URL"]) as objects:
+        yield save
 
 
 def build_segment(origin: Any, said: str, **more: Any) -> ManifestSegment:

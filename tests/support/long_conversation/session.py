@@ -12,7 +12,7 @@ from chat_proc.settings import WorkerSettings
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import ORIGIN, EventCursor
-from everturn.events.model import TERMINAL, parse_envelope
+from everturn.events.model import TERMINAL_TYPES, parse_envelope
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
@@ -57,7 +57,7 @@ class LongConversation:
             async for _, entry in entries:
                 self._cursor = entry.events[-1].id
                 events = [parse_envelope(event.payload) for event in entry.events]
-                if any(isinstance(event.data, TERMINAL) and event.turn_id == turn_id for event in events):
+                if any(event.type in TERMINAL_TYPES and event.turn_id == turn_id for event in events):
                     return await self._timelines.load_turn(ANN, turn_id)
         raise AssertionError("the stream ended before the turn")
 

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 from everturn.core.identity import Principal
-from everturn.core.ids import ConversationId
 from everturn.events.cursor import try_parse_cursor
 from everturn.events.fold import is_open
 from everturn.events.model import ChatComplete, ChatError, Envelope, StreamSnapshot
 from everturn.events.views import StateView
 from everturn.postgres.pool import open_database
 from everturn.timeline.bodies import ExitBody
-from everturn.turns.postgres_timelines import PostgresTimelines
+from everturn.turns.postgres_rows import BLOCK_COLUMNS, read_block
 from everturn_local.servers.databases import DATABASE, DatabaseUrls
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_testing.states import comparable_state
@@ -43,6 +42,9 @@ HAVING count(*) > 1 OR (e.state = 'committed') <> bool_or(b.body::json ->> 'stat
 """
 
 
+_BLOCKS = f"SELECT {BLOCK_COLUMNS} FROM block WHERE conversation_id = $1 ORDER BY seq"
+
+
 def check_state(state: StateView, *, parked: bool = False) -> None:
     """I1: nothing is open any more, and no signal of an ended turn still waits for an answer.
 
@@ -64,8 +66,11 @@ def check_state(state: StateView, *, parked: bool = False) -> None:
 async def check_blocks(database: DatabaseUrls, tenant: str, conversation_id: str, state: StateView) -> None:
     """I2: no hole, no double, one end per ended turn and nothing of it after that; the chain of hashes holds."""
     principal = Principal(tenant, "default", "dev")
-    async with open_database(database.worker, pool_size=1, application_name="checker") as opened:
-        blocks = await PostgresTimelines(opened).load_blocks(principal, ConversationId(conversation_id))
+    async with (
+        open_database(database.worker, pool_size=1, application_name="checker") as opened,
+        opened.transaction(principal, readonly=True) as transaction,
+    ):
+        blocks = [read_block(row) for row in await transaction.fetch(_BLOCKS, conversation_id)]
     assert [block.seq for block in blocks] == list(range(1, len(blocks) + 1))
     assert first_broken_link(blocks) is None
     for turn in state.turns:

@@ -7,7 +7,7 @@ import pytest
 
 from everturn.events.cursor import ORIGIN, EventCursor, try_parse_cursor
 from everturn.events.fold import fold_event
-from everturn.events.model import TERMINAL
+from everturn.events.model import TERMINAL_TYPES
 from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import EventBody, ExitBody, SignalBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import SignalState, TurnUsage
@@ -86,7 +86,7 @@ async def check_events(bench: Bench, *, ends_may_repeat: bool = False, events_ma
     published = await bench.published()
     ids = [try_parse_cursor(event.id or "") or ORIGIN for event in published]
     assert all(one < other for one, other in zip([ORIGIN, *ids], ids, strict=False)), ids
-    ends = Counter(event.turn_id for event in published if isinstance(event.data, TERMINAL))
+    ends = Counter(event.turn_id for event in published if event.type in TERMINAL_TYPES)
     if not events_may_be_lost:
         assert set(ends) == {turn.id for turn in bench.turn_rows}
         assert ends_may_repeat or set(ends.values()) == {1}, ends

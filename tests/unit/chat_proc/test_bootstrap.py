@@ -7,8 +7,8 @@ from pydantic import SecretStr
 from turn_bench.programs import build_parts
 
 from chat_proc.bootstrap import (
-    build_embedder,
     build_model,
+    choose_encoder,
     choose_execution,
     choose_web_tools,
     open_worker,
@@ -17,10 +17,11 @@ from chat_proc.models.roles import BadModelSetting, ModelChoice
 from chat_proc.sandbox.containers import BadBrokerAddress
 from chat_proc.sandbox.opening import open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
-from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings
+from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.worker.presence import Readiness
+from everturn.core.settings import BadConfig
 from everturn_local.ports import load_free_port
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
@@ -111,9 +112,9 @@ def test_a_brokers_address_that_can_not_be_used_stops_the_start(settings: Worker
 def test_the_configured_encoder_overrides_the_environment(settings: WorkerSettings) -> None:
     config = OperatorConfig.model_validate({"models": {"roles": {"embedding": "hashed"}}})
 
-    embedder, _ = build_embedder(settings.model_copy(update={"embedder": "auto"}), config)
+    choice = choose_encoder(settings.model_copy(update={"embedder": "auto"}), config)
 
-    assert embedder.name == "hashed-ngrams"
+    assert choice.kind == "hashed"
 
 
 async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettings, tmp_path: Path) -> None:

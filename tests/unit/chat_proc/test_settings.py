@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from chat_proc.settings import BadConfig, OperatorConfig, WorkerSettings, load_config
+from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
+from everturn.core.settings import BadConfig
 
 NEEDED = {"DATABASE_URL": "postgresql://w@h/d", "REDIS_URL": "redis://h:1/0", "OBJECTS_URL": "file:///objects"}
 

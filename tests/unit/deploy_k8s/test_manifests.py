@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from chat_proc.settings import OperatorConfig, WorkerSettings, load_config
 from ingress.health.endpoints import router
-from ingress.settings import IngressSettings, MigrationSettings, load_bundle_ids
+from ingress.settings import IngressSettings, MigrationSettings, SharedConfig
+from ingress.settings import load_config as load_shared_config
 
 K8S = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
 BASE = K8S / "base"
@@ -229,7 +230,7 @@ def test_ingress_and_worker_get_the_configuration_that_their_setting_names():
         assert mounted["readOnly"] is True
         assert path.name in files[volume["configMap"]["name"]]
     assert load_config(BASE / path.name) == OperatorConfig()
-    assert load_bundle_ids(BASE / path.name) == {"default"}
+    assert load_shared_config(BASE / path.name) == SharedConfig()
 
 
 def test_an_ingress_starts_with_these_settings(monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,7 @@
 """Bootstrap chooses drivers, keys and antivirus by the settings."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -11,10 +12,10 @@ from everturn.core.errors import Invalid
 from everturn_testing.accounts.credentials import MemoryCredentials
 from everturn_testing.core import FixedClock
 from ingress.attachments.antivirus import Clamd, NoScan, RefuseAll
-from ingress.bootstrap import build_antivirus, build_gate, build_verifier, open_operator
+from ingress.bootstrap import build_gate, build_verifier, choose_encoder, open_chosen_antivirus, open_operator
 from ingress.bounds import BOUNDS
 from ingress.errors import ProblemError
-from ingress.settings import IngressSettings
+from ingress.settings import IngressSettings, load_config
 
 SECRET = "a secret that is long enough for HS256"
 TOKENS = {"AUTH_ISSUER": "i", "AUTH_AUDIENCE": "a", "AUTH_SECRET": SECRET, "SIGNING_SECRET": "0123456789abcdef" * 4}
@@ -26,9 +27,38 @@ def settings(**fields: Any) -> IngressSettings:
 
 
 def test_the_antivirus_follows_mode_and_settings() -> None:
-    assert isinstance(build_antivirus(settings(EVERTURN_MODE="development")), NoScan)
-    assert isinstance(build_antivirus(settings(**TOKENS)), RefuseAll)
-    assert isinstance(build_antivirus(settings(CLAMD_URL="tcp://127.0.0.1:3310", **TOKENS)), Clamd)
+    expected = (
+        (settings(EVERTURN_MODE="development"), NoScan),
+        (settings(**TOKENS), RefuseAll),
+        (settings(CLAMD_URL="tcp://127.0.0.1:3310", **TOKENS), Clamd),
+    )
+    for given, kind in expected:
+        with open_chosen_antivirus(given) as antivirus:
+            assert isinstance(antivirus, kind)
+
+
+def test_searches_use_the_encoder_that_the_file_gives_to_workers(tmp_path: Path) -> None:
+    file = tmp_path / "everturn.toml"
+    file.write_text('[models.roles]\ndecision = "offline"\nembedding = "hashed"\n')
+    own = settings(EVERTURN_MODE="development", EMBEDDER="minilm")
+
+    assert choose_encoder(own, load_config(file)).kind == "hashed"
+    assert choose_encoder(own, load_config(None)).kind == "minilm"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('embedding = "word2vec"', "models.roles.embedding is 'word2vec'; expected 'auto'"),
+        ("embedding = 3", "models.roles.embedding: Input should be a valid string"),
+    ],
+)
+def test_a_wrong_encoder_in_the_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "everturn.toml"
+    file.write_text(f"[models.roles]\n{text}\n")
+
+    with pytest.raises(Invalid, match=message):
+        choose_encoder(settings(EVERTURN_MODE="development"), load_config(file))
 
 
 def test_tokens_are_verified_when_there_is_a_key() -> None:

@@ -25,7 +25,7 @@ class Searches:
         self.leave = asyncio.Event()
 
     async def search(self, principal: Principal) -> None:
-        async with self.shares.take(principal):
+        async with self.shares.acquire(principal):
             self.inside.append(principal)
             await self.leave.wait()
 
@@ -101,5 +101,5 @@ async def test_a_search_that_fails_gives_its_place_back() -> None:
 
     for _ in range(AT_ONCE + WAITING + 1):
         with pytest.raises(RuntimeError, match="broken"):
-            async with shares.take(ANN):
+            async with shares.acquire(ANN):
                 raise RuntimeError("broken")

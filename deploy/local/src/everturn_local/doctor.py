@@ -164,13 +164,13 @@ def inspect_objects(settings: LocalSettings) -> Finding:
     if not settings.objects_url:
         return Finding("objects", f"files in {Home(settings.everturn_home.absolute()).objects}")
     try:
-        store = open_objects(settings.objects_url)
-        asyncio.run(store.check())
+        with open_objects(settings.objects_url) as store:
+            asyncio.run(store.check())
+            return Finding("objects", f"{store.kind} at {settings.objects_url}")
     except EverturnError as error:
         return Finding(
             "objects", str(error), "set OBJECTS_URL and its keys as described in docs/how-to/keep-files-in-s3.md"
         )
-    return Finding("objects", f"{store.kind} at {settings.objects_url}")
 
 
 def _is_running(settings: LocalSettings) -> bool:

@@ -66,14 +66,15 @@ from everturn.files.postgres import PostgresArtifacts
 from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRetention
 from everturn.memory.embedder import Embedder
-from everturn.memory.encoders.opening import choose_embedder, is_minilm_installed, open_embedder
+from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, resolve_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresConversationReader, PostgresMemorySearch, PostgresSnippetIndex
 from everturn.memory.user_memories import UserMemories
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
-from everturn.turns.postgres_approvals import PostgresApprovals, PostgresEffects
+from everturn.turns.postgres_approvals import PostgresApprovals
+from everturn.turns.postgres_effects import PostgresEffects
 from everturn.turns.postgres_leases import PostgresLeases, PostgresSweeps
 from everturn.turns.postgres_reading import PostgresTurns
 from everturn.turns.postgres_timelines import PostgresTimelines
@@ -125,12 +126,15 @@ async def open_worker(
             )
         )
         redis = await stack.enter_async_context(open_redis_drivers(settings.redis_url, name=f"chat-proc:{owner}"))
-        objects = open_objects(settings.objects_url)
+        objects = stack.enter_context(open_objects(settings.objects_url))
         tracing = await stack.enter_async_context(open_tracing("everturn-worker", settings.otlp_endpoint))
         opened = await stack.enter_async_context(open_sandbox(choose_execution(settings)))
         if settings.execution_gate == "battery":
             opened = await pass_gate(opened)
-        embedder, embedder_why = build_embedder(settings, config)
+        encoder = choose_encoder(settings, config)
+        embedder = await stack.enter_async_context(open_embedder(encoder))
+        log = _log.warning if embedder.lexical_only else _log.info
+        log("embedder_chosen", embedder=embedder.name, why=encoder.why, lexical_only=embedder.lexical_only)
         memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
         described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
         reader = PageReader()
@@ -166,7 +170,7 @@ async def open_worker(
         drivers = Drivers(database, redis, objects, embedder, presence, pace, tracing)
         worker = build_worker(settings, bounds, owner, drivers, kits, loop)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
-        search = embedder.name, embedder_why, embedder.lexical_only
+        search = embedder.name, encoder.why, embedder.lexical_only
         sandbox_why = f"{opened.why}; {offered.sandbox_why}" if isinstance(opened, OpenedSandbox) else str(opened)
         if settings.metrics_listen:
             ready = ReadyPage(build_parts(worker, drivers, opened), open_clock(settings.clock_steps).monotonic)
@@ -224,14 +228,9 @@ def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:
     )
 
 
-def build_embedder(settings: WorkerSettings, config: OperatorConfig) -> tuple[Embedder, str]:
-    """The encoder of memory search, and the reason for the choice. Raises BadEmbedderSetting."""
-    setting = config.models.roles.get(EMBEDDING, settings.embedder)
-    choice = choose_embedder(setting, settings.model_environment, minilm_installed=is_minilm_installed())
-    embedder = open_embedder(choice)
-    log = _log.warning if embedder.lexical_only else _log.info
-    log("embedder_chosen", embedder=embedder.name, why=choice.why, lexical_only=embedder.lexical_only)
-    return embedder, choice.why
+def choose_encoder(settings: WorkerSettings, config: OperatorConfig) -> EmbedderChoice:
+    """The encoder of memory search. Raises BadEmbedderSetting."""
+    return resolve_embedder(settings.embedder, config.models.roles.get(EMBEDDING), settings.model_environment)
 
 
 def build_memory_tools(database: Database, embedder: Embedder, memories: UserMemories | None) -> tuple[Tool, ...]:

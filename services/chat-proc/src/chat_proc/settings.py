@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -13,21 +12,21 @@ from pydantic_settings import BaseSettings
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
 from everturn.core.addresses import MAX_HOST_CHARS, spell_host
-from everturn.core.errors import Invalid
 from everturn.core.logging import find_named_secrets, find_url_secrets
 from everturn.core.settings import (
     ADDRESS_PATTERN,
     BY_ALIAS,
     METRICS_LISTEN,
     METRICS_LISTEN_MEANING,
+    BadConfig,
     CommonSettings,
     Secrecy,
+    load_toml,
 )
 from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 
 MAX_ROUNDS = 200
-MAX_CONFIG_BYTES = 1024 * 1024
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE takes about 8,000, one round with its program and result as many
@@ -345,21 +344,13 @@ class OperatorConfig(_Section):
         return from_environment
 
 
-class BadConfig(Invalid):
-    """The configuration file that EVERTURN_CONFIG names can't be used."""
-
-
 def load_config(path: Path | None) -> OperatorConfig:
     """The operator's configuration; raises BadConfig with the invalid key."""
     if path is None:
         return OperatorConfig()
     try:
-        with path.open("rb") as file:
-            read = tomllib.loads(file.read(MAX_CONFIG_BYTES).decode())
-        return OperatorConfig.model_validate(read)
+        return OperatorConfig.model_validate(load_toml(path))
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         named = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
         raise BadConfig(f"{path}: {named}.") from error
-    except (OSError, ValueError) as error:
-        raise BadConfig(f"{path}: {error}") from error

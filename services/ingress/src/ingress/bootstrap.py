@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -22,8 +22,7 @@ from everturn.lifecycle.orphans import SweepParts
 from everturn.lifecycle.postgres_erasure import PostgresObjectRows, PostgresRemainingRows
 from everturn.lifecycle.postgres_exports import PostgresExports
 from everturn.lifecycle.postgres_forks import PostgresForks
-from everturn.memory.embedder import Embedder
-from everturn.memory.encoders.opening import choose_embedder, is_minilm_installed, open_embedder
+from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, resolve_embedder
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresMemorySearch
 from everturn.postgres.pool import open_database
@@ -37,13 +36,13 @@ from everturn.turns.postgres_reading import PostgresTurns
 from ingress.admission.fields import Bundles
 from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
-from ingress.attachments.antivirus import Antivirus, choose_antivirus
+from ingress.attachments.antivirus import Antivirus, open_antivirus
 from ingress.attachments.rescan import Rescan
 from ingress.attachments.structure.checks import open_checks
 from ingress.auth.gate import AuthGate, AuthMethods
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import MAX_AGE_S, RevocationChecker
-from ingress.auth.signed_tokens import MIN_SECRET_BYTES, Guests, Tickets, TokenSigner
+from ingress.auth.signed_tokens import Guests, Tickets, TokenSigner
 from ingress.auth.tokens import (
     PUBLIC_ALGORITHMS,
     SHARED_ALGORITHMS,
@@ -55,7 +54,14 @@ from ingress.auth.tokens import (
 )
 from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
 from ingress.chat.service import Notifications
-from ingress.settings import IngressSettings, load_bundle_ids, load_operator_url, read_origins
+from ingress.settings import (
+    MIN_SECRET_BYTES,
+    IngressSettings,
+    SharedConfig,
+    load_config,
+    load_operator_url,
+    read_origins,
+)
 from ingress.web import load_bundle
 
 POOL_SIZE = 16
@@ -63,20 +69,28 @@ POOL_SIZE = 16
 
 @asynccontextmanager
 async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> AsyncGenerator[Parts]:
-    """Open all parts; they connect on first use and are closed at the end."""
+    """Open all parts; they connect on first use and are closed at the end.
+
+    Raises Invalid if a setting can't be used.
+    """
+    config = load_config(settings.config_file)
     clock = open_clock(settings.clock_steps)
     process = f"ingress:{socket.gethostname()[:40]}:{os.getpid()}"
     async with (
+        AsyncExitStack() as stack,
         open_database(settings.database_url, pool_size=POOL_SIZE, application_name="ingress") as database,
         open_redis_drivers(settings.redis_url, name=process) as redis,
         open_checks() as structure,
         open_tracing("everturn-ingress", settings.otlp_endpoint) as tracing,
     ):
+        antivirus = stack.enter_context(open_chosen_antivirus(settings))
+        objects = stack.enter_context(open_objects(settings.objects_url))
+        embedder = await stack.enter_async_context(open_embedder(choose_encoder(settings, config)))
         yield Parts(
             settings=settings,
             bounds=bounds,
             auth=build_gate(settings, bounds, PostgresCredentials(database), clock),
-            antivirus=build_antivirus(settings),
+            antivirus=antivirus,
             structure=structure,
             conversations=PostgresConversations(database),
             inbox=PostgresInbox(
@@ -89,7 +103,7 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             exports=PostgresExports(database),
             forks=PostgresForks(database),
             artifacts=PostgresArtifacts(database),
-            objects=open_objects(settings.objects_url),
+            objects=objects,
             notifications=Notifications(redis.doorbells, redis.hints, redis.inbox_bells),
             events=redis.event_reader,
             event_writer=redis.event_writer,
@@ -101,12 +115,12 @@ async def open_parts(settings: IngressSettings, bounds: Bounds = BOUNDS) -> Asyn
             presences=redis.presences,
             memories=PostgresUserMemories(database),
             finder=PostgresMemorySearch(database),
-            embedder=build_embedder(settings),
+            embedder=embedder,
             buckets=redis.token_buckets,
             stream_memory=redis.memory,
             queue=PostgresQueue(database),
             web=load_bundle(settings.web_dist) if settings.web_dist else None,
-            bundles=Bundles(load_bundle_ids(settings.config_file)),
+            bundles=Bundles(config.bundle_ids),
             tracing=tracing,
         )
 
@@ -118,8 +132,9 @@ async def open_remains(settings: IngressSettings, conversation_id: ConversationI
         open_database(settings.database_url, pool_size=1, application_name="verify-erasure") as database,
         open_redis_drivers(settings.redis_url, name=f"verify-erasure:{os.getpid()}") as redis,
     ):
-        rows, objects = PostgresRemainingRows(database), open_objects(settings.objects_url)
-        yield await find_remains(rows, redis.event_reader, objects, conversation_id)
+        with open_objects(settings.objects_url) as objects:
+            rows = PostgresRemainingRows(database)
+            yield await find_remains(rows, redis.event_reader, objects, conversation_id)
 
 
 @asynccontextmanager
@@ -146,8 +161,8 @@ async def load_turn_state(turn_or_conversation: str) -> TurnState:
 async def open_sweep(settings: IngressSettings) -> AsyncGenerator[SweepParts]:
     """Open what the sweeper of objects uses."""
     async with open_database(settings.database_url, pool_size=1, application_name="sweeper") as database:
-        objects = open_objects(settings.objects_url)
-        yield SweepParts(objects, PostgresObjectRows(database).load_orphans, SystemClock())
+        with open_objects(settings.objects_url) as objects:
+            yield SweepParts(objects, PostgresObjectRows(database).load_orphans, SystemClock())
 
 
 @asynccontextmanager
@@ -155,8 +170,8 @@ async def open_rescan(settings: IngressSettings) -> AsyncGenerator[Rescan]:
     """Open what `rescan` and `revoke` use. Raises Invalid if DATABASE_OWNER_URL is not set."""
     url = load_operator_url()
     async with open_database(url, pool_size=1, application_name="rescan") as database:
-        objects = open_objects(settings.objects_url)
-        yield Rescan(PostgresScans(database), objects, build_antivirus(settings))
+        with open_objects(settings.objects_url) as objects, open_chosen_antivirus(settings) as antivirus:
+            yield Rescan(PostgresScans(database), objects, antivirus)
 
 
 def prepare_server(admin_url: str, owner_url: str, ingress_url: str, worker_url: str) -> None:
@@ -192,15 +207,14 @@ def build_gate(settings: IngressSettings, bounds: Bounds, credentials: Credentia
     return AuthGate(development=settings.development, verifier=build_verifier(settings), methods=methods, clock=clock)
 
 
-def build_antivirus(settings: IngressSettings) -> Antivirus:
-    """Build the antivirus from the settings."""
-    return choose_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
+def open_chosen_antivirus(settings: IngressSettings) -> AbstractContextManager[Antivirus]:
+    """Open the antivirus that the settings choose."""
+    return open_antivirus(clamd_url=settings.clamd_url, development=settings.development, av_scan=settings.av_scan)
 
 
-def build_embedder(settings: IngressSettings) -> Embedder:
-    """Build the encoder for searches, chosen as workers choose theirs. The first search loads the local one."""
-    choice = choose_embedder(settings.embedder, settings.model_environment, minilm_installed=is_minilm_installed())
-    return open_embedder(choice)
+def choose_encoder(settings: IngressSettings, config: SharedConfig) -> EmbedderChoice:
+    """Choose the encoder of searches, as workers choose theirs. Raises BadEmbedderSetting."""
+    return resolve_embedder(settings.embedder, config.models.roles.embedding, settings.model_environment)
 
 
 def build_verifier(settings: IngressSettings) -> TokenVerifier | None:

@@ -122,14 +122,18 @@ class _Share:
 
 
 class SearchShares:
-    """Gives each user slots of its own; only this object changes the counts."""
+    """Gives each user slots of its own; only this object changes the counts.
+
+    Not WorkSlots: it answers 503 when its queue is full, while a user's own searches above the share get 429, and all
+    guests together have a share of `OPEN`. The encoder, which has one queue, limits what runs at once.
+    """
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
         self._open = OpenSlots(max_total=OPEN, max_per_user=AT_ONCE + WAITING, what="search", many="searches")
 
     @asynccontextmanager
-    async def take(self, principal: Principal) -> AsyncGenerator[None]:
+    async def acquire(self, principal: Principal) -> AsyncGenerator[None]:
         """Hold a slot while the block runs. Raises a 429 problem when too many searches of this user wait, 503 when too
         many of all users do."""
         person = principal.limited_as
@@ -193,7 +197,7 @@ class SearchService:
         """One page. Raises BadCursor, OldCursor, a 429 problem for too many searches of one user, NotFound for a
         conversation of another owner, and EmbedderUnavailable for a later page of a search by meaning."""
         start = self._read_start(wanted.cursor)
-        async with self._shares.take(principal):
+        async with self._shares.acquire(principal):
             return await self._find(principal, wanted, start)
 
     async def _find(self, principal: Principal, wanted: SearchIn, start: _Start) -> SearchOut:

@@ -1,18 +1,17 @@
 """Settings of the ingress, from the environment."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings
 
 from everturn.core.errors import Invalid
-from everturn.core.settings import BY_ALIAS, CommonSettings, explain_errors
+from everturn.core.settings import BY_ALIAS, BadConfig, CommonSettings, explain_errors, load_toml
 from everturn.limits.token_buckets import BadLimits, parse_limits
 from everturn.queue.ports import QUEUE_CAPS
 
@@ -23,7 +22,6 @@ MIN_SECRET_SIGNS = 8
 """Minimum number of different characters of a secret; one with fewer is a placeholder, such as a row of zeros."""
 DEFAULT_BUNDLE = "default"
 """The agent that the environment and the file configure for all bundles."""
-MAX_CONFIG_BYTES = 1_000_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PLACEHOLDERS = ("secret", "changeme", "change-me", "change_me", "password", "example", "default", "your-")
 
@@ -138,7 +136,7 @@ class IngressSettings(LimitSettings):
         validation_alias="EVERTURN_CONFIG",
         description=(
             "The same TOML file as the workers have (docs/how-to/configure.md): messages may name the "
-            "bundles that it defines."
+            "bundles that it defines, and searches use its encoder."
         ),
     )
     event_kinds: str = Field(
@@ -312,20 +310,38 @@ class MigrationSettings(OperatorSettings):
     )
 
 
-def load_bundle_ids(path: Path | None) -> frozenset[str]:
-    """The bundles that clients can name: those of the configuration file, and the default one.
+class SharedRoles(BaseModel):
+    """`models.roles`: the encoder with which workers index, in the format of EMBEDDER."""
 
-    Raises Invalid for a file that can't be read. Workers check the contents of its sections.
-    """
+    embedding: str | None = None
+
+
+class SharedModels(BaseModel):
+    """`models`."""
+
+    roles: SharedRoles = SharedRoles()
+
+
+class SharedConfig(BaseModel):
+    """The part of the configuration file that the ingress needs; workers check the rest of it."""
+
+    bundles: Mapping[str, object] = {}
+    models: SharedModels = SharedModels()
+
+    @property
+    def bundle_ids(self) -> frozenset[str]:
+        """The bundles that clients can name: those of the file, and the default one."""
+        return frozenset({DEFAULT_BUNDLE, *self.bundles})
+
+
+def load_config(path: Path | None) -> SharedConfig:
+    """The configuration that ingress and workers share. Raises BadConfig if the file can't be used."""
     if path is None:
-        return frozenset({DEFAULT_BUNDLE})
+        return SharedConfig()
     try:
-        with path.open("rb") as file:
-            read = tomllib.loads(file.read(MAX_CONFIG_BYTES).decode())
-    except (OSError, ValueError) as error:
-        raise Invalid(f"EVERTURN_CONFIG: {path} can't be read: {error}") from error
-    bundles = read.get("bundles")
-    return frozenset({DEFAULT_BUNDLE, *(cast(dict[str, object], bundles) if isinstance(bundles, dict) else ())})
+        return SharedConfig.model_validate(load_toml(path))
+    except ValidationError as error:
+        raise BadConfig(f"{path}: {'; '.join(explain_errors(error))}.") from error
 
 
 def load_operator_url() -> str:

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator
 
-import asyncpg
 import pytest
 
 from everturn.accounts.postgres import PostgresCredentialAdmin, PostgresCredentials
+from everturn.core.errors import DatabaseFault
 from everturn.postgres.pool import open_database
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.accounts.credentials import MemoryCredentials
@@ -41,14 +41,14 @@ class TestPostgresCredentials(CredentialsContract):
 async def test_no_service_reads_or_makes_credentials(roles: Roles, role: str, statement: str) -> None:
     database = roles.ingress if role == "ingress" else roles.worker
 
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+    with pytest.raises(DatabaseFault, match="42501"):
         async with database.connection() as connection:
             await connection.execute(statement)
 
 
 @pytest.mark.parametrize("question", ["SELECT find_api_key('x')", "SELECT find_credential_cutoff('t', 'p', 'u')"])
 async def test_a_worker_has_no_right_to_call_it(roles: Roles, question: str) -> None:
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+    with pytest.raises(DatabaseFault, match="42501"):
         async with roles.worker.connection() as connection:
             await connection.execute(question)
 

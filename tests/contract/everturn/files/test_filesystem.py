@@ -1,14 +1,18 @@
 """Files keep the contract of Objects; nothing half written is ever seen, nothing altered is ever served."""
 
+import asyncio
 import fcntl
+import os
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from everturn.core.errors import Invalid, Unavailable
 from everturn.files.filesystem import FileObjects
-from everturn.files.objects import AlteredObject
+from everturn.files.objects import CHUNK_BYTES, AlteredObject
 from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_of
 
 
@@ -129,3 +133,26 @@ async def test_a_store_that_cannot_be_written_is_unavailable(tmp_path: Path) -> 
         await objects.check()
     with pytest.raises(Unavailable):
         await objects.save(key_of(b"a"), b"a")
+
+
+def is_open(path: Path) -> bool:
+    links = (Path("/proc/self/fd") / number for number in os.listdir("/proc/self/fd"))
+    return any(link.is_symlink() and os.readlink(link) == str(path) for link in links)
+
+
+async def test_a_reader_that_leaves_early_closes_the_file_without_waiting(objects: FileObjects, tmp_path: Path) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    data, busy = b"a" * (2 * CHUNK_BYTES), threading.Event()
+    path = tmp_path / "objects" / key_of(data)
+    await objects.save(key_of(data), data)
+    reading = objects.load_range(key_of(data), start=0, end=len(data))
+    await anext(reading)
+    working = asyncio.get_running_loop().run_in_executor(None, busy.wait, 30)
+
+    await reading.aclose()
+
+    assert not working.done()
+    assert is_open(path)
+    busy.set()
+    await asyncio.to_thread(busy.wait, 30)  # the pool's one thread runs it after all that was waiting
+    assert not is_open(path)

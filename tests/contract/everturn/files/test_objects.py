@@ -11,26 +11,26 @@ from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_
 
 
 async def test_a_file_url_names_a_folder_which_is_made(tmp_path: Path) -> None:
-    objects = open_objects(f"file://{tmp_path}/some%20where/objects")
-
-    await objects.save(key_of(b"a"), b"a")
+    with open_objects(f"file://{tmp_path}/some%20where/objects") as objects:
+        await objects.save(key_of(b"a"), b"a")
 
     assert (tmp_path / "some where" / "objects").is_dir()
 
 
 @pytest.mark.parametrize("url", ["", "/tmp", "s3://", "file://host/tmp", "file:relative", "http://x"])
 def test_another_url_is_refused(url: str) -> None:
-    with pytest.raises(Invalid):
-        open_objects(url)
+    with pytest.raises(Invalid), open_objects(url):
+        pass
 
 
 def test_a_bucket_is_not_asked_before_it_is_used() -> None:
-    assert open_objects("s3://bucket/files?endpoint=http://127.0.0.1:9&region=nowhere").kind == "S3"
+    with open_objects("s3://bucket/files?endpoint=http://127.0.0.1:9&region=nowhere") as objects:
+        assert objects.kind == "S3"
 
 
 def test_an_unknown_url_is_not_shown() -> None:
-    with pytest.raises(Invalid) as refusal:
-        open_objects("redis://:hidden-word@host/0")
+    with pytest.raises(Invalid) as refusal, open_objects("redis://:hidden-word@host/0"):
+        pass
 
     assert "hidden-word" not in str(refusal.value)
 

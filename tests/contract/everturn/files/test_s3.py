@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import signal
 import threading
+import time
 import urllib.error
 import urllib.request
 from typing import Any
@@ -16,6 +17,7 @@ from urllib3.exceptions import ProtocolError
 
 from everturn.core.errors import Invalid, NotFound, Unavailable
 from everturn.files.objects import AlteredObject
+from everturn.files.opening import open_objects
 from everturn.files.s3 import PROBE, S3Calls, S3Objects, code_of, open_client, open_s3, parse_s3_url, translated
 from everturn_testing.files.objects_contract import Alter, ObjectsContract, key_of, read_all
 
@@ -222,3 +224,44 @@ def test_an_unread_body_is_released(rclone: S3Server) -> None:
     with pytest.raises(Exception, match=r"."):
         while body.read(1_000_000):
             pass
+
+
+class SlowBucket:
+    """The client of a bucket whose server takes a while for each request."""
+
+    def __init__(self, keys: list[str], answer_s: float) -> None:
+        self.keys = set(keys)
+        self._answer_s = answer_s
+
+    def head_object(self, *, Bucket: str, Key: str) -> object:
+        time.sleep(self._answer_s)
+        if Key not in self.keys:
+            raise client_error("404")
+        return {}
+
+    def delete_object(self, *, Bucket: str, Key: str) -> object:
+        time.sleep(self._answer_s)
+        self.keys.remove(Key)
+        return {}
+
+
+async def test_a_long_list_of_keys_is_deleted_within_the_limit_of_a_call() -> None:
+    timeout_s = 1.0
+    keys = [key_of(str(number).encode()) for number in range(100)]
+    bucket: Any = SlowBucket(keys[1:], 3 * timeout_s / len(keys))
+    objects = S3Objects(bucket, parse_s3_url(f"s3://bucket?timeout={timeout_s}"))
+
+    assert await objects.delete(keys) == len(keys) - 1
+    assert bucket.keys == set()
+
+
+async def test_the_threads_of_a_bucket_end_with_it(rclone: S3Server, prefix: str) -> None:
+    before = set(threading.enumerate())
+    with open_objects(rclone.url(prefix)) as objects:
+        await objects.check()
+        started = {each for each in threading.enumerate() if each.name.startswith("s3")} - before
+        assert started
+
+    for thread in started:
+        await asyncio.to_thread(thread.join, 30)
+        assert not thread.is_alive()

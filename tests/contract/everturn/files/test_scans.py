@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 
-import asyncpg
 import pytest
 
+from everturn.core.errors import DatabaseFault
 from everturn.files.postgres import PostgresArtifacts, PostgresScans
 from everturn.postgres.pool import open_database
 from everturn_local.servers.databases import DatabaseUrls
@@ -36,7 +36,7 @@ class TestPostgresScans(ScansContract):
 async def test_no_service_may_revoke_or_change_a_verdict(roles: Roles, role: str, change: str) -> None:
     database = roles.ingress if role == "ingress" else roles.worker
 
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+    with pytest.raises(DatabaseFault, match="42501"):
         async with database.connection() as connection:
             await connection.execute(f"UPDATE artifact SET {change}")
 

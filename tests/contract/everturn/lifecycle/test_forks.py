@@ -4,11 +4,10 @@ import asyncio
 import re
 from dataclasses import replace
 
-import asyncpg
 import pytest
 
 from everturn.conversations.postgres import PostgresConversations
-from everturn.core.errors import Conflict, NotFound
+from everturn.core.errors import Conflict, DatabaseFault, NotFound
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import EventCursor
 from everturn.files.postgres import PostgresArtifacts
@@ -204,7 +203,7 @@ async def test_fork_blocks_can_not_be_added_to_an_existing_conversation(
                 "SELECT append_fork_blocks($1, 4, '{t}', '{1}', '{x}', '{r}', '{c}', '{b}', '{t}', '{a}', '{t}', '{}')",
                 source,
             )
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+    with pytest.raises(DatabaseFault, match="42501"):
         async with roles.ingress.transaction(ANN) as transaction:
             await transaction.execute("DELETE FROM block WHERE conversation_id = $1", source)
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
-from everturn.core.errors import Invalid, Unavailable
+from everturn.core.errors import DatabaseFault, Invalid, Unavailable
 from everturn.core.identity import Principal
 from everturn.postgres.pool import DISK_FULL_KEPT_S, Database, LockTimeout, SchemaDiffers, open_database, translated
 from everturn_local.servers.databases import DatabaseUrls
@@ -28,7 +28,7 @@ async def test_a_wrong_password_is_not_called_unavailable(database: DatabaseUrls
     url = database.worker.replace("://everturn_worker:", "://everturn_worker:wrong")
 
     async with open_database(url, pool_size=2, application_name="test") as opened:
-        with pytest.raises(asyncpg.InvalidPasswordError):
+        with pytest.raises(DatabaseFault, match="password authentication failed"):
             await opened.check()
 
 
@@ -193,9 +193,10 @@ async def test_no_principal_outlives_its_transaction_wherever_it_is_cancelled(da
                     await connection.execute("SAVEPOINT a")
 
 
-def test_an_unexpected_error_is_not_translated() -> None:
-    with pytest.raises(asyncpg.CheckViolationError), translated():
-        raise asyncpg.CheckViolationError("not allowed")
+async def test_a_rejected_statement_is_a_fault_that_names_its_sqlstate(roles: Roles) -> None:
+    with pytest.raises(DatabaseFault, match="22012: division by zero"):
+        async with roles.worker.connection() as connection:
+            await connection.fetchval("SELECT 1 / 0")
 
 
 @pytest.mark.parametrize(

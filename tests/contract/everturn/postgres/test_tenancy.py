@@ -17,7 +17,7 @@ import pytest
 import everturn
 from everturn.conversations.model import ConversationChanges, ConversationQuery, Conversations
 from everturn.conversations.postgres import PostgresConversations
-from everturn.core.errors import NotFound
+from everturn.core.errors import DatabaseFault, NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId
 from everturn.feedback.model import Feedback, FeedbackStore, Period, Reaction
@@ -361,7 +361,7 @@ async def test_sql_without_a_filter_shows_a_stranger_no_row(stranger: Principal 
 
 
 async def test_a_row_in_anothers_name_is_refused(ann: Ann, roles: Roles) -> None:
-    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+    with pytest.raises(DatabaseFault, match="row-level security"):
         async with roles.ingress.transaction(STRANGERS[0]) as transaction:
             await transaction.execute(
                 "INSERT INTO conversation (id, tenant, project, user_id) VALUES ('conv_z', 'acme', 'support', 'ann')"
@@ -405,7 +405,7 @@ async def test_a_principal_ends_with_its_transaction(ann: Ann, roles: Roles) -> 
 async def test_a_role_can_do_no_more_than_it_needs(role: str, statement: str, roles: Roles) -> None:
     database = roles.ingress if role == "ingress" else roles.worker
 
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+    with pytest.raises(DatabaseFault, match="42501"):
         async with database.transaction(ANN) as transaction:
             await transaction.execute(statement)
 

@@ -4,7 +4,7 @@ import pytest
 
 from everturn.conversations.postgres import PostgresConversations
 from everturn.turns.model import Effect, EffectState
-from everturn.turns.postgres_approvals import PostgresEffects
+from everturn.turns.postgres_effects import PostgresEffects
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract, build_key

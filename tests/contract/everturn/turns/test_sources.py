@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import asyncpg
 import pytest
 
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.addresses import MAX_URL_CHARS
+from everturn.core.errors import DatabaseFault
 from everturn.timeline.sources import MAX_TEXT_CHARS, SourceDraft, merge_sources
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.conversation_sources_contract import SourcesContract
@@ -53,7 +53,7 @@ async def test_one_address_has_one_number(postgres_harness: Harness) -> None:
     (first,) = merge_sources({}, [SourceDraft("a", "https://a.example")]).changes
     duplicate = replace(first, row=replace(first.row, sid=2))
 
-    with pytest.raises(asyncpg.UniqueViolationError):
+    with pytest.raises(DatabaseFault, match="23505"):
         await postgres_harness.timelines.commit(
             claim.lease, replace(commit(claim, think(claim, "a")), sources=(first, duplicate))
         )

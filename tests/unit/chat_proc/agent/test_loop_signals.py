@@ -10,7 +10,7 @@ from turn_bench.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_
 from turn_bench.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
-from everturn.events.model import TERMINAL
+from everturn.events.model import TERMINAL_TYPES
 from everturn.timeline.bodies import AttemptBody, CompletionBody, PromptBody, SignalBody, ThinkingBody, ToolResultBody
 from everturn.timeline.turns import Outcome, SignalKind, SignalState, TurnStatus
 from everturn.turns.model import Commit, Effect, EffectState
@@ -230,7 +230,7 @@ def results(bench: Bench) -> list[ToolResultBody]:
 async def check_cancelled(bench: Bench) -> None:
     assert bench.exits[0].outcome is Outcome.CANCELLED
     assert bench.turn_rows[0].status is TurnStatus.CANCELLED
-    assert len([event for event in await bench.published() if isinstance(event.data, TERMINAL)]) == 1
+    assert len([event for event in await bench.published() if event.type in TERMINAL_TYPES]) == 1
     await check_conversation(bench)
 
 

@@ -10,7 +10,7 @@ from turn_bench.misbehaviours import ECHO, RUN, TABLE, Misbehaviour, render_tabl
 from turn_bench.replies import answer, cut_answer
 from turn_bench.tools import DemoTool
 
-from everturn.events.model import TERMINAL, ChatComplete
+from everturn.events.model import TERMINAL_TYPES, ChatComplete
 from everturn.timeline.bodies import NoticeBody, ToolCallBody
 from everturn_testing.models.scripted_model import Finish, Say, Script
 
@@ -34,7 +34,7 @@ async def test_a_turn_with_a_misbehaving_model_ends(row: Misbehaviour) -> None:
     await bench.work()
 
     await check_conversation(bench)
-    (end,) = [event.data for event in await bench.published() if isinstance(event.data, TERMINAL)]
+    (end,) = [event.data for event in await bench.published() if event.type in TERMINAL_TYPES]
     if isinstance(end, ChatComplete):
         assert (end.outcome, end.answer) == (row.ends, row.text)
     else:

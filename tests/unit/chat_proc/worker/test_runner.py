@@ -10,7 +10,7 @@ from turn_bench.replies import answer, cut_answer
 
 from chat_proc.worker.heartbeat import STALL_S
 from chat_proc.worker.runner import MAX_ATTEMPTS, MAX_CLOSINGS
-from everturn.core.errors import StaleFence, Unavailable
+from everturn.core.errors import DatabaseFault, StaleFence, Unavailable
 from everturn.core.identity import Lane
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED
 from everturn.core.retry import RetryPolicy
@@ -18,7 +18,7 @@ from everturn.events.cursor import ORIGIN
 from everturn.events.model import ChatError, ChatStart, ConvStatus
 from everturn.files.model import Upload
 from everturn.timeline.blocks import Block
-from everturn.timeline.bodies import PromptBody
+from everturn.timeline.bodies import ExitBody, PromptBody
 from everturn.timeline.turns import Outcome, TurnStatus
 from everturn.turns.inbox import IncomingMessage
 from everturn.turns.model import Commit, Lease
@@ -115,6 +115,26 @@ async def test_a_fault_of_our_own_code_is_named_and_what_was_shown_is_kept(shown
     else:
         assert end.error is not None
         assert end.error.type.endswith("internal-error")
+
+
+async def test_a_rejected_statement_ends_the_turn_as_a_fault_of_the_server() -> None:
+    async def reject(commit: Commit) -> None:
+        if any(
+            isinstance(body := block.body, ExitBody) and body.outcome is Outcome.COMPLETED for block in commit.blocks
+        ):
+            raise DatabaseFault("23505: duplicate key value")
+
+    bench = Bench(*[answer("Done.")] * MAX_ATTEMPTS)
+    await bench.say("Hello.")
+    for _ in range(MAX_ATTEMPTS):
+        worker = bench.hire()
+        worker.may_crash = True
+        worker.timelines.before_commit = reject
+        await worker.run_one()
+        bench.expire_lease()
+
+    (end,) = bench.exits
+    assert (end.outcome, end.cut_reason) == (Outcome.CUT, "server_error")
 
 
 async def test_a_turn_whose_blocks_can_not_be_read_ends_all_the_same() -> None:

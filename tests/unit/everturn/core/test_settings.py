@@ -7,12 +7,15 @@ import pytest
 from pydantic import ValidationError
 
 from everturn.core.settings import (
+    MAX_CONFIG_BYTES,
     MAX_SECRET_BYTES,
     MAX_SECRETS,
+    BadConfig,
     BadSecrets,
     CommonSettings,
     explain_errors,
     load_secrets,
+    load_toml,
 )
 
 REQUIRED = {"DATABASE_URL": "postgresql://x", "REDIS_URL": "redis://x", "OBJECTS_URL": "file:///x"}
@@ -155,3 +158,14 @@ def test_a_folder_of_too_many_files_is_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(BadSecrets, match=str(MAX_SECRETS)):
         load_secrets(environment)
+
+
+def test_a_configuration_file_is_never_read_in_part(tmp_path: Path) -> None:
+    path = tmp_path / "everturn.toml"
+    text = "rounds = 20\n".ljust(MAX_CONFIG_BYTES, "#")
+    path.write_text(text)
+
+    assert load_toml(path) == {"rounds": 20}
+    path.write_text(text + "\n[bundles.late]\n")
+    with pytest.raises(BadConfig, match=f"everturn.toml is longer than {MAX_CONFIG_BYTES} bytes"):
+        load_toml(path)

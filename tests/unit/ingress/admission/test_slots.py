@@ -11,12 +11,12 @@ ANN, BOB = Principal("t", "p", "ann"), Principal("t", "p", "bob")
 
 def test_a_user_at_its_cap_gets_429_and_others_are_served() -> None:
     slots = OpenSlots(max_total=10, max_per_user=2)
-    slots.take(ANN)
-    slots.take(ANN)
+    slots.acquire(ANN)
+    slots.acquire(ANN)
 
     with pytest.raises(ProblemError) as refused:
-        slots.take(ANN)
-    slots.take(BOB)
+        slots.acquire(ANN)
+    slots.acquire(BOB)
 
     assert refused.value.status_code == 429
     assert refused.value.headers and "Retry-After" in refused.value.headers
@@ -25,10 +25,10 @@ def test_a_user_at_its_cap_gets_429_and_others_are_served() -> None:
 
 def test_a_full_process_answers_503() -> None:
     slots = OpenSlots(max_total=1, max_per_user=5)
-    slots.take(ANN)
+    slots.acquire(ANN)
 
     with pytest.raises(ProblemError) as refused:
-        slots.take(BOB)
+        slots.acquire(BOB)
 
     assert refused.value.status_code == 503
 
@@ -37,8 +37,8 @@ def test_a_slot_given_back_is_free_again_and_leaves_nothing_behind() -> None:
     slots = OpenSlots(max_total=1, max_per_user=1)
 
     for _ in range(3):
-        slots.take(ANN)
-        slots.give_back(ANN)
+        slots.acquire(ANN)
+        slots.release(ANN)
 
     assert slots.total == 0
 
@@ -57,14 +57,14 @@ def test_a_slot_is_given_back_only_when_the_stream_was_not_opened() -> None:
 def test_all_guests_share_a_part_and_leave_the_rest_to_users() -> None:
     slots = OpenSlots(max_total=8, max_per_user=5)
     guests = [Principal("t", "p", f"guest~{n}", frozenset({Role.ANONYMOUS})) for n in range(3)]
-    slots.take(guests[0])
-    slots.take(guests[1])
+    slots.acquire(guests[0])
+    slots.acquire(guests[1])
 
     with pytest.raises(ProblemError) as refused:
-        slots.take(guests[2])
-    slots.take(ANN)
-    slots.give_back(guests[0])
-    slots.take(guests[2])
+        slots.acquire(guests[2])
+    slots.acquire(ANN)
+    slots.release(guests[0])
+    slots.acquire(guests[2])
 
     assert refused.value.status_code == 503
     assert slots.total == 3

@@ -13,7 +13,7 @@ async def test_callers_are_refused_while_slots_and_waiting_places_are_full() -> 
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def work(name: str) -> None:
-        async with slots.take():
+        async with slots.acquire():
             order.append(name)
             began.set()
             await may_end.wait()
@@ -27,17 +27,17 @@ async def test_callers_are_refused_while_slots_and_waiting_places_are_full() -> 
         may_end.set()
 
     assert order == ["first", "second"]
-    async with slots.take():
+    async with slots.acquire():
         assert order == ["first", "second"]
 
 
 async def test_a_cancelled_waiter_gives_its_place_back() -> None:
     slots = WorkSlots(1, 1, "Busy.")
 
-    async with slots.take():
+    async with slots.acquire():
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0), slots.take():
+                async with asyncio.timeout(0), slots.acquire():
                     pytest.fail("there was no slot")
 
 
@@ -47,7 +47,7 @@ async def test_a_user_with_many_waiters_does_not_delay_others() -> None:
 
     async def work(person: str) -> None:
         try:
-            async with slots.take(person):
+            async with slots.acquire(person):
                 order.append(person)
                 await may_end.wait()
         except Unavailable:
@@ -69,16 +69,16 @@ async def test_a_slot_that_comes_with_a_cancellation_goes_on_to_the_next() -> No
     slots = WorkSlots(1, 2, "Busy.")
 
     async def work() -> None:
-        async with slots.take("ann"):
+        async with slots.acquire("ann"):
             return
 
-    async with slots.take("bob"):
+    async with slots.acquire("bob"):
         first, second = asyncio.create_task(work()), asyncio.create_task(work())
         await asyncio.sleep(0)
     first.cancel()
     await second
 
-    async with asyncio.timeout(1), slots.take("ann"):
+    async with asyncio.timeout(1), slots.acquire("ann"):
         assert first.cancelled()
 
 
@@ -87,7 +87,7 @@ async def test_one_person_never_holds_all_slots() -> None:
     may_end = {name: asyncio.Event() for name in ("greedy", "ann", "bob")}
 
     async def work(person: str) -> None:
-        async with slots.take(person):
+        async with slots.acquire(person):
             working.append(person)
             await may_end[person].wait()
         working.remove(person)
@@ -119,10 +119,10 @@ async def test_one_person_never_holds_all_slots() -> None:
 async def test_a_waiter_that_timed_out_takes_no_slot_later() -> None:
     slots = WorkSlots(1, 8, "Busy.", longest_wait_s=0.02)
 
-    async with slots.take("ann"):
+    async with slots.acquire("ann"):
         with pytest.raises(Unavailable, match="Busy"):
-            async with slots.take("bob"):
+            async with slots.acquire("bob"):
                 raise AssertionError("nobody has left")
 
-    async with asyncio.timeout(1), slots.take("carl"):
+    async with asyncio.timeout(1), slots.acquire("carl"):
         pass

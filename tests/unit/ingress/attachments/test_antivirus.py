@@ -4,6 +4,7 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from ingress.attachments.antivirus import (
+    Antivirus,
     Clamd,
     Infected,
     NoScan,
@@ -11,13 +12,14 @@ from ingress.attachments.antivirus import (
     Unscannable,
     build_verdict,
     check_reply,
-    choose_antivirus,
+    open_antivirus,
 )
 
 
-def choose(**changes: object) -> object:
+def choose(**changes: object) -> Antivirus:
     settings = {"clamd_url": None, "development": False, "av_scan": ""} | changes
-    return choose_antivirus(**settings)  # type: ignore[arg-type]
+    with open_antivirus(**settings) as antivirus:  # type: ignore[arg-type]
+        return antivirus
 
 
 def test_with_clamd_files_are_scanned() -> None:
@@ -34,7 +36,7 @@ def test_without_clamd_only_development_accepts_files_as_unscanned() -> None:
 
 def test_the_reason_names_what_is_used_and_how_to_change_it() -> None:
     chosen = [
-        choose_antivirus(clamd_url=url, development=True, av_scan=av_scan)
+        choose(clamd_url=url, development=True, av_scan=av_scan)
         for url, av_scan in (("unix:///h/clamd.sock", ""), (None, ""), ("unix:///h/clamd.sock", "0"))
     ]
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, closing
 
 import pytest
 
 from everturn.core.errors import Invalid, Unavailable
-from ingress.attachments.antivirus import parse_address, send_command
+from ingress.attachments.antivirus import SCANS, Clamd, parse_address, send_command
 
 Address = tuple[str, int]
 Serve = Callable[..., "asyncio.Future[Address]"]
@@ -96,3 +97,36 @@ async def test_an_unreachable_server_is_no_answer() -> None:
     for address in (("127.0.0.1", 9), "/nowhere/clamd"):
         with pytest.raises(Unavailable):
             await send_command(address, "PING", timeout_s=20)
+
+
+class SilentPeer:
+    """Accepts connections and answers nothing until it may."""
+
+    def __init__(self) -> None:
+        self.connected: asyncio.Queue[None] = asyncio.Queue()
+        self.may_end = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connected.put_nowait(None)
+        await self.may_end.wait()
+        writer.close()
+
+
+async def test_scans_that_last_leave_the_threads_of_other_work_free() -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    peer = SilentPeer()
+    async with await asyncio.start_server(peer.serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with closing(Clamd(f"tcp://127.0.0.1:{port}")) as clamd:
+            scans = [asyncio.create_task(clamd.scan(b"x", f"person-{n}")) for n in range(SCANS)]
+            for _ in scans:
+                await peer.connected.get()
+
+            hashed = await asyncio.wait_for(asyncio.to_thread(hash, "x"), 10)
+
+            assert hashed == hash("x")
+            assert not any(scan.done() for scan in scans)
+            peer.may_end.set()
+            for scan in scans:
+                with pytest.raises(Unavailable):
+                    await scan

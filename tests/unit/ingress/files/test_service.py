@@ -114,7 +114,7 @@ async def test_a_response_whose_content_breaks_off_has_no_end() -> None:
 
     scope: Any = {"type": "http", "method": "GET", "asgi": {"spec_version": "2.4"}}
     slots, ann = OpenSlots(max_total=1, max_per_user=1), Principal("t", "p", "ann")
-    slots.take(ann)
+    slots.acquire(ann)
     await CuttingResponse(content(), slots=slots, principal=ann)(scope, receive, send)
 
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]

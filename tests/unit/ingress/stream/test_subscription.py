@@ -1,7 +1,10 @@
 """A stream hands entries, hints and ends to all of its clients."""
 
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
+from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import ORIGIN, EventCursor
@@ -114,3 +117,51 @@ async def test_a_stream_that_begins_while_a_client_connects_has_no_gap() -> None
     client = await hub.open(Principal("t", "p", "u"), ConversationId("conv_1"), ORIGIN, None)
 
     assert client.cursor.phase is Phase.BEHIND
+
+
+class Outage(Beginning):
+    """A Redis that was away for a moment, and then has these ids."""
+
+    def __init__(self, last: dict[ConversationId, EventCursor]) -> None:
+        super().__init__()
+        self.reads = 0
+        self.followed: asyncio.Queue[dict[ConversationId, EventCursor]] = asyncio.Queue()
+        self._all = last
+
+    async def load_last_of(self, conversation_ids: Sequence[ConversationId]) -> dict[ConversationId, EventCursor]:
+        self.reads += 1
+        if self.reads == 1:
+            raise Unavailable("still away")
+        return {each: self._all[each] for each in conversation_ids if each in self._all}
+
+    async def follow(self, hub: Hub) -> AsyncGenerator[Any]:
+        self.followed.put_nowait(hub.positions())
+        if self.followed.qsize() == 1 and not self.reads:
+            raise Unavailable("away")
+        await asyncio.Event().wait()
+        yield
+
+    async def listen(self, _: Callable[[], None]) -> AsyncGenerator[Any]:
+        await asyncio.Event().wait()
+        yield
+
+
+async def test_after_an_outage_all_streams_are_read_in_one_step_and_resync() -> None:
+    conversations = [ConversationId(f"conv_{number}") for number in range(500)]
+    outage: Any = Outage({each: EventCursor(7, 7) for each in conversations[1:]})
+    hub = Hub(reader=outage, hints=outage, rows=outage, metrics=IngressMetrics(), queue_bytes=1000)
+    who = Principal("t", "p", "u")
+    clients = [await hub.open(who, each, ORIGIN, None) for each in conversations]
+    before = hub.positions()
+    running = asyncio.create_task(hub.run())
+    try:
+        async with asyncio.timeout(30):
+            assert await outage.followed.get() == before
+            after = await outage.followed.get()
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+    assert outage.reads == 2
+    assert after == {**dict.fromkeys(conversations, EventCursor(7, 7)), conversations[0]: before[conversations[0]]}
+    assert {client.cursor.phase for client in clients} == {Phase.LOST}

@@ -33,6 +33,12 @@ class Unavailable(EverturnError):
     """A component that we depend on does not respond right now."""
 
 
+class DatabaseFault(EverturnError):
+    """The database rejected a statement."""
+
+    # A defect of our code or schema, or a wrong password: the same statement would be rejected again.
+
+
 class OutOfOrder(Conflict):
     """The blocks do not follow the last stored one."""
 

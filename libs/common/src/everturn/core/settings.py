@@ -1,12 +1,13 @@
-"""Settings that every service shares, the marks for those with a secret and those that no page lists, and secrets in
-files."""
+"""Settings that every service shares, the marks for those with a secret and those that no page lists, secrets in files,
+and the configuration file."""
 
 import os
 import re
+import tomllib
 from collections.abc import MutableMapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -17,6 +18,8 @@ from everturn.core.errors import Invalid
 MAX_SECRETS: Final = 100
 MAX_SECRET_BYTES: Final = 65_536
 """Of one file; the longest are chains of certificates."""
+MAX_CONFIG_BYTES: Final = 1024 * 1024
+"""Of the configuration file."""
 SECRETS_DIR: Final = "SECRETS_DIR"
 BY_ALIAS: Final = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, env_prefix="=")
 """Our own code passes settings by field name; the environment only by alias. Without a prefix that no variable can
@@ -33,6 +36,10 @@ _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 class BadSecrets(Invalid):
     """The secrets in the folder that SECRETS_DIR names can't be used."""
+
+
+class BadConfig(Invalid):
+    """The configuration file that EVERTURN_CONFIG names can't be used."""
 
 
 class Secrecy(StrEnum):
@@ -186,6 +193,18 @@ def _load_secret(file: Path) -> str:
     if "\0" in text:
         raise BadSecrets(f"{file} contains a NUL byte.")
     return text
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """The contents of a TOML file. Raises BadConfig if it can't be read or is longer than MAX_CONFIG_BYTES."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
+        if len(data) > MAX_CONFIG_BYTES:
+            raise BadConfig(f"{path} is longer than {MAX_CONFIG_BYTES} bytes.")
+        return tomllib.loads(data.decode())
+    except (OSError, ValueError) as error:
+        raise BadConfig(f"{path}: {error}") from error
 
 
 def explain_errors(error: ValidationError) -> list[str]:

@@ -4,7 +4,7 @@ An entry has the id before it, a head with the size of each event, and the conca
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -24,6 +24,7 @@ Fields = Mapping[bytes, bytes]
 
 
 def stream_key(conversation_id: ConversationId) -> str:
+    """The braces are only a part of the name: Redis Cluster is not supported (docs/decisions/0006)."""
     return f"events:{{{conversation_id}}}"
 
 
@@ -66,17 +67,27 @@ def read_id(raw: bytes) -> EventCursor:
 
 # The newest id that a conversation's event stream ever had.
 
+STREAMS_AT_ONCE = 200
+"""Streams per round trip: their answers take Redis about a millisecond."""
+
 
 async def load_last_id(client: Any, conversation_id: ConversationId) -> EventCursor | None:
     """None when there is no such stream; a stream with all entries trimmed away still has its last id."""
     async with limited(PUBLISH_LIMIT_S):
         try:
-            info = await client.xinfo_stream(stream_key(conversation_id))
+            return _read_last_id(await client.xinfo_stream(stream_key(conversation_id)))
         except ResponseError as error:
-            if "no such key" in str(error):
-                return None
-            raise
-    return read_id(info["last-generated-id"])
+            return _read_last_id(error)
+
+
+def _read_last_id(answer: Mapping[str, Any] | Exception) -> EventCursor | None:
+    match answer:
+        case ResponseError() if "no such key" in str(answer):
+            return None
+        case Exception():
+            raise answer
+        case _:
+            return read_id(answer["last-generated-id"])
 
 
 # The reader of the event streams: entries after an id, and one wait over many conversations at once.
@@ -95,6 +106,18 @@ class RedisEventReader:
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         return await load_last_id(self._client, conversation_id)
+
+    async def load_last_of(self, conversation_ids: Sequence[ConversationId]) -> Mapping[ConversationId, EventCursor]:
+        found: dict[ConversationId, EventCursor] = {}
+        for first in range(0, len(conversation_ids), STREAMS_AT_ONCE):
+            batch = conversation_ids[first : first + STREAMS_AT_ONCE]
+            async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
+                for conversation_id in batch:
+                    pipeline.xinfo_stream(stream_key(conversation_id))
+                answers = await pipeline.execute(raise_on_error=False)
+                lasts = map(_read_last_id, answers)
+                found |= {each: last for each, last in zip(batch, lasts, strict=True) if last is not None}
+        return found
 
     async def load_after(
         self, conversation_id: ConversationId, after: EventCursor, *, max_entries: int

@@ -1,6 +1,6 @@
 """The event stream to clients: one ordered stream of encoded events per conversation, and hints that carry ids only."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -94,6 +94,10 @@ class EventReader(Protocol):
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         """The newest id in the stream; None when the stream is empty or gone."""
+        ...
+
+    async def load_last_of(self, conversation_ids: Sequence[ConversationId]) -> Mapping[ConversationId, EventCursor]:
+        """The newest id of each of these streams, without those that are empty or gone; any number of streams."""
         ...
 
     async def load_after(

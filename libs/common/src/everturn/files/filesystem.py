@@ -72,7 +72,8 @@ class FileObjects:
                 start += len(chunk)
                 yield chunk
         finally:
-            file.close()
+            # A thread may still read for a cancelled caller; close() waits for it, and the event loop must not.
+            asyncio.get_running_loop().run_in_executor(None, file.close)
 
     async def load_page(self, prefix: str = "", *, cursor: str | None = None, limit: int = MAX_OBJECTS) -> ObjectPage:
         check_limit(limit)
@@ -157,8 +158,12 @@ class FileObjects:
 
     def _walk(self, prefix: str, cursor: str) -> Iterator[StoredObject]:
         """The objects after the cursor, by key. Names have one length, so the order of folders is the order of keys."""
-        for folder in sorted(os.listdir(self._root)):
-            if folder < cursor.partition("/")[0] or not f"{folder}/".startswith(prefix[: len(folder) + 1]):
+        first, slash, _ = prefix.partition("/")
+        # A folder may be missing, but not the store: every store has this one.
+        self._temporary.stat()
+        # After a slash the folder's name is complete: the others, of which there may be very many, need not be listed.
+        for folder in (first,) if slash else sorted(os.listdir(self._root)):
+            if folder < cursor.partition("/")[0] or not folder.startswith(first):
                 continue
             manifests = (f"{MANIFESTS}/{name}" for name in _names(self._root / folder / MANIFESTS))
             for name in (*_names(self._root / folder), *manifests):

@@ -167,7 +167,13 @@ class S3Calls:
         # close() would wait for that thread and block the event loop.
         with suppress(OSError, RuntimeError, ValueError):
             body._raw_stream.shutdown()  # pyright: ignore[reportPrivateUsage] botocore shows no other way
-        self._threads.submit(_close, body)
+        # After `close` it is left to the garbage collector.
+        with suppress(RuntimeError):
+            self._threads.submit(_close, body)
+
+    def close(self) -> None:
+        """End the threads; calls that still run end at their socket's time limit."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def open_client(place: S3Place, endpoint: str | None) -> S3Client:
@@ -257,6 +263,10 @@ class S3Objects:
         self._monotonic = monotonic
         self._written_at: float | None = None
 
+    def close(self) -> None:
+        """End the threads. Nothing may be called after that."""
+        self._calls.close()
+
     async def save(self, key: str, data: bytes) -> None:
         check_key(key)
         await self._calls.run(lambda: self._save(key, data))
@@ -293,17 +303,14 @@ class S3Objects:
     async def delete(self, keys: Sequence[str]) -> int:
         for key in keys:
             check_key(key)
-        present = await self._calls.run(lambda: [key for key in dict.fromkeys(keys) if self._exists(key)])
-        await self._delete(present)
-        return len(present)
+        return await self._delete(tuple(dict.fromkeys(keys)), self._delete_present)
 
     async def delete_conversation(self, conversation_id: ConversationId, *, keep: Collection[str] = ()) -> int:
         deleted, page, kept = 0, ObjectPage((), ""), frozenset(keep)
         while page.next_cursor is not None:
             page = await self.load_page(f"{conversation_id}/", cursor=page.next_cursor)
             keys = [found.key for found in page.objects if found.key not in kept]
-            await self._delete(keys)
-            deleted += len(keys)
+            deleted += await self._delete(keys, self._delete_listed)
         return deleted
 
     async def check(self) -> None:
@@ -367,19 +374,29 @@ class S3Objects:
             raise
         return True
 
-    async def _delete(self, keys: Sequence[str]) -> None:
+    async def _delete(self, keys: Sequence[str], delete: Callable[[str], bool]) -> int:
+        """How many were deleted. Each key has its own time limit, so a call that fails has made progress, and its
+        repetition completes it."""
+        deleted = 0
         for first in range(0, len(keys), DELETE_SIDE_BY_SIDE):
             try:
-                await self._delete_some(keys[first : first + DELETE_SIDE_BY_SIDE])
+                # One request per key: not every S3-compatible server accepts many at once.
+                async with asyncio.TaskGroup() as group:
+                    batch = keys[first : first + DELETE_SIDE_BY_SIDE]
+                    running = [group.create_task(self._calls.run(partial(delete, key))) for key in batch]
             except ExceptionGroup as failures:
                 # The first one is the cause; the others were cancelled because of it, or report the same.
                 raise failures.exceptions[0] from failures
+            deleted += sum(task.result() for task in running)
+        return deleted
 
-    async def _delete_some(self, keys: Sequence[str]) -> None:
-        # One request per key: not every S3-compatible server accepts many at once.
-        async with asyncio.TaskGroup() as group:
-            for key in keys:
-                group.create_task(self._calls.run(partial(self._client.delete_object, **self._at(key))))
+    def _delete_present(self, key: str) -> bool:
+        """False if there was no such object; S3 itself does not say so."""
+        return self._exists(key) and self._delete_listed(key)
+
+    def _delete_listed(self, key: str) -> bool:
+        self._client.delete_object(**self._at(key))
+        return True
 
     def _check(self) -> None:
         self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)

@@ -41,7 +41,7 @@ def build_event_hooks(check: Check, translate: Callable[[UnreadableBody], Except
         encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()
         pieces = unpack(body, encoding)
         is_error = response.status_code >= 300
-        bounded = take(pieces, MAX_ERROR_BYTES) if is_error else check(pieces, response.headers)
+        bounded = limit_bytes(pieces, MAX_ERROR_BYTES) if is_error else check(pieces, response.headers)
         response.stream = _BoundedBody(body, bounded, translate)
 
     return {"request": [_ask_for_plain_bytes], "response": [bound_body]}
@@ -99,8 +99,9 @@ async def unpack(body: AsyncIterable[bytes], encoding: str) -> Pieces:
             return
 
 
-async def take(pieces: Pieces, left: int) -> Pieces:
-    """The first `left` bytes."""
+async def limit_bytes(pieces: Pieces, max_bytes: int) -> Pieces:
+    """The first `max_bytes` bytes; the rest is not read."""
+    left = max_bytes
     async with aclosing(pieces):
         async for piece in pieces:
             yield piece[:left]

@@ -10,7 +10,7 @@ import asyncpg
 import structlog
 
 from everturn.core.cancellation import keep_cancellation
-from everturn.core.errors import EverturnError, Invalid, OutOfOrder, StaleFence, Unavailable
+from everturn.core.errors import DatabaseFault, EverturnError, Invalid, OutOfOrder, StaleFence, Unavailable
 from everturn.core.identity import Principal
 from everturn.core.lease_timing import LeaseTiming
 
@@ -150,7 +150,8 @@ class Connection:
 
 
 class Database:
-    """Provides connections and transactions. All its errors are ours: Unavailable if a retry can succeed."""
+    """Provides connections and transactions. All its errors are ours: Unavailable if a retry can succeed, DatabaseFault
+    for a statement that the server rejects for a reason without an own class."""
 
     def __init__(self, pool: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool = pool
@@ -235,7 +236,7 @@ def translated() -> Generator[None]:
         raise Unavailable(f"Postgres: {error or type(error).__name__}") from error
 
 
-def _translate(error: asyncpg.PostgresError) -> EverturnError | asyncpg.PostgresError:
+def _translate(error: asyncpg.PostgresError) -> EverturnError:
     code = str(getattr(error, "sqlstate", ""))
     if code == STALE_FENCE:
         return StaleFence(str(error))
@@ -249,7 +250,7 @@ def _translate(error: asyncpg.PostgresError) -> EverturnError | asyncpg.Postgres
         return SchemaDiffers(str(error))
     if code.startswith(_PASSING) or isinstance(error, asyncpg.InvalidCachedStatementError):
         return Unavailable(f"Postgres: {error}")
-    return error
+    return DatabaseFault(f"{code}: {error}")
 
 
 async def _close(pool: Any) -> None:

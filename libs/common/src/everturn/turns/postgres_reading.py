@@ -24,7 +24,7 @@ from everturn.turns.postgres_rows import (
     read_signal,
     read_turn,
 )
-from everturn.turns.postgres_timelines import load_sources
+from everturn.turns.postgres_sources import load_sources
 
 _MAX_ORDINAL_DIGITS = 9
 _NO_ORDINAL = 2**31 - 1

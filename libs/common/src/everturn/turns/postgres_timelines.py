@@ -4,8 +4,6 @@ Blocks are written first. That checks the fence and locks the conversation's row
 follow all rows that must change together with the blocks.
 """
 
-from collections.abc import Sequence
-
 from everturn.conversations.model import ConversationState
 from everturn.core.errors import Conflict, NotFound, OutOfOrder, StaleFence
 from everturn.core.identity import Principal
@@ -14,14 +12,15 @@ from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
 from everturn.files.postgres import append_artifacts
-from everturn.postgres.pool import Connection, Database, Row, storable
+from everturn.postgres.pool import Connection, Database, storable
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
-from everturn.timeline.sources import Source, SourceChange
+from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, TurnStatus, TurnUsage
 from everturn.turns.model import Commit, Lease, Promotion, TurnClose
 from everturn.turns.ports import InboxMoved
 from everturn.turns.postgres_approvals import save_approvals
+from everturn.turns.postgres_effects import close_effects, save_effects
 from everturn.turns.postgres_rows import (
     BLOCK_COLUMNS,
     SIGNAL_COLUMNS,
@@ -34,94 +33,10 @@ from everturn.turns.postgres_rows import (
     read_signal,
     read_turn,
 )
-
-# Source rows in Postgres: the sources of a conversation without their texts, one full text, and writing changes.
-
-_ROWS = """
-SELECT sid, title, url, source_type, objective_relevance, published_time_iso, favicon_url, snippet, mime, text_chars,
-       used, key
-  FROM source WHERE conversation_id = $1 ORDER BY sid
-"""
-_SAVE = """
-INSERT INTO source (conversation_id, tenant, project, user_id, sid, title, url, source_type, objective_relevance,
-                    published_time_iso, favicon_url, snippet, mime, text_chars, used, key, text)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, COALESCE($17, ''))
-ON CONFLICT (conversation_id, sid) DO UPDATE
-   SET title = EXCLUDED.title, objective_relevance = EXCLUDED.objective_relevance,
-       published_time_iso = EXCLUDED.published_time_iso, favicon_url = EXCLUDED.favicon_url,
-       snippet = EXCLUDED.snippet, mime = EXCLUDED.mime, text_chars = EXCLUDED.text_chars, used = EXCLUDED.used,
-       text = COALESCE($17, source.text)
-"""
-
-
-async def load_sources(transaction: Connection, conversation_id: ConversationId) -> tuple[Source, ...]:
-    """All rows by number, without their full texts."""
-    return tuple(_read(row) for row in await transaction.fetch(_ROWS, conversation_id))
-
-
-async def load_source_text(transaction: Connection, conversation_id: ConversationId, sid: int) -> str:
-    """One full text. Raises NotFound."""
-    text = await transaction.fetchval(
-        "SELECT text FROM source WHERE conversation_id = $1 AND sid = $2", conversation_id, sid
-    )
-    if text is None:
-        raise NotFound(f"source {sid}")
-    return str(text)
-
-
-async def save_sources(
-    transaction: Connection, principal: Principal, conversation_id: ConversationId, changes: Sequence[SourceChange]
-) -> None:
-    """Insert new rows and update known ones; the open transaction has checked the fence."""
-    owner = (conversation_id, *principal.owner)
-    if changes:
-        await transaction.executemany(_SAVE, [owner + _columns(change) for change in changes])
-
-
-def _read(row: Row) -> Source:
-    return Source(
-        sid=row["sid"],
-        title=row["title"],
-        url=row["url"],
-        source_type=row["source_type"],
-        objective_relevance=row["objective_relevance"],
-        published_time_iso=row["published_time_iso"],
-        favicon_url=row["favicon_url"],
-        text=row["snippet"],
-        mime=row["mime"],
-        text_chars=row["text_chars"],
-        used=row["used"],
-        key=row["key"],
-    )
-
-
-def _columns(change: SourceChange) -> tuple[object, ...]:
-    """In the order of _SAVE."""
-    row = change.row
-    return (
-        row.sid,
-        row.title,
-        row.url,
-        row.source_type,
-        row.objective_relevance,
-        row.published_time_iso,
-        row.favicon_url,
-        row.text,
-        row.mime,
-        row.text_chars,
-        row.used,
-        row.key,
-        change.text,
-    )
-
+from everturn.turns.postgres_sources import load_source_text, load_sources, save_sources
 
 _APPEND = """
 SELECT append_blocks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
-"""
-_EFFECTS = """
-INSERT INTO tool_effect (turn_id, conversation_id, tenant, project, user_id, call_id, tool_id, args_hash, effect, state)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-ON CONFLICT (turn_id, call_id) DO UPDATE SET state = EXCLUDED.state
 """
 _USAGE = """
 INSERT INTO usage_event (turn_id, conversation_id, tenant, project, user_id, model, role, input_tokens, output_tokens,
@@ -135,11 +50,6 @@ UPDATE feedback SET told = true
 _CLOSE_TURN = """
 UPDATE turn SET status = $2, outcome = $3, error = $4, usage = $5, ended_at = clock_timestamp()
  WHERE id = $1 AND status = 'running'
-"""
-# An abandoned or interrupted turn leaves calls whose progress is unknown.
-_SETTLE_EFFECTS = """
-UPDATE tool_effect SET state = CASE effect WHEN 'irreversible' THEN 'ambiguous' ELSE 'failed' END
- WHERE turn_id = $1 AND state = 'intended'
 """
 _CLOSE_CONVERSATION = """
 UPDATE conversation
@@ -193,7 +103,8 @@ async def append_commit(transaction: Connection, lease: Lease, commit: Commit) -
     await _save_signals(transaction, commit, inbox_seq)
     await save_approvals(transaction, lease, commit, inbox_seq)
     await _mark_shown_feedback(transaction, commit)
-    await _append_ledgers(transaction, lease, commit)
+    await save_effects(transaction, lease, commit)
+    await _append_usage(transaction, lease, commit)
     await append_artifacts(transaction, lease.principal, lease.conversation_id, commit.artifacts)
     await save_sources(transaction, lease.principal, lease.conversation_id, commit.sources)
     if commit.close is not None:
@@ -237,12 +148,9 @@ async def _mark_shown_feedback(transaction: Connection, commit: Commit) -> None:
         await transaction.executemany(_MARK_FEEDBACK, shown)
 
 
-async def _append_ledgers(transaction: Connection, lease: Lease, commit: Commit) -> None:
+async def _append_usage(transaction: Connection, lease: Lease, commit: Commit) -> None:
     principal = lease.principal
     owner = (commit.turn_id, lease.conversation_id, *principal.owner)
-    if commit.effects:
-        effects = [(e.call_id, e.tool_id, e.args_hash, e.effect.value, e.state.value) for e in commit.effects]
-        await transaction.executemany(_EFFECTS, [owner + effect for effect in effects])
     if commit.usage:
         tokens = [(u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens) for u in commit.usage]
         await transaction.executemany(
@@ -269,7 +177,7 @@ async def _close(transaction: Connection, lease: Lease, turn_id: TurnId, close: 
     )
     if done != "UPDATE 1":
         raise Conflict(f"{turn_id} is not running.")
-    await transaction.execute(_SETTLE_EFFECTS, turn_id)
+    await close_effects(transaction, turn_id)
     if close.promote is not None and not await _promote(transaction, turn_id, close.promote):
         raise InboxMoved(close.seen_inbox)
 

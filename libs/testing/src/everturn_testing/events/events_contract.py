@@ -87,6 +87,17 @@ class EventsContract:
         assert await events.writer.load_last(conversation_id) == EventCursor(3, 9)
         assert await events.reader.load_last(conversation_id) == EventCursor(3, 9)
 
+    async def test_the_last_ids_of_many_streams_come_together(self, events: Events) -> None:
+        ids = SequentialIds()
+        conversations = [ids.conversation() for _ in range(450)]
+        for number in (0, 199, 449):
+            await events.writer.publish(conversations[number], entry(1, 1, number + 1), after=None)
+
+        assert await events.reader.load_last_of(conversations) == {
+            conversations[number]: EventCursor(1, number + 1) for number in (0, 199, 449)
+        }
+        assert await events.reader.load_last_of([]) == {}
+
     async def test_a_stale_fence_publishes_nothing(self, events: Events) -> None:
         conversation_id = SequentialIds().conversation()
         await events.writer.publish(conversation_id, entry(2, 1, 1), after=None)

@@ -1,7 +1,7 @@
 """Event streams in memory: both sides, shared by writers and readers."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 
 from everturn.core.errors import StaleFence, Unavailable
@@ -29,6 +29,10 @@ class MemoryEvents:
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         self._check()
         return self._last.get(conversation_id)
+
+    async def load_last_of(self, conversation_ids: Sequence[ConversationId]) -> Mapping[ConversationId, EventCursor]:
+        self._check()
+        return {each: self._last[each] for each in conversation_ids if each in self._last}
 
     async def load_newest(
         self, conversation_id: ConversationId, *, max_entries: int, before: EventCursor | None = None

@@ -109,6 +109,8 @@ class ReadingContract:
         with pytest.raises(Unavailable):
             await unreachable.load_page()
         with pytest.raises(Unavailable):
+            await unreachable.load_page(f"{key.partition('/')[0]}/")
+        with pytest.raises(Unavailable):
             await unreachable.check()
 
 
@@ -188,6 +190,18 @@ class KeepingContract:
 
         assert ([found.key for found in page.objects], page.next_cursor) == ([mine], None)
         assert (await objects.load_page("conv_none/")).objects == ()
+
+    async def test_a_prefix_can_end_anywhere_in_a_key(self, objects: Objects) -> None:
+        ids = SequentialIds()
+        mine, other, turn = ids.conversation(), ids.conversation(), ids.turn()
+        keys = sorted([object_key(mine, _DIGEST_OF_A), manifest_key(mine, turn, 1), object_key(other, _DIGEST_OF_A)])
+        for key in keys:
+            await objects.save(key, b"a")
+
+        for prefix in {key[:size] for key in keys for size in range(len(key) + 1)}:
+            page = await objects.load_page(prefix)
+            assert [found.key for found in page.objects] == [key for key in keys if key.startswith(prefix)]
+        assert (await objects.load_page(f"{mine}/manifests/", cursor=keys[-1])).objects == ()
 
     @pytest.mark.parametrize("limit", [0, -1, 1_001])
     async def test_a_page_has_a_bound(self, objects: Objects, limit: int) -> None:

@@ -18,7 +18,7 @@ from everturn.core.metrics import ANNOUNCEMENTS_FAILED, EVENTS_PUBLISHED
 from everturn.core.refs import completion_ref
 from everturn.core.retry import RetryPolicy
 from everturn.events.cursor import ORIGIN, EventCursor
-from everturn.events.model import AnyEvent, ChatComplete, ChatError, ChatRewind, ConvStatus, ConvTitle, parse_envelope
+from everturn.events.model import TERMINAL_TYPES, AnyEvent, ChatRewind, ConvStatus, ConvTitle, parse_envelope
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter, StreamMemory
 from everturn.events.turn_view import TurnPage, build_turn_view, try_build_terminal_event
 from everturn.queue.ports import Doorbells
@@ -40,7 +40,6 @@ MAX_READS = 3
 died can still arrive, once."""
 MAX_DEATHS = 3
 """Workers that can die while publishing one end. After that, clients have to read the end from the rows."""
-_TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 
 
 def build_crash_end(turn: LeasedTurn, shown: str) -> TurnEnd:
@@ -267,7 +266,7 @@ def _build_status(conversation: Conversation, ended: TurnStatus) -> ConvStatus:
 
 
 def _ends(event: EncodedEvent, turn_id: TurnId) -> bool:
-    if event.type not in _TERMINAL_TYPES:
+    if event.type not in TERMINAL_TYPES:
         return False
     try:
         return parse_envelope(event.payload).turn_id == turn_id

@@ -25,7 +25,7 @@ from chat_proc.turn.records import ManifestKeeper
 from chat_proc.worker.announcing import Announcer, build_crash_end
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
-from everturn.core.errors import EverturnError, NotFound, StaleFence, Unavailable, problem
+from everturn.core.errors import DatabaseFault, EverturnError, NotFound, StaleFence, Unavailable, problem
 from everturn.core.ids import TurnId
 from everturn.core.loops import guarded
 from everturn.core.metrics import ANNOUNCEMENTS_FAILED, LEASES_ERASED, TURN_CRASHES
@@ -187,7 +187,16 @@ MAX_CLOSINGS = 3
 them."""
 MAX_ENDS_ANNOUNCED = 10
 """Ends of earlier turns announced under one claim; the sweeper rings again for the rest."""
-DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+DEFECTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    DatabaseFault,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 """Raised by defects of our own code, unlike failures of dependencies."""
 CLEAR_S = 10.0
 """Time limit of each step in which a turn that lost its lease finds and removes the rest of an erased conversation."""

@@ -35,8 +35,8 @@ class OpenSlots:
     def total(self) -> int:
         return self._open.total()
 
-    def take(self, principal: Principal) -> None:
-        """Acquire a slot, which `give_back` returns. Raises a 429 problem for the user's cap, 503 for the process's."""
+    def acquire(self, principal: Principal) -> None:
+        """Acquire a slot, which `release` returns. Raises a 429 problem for the user's cap, 503 for the process's."""
         person = principal.limited_as
         if self._open[person] >= self._max_per_user:
             raise too_many(f"You already have {self._max_per_user} open {self._many}.", retry_after_s=RETRY_AFTER_S)
@@ -45,7 +45,7 @@ class OpenSlots:
         self._open[person] += 1
         self._guests += is_guest(principal)
 
-    def give_back(self, principal: Principal) -> None:
+    def release(self, principal: Principal) -> None:
         """Return a slot."""
         person = principal.limited_as
         self._open[person] -= 1
@@ -58,16 +58,16 @@ class OpenSlots:
         """Hold a slot for as long as the block runs."""
         with self.until_handed_over(principal):
             yield
-        self.give_back(principal)
+        self.release(principal)
 
     @contextmanager
     def until_handed_over(self, principal: Principal) -> Generator[None]:
         """Acquire a slot. It is returned here only if the block fails; otherwise its new owner returns it."""
-        self.take(principal)
+        self.acquire(principal)
         try:
             yield
         except BaseException:
-            self.give_back(principal)
+            self.release(principal)
             raise
 
 
@@ -92,7 +92,7 @@ class HeldResponse(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._slots.give_back(self._principal)
+            self._slots.release(self._principal)
 
 
 def download_slots(request: Request) -> OpenSlots:
@@ -130,7 +130,7 @@ class WorkSlots:
         self._why = why
 
     @asynccontextmanager
-    async def take(self, person: str = "") -> AsyncGenerator[None]:
+    async def acquire(self, person: str = "") -> AsyncGenerator[None]:
         """Hold a slot while the block runs. Raises NoRoom when too many jobs wait, or no slot is free in time."""
         if self._free > 0 and self._working[person] < self._most_working:
             self._begin(person)

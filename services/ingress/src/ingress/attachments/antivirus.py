@@ -5,8 +5,9 @@ import asyncio
 import socket
 import time
 import zipfile
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Protocol, cast
@@ -39,12 +40,17 @@ def parse_address(url: str) -> Address:
     raise Invalid("CLAMD_URL must be tcp://host:port or unix:///path.")
 
 
-async def send_command(address: Address, command: str, *, timeout_s: float, stream: bytes | None = None) -> str:
-    """Send one command, followed by `stream`, and return the reply. Raises Unavailable when there is none in time."""
+async def send_command(
+    address: Address, command: str, *, timeout_s: float, stream: bytes | None = None, threads: Executor | None = None
+) -> str:
+    """Send one command, followed by `stream`, and return the reply. Raises Unavailable when there is none in time.
+
+    Occupies one of the `threads` until then; None is the event loop's own pool.
+    """
     line = _Line(address, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            return await asyncio.to_thread(line.send_command, command, stream)
+            return await asyncio.get_running_loop().run_in_executor(threads, line.send_command, command, stream)
     except (clamd.ClamdError, OSError, TimeoutError, UnicodeDecodeError) as error:
         raise Unavailable(_SILENT) from error
     finally:
@@ -109,6 +115,8 @@ later."""
 SCANS, SCANS_OF_PERSON, WAITING = 4, 2, 32
 """Files that clamd scans at once for this process, how many of them for one person, and files that wait. clamd has one
 queue for all clients, so its `MaxThreads` must cover the scans of all processes: then no scan waits there."""
+CHECKS = 2
+"""Readiness checks and requests for the version that clamd answers beside the scans."""
 
 _TOO_DEEP = 120
 """Nested archives: far more than clamd unpacks (MaxRecursion is 17 by default)."""
@@ -191,7 +199,8 @@ class _Known:
 
 
 class Clamd:
-    """clamd at `tcp://host:port` or `unix:///path`."""
+    """clamd at `tcp://host:port` or `unix:///path`. Conversations with it have their own threads, because a slow one
+    would otherwise delay the hashing and the downloads of the whole process."""
 
     name = "clamd"
 
@@ -203,32 +212,37 @@ class Clamd:
         self._timeout_s = timeout_s
         self._monotonic = monotonic
         self._slots = WorkSlots(SCANS, WAITING, "Too many files are being scanned.", at_once_of_person=SCANS_OF_PERSON)
+        self._threads = ThreadPoolExecutor(SCANS + CHECKS, thread_name_prefix="clamd")
         self._known = _Known("", 0.0)
 
+    def close(self) -> None:
+        """End the threads; conversations that still run end with their callers."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     async def scan(self, data: bytes, person: str = "") -> str:
-        async with self._slots.take(person):
+        async with self._slots.acquire(person):
             # Load the version before the scan: a verdict must never name newer signatures than those that scanned.
             verdict = await self.load_verdict()
-            check_reply(await send_command(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=data))
+            check_reply(await self._send("INSTREAM", self._timeout_s, data))
         return verdict
 
     async def load_verdict(self) -> str:
         if self._monotonic() >= self._known.until:
-            verdict = build_verdict(await send_command(self._address, "VERSION", timeout_s=CHECK_TIMEOUT_S))
+            verdict = build_verdict(await self._send("VERSION", CHECK_TIMEOUT_S))
             if verdict != self._known.verdict:
                 await self._check_honest()
             self._known = _Known(verdict, self._monotonic() + VERSION_KEPT_S)
         return self._known.verdict
 
     async def check(self) -> None:
-        if await send_command(self._address, "PING", timeout_s=CHECK_TIMEOUT_S) != "PONG":
+        if await self._send("PING", CHECK_TIMEOUT_S) != "PONG":
             raise Unavailable("clamd does not respond as expected.")
         await self.load_verdict()
 
     async def _check_honest(self) -> None:
         """Scan an archive that is nested too deep: without AlertExceedsMax clamd answers OK for content that it did not
         scan."""
-        reply = await send_command(self._address, "INSTREAM", timeout_s=self._timeout_s, stream=build_too_deep())
+        reply = await self._send("INSTREAM", self._timeout_s, build_too_deep())
         try:
             check_reply(reply)
         except Unscannable:
@@ -236,6 +250,9 @@ class Clamd:
         except Infected as error:
             raise Unavailable("clamd reports a virus in an empty archive.") from error
         raise Unavailable(_DISHONEST)
+
+    async def _send(self, command: str, timeout_s: float, stream: bytes | None = None) -> str:
+        return await send_command(self._address, command, timeout_s=timeout_s, stream=stream, threads=self._threads)
 
 
 def check_reply(reply: str) -> None:
@@ -274,12 +291,15 @@ def build_too_deep() -> bytes:
     return inner
 
 
-def choose_antivirus(*, clamd_url: str | None, development: bool, av_scan: str) -> Antivirus:
+@contextmanager
+def open_antivirus(*, clamd_url: str | None, development: bool, av_scan: str) -> Generator[Antivirus]:
     """Scan if clamd is set; without it only development mode accepts files, unless APP_AV_SCAN=1 requires scans."""
     if development and av_scan == "0":
-        return NoScan("APP_AV_SCAN=0")
-    if clamd_url:
-        return Clamd(clamd_url)
-    if development and not av_scan:
-        return NoScan()
-    return RefuseAll("CLAMD_URL is not set, so files can't be scanned and are rejected.")
+        yield NoScan("APP_AV_SCAN=0")
+    elif clamd_url:
+        with closing(Clamd(clamd_url)) as clamd:
+            yield clamd
+    elif development and not av_scan:
+        yield NoScan()
+    else:
+        yield RefuseAll("CLAMD_URL is not set, so files can't be scanned and are rejected.")

@@ -17,13 +17,13 @@ from everturn.core.ids import ConversationId
 from everturn.limits.token_buckets import BucketTable, Limit
 from ingress.auth.callers import Caller, Proof, build_record, read_record
 from ingress.errors import absent, forbidden, too_many, unauthorized
+from ingress.settings import MIN_SECRET_BYTES
 
 # Small signed values that the server issues and verifies later, so that it does not have to store them. A sealed
 # text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each purpose
 # has its own key, derived from one secret that all nodes share.
 
 MAX_SEALED_CHARS = 2048
-MIN_SECRET_BYTES = 32
 
 Purpose = Literal["evt_", "evg_"]
 """The prefix identifies the purpose of a sealed text: `evt_` opens an event stream, `evg_` is a guest token."""

@@ -242,7 +242,7 @@ class ChatService:
         wait_s: float,
     ) -> Receipt:
         try:
-            async with self._storing.take(principal.limited_as):
+            async with self._storing.acquire(principal.limited_as):
                 receipt = await wait_for_concurrent_request(commit, self._clock, wait_s=wait_s)
             opened = receipt.signal_id is None and not receipt.replayed
             admission.settle() if opened else admission.leave()

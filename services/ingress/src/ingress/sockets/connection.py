@@ -152,7 +152,7 @@ class Connection:
             self._parts.metrics.sockets.dec()
             if self.session:
                 self.session.hold.release()
-                self._parts.streams.slots.give_back(self.session.caller.principal)
+                self._parts.streams.slots.release(self.session.caller.principal)
 
     async def _serve(self) -> None:
         await self._receive()
@@ -243,7 +243,7 @@ class Connection:
         with parts.limits.guard.watching(self.address, token or ""):
             caller = await parts.auth.authenticate_socket(token, headers, tenant=who.tenant, project=who.project)
         await parts.limits.admit(self._http, caller.principal, write=False)
-        parts.streams.slots.take(caller.principal)
+        parts.streams.slots.acquire(caller.principal)
         self.session = Session(caller, parts.streams.recheck.begin(caller), parts.limits.bodies.open(caller.principal))
         return self.session
 

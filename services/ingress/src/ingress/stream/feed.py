@@ -161,7 +161,7 @@ class Feed:
     def _try_hold(self, client: Subscription) -> bool:
         if client.snapshot_slot is None:
             try:
-                self._large.take(client.stream.principal)
+                self._large.acquire(client.stream.principal)
             except ProblemError:
                 return False
             client.snapshot_slot = self._large

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from everturn.events.cursor import EventCursor
 from everturn.events.model import (
+    TERMINAL_TYPES,
     AnyEvent,
-    ChatComplete,
-    ChatError,
     ConvStatus,
     Envelope,
     encode_envelope,
@@ -29,7 +28,6 @@ UNAUTHORIZED = b": unauthorized: the credential is no longer good; opening the s
 """An SSE comment, because it is not about the conversation: clients learn it from the status of their next request."""
 _LINE_ENDS = {text.encode(): json.dumps(text)[1:-1].encode() for text in ("\x85", "\u2028", "\u2029")}
 """These are not line ends in SSE or JSON, but in Python's `splitlines`, which some clients use to read a stream."""
-_TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 _STATUS_TYPE = ConvStatus.model_fields["type"].default
 
 
@@ -136,7 +134,7 @@ def split_frames(chunk: bytes) -> list[SentEvent]:
 
 def try_terminal_turn(event: EncodedEvent) -> str | None:
     """The id of the turn that this event ends; None for all other events."""
-    if event.type not in _TERMINAL_TYPES:
+    if event.type not in TERMINAL_TYPES:
         return None
     try:
         return parse_envelope(event.payload).turn_id

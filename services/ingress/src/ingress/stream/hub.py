@@ -47,7 +47,7 @@ class Subscription:
     def release_snapshot(self) -> None:
         """Release the slot once the client has received its snapshot or is gone."""
         if self.snapshot_slot is not None:
-            self.snapshot_slot.give_back(self.stream.principal)
+            self.snapshot_slot.release(self.stream.principal)
             self.snapshot_slot = None
 
     def end(self) -> None:
@@ -333,12 +333,15 @@ class Hub:
         while True:
             await asyncio.sleep(pause_s)
             try:
-                for stream in list(self._streams.values()):
-                    stream.position = await self.reader.load_last(stream.conversation_id) or stream.position
-                    stream.lose_all()
-                return
+                last = await self.reader.load_last_of(tuple(self._streams))
             except Unavailable:
                 pause_s = min(MAX_BACKOFF_S, pause_s * 2)
+                continue
+            # A stream that was added meanwhile has read its own position; its clients resync all the same.
+            for stream in self._streams.values():
+                stream.position = last.get(stream.conversation_id, stream.position)
+                stream.lose_all()
+            return
 
     async def _run_hints(self) -> None:
         pause_s = 0.1

@@ -125,7 +125,7 @@ class StreamEdge:
     def close(self, client: Subscription) -> None:
         """Release what an open stream holds."""
         self.hub.close(client)
-        self.slots.give_back(client.stream.principal)
+        self.slots.release(client.stream.principal)
 
 
 class StreamResponse(EventStreamResponse):

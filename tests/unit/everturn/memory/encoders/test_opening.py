@@ -1,39 +1,46 @@
+import asyncio
+import threading
+from contextlib import AsyncExitStack
+
 import pytest
 
 from everturn.memory.embedder import EmbedderUnavailable
-from everturn.memory.encoders.hashed import HashedEmbedder
-from everturn.memory.encoders.minilm import MiniLmEmbedder
 from everturn.memory.encoders.opening import EmbedderChoice, is_minilm_installed, open_embedder
 
+OPENAI = EmbedderChoice("openai", "text-embedding-3-small", "")
+CHOICES = (
+    EmbedderChoice("minilm", "", ""),
+    EmbedderChoice("hashed", "", ""),
+    OPENAI,
+    EmbedderChoice("openai", "text-embedding-3-large", ""),
+)
 
-def test_each_choice_opens_its_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
 
-    assert isinstance(open_embedder(EmbedderChoice("minilm", "", "")), MiniLmEmbedder)
-    assert isinstance(open_embedder(EmbedderChoice("hashed", "", "")), HashedEmbedder)
-    assert open_embedder(EmbedderChoice("openai", "text-embedding-3-small", "")).name.startswith("openai:")
-
-
-def test_a_provider_without_a_key_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_provider_without_a_key_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
     with pytest.raises(EmbedderUnavailable):
-        open_embedder(EmbedderChoice("openai", "text-embedding-3-small", ""))
+        async with open_embedder(OPENAI):
+            pass
 
 
-def test_encoders_have_different_names_and_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_encoders_have_different_names_and_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    choices = (
-        ("minilm", ""),
-        ("hashed", ""),
-        ("openai", "text-embedding-3-small"),
-        ("openai", "text-embedding-3-large"),
-    )
 
-    opened = [open_embedder(EmbedderChoice(kind, model, "")) for kind, model in choices]  # type: ignore[arg-type]
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(open_embedder(choice)) for choice in CHOICES]
 
-    assert len({embedder.name for embedder in opened}) == len(choices)
-    assert [embedder.lexical_only for embedder in opened] == [False, True, False, False]
+        assert len({embedder.name for embedder in opened}) == len(CHOICES)
+        assert [embedder.lexical_only for embedder in opened] == [False, True, False, False]
+
+
+async def test_the_thread_of_the_local_encoder_ends_with_it() -> None:
+    async with open_embedder(EmbedderChoice("minilm", "", "")) as embedder:
+        await embedder.embed(["a cat"])
+        (thread,) = [each for each in threading.enumerate() if each.name.startswith("minilm")]
+
+    await asyncio.to_thread(thread.join, 30)
+    assert not thread.is_alive()
 
 
 def test_the_local_weights_are_installed_with_the_platform() -> None:

@@ -41,6 +41,10 @@ class MiniLmEmbedder:
         self._loaded: Weights | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
 
+    def close(self) -> None:
+        """End the thread after its present pass. Nothing may be called after that."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         if not texts:
             return ()

