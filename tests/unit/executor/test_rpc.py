@@ -89,6 +89,42 @@ async def test_calls_that_wait_when_the_gateway_closes_fail(path):
             await asyncio.wait_for(Gateway(str(path), "nonce").call("a.b", {}), 5)
 
 
+async def test_a_frame_that_is_no_answer_fails_the_calls_that_wait(path):
+    closed = asyncio.Event()
+
+    async def answer_badly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stream = FrameStream(reader, writer, FrameDecoder())
+        await stream.receive()
+        await stream.send(build_message(Welcome()))
+        await stream.receive()
+        await stream.send({"kind": "news"})
+        assert await stream.receive() is None
+        closed.set()
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer_badly, path):
+        with pytest.raises(ToolError, match="unexpected message 'news'"):
+            await asyncio.wait_for(Gateway(str(path), "nonce").call("a.b", {}), 5)
+        await asyncio.wait_for(closed.wait(), 5)
+
+
+async def test_a_bad_greeting_is_a_tool_error_and_ends_the_connection(path):
+    closed = asyncio.Event()
+
+    async def greet_badly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stream = FrameStream(reader, writer, FrameDecoder())
+        await stream.receive()
+        await stream.send({"kind": "news"})
+        assert await stream.receive() is None
+        closed.set()
+        writer.close()
+
+    async with await asyncio.start_unix_server(greet_badly, path):
+        with pytest.raises(ToolError, match="unexpected message 'news'"):
+            await asyncio.wait_for(Gateway(str(path), "nonce").call("a.b", {}), 5)
+        await asyncio.wait_for(closed.wait(), 5)
+
+
 def test_a_second_event_loop_gets_a_connection_of_its_own(path):
     server = Server()
 

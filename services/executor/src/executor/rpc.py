@@ -12,7 +12,7 @@ from typing import Final
 
 from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.messages import GATEWAY_FRAME_BYTES, GatewayCall, Hello, ToolReply, Welcome
-from everturn.execution.records import build_message, parse_message
+from everturn.execution.records import BadMessage, build_message, parse_message
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 
@@ -55,8 +55,9 @@ def _is_spent(opening: "asyncio.Task[_Session]") -> bool:
 
 
 class _Session:
-    def __init__(self, stream: FrameStream) -> None:
+    def __init__(self, stream: FrameStream, writer: asyncio.StreamWriter) -> None:
         self._stream = stream
+        self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[ToolReply]] = {}
         self._calls = 0
@@ -65,18 +66,22 @@ class _Session:
 
     @classmethod
     async def open(cls, path: str, nonce: str) -> "_Session":
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                reader, writer = await asyncio.open_unix_connection(path)
-                stream = FrameStream(reader, writer, FrameDecoder(GATEWAY_FRAME_BYTES))
-                await stream.send(build_message(Hello(nonce)))
-                frame = await stream.receive()
-                if not isinstance(frame, dict):
-                    raise ConnectionResetError("the gateway closed the connection")
-                parse_message(frame, Welcome)
-        except OSError as error:
-            raise ToolError("gateway", str(error)) from error
-        return cls(stream)
+        """Connect and exchange greetings. Raises ToolError; then the connection is closed."""
+        with contextlib.ExitStack() as on_failure:
+            try:
+                async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                    reader, writer = await asyncio.open_unix_connection(path)
+                    on_failure.callback(writer.close)
+                    stream = FrameStream(reader, writer, FrameDecoder(GATEWAY_FRAME_BYTES))
+                    await stream.send(build_message(Hello(nonce)))
+                    frame = await stream.receive()
+                    if not isinstance(frame, dict):
+                        raise ConnectionResetError("the gateway closed the connection")
+                    parse_message(frame, Welcome)
+            except (OSError, FrameError, BadMessage) as error:
+                raise ToolError("gateway", str(error) or "the gateway did not answer in time") from error
+            on_failure.pop_all()
+        return cls(stream, writer)
 
     @property
     def usable(self) -> bool:
@@ -107,14 +112,20 @@ class _Session:
             raise ToolError("gateway", str(error)) from error
 
     async def _read_replies(self) -> None:
-        with contextlib.suppress(OSError, FrameError):
+        """Resolve the calls that wait, until the connection ends; then fail the others, whatever ended it."""
+        reason = "the gateway closed the connection"
+        try:
             while isinstance(frame := await self._stream.receive(), dict):
                 reply = parse_message(frame, ToolReply)
                 if (answer := self._waiting.get(reply.id)) and not answer.done():
                     answer.set_result(reply)
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(ToolError("gateway", "the gateway closed the connection"))
+        except (OSError, FrameError, BadMessage) as error:
+            reason = f"the connection to the gateway failed: {error}"
+        finally:
+            self._writer.close()
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(ToolError("gateway", reason))
 
 
 Parameters = tuple[str, ...]
