@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from everturn.execution.framing import encode_frame, encode_raw
 from everturn.execution.messages import Finished
@@ -151,6 +152,38 @@ async def test_the_reaper_removes_what_the_engine_could_not(engine, pairs: Pairs
     assert pairs.names == frozenset()
     engine.containers.clear()
     engine.volumes.clear()
+
+
+async def test_a_failed_removal_waits_for_that_of_the_other_container(engine, pairs: Pairs, monkeypatch):
+    pair = (await pairs.boot("default", "run_1")).pair
+    supervisor = name_container(pair.name, "supervisor")
+    remove = type(engine).kill_and_remove
+
+    async def remove_slowly(engine, name: str) -> None:
+        await asyncio.sleep(0.05 if name == supervisor else 0)
+        await remove(engine, name)
+
+    monkeypatch.setattr(type(engine), "kill_and_remove", remove_slowly)
+    engine.failing["kill_and_remove executor"] = EngineRefused("busy")
+
+    assert not await pair.end(force=True)
+    assert supervisor not in engine.containers
+    engine.failing.clear()
+
+
+async def test_both_failed_removals_are_logged(engine, pairs: Pairs):
+    pair = (await pairs.boot("default", "run_1")).pair
+    engine.failing["kill_and_remove executor"] = EngineRefused("busy")
+    engine.failing["kill_and_remove supervisor"] = EngineDown("away")
+
+    with capture_logs() as lines:
+        assert not await pair.end(force=True)
+
+    [line] = lines
+    assert len(line["problems"]) == 2
+    assert "executor" in line["problems"][0]
+    assert "away" in line["problems"][1]
+    engine.failing.clear()
 
 
 async def started_supervisor(engine):

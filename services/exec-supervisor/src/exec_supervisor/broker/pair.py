@@ -171,21 +171,23 @@ class Pair:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LIFELINE_S):
                     await self._events.wait_until_gone()
+        problems: list[str] = []
         try:
             async with asyncio.timeout(REMOVAL_S):
-                await asyncio.gather(self._remove("executor"), self._remove("supervisor"))
-                await self._remove_volume()
-        except (EngineDown, EngineRefused, TimeoutError) as error:
-            _log.warning(
-                "Could not remove a pair; the reaper will remove it",
-                pair=self.name,
-                detail=str(error) or "it took too long",
-            )
-            return False
-        else:
-            return True
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._remove("executor", problems))
+                    group.create_task(self._remove("supervisor", problems))
+                if not problems:
+                    await self._remove_volume()
+        except (EngineDown, EngineRefused) as error:
+            problems.append(f"volume: {error}")
+        except TimeoutError:
+            problems.append(f"it took more than {REMOVAL_S:g} s")
         finally:
             self._close()
+        if problems:
+            _log.warning("Could not remove a pair; the reaper will remove it", pair=self.name, problems=problems)
+        return not problems
 
     async def _start_executor(self) -> None:
         name = name_container(self.name, "executor")
@@ -218,7 +220,8 @@ class Pair:
         await asyncio.sleep(LAST_OUTPUT_S)
         raise StartFailed(f"the executor ended with code {self._events.executor_exit}")
 
-    async def _remove(self, role: Role) -> None:
+    async def _remove(self, role: Role, problems: list[str]) -> None:
+        """Remove a container. Add to `problems` if the engine fails, so that the other container is removed too."""
         gone = self._events.executor_gone if role == "executor" else self._events.supervisor_gone
         if gone.is_set():
             return
@@ -227,6 +230,9 @@ class Pair:
         except InUse:
             await gone.wait()
         except NotThere:
+            return
+        except (EngineDown, EngineRefused) as error:
+            problems.append(f"{role}: {error}")
             return
         # Earlier events, such as memory that ran out, belong in the report of the pair, so wait for them.
         with contextlib.suppress(TimeoutError):
