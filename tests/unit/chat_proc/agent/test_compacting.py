@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from helpers.recorded_spans import KeptTracing
+from prometheus_client import REGISTRY
 from turn_bench.bench import Bench, until
 from turn_bench.checks import check_conversation
 from turn_bench.replies import answer, call
@@ -33,6 +34,11 @@ SUMMARY = "## Active request\n- read it all\n## Done\n- read some\n## Critical f
 def look(n: int, chars: int = 5_000) -> str:
     """A round whose result has about `chars` characters."""
     return call("demo.echo", {"text": f"part {n} " + "x" * chars})
+
+
+def count_errors() -> float:
+    """Unexpected errors of compactions so far."""
+    return REGISTRY.get_sample_value("everturn_loop_errors_total", {"loop": "compaction"}) or 0.0
 
 
 def build(
@@ -458,9 +464,11 @@ async def test_a_failed_background_compaction_is_reported_as_skipped() -> None:
 async def test_a_compaction_that_breaks_in_the_turns_way_is_made_by_rules() -> None:
     bench = build(*(look(n, 9_000) for n in range(1, 4)), answer("Done."), summaries=[])
     await bench.say("Read it all.")
+    before = count_errors()
 
     await bench.hire(failpoint="turn.in_compaction:1:raise").work()
 
+    assert count_errors() == before + 1
     assert summaries_of(bench)[0].by == "rules"
     assert bench.texts(CompletionBody) == ["Done."]
     assert max(sizes(bench)) <= bench.context.hard

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from prometheus_client import REGISTRY
+
 from chat_proc.turn.records import MAX_WAITING, ManifestKeeper
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.metrics import MANIFESTS_LOST
@@ -33,6 +35,10 @@ def count_lost() -> float:
     return next(sample.value for metric in MANIFESTS_LOST.collect() for sample in metric.samples)
 
 
+def count_unexpected() -> float:
+    return REGISTRY.get_sample_value("everturn_loop_errors_total", {"loop": "manifests"}) or 0.0
+
+
 async def test_what_is_kept_is_saved_under_its_turn_and_round() -> None:
     objects = MemoryObjects()
     keeper = ManifestKeeper(objects, CONVERSATION, TURN)
@@ -50,13 +56,14 @@ async def test_a_store_that_is_down_costs_a_count_and_no_more() -> None:
     objects = MemoryObjects()
     objects.down = True
     keeper = ManifestKeeper(objects, CONVERSATION, TURN)
-    before = count_lost()
+    before, bugs = count_lost(), count_unexpected()
 
     keeper.keep(1, build("one"))
     keeper.close()
     await keeper.run()
 
     assert count_lost() == before + 1
+    assert count_unexpected() == bugs
 
 
 async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
@@ -65,7 +72,7 @@ async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
 
     objects = MemoryObjects()
     keeper = ManifestKeeper(objects, CONVERSATION, TURN)
-    before = count_lost()
+    before, bugs = count_lost(), count_unexpected()
 
     keeper.keep(1, fail)
     keeper.keep(2, build("two"))
@@ -73,6 +80,7 @@ async def test_a_failed_manifest_is_counted_and_the_next_is_saved() -> None:
     await keeper.run()
 
     assert count_lost() == before + 1
+    assert count_unexpected() == bugs + 1
     assert list(objects.stored) == ["conv_1/manifests/turn_1.2"]
 
 

@@ -36,6 +36,7 @@ from chat_proc.timeline.compaction.turn_facts import render_transcript, render_w
 from chat_proc.turn.leased import CommitContent, LeasedTurn
 from everturn.core.cancellation import Stopped, end_tasks, run_until
 from everturn.core.failpoints import Failpoints
+from everturn.core.loops import guarded
 from everturn.core.metrics import COMPACTIONS
 from everturn.core.tracing import NO_TRACING, Attributes, Tracing
 from everturn.events.model import ChatCompaction
@@ -355,10 +356,10 @@ class TurnCompaction:
 
 async def _result_of(work: _Work) -> Shrunk:
     """Return the result; if the work failed, the result by rules, since a failed summary must not fail the turn."""
-    (made,) = await asyncio.gather(work.task, return_exceptions=True)
-    if isinstance(made, Shrunk):
-        return made
-    _log.error("Compaction failed", exc_info=made)
+    with guarded("compaction", reason=work.reason):
+        # Awaiting a cancelled task would cancel this one.
+        if not work.task.cancelled():
+            return await work.task
     return Shrunk(work.snapshot) if work.reason == "soft" else await _shrink_by_rules(work.snapshot)
 
 

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from everturn.core.clock import Clock
+from everturn.core.errors import EverturnError
 from everturn.core.identity import lane_of
 from everturn.core.ids import ConversationId, TurnId
+from everturn.core.loops import guarded
 from everturn.core.metrics import (
     CACHED_TOKENS,
     COST_USD,
@@ -72,10 +74,14 @@ class ManifestKeeper:
                 await self._save(*self._waiting.popleft())
 
     async def _save(self, round_number: int, build: Build) -> None:
-        # Any error is caught, because an error that left this task would end the turn too.
-        (failure,) = await asyncio.gather(self._store(round_number, build), return_exceptions=True)
-        if failure is not None:
-            self._count_lost(round_number, repr(failure))
+        # An error that left this task would end the turn too.
+        with guarded("manifests", turn_id=self._turn_id, round=round_number) as guard:
+            try:
+                await self._store(round_number, build)
+            except (EverturnError, TimeoutError) as error:
+                self._count_lost(round_number, repr(error))
+        if guard.error is not None:
+            self._count_lost(round_number, repr(guard.error))
 
     async def _store(self, round_number: int, build: Build) -> None:
         async with asyncio.timeout(SAVE_S):
