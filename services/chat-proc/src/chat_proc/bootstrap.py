@@ -133,8 +133,10 @@ async def open_worker(
             opened = await pass_gate(opened)
         encoder = choose_encoder(settings, config)
         embedder = await stack.enter_async_context(open_embedder(encoder))
-        log = _log.warning if embedder.lexical_only else _log.info
-        log("embedder_chosen", embedder=embedder.name, why=encoder.why, lexical_only=embedder.lexical_only)
+        if embedder.lexical_only:
+            _log.warning("Memory search compares words, not meanings", embedder=embedder.name, why=encoder.why)
+        else:
+            _log.info("Chose the embedder of memory search", embedder=embedder.name, why=encoder.why)
         memories = PostgresUserMemories(database) if settings.user_memory == "on" else None
         described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
         reader = PageReader()
