@@ -57,7 +57,8 @@ from everturn.core.page_server import build_live_page, build_metrics_page, open_
 from everturn.core.readiness import CHECK_TIMEOUT_S, Part
 from everturn.core.retry import RetryPolicy
 from everturn.core.settings import METRICS_LISTEN, split_address
-from everturn.core.tracing import NO_TRACING, Tracing, open_tracing
+from everturn.core.trace_export import open_tracing
+from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.execution.messages import parse_uid_range
 from everturn.execution.profiles import choose_profiles, load_profiles
 from everturn.files.objects import Objects

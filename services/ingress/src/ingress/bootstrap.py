@@ -13,7 +13,7 @@ from everturn.accounts.usage import UsageTotal
 from everturn.conversations.postgres import PostgresConversations
 from everturn.core.clock import Clock, SystemClock, now_ms, open_clock
 from everturn.core.ids import ConversationId, RandomIds
-from everturn.core.tracing import open_tracing
+from everturn.core.trace_export import open_tracing
 from everturn.feedback.postgres import PostgresFeedback
 from everturn.files.opening import open_objects
 from everturn.files.postgres import PostgresArtifacts, PostgresScans

@@ -1,14 +1,11 @@
-"""Traces: spans, the context that is stored with a turn, and the exporter. Without a collector no spans are made, and
-only a caller's trace is passed on: this is what the API of OpenTelemetry does without its SDK."""
+"""Traces: spans, and the context that is stored with a turn. Without a collector no spans are made, and only a caller's
+trace is passed on: this is what the API of OpenTelemetry does without its SDK."""
 
 import contextlib
 import hashlib
-import importlib
-import os
 import re
-import socket
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -146,19 +143,3 @@ NO_TRACING: Final = Tracing(trace.NoOpTracer())
 def _build(context: TraceContext) -> trace.SpanContext:
     flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.sampled else trace.TraceFlags.DEFAULT)
     return trace.SpanContext(int(context.trace_id, 16), int(context.span_id, 16), is_remote=True, trace_flags=flags)
-
-
-# Whether this process exports spans: only if a collector is configured.
-
-DRIVER = "everturn.core.otlp"
-
-
-@contextlib.asynccontextmanager
-async def open_tracing(service: str, endpoint: str) -> AsyncGenerator[Tracing]:
-    """Tracing to the OTLP collector at this URL while the block runs; an empty URL disables it and imports no SDK."""
-    if not endpoint:
-        yield NO_TRACING
-        return
-    instance = f"{socket.gethostname()}:{os.getpid()}"
-    async with importlib.import_module(DRIVER).open_otlp_tracing(service, instance, endpoint) as tracing:
-        yield tracing

@@ -8,7 +8,8 @@ import pytest
 from helpers.collector import Collector
 from prometheus_client import REGISTRY
 
-from everturn.core.tracing import SpanLinks, TraceContext, open_tracing
+from everturn.core.trace_export import open_tracing
+from everturn.core.tracing import SpanLinks, TraceContext
 
 CALLER = TraceContext("a" * 32, "b" * 16)
 OWN = TraceContext("c" * 32, "d" * 16)

@@ -3,11 +3,12 @@
 import subprocess
 import sys
 
-from everturn.core.tracing import NO_TRACING, open_tracing
+from everturn.core.trace_export import open_tracing
+from everturn.core.tracing import NO_TRACING
 
 LOADS_NOTHING = """
 import asyncio, sys
-from everturn.core.tracing import open_tracing
+from everturn.core.trace_export import open_tracing
 async def main():
     async with open_tracing("s", ""):
         pass
