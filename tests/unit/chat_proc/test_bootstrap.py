@@ -20,6 +20,7 @@ from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
+from chat_proc.tools.web.resolver import NameResolver
 from chat_proc.worker.presence import Readiness
 from everturn.core.settings import BadConfig
 from everturn_local.ports import load_free_port
@@ -124,7 +125,7 @@ async def test_a_wrong_configuration_file_stops_the_start(settings: WorkerSettin
 
 
 def web_tools(settings: WorkerSettings) -> list[str]:
-    return [tool.spec.tool_id for tool in choose_web_tools(settings, PageReader())]
+    return [tool.spec.tool_id for tool in choose_web_tools(settings, PageReader(), NameResolver())]
 
 
 def test_pages_can_be_read_unless_that_is_switched_off(settings: WorkerSettings) -> None:

@@ -33,6 +33,7 @@ from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchToo
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
+from chat_proc.tools.web.resolver import NameResolver
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.housekeeping import OrphanSweep, RetentionJob, Sweeper
@@ -142,7 +143,9 @@ async def open_worker(
         described = load_tools(config.tools, stack.enter_context(open_tool_threads()))
         reader = PageReader()
         stack.push_async_callback(reader.close)
-        web = choose_web_tools(settings, reader)
+        resolver = NameResolver()
+        stack.callback(resolver.close)
+        web = choose_web_tools(settings, reader, resolver)
         more = (*build_memory_tools(database, embedder, memories), *web, *described, *tools)
         sandbox = opened.sandbox.with_tracing(tracing) if isinstance(opened, OpenedSandbox) else opened
         stragglers = Stragglers()
@@ -213,7 +216,7 @@ def build_program_parts(
     )
 
 
-def choose_web_tools(settings: WorkerSettings, reader: PageReader) -> tuple[Tool, ...]:
+def choose_web_tools(settings: WorkerSettings, reader: PageReader, resolver: NameResolver) -> tuple[Tool, ...]:
     """The web tools that the operator allows."""
     access = WebAccess(
         fetch=settings.web_fetch != "off",
@@ -221,7 +224,7 @@ def choose_web_tools(settings: WorkerSettings, reader: PageReader) -> tuple[Tool
         tavily_key=settings.tavily_api_key.get_secret_value(),
         in_programs=settings.web_tools_in_programs,
     )
-    return build_web_tools(access, settings.address_rules, reader)
+    return build_web_tools(access, settings.address_rules, reader, resolver)
 
 
 def build_tool_ports(database: Database, objects: Objects) -> ToolPorts:

@@ -12,6 +12,7 @@ from chat_proc.agent.limits import TurnLimits
 from chat_proc.tools.web.client import AddressGuard, WebClient
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool
+from everturn.core.ids import TurnId
 from everturn.events.model import ChatCitations, ChatDelta, ChatFollowups
 from everturn.timeline.bodies import CompletionBody, ToolCallBody, ToolResultBody
 from everturn.timeline.turns import SignalKind
@@ -246,7 +247,7 @@ async def test_a_steer_cancels_a_page_that_is_being_fetched() -> None:
     async with open_site() as site:
         site.pages["/slow"] = Answer(b"some", stalls=True)
 
-        async def resolve(host: str, port: int) -> list[str]:
+        async def resolve(host: str, port: int, turn_id: TurnId) -> list[str]:
             return ["127.0.0.1"]
 
         guard = AddressGuard(resolve, is_allowed=lambda address: True, ports={site.port})
@@ -270,7 +271,7 @@ async def test_a_page_is_fetched_cited_and_read_again_in_one_turn() -> None:
     async with open_site() as site:
         url = site.page("/tides.txt", "The tide comes twice a day. " * 600, "text/plain")
 
-        async def resolve(host: str, port: int) -> list[str]:
+        async def resolve(host: str, port: int, turn_id: TurnId) -> list[str]:
             return ["127.0.0.1"]
 
         guard = AddressGuard(resolve, is_allowed=lambda address: True, ports={site.port})

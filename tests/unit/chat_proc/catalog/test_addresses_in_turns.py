@@ -18,7 +18,7 @@ from chat_proc.tools.web.client import AddressGuard, WebClient
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool
 from chat_proc.tools.web.web_search import WebSearchTool
-from everturn.core.ids import ApprovalId
+from everturn.core.ids import ApprovalId, TurnId
 from everturn.timeline.bodies import ApprovalRequestBody, ToolResultBody
 from everturn.timeline.sources import SourceDraft
 from everturn.timeline.turns import ExternalEvent, Outcome, SignalKind, TurnStatus
@@ -57,7 +57,7 @@ async def reader() -> AsyncIterator[PageReader]:
 async def outside(reader: PageReader) -> AsyncIterator[Outside]:
     async with open_site() as site:
 
-        async def resolve(host: str, port: int) -> Sequence[str]:
+        async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
             outside.names.append(host)
             return ["127.0.0.1"]
 

@@ -6,7 +6,10 @@ import pytest
 from tests.unit.chat_proc.selftest.results import build_run
 
 from chat_proc.selftest.web import Site, build_web_trial, list_urls, open_site
+from everturn.core.ids import TurnId
 from everturn.execution.messages import GatewayCall
+
+TURN = TurnId("turn_1")
 
 
 async def test_every_address_is_refused_and_no_server_reached():
@@ -48,4 +51,4 @@ def test_a_page_that_came_and_a_server_that_was_reached_have_not_held():
 
 @pytest.mark.parametrize("host", ["site.test", "changing.test"])
 async def test_names_of_the_battery_are_not_asked_of_the_machine(host):
-    assert await Site().resolve(host, 80) == ["127.0.0.77"]
+    assert await Site().resolve(host, 80, TURN) == ["127.0.0.77"]

@@ -10,6 +10,7 @@ from chat_proc.sandbox.port import RunResult
 from chat_proc.selftest.trials import Finding, Trial, find_for
 from chat_proc.tools.web.client import WEB_PORTS, Address, AddressGuard, WebClient, is_public
 from everturn.core.errors import EverturnError
+from everturn.core.ids import TurnId
 from everturn.execution.messages import Capability, GatewayCall, ToolGrant, ToolReply
 
 WEB: Final = "web tools"
@@ -17,6 +18,7 @@ _TOOL: Final = "web_tools.web_fetch"
 _SITE: Final = "127.0.0.77"
 """Simulates a server of the public internet: the guard accepts it, and it redirects to a forbidden address."""
 _FETCH_S: Final = 5.0
+_TURN: Final = TurnId("turn_selftest")
 
 _URLS: Final = {
     "fetch from this machine": "http://127.0.0.1:{port}/",
@@ -72,7 +74,7 @@ class Site:
             writer.write(b"HTTP/1.1 302 Found\r\nLocation: " + place + b"\r\nContent-Length: 0\r\n\r\n")
             await writer.drain()
 
-    async def resolve(self, host: str, port: int) -> Sequence[str]:
+    async def resolve(self, host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         """The machine's resolver, with two extra names for the battery."""
         if host == "site.test":
             return [_SITE]
@@ -110,7 +112,7 @@ def build_web_trial(site: Site) -> Trial:
 
     async def fetch(call: GatewayCall) -> ToolReply:
         try:
-            page = await client.fetch(str(call.arguments["url"]))
+            page = await client.fetch(str(call.arguments["url"]), _TURN)
         except EverturnError as refusal:
             return ToolReply(call.id, False, None, "tool_error", str(refusal))
         return ToolReply(call.id, True, page.url)

@@ -19,6 +19,7 @@ from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.offered import WebAccess, build_web_tools
 from chat_proc.tools.web.pages import PageReader
+from chat_proc.tools.web.resolver import NameResolver
 from everturn.execution.messages import Posture
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn_testing.files.artifacts import MemoryArtifacts
@@ -42,7 +43,7 @@ def specs(*, with_code: bool = True) -> list[ToolSpec]:
     """Of all tools that a worker with a sandbox offers; no tool is called."""
     platform = MemoryPlatform()
     objects = MemoryObjects()
-    web = build_web_tools(WebAccess(fetch=True, brave_key="k"), AddressRules(), PageReader())
+    web = build_web_tools(WebAccess(fetch=True, brave_key="k"), AddressRules(), PageReader(), NameResolver())
     ports = ToolPorts(objects, MemoryArtifacts(platform), MemoryConversationReader(platform), MemoryTimelines(platform))
     memory = [MemsearchTool(MemorySnippets(platform), HashedEmbedder())]
     sandbox = NoSandbox() if with_code else SandboxUnavailable("none here")

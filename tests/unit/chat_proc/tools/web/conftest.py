@@ -27,7 +27,7 @@ async def site() -> AsyncIterator[Site]:
 def guard(site: Site) -> AddressGuard:
     """Knows `site.test` and hosts that are numbers; allows this machine besides the public internet."""
 
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         return ["127.0.0.1"] if host == "site.test" else [host]
 
     def is_allowed(address: Address) -> bool:

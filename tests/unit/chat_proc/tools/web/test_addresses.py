@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chat_proc.tools.web.client import MAX_ADDRESSES, AddressGuard, Refused, is_public
+from chat_proc.tools.web.resolver import NameResolver
 from everturn.core.errors import Unavailable
+from everturn.core.ids import TurnId
+
+TURN = TurnId("turn_1")
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "2a00:1450:4001::200e"])
@@ -41,7 +45,7 @@ def test_in_six_nothing_is_public_that_the_standard_library_does_not_route(addre
 
 
 def guard_of(*answers: str) -> AddressGuard:
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         return answers
 
     return AddressGuard(resolve)
@@ -49,13 +53,13 @@ def guard_of(*answers: str) -> AddressGuard:
 
 async def test_every_address_of_a_host_is_checked() -> None:
     with pytest.raises(Refused, match="public internet"):
-        await guard_of("8.8.8.8", "10.0.0.1").find_addresses("mixed.example", 443)
+        await guard_of("8.8.8.8", "10.0.0.1").find_addresses("mixed.example", 443, TURN)
 
 
 async def test_the_addresses_that_were_checked_are_given_once_and_not_too_many() -> None:
     answers = ["8.8.8.8", "8.8.8.8", *(f"9.9.9.{n}" for n in range(9))]
 
-    found = await guard_of(*answers).find_addresses("many.example", 80)
+    found = await guard_of(*answers).find_addresses("many.example", 80, TURN)
 
     assert found[:2] == ("8.8.8.8", "9.9.9.0") and len(found) == MAX_ADDRESSES
 
@@ -63,24 +67,24 @@ async def test_the_addresses_that_were_checked_are_given_once_and_not_too_many()
 @pytest.mark.parametrize("port", [22, 0, 8080, 5432])
 async def test_other_ports_are_refused_before_anything_is_resolved(port: int) -> None:
     with pytest.raises(Refused, match="80 and 443"):
-        await guard_of().find_addresses("a.example", port)
+        await guard_of().find_addresses("a.example", port, TURN)
 
 
 async def test_a_host_without_an_address_is_unavailable() -> None:
     with pytest.raises(Unavailable):
-        await guard_of().find_addresses("nothing.example", 80)
+        await guard_of().find_addresses("nothing.example", 80, TURN)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.1", "0x7f.1", "2130706433", "0"])
 async def test_addresses_of_this_machine_are_refused_in_any_spelling(host: str) -> None:
     with pytest.raises((Refused, Unavailable)):
-        await AddressGuard().find_addresses(host, 80)
+        await AddressGuard(NameResolver().resolve).find_addresses(host, 80, TURN)
 
 
 async def test_a_resolver_that_fails_is_unavailable() -> None:
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         await asyncio.sleep(0)
         raise OSError("no such host")
 
     with pytest.raises(Unavailable, match="was not found"):
-        await AddressGuard(resolve).find_addresses("gone.example", 80)
+        await AddressGuard(resolve).find_addresses("gone.example", 80, TURN)

@@ -11,13 +11,16 @@ from bad_input.urls import ADDRESSES, CLOSED, HOSTS, NAMES
 from chat_proc.tools.web.client import MAX_BODY_BYTES, AddressGuard, WebClient, is_public
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.web_fetch import WebFetchTool
+from everturn.core.ids import TurnId
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.web_site import Answer, Site
+
+TURN = TurnId("turn_1")
 
 SECRET = "what only this machine may read"
 
 
-async def resolve(host: str, port: int) -> Sequence[str]:
+async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
     """Names of the table; and numbers in every spelling that the machine's resolver takes, without asking anybody."""
     if host.lower() in NAMES:
         return NAMES[host.lower()]
@@ -62,8 +65,8 @@ async def test_addresses_outside_the_web_get_the_same_error(
 async def test_no_redirect_leads_to_a_closed_address(site: Site, pool: MemorySourcePool, call_tool, hops: int) -> None:
     """Only the first host is open; the others go through the same checks as an address that was asked for."""
 
-    async def resolve_first(host: str, port: int) -> Sequence[str]:
-        return ["127.0.0.1"] if host == "site.test" else await resolve(host, port)
+    async def resolve_first(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
+        return ["127.0.0.1"] if host == "site.test" else await resolve(host, port, turn_id)
 
     # 127.0.0.1 stands for the public internet here, so the cases are those that are something else.
     guard = AddressGuard(
@@ -71,7 +74,9 @@ async def test_no_redirect_leads_to_a_closed_address(site: Site, pool: MemorySou
     )
     tool = WebFetchTool(WebClient(guard), PageReader())
     targets = {
-        case: host for case, host in HOSTS.items() if "127.0.0.1" not in await resolve(host.strip("[]"), site.port)
+        case: host
+        for case, host in HOSTS.items()
+        if "127.0.0.1" not in await resolve(host.strip("[]"), site.port, TURN)
     }
     assert len(targets) > 20
 

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from chat_proc.tools.web.client import MAX_REDIRECTS, AddressGuard, Refused, WebClient, is_public
 from everturn.core.errors import EverturnError, Invalid, Unavailable
+from everturn.core.ids import TurnId
 from everturn_testing.web_site import Answer, Site
+
+TURN = TurnId("turn_1")
 
 LOCAL = ip_address("127.0.0.1")
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -20,7 +23,7 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 async def test_a_page_comes_with_its_type_and_its_bytes(site: Site, guard: AddressGuard) -> None:
     url = site.page("/a", "Hällo", "text/plain; charset=ISO-8859-1")
 
-    page = await WebClient(guard).fetch(url + "#part")
+    page = await WebClient(guard).fetch(url + "#part", TURN)
 
     assert (page.url, page.mime, page.charset, page.cut) == (url, "text/plain", "iso-8859-1", False)
     assert page.body.decode() == "Hällo"
@@ -31,14 +34,14 @@ async def test_redirects_are_followed_and_checked_one_by_one(site: Site, guard: 
     site.page("/end", "here", "text/plain")
     site.redirect("/2", "/end")
 
-    page = await WebClient(guard).fetch(site.redirect("/1", "2"))
+    page = await WebClient(guard).fetch(site.redirect("/1", "2"), TURN)
 
     assert (page.url, page.body) == (site.url("/end"), b"here")
 
 
 async def test_more_than_five_redirects_are_too_many(site: Site, guard: AddressGuard) -> None:
     with pytest.raises(Invalid, match=f"more than {MAX_REDIRECTS} times"):
-        await WebClient(guard).fetch(site.redirect("/loop", "/loop"))
+        await WebClient(guard).fetch(site.redirect("/loop", "/loop"), TURN)
 
     assert len(site.asked) == MAX_REDIRECTS + 1
 
@@ -52,7 +55,7 @@ async def test_a_redirect_to_a_forbidden_address_is_refused(site: Site, guard: A
     url = site.redirect("/out", target)
 
     with pytest.raises(Invalid):
-        await WebClient(guard).fetch(url)
+        await WebClient(guard).fetch(url, TURN)
 
     assert len(site.asked) == 1
 
@@ -60,25 +63,25 @@ async def test_a_redirect_to_a_forbidden_address_is_refused(site: Site, guard: A
 @pytest.mark.parametrize("target", ["http://[half", "//["])
 async def test_a_redirect_to_an_invalid_address_is_an_error(site: Site, guard: AddressGuard, target: str) -> None:
     with pytest.raises(Unavailable, match="not an address"):
-        await WebClient(guard).fetch(site.redirect("/out", target))
+        await WebClient(guard).fetch(site.redirect("/out", target), TURN)
 
 
 async def test_a_redirect_to_a_long_address_is_an_error(site: Site, guard: AddressGuard) -> None:
     """93 KB of a character that took 70 us each to be spelled in ASCII."""
     with pytest.raises(Unavailable, match="an address of 31007 characters"):
-        await WebClient(guard).fetch(site.redirect("/out", "http://" + "\ufdfa" * 31_000))
+        await WebClient(guard).fetch(site.redirect("/out", "http://" + "\ufdfa" * 31_000), TURN)
 
 
 async def test_a_redirect_to_a_host_that_the_operator_denies_is_refused(site: Site, guard: AddressGuard) -> None:
     client = WebClient(guard, is_denied=lambda host: host == "bad.test")
 
     with pytest.raises(Refused, match="does not allow"):
-        await client.fetch(site.redirect("/out", "http://bad.test/"))
+        await client.fetch(site.redirect("/out", "http://bad.test/"), TURN)
 
 
 async def test_a_long_content_type_is_not_looked_through(site: Site, guard: AddressGuard) -> None:
     """The library's time for it grows with the square of its length: 50,000 characters took 5 s."""
-    page = await WebClient(guard).fetch(site.page("/a", "x", 'text/plain; x="' + ";" * 50_000))
+    page = await WebClient(guard).fetch(site.page("/a", "x", 'text/plain; x="' + ";" * 50_000), TURN)
 
     assert page.mime == "text/plain"
 
@@ -87,14 +90,14 @@ async def test_a_page_that_unpacks_in_many_parts_is_whole(site: Site, guard: Add
     whole = b"0123456789" * 300_000
 
     page = await WebClient(guard).fetch(
-        site.page("/a", gzip.compress(whole), "text/plain", **{"Content-Encoding": "gzip"})
+        site.page("/a", gzip.compress(whole), "text/plain", **{"Content-Encoding": "gzip"}), TURN
     )
 
     assert (page.body == whole, page.cut) == (True, False)
 
 
 async def test_a_type_whose_charset_cannot_be_read_has_none(site: Site, guard: AddressGuard) -> None:
-    page = await WebClient(guard).fetch(site.page("/a", "x", "text/plain; charset*=a%00b''x"))
+    page = await WebClient(guard).fetch(site.page("/a", "x", "text/plain; charset*=a%00b''x"), TURN)
 
     assert (page.mime, page.charset) == ("text/plain", None)
 
@@ -104,16 +107,16 @@ async def test_a_name_that_means_another_address_a_moment_later_does_not_get_in(
     answers = iter([["127.0.0.1"], ["10.0.0.1"]])
     resolved: list[str] = []
 
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         resolved.append(host)
         return next(answers)
 
     guard = AddressGuard(resolve, is_allowed=lambda address: address == LOCAL or is_public(address), ports={site.port})
     site.page("/a", "public", "text/plain")
 
-    page = await WebClient(guard).fetch(site.url("/a"))
+    page = await WebClient(guard).fetch(site.url("/a"), TURN)
     with pytest.raises(Refused):
-        await WebClient(guard).fetch(site.url("/a"))
+        await WebClient(guard).fetch(site.url("/a"), TURN)
 
     assert page.body == b"public"
     assert resolved == ["site.test", "site.test"]
@@ -123,19 +126,19 @@ async def test_a_name_that_means_another_address_a_moment_later_does_not_get_in(
 async def test_a_redirect_to_the_same_name_is_resolved_and_checked_again(site: Site) -> None:
     answers = iter([["127.0.0.1"], ["192.168.0.1"]])
 
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         return next(answers)
 
     guard = AddressGuard(resolve, is_allowed=lambda address: address == LOCAL, ports={site.port})
 
     with pytest.raises(Refused):
-        await WebClient(guard).fetch(site.redirect("/1", "/2"))
+        await WebClient(guard).fetch(site.redirect("/1", "/2"), TURN)
 
     assert len(site.asked) == 1
 
 
 async def test_the_first_address_that_answers_is_taken(site: Site) -> None:
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         return ["127.0.0.2", "127.0.0.1"]
 
     guard = AddressGuard(
@@ -143,11 +146,11 @@ async def test_the_first_address_that_answers_is_taken(site: Site) -> None:
     )
     site.page("/a", "x", "text/plain")
 
-    assert (await WebClient(guard).fetch(site.url("/a"))).body == b"x"
+    assert (await WebClient(guard).fetch(site.url("/a"), TURN)).body == b"x"
 
 
 async def test_a_long_page_is_cut_at_the_cap(site: Site, guard: AddressGuard) -> None:
-    page = await WebClient(guard, max_body_bytes=1000).fetch(site.page("/long", "x" * 5000, "text/plain"))
+    page = await WebClient(guard, max_body_bytes=1000).fetch(site.page("/long", "x" * 5000, "text/plain"), TURN)
 
     assert (len(page.body), page.cut) == (1000, True)
 
@@ -156,7 +159,7 @@ async def test_a_small_page_that_unpacks_to_a_huge_one_is_cut_at_the_cap(site: S
     bomb = gzip.compress(b"x" * 20_000_000)
     url = site.page("/bomb", bomb, "text/plain", **{"Content-Encoding": "gzip"})
 
-    page = await WebClient(guard, max_body_bytes=10_000).fetch(url)
+    page = await WebClient(guard, max_body_bytes=10_000).fetch(url, TURN)
 
     assert (len(page.body), page.cut) == (10_000, True)
 
@@ -165,7 +168,7 @@ async def test_a_small_page_that_unpacks_to_a_huge_one_is_cut_at_the_cap(site: S
 async def test_a_packed_page_is_unpacked(site: Site, guard: AddressGuard, packed: bytes) -> None:
     url = site.page("/p", packed, "text/plain", **{"Content-Encoding": "gzip"})
 
-    assert (await WebClient(guard).fetch(url)).body == b"hello"
+    assert (await WebClient(guard).fetch(url, TURN)).body == b"hello"
 
 
 @pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("gzip", b"this is not packed")])
@@ -175,19 +178,19 @@ async def test_an_unsupported_compression_is_an_error(
     url = site.page("/p", body, "text/plain", **{"Content-Encoding": encoding})
 
     with pytest.raises(Unavailable, match="compressed"):
-        await WebClient(guard).fetch(url)
+        await WebClient(guard).fetch(url, TURN)
 
 
 async def test_a_page_that_never_ends_is_given_up(site: Site, guard: AddressGuard) -> None:
     site.pages["/slow"] = Answer(b"some", stalls=True)
 
     with pytest.raises(Unavailable, match=r"within 0\.2 s"):
-        await WebClient(guard, timeout_s=0.2).fetch(site.url("/slow"))
+        await WebClient(guard, timeout_s=0.2).fetch(site.url("/slow"), TURN)
 
 
 async def test_a_cancelled_fetch_stops_at_once(site: Site, guard: AddressGuard) -> None:
     site.pages["/slow"] = Answer(b"some", stalls=True)
-    fetching = asyncio.create_task(WebClient(guard).fetch(site.url("/slow")))
+    fetching = asyncio.create_task(WebClient(guard).fetch(site.url("/slow"), TURN))
     await site.was_asked.wait()
 
     fetching.cancel()
@@ -200,12 +203,12 @@ async def test_a_cancelled_fetch_stops_at_once(site: Site, guard: AddressGuard) 
 @pytest.mark.parametrize("url", ["", "not an address", "http://", "javascript:alert(1)", "http://site.test:99999/"])
 async def test_an_invalid_address_is_refused(guard: AddressGuard, url: str) -> None:
     with pytest.raises(EverturnError):
-        await WebClient(guard).fetch(url)
+        await WebClient(guard).fetch(url, TURN)
 
 
 async def test_an_error_status_is_reported(site: Site, guard: AddressGuard) -> None:
     with pytest.raises(Unavailable, match="404"):
-        await WebClient(guard).fetch(site.url("/missing"))
+        await WebClient(guard).fetch(site.url("/missing"), TURN)
 
 
 async def test_a_server_that_is_not_there_is_unavailable(guard: AddressGuard, site: Site) -> None:
@@ -214,12 +217,12 @@ async def test_a_server_that_is_not_there_is_unavailable(guard: AddressGuard, si
     nobody.close()
     await nobody.wait_closed()
 
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         return ["127.0.0.1"]
 
     alone = AddressGuard(resolve, is_allowed=lambda address: True, ports={port})
     with pytest.raises(Unavailable, match="connection failed"):
-        await WebClient(alone).fetch(f"http://gone.test:{port}/")
+        await WebClient(alone).fetch(f"http://gone.test:{port}/", TURN)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ async def test_a_server_that_is_not_there_is_unavailable(guard: AddressGuard, si
 async def test_an_address_is_asked_for_in_ascii(site: Site, guard: AddressGuard, path: str, asked: str) -> None:
     site.page(asked.partition("?")[0], "found", "text/plain")
 
-    page = await WebClient(guard).fetch(site.url(path))
+    page = await WebClient(guard).fetch(site.url(path), TURN)
 
     assert page.body == b"found"
     assert site.asked[0].startswith(f"GET {asked} HTTP/1.1")
@@ -243,7 +246,7 @@ async def test_an_address_is_asked_for_in_ascii(site: Site, guard: AddressGuard,
 async def test_a_redirect_in_letters_of_its_own_is_followed(site: Site, guard: AddressGuard) -> None:
     site.page("/gr%C3%BC%C3%9Fe", "found", "text/plain")
 
-    assert (await WebClient(guard).fetch(site.redirect("/1", "/grüße"))).body == b"found"
+    assert (await WebClient(guard).fetch(site.redirect("/1", "/grüße"), TURN)).body == b"found"
 
 
 @settings(max_examples=150, deadline=None)
@@ -253,8 +256,8 @@ async def test_a_redirect_in_letters_of_its_own_is_followed(site: Site, guard: A
     | st.text(max_size=30).map(lambda text: f"http://a.example/{text}")
 )
 def test_any_invalid_address_is_refused_with_our_message(text: str) -> None:
-    async def resolve(host: str, port: int) -> Sequence[str]:
+    async def resolve(host: str, port: int, turn_id: TurnId) -> Sequence[str]:
         return ["10.0.0.1"]
 
     with pytest.raises(EverturnError):
-        asyncio.run(WebClient(AddressGuard(resolve), ssl_context=NO_TLS).fetch(text))
+        asyncio.run(WebClient(AddressGuard(resolve), ssl_context=NO_TLS).fetch(text, TURN))

@@ -1,10 +1,9 @@
 """Requests of the web tools: only public addresses, every resolved address checked, with limits on bytes and time."""
 
 import asyncio
-import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -13,15 +12,16 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httpcore2
 
+from chat_proc.tools.web.resolver import Resolve
 from everturn.core.addresses import DEFAULT_PORTS, MAX_URL_CHARS, canonical_url
 from everturn.core.errors import Invalid, Unavailable
+from everturn.core.ids import TurnId
 
 RESOLVE_TIMEOUT_S = 5.0
 MAX_ADDRESSES = 4
 WEB_PORTS = frozenset({80, 443})
 
 Address = IPv4Address | IPv6Address
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _CLOSED = tuple(
     map(
         ip_network,
@@ -55,12 +55,12 @@ class AddressGuard:
 
     def __init__(
         self,
-        resolve: Resolve | None = None,
+        resolve: Resolve,
         *,
         is_allowed: Callable[[Address], bool] = is_public,
         ports: Collection[int] = WEB_PORTS,
     ) -> None:
-        self._resolve = resolve or _resolve
+        self._resolve = resolve
         self._is_allowed = is_allowed
         self._ports = ports
 
@@ -70,13 +70,13 @@ class AddressGuard:
             allowed = " and ".join(map(str, sorted(self._ports)))
             raise Refused(f"The web tools can't use port {port}, only {allowed}.")
 
-    async def find_addresses(self, host: str, port: int) -> tuple[str, ...]:
+    async def find_addresses(self, host: str, port: int, turn_id: TurnId) -> tuple[str, ...]:
         """At most four addresses, all allowed. Raises Refused if any resolved one is not, Unavailable if there are
         none."""
         self.check_port(port)
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-                found = [ip_address(text) for text in await self._resolve(host, port)]
+                found = [ip_address(text) for text in await self._resolve(host, port, turn_id)]
         except (OSError, UnicodeError, TimeoutError) as error:
             raise Unavailable(f"The host {host!a} was not found.") from error
         if not found:
@@ -84,11 +84,6 @@ class AddressGuard:
         if not all(map(self._is_allowed, found)):
             raise Refused(f"{host!a} is not on the public internet.")
         return tuple(str(address) for address in dict.fromkeys(found))[:MAX_ADDRESSES]
-
-
-async def _resolve(host: str, port: int) -> Sequence[str]:
-    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in answers]
 
 
 # Fetches one page from the public internet: guarded connections, and limits on redirects, bytes and time.
@@ -147,22 +142,24 @@ class WebClient:
         self._max_pdf_bytes = max_pdf_bytes
         self._timeout_s = timeout_s
 
-    async def fetch(self, url: str) -> Fetched:
-        """Raises Refused or Invalid for a page that must not be fetched, Unavailable for one that can't be fetched
-        now."""
+    async def fetch(self, url: str, turn_id: TurnId) -> Fetched:
+        """Fetch a page for a turn.
+
+        Raises Refused or Invalid for a page that must not be fetched, Unavailable for one that can't be fetched now.
+        """
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._follow(url)
+                return await self._follow(url, turn_id)
         except TimeoutError as error:
             raise Unavailable(f"The page did not load within {self._timeout_s:g} s.") from error
         except _NETWORK_ERRORS as error:
             raise Unavailable(f"The connection failed ({type(error).__name__}).") from error
 
-    async def _follow(self, url: str) -> Fetched:
+    async def _follow(self, url: str, turn_id: TurnId) -> Fetched:
         if self._ssl_context is None:
             self._ssl_context = await asyncio.to_thread(httpcore2.default_ssl_context)
         pool = httpcore2.AsyncConnectionPool(
-            ssl_context=self._ssl_context, network_backend=_GuardedBackend(self._guard), max_connections=1
+            ssl_context=self._ssl_context, network_backend=_GuardedBackend(self._guard, turn_id), max_connections=1
         )
         async with pool:
             for _ in range(MAX_REDIRECTS + 1):
@@ -216,8 +213,9 @@ class WebClient:
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to a checked address, even if the name resolves differently later. TLS checks the name."""
 
-    def __init__(self, guard: AddressGuard) -> None:
+    def __init__(self, guard: AddressGuard, turn_id: TurnId) -> None:
         self._guard = guard
+        self._turn_id = turn_id
         # Typed as its base: the library leaves the class untyped if anyio is missing.
         self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
@@ -230,7 +228,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         failure: Exception | None = None
-        for address in await self._guard.find_addresses(host, port):
+        for address in await self._guard.find_addresses(host, port, self._turn_id):
             try:
                 return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:

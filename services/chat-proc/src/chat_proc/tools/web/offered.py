@@ -6,6 +6,7 @@ from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.tool import Tool
 from chat_proc.tools.web.client import AddressGuard, WebClient
 from chat_proc.tools.web.pages import PageReader
+from chat_proc.tools.web.resolver import NameResolver
 from chat_proc.tools.web.web_fetch import WebFetchTool
 from chat_proc.tools.web.web_search import BraveSearch, SearchProvider, TavilySearch, WebSearchTool
 
@@ -20,7 +21,9 @@ class WebAccess:
     in_programs: bool = False
 
 
-def build_web_tools(access: WebAccess, rules: AddressRules, reader: PageReader) -> tuple[Tool, ...]:
+def build_web_tools(
+    access: WebAccess, rules: AddressRules, reader: PageReader, resolver: NameResolver
+) -> tuple[Tool, ...]:
     """The tools, in prompt order. With both keys, Tavily is used if Brave fails."""
     providers: list[SearchProvider] = []
     if access.brave_key:
@@ -29,6 +32,6 @@ def build_web_tools(access: WebAccess, rules: AddressRules, reader: PageReader) 
         providers.append(TavilySearch(access.tavily_key))
     tools: list[Tool] = [WebSearchTool(providers, in_programs=access.in_programs)] if providers else []
     if access.fetch:
-        client = WebClient(AddressGuard(), is_denied=rules.is_denied)
+        client = WebClient(AddressGuard(resolver.resolve), is_denied=rules.is_denied)
         tools.append(WebFetchTool(client, reader, in_programs=access.in_programs))
     return tuple(tools)

@@ -11,6 +11,7 @@ from chat_proc.tools.web.client import WebClient
 from chat_proc.tools.web.pages import Link, Page, PageReader
 from everturn.core.addresses import MAX_URL_CHARS
 from everturn.core.errors import EverturnError
+from everturn.core.ids import TurnId
 from everturn.core.refs import sources_ref
 from everturn.timeline.inert import escape_line, escape_name
 from everturn.timeline.seen_addresses import build_address_data
@@ -63,7 +64,7 @@ class WebFetchTool:
     async def run(self, call: ToolCall) -> ToolOutcome:
         urls = list(dict.fromkeys(WebFetchParams.model_validate(call.params).urls))
         async with asyncio.TaskGroup() as tasks:
-            reading = [tasks.create_task(self._try_read(url)) for url in urls]
+            reading = [tasks.create_task(self._try_read(url, call.context.turn_id)) for url in urls]
         results = [task.result() for task in reading]
         pages = [page for page in results if isinstance(page, Page)]
         try:
@@ -91,10 +92,10 @@ class WebFetchTool:
             untrusted=bool(pages),
         )
 
-    async def _try_read(self, url: str) -> Page | str:
+    async def _try_read(self, url: str, turn_id: TurnId) -> Page | str:
         """The page, or the reason for failure as a sentence."""
         try:
-            return await self._reader.read(await self._client.fetch(url))
+            return await self._reader.read(await self._client.fetch(url, turn_id))
         except EverturnError as error:
             return error.detail or str(error)
 
