@@ -21,7 +21,7 @@ from chat_proc.settings import OperatorConfig, WorkerSettings
 from chat_proc.tools.offered import ToolPorts, offer_tools
 from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
-from chat_proc.worker.presence import Readiness
+from chat_proc.worker.readiness import StartReport
 from everturn.core.settings import BadConfig
 from everturn_local.ports import load_free_port
 from everturn_testing.files.artifacts import MemoryArtifacts
@@ -83,7 +83,7 @@ async def test_an_unavailable_model_prevents_the_start(settings: WorkerSettings)
 
 
 def test_readiness_is_one_line() -> None:
-    assert "\n" not in Readiness("m", "because", "none", "no\nreason", "hashed", "so", True).line()
+    assert "\n" not in StartReport("m", "because", "none", "no\nreason", "hashed", "so", True).line()
 
 
 @pytest.mark.parametrize("provider", ["offline", "scripted"])

@@ -36,16 +36,12 @@ from chat_proc.tools.web.pages import PageReader
 from chat_proc.tools.web.resolver import NameResolver
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.heartbeat import Heartbeat
-from chat_proc.worker.housekeeping import OrphanSweep, RetentionJob, Sweeper
-from chat_proc.worker.loop import ClaimLoop, Slots
-from chat_proc.worker.presence import (
-    Pace,
-    PresenceTask,
-    Readiness,
-    ReadyPage,
-    build_claim_bounds,
-)
+from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
+from chat_proc.worker.presence import Pace, PresenceTask
+from chat_proc.worker.readiness import ReadyPage, StartReport
+from chat_proc.worker.retention import OrphanSweep, RetentionJob
 from chat_proc.worker.runner import ClaimedTurn, RunnerParts
+from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.worker import Worker
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import now_ms, open_clock
@@ -110,7 +106,7 @@ async def open_worker(
     models: ModelRoles | None = None,
     tools: Sequence[Tool] = (),
     bounds: Bounds = BOUNDS,
-) -> AsyncGenerator[tuple[Worker, Readiness]]:
+) -> AsyncGenerator[tuple[Worker, StartReport]]:
     """A worker ready to run; its connections close with it. Raises Invalid if a setting can't be used.
 
     An application that embeds a worker can pass `models` that replace those of the settings, and more `tools`.
@@ -183,7 +179,7 @@ async def open_worker(
             pages = {"/metrics": build_metrics_page, "/livez": build_live_page, "/readyz": ready.build}
             server = open_page_server(*split_address(settings.metrics_listen), pages, setting=METRICS_LISTEN)
             await stack.enter_async_context(server)
-        yield worker, Readiness(name, why, offered.sandbox, sandbox_why, *search)
+        yield worker, StartReport(name, why, offered.sandbox, sandbox_why, *search)
 
 
 def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | SandboxUnavailable) -> dict[str, Part]:
@@ -342,7 +338,7 @@ def build_worker(
         heartbeat=heartbeat,
         claim_turn=partial(ClaimedTurn, parts),
         slots=Slots(settings.worker_slots, extra=settings.worker_slots),
-        bounds=partial(build_claim_bounds, settings, drivers.presence),
+        bounds=lambda: build_claim_bounds(settings.user_running_max, *drivers.presence.slots),
         pace=drivers.pace,
         failpoints=failpoints,
         ring_indexer=indexer.ring,

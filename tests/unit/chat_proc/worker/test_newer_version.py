@@ -13,7 +13,7 @@ from chat_proc.agent.drafting import RoundContext
 from chat_proc.agent.signal_folding import fold_signals, needs_response, settle_late_signals
 from chat_proc.timeline.view import TimelineView
 from chat_proc.worker.heartbeat import Heartbeat
-from chat_proc.worker.housekeeping import Sweeper
+from chat_proc.worker.sweeper import Sweeper
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.core.loops import run_guarded

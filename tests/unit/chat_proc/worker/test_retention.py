@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.housekeeping import BATCH, MAX_LEFT, ROW_BATCH, SMALL_ROW_BATCH, RetentionJob
+from chat_proc.worker.retention import BATCH, MAX_LEFT, ROW_BATCH, SMALL_ROW_BATCH, RetentionJob
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId

@@ -2,7 +2,8 @@ import asyncio
 
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.loop import Slots
+from chat_proc.worker.loop import Slots, build_claim_bounds
+from everturn.turns.model import ClaimBounds
 
 
 async def settles(waiting: "asyncio.Task[None]") -> bool:
@@ -94,3 +95,8 @@ async def test_the_slots_and_the_occupied_ones_are_measured() -> None:
 
     assert REGISTRY.get_sample_value("everturn_worker_slots") == 3
     assert REGISTRY.get_sample_value("everturn_worker_turns") == 1
+
+
+def test_one_tenant_may_hold_half_of_all_slots_and_at_least_one() -> None:
+    assert build_claim_bounds(3, 5, 4) == ClaimBounds(3, 3, 5, 4)
+    assert build_claim_bounds(3, 1, 0) == ClaimBounds(3, 1, 1, 0)

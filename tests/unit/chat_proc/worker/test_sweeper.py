@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.housekeeping import Sweeper
+from chat_proc.worker.sweeper import Sweeper
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId

@@ -4,6 +4,7 @@ While all ordinary slots are occupied, the loop asks the database for a turn tha
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TypeVar
 import structlog
 from structlog.contextvars import bind_contextvars
 
+from chat_proc.bounds import TENANT_PART
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.presence import Pace
 from chat_proc.worker.runner import ClaimedTurn
@@ -146,6 +148,11 @@ def lane_orders() -> tuple[tuple[Lane, ...], ...]:
         credit[first] -= total
         orders.append((first, *(lane for lane in lanes if lane is not first)))
     return tuple(orders)
+
+
+def build_claim_bounds(user_running_max: int, slots: int, extra_slots: int) -> ClaimBounds:
+    """The bounds of running turns; `slots` and `extra_slots` are those of all workers that are alive now."""
+    return ClaimBounds(user_running_max, max(1, math.ceil(slots / TENANT_PART)), slots, extra_slots)
 
 
 class ClaimLoop:

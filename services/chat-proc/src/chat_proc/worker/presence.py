@@ -1,33 +1,27 @@
-"""Publishes that this worker is alive, what it can do and how long its turns take; reads the slot count of all workers;
-answers readiness probes."""
+"""Publishes that this worker is alive, what it can do and how long its turns take; reads the slot count of all
+workers."""
 
 import asyncio
-import json
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
-from chat_proc.bounds import TENANT_PART
-from chat_proc.settings import WorkerSettings
 from everturn.core.errors import Unavailable
 from everturn.core.loops import guarded
-from everturn.core.page_server import Page
-from everturn.core.readiness import Part, check_all, summarize_readiness
-from everturn.core.ttl_cache import TtlCache
 from everturn.queue.ports import Presences, WorkerPresence
-from everturn.turns.model import ClaimBounds
 
-# How long the turns of this worker take: a moving average that weights recent turns most.
+_log = structlog.get_logger(__name__)
 
-WEIGHT = 0.1
+EVERY_S: Final = 5.0
+"""Interval between two renewals, and the time limit of one."""
+RENEWALS_PER_TTL: Final = 3
+WEIGHT: Final = 0.1
 """Of the newest turn; the last ten make up two thirds of the mean."""
 
 
 class Pace:
-    """Averages the duration of ended turns, for the worker's presence."""
+    """The duration of ended turns: a moving average that weights recent turns most."""
 
     def __init__(self) -> None:
         self._turn_s: float | None = None
@@ -41,13 +35,6 @@ class Pace:
         """Record the duration of an ended turn."""
         old = seconds if self._turn_s is None else self._turn_s
         self._turn_s = old + WEIGHT * (seconds - old)
-
-
-EVERY_S: Final = 5.0
-"""Interval between two renewals, and the time limit of one."""
-RENEWALS_PER_TTL: Final = 3
-
-_log = structlog.get_logger(__name__)
 
 
 class PresenceTask:
@@ -84,68 +71,3 @@ class PresenceTask:
             return
         self._slots = max(own.slots, sum(worker.slots for worker in workers))
         self._extra_slots = max(own.extra_slots, sum(worker.extra_slots for worker in workers))
-
-
-def build_claim_bounds(settings: WorkerSettings, presence: PresenceTask) -> ClaimBounds:
-    """The bounds of running turns for the workers that are alive now."""
-    slots, extra = presence.slots
-    tenant_max = max(1, math.ceil(slots / TENANT_PART))
-    return ClaimBounds(settings.user_running_max, tenant_max, slots, extra)
-
-
-# What a worker reports once it is ready.
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """What this worker chose, for the operator."""
-
-    model: str
-    model_why: str
-    sandbox: str
-    sandbox_why: str
-    embedder: str
-    embedder_why: str
-    lexical_only: bool
-    """Memory search compares words, not meanings."""
-
-    def line(self) -> str:
-        """One line of JSON for the process supervisor."""
-        return json.dumps(
-            {
-                "ready": True,
-                "model": self.model,
-                "why": self.model_why,
-                "sandbox": self.sandbox,
-                "sandbox_why": self.sandbox_why,
-                "embedder": self.embedder,
-                "embedder_why": self.embedder_why,
-                "lexical_only": self.lexical_only,
-            }
-        )
-
-
-# A worker's readiness page: checks its dependencies on request, and caches the answer for frequent readers.
-
-READINESS_KEEP_S: Final = 2.0
-"""How old an answer can be: the page needs no credential, so frequent reads must be cheap."""
-_UNREADY: Final = 503
-_READY: Final = 200
-
-
-class ReadyPage:
-    """Owns the last answer."""
-
-    def __init__(self, parts: Mapping[str, Part], monotonic: Callable[[], float]) -> None:
-        self._parts = parts
-        self._cache = TtlCache(self._check_parts, keep_s=READINESS_KEEP_S, monotonic=monotonic)
-
-    async def build(self) -> Page:
-        """Status 503 if a part that turns need is unavailable, or if this worker accepts no more turns."""
-        return await self._cache.load()
-
-    async def _check_parts(self) -> Page:
-        found = await check_all(self._parts)
-        status = summarize_readiness(self._parts, found)
-        body = {"status": status, "parts": {name: out.model_dump() for name, out in found.items()}}
-        return Page(_UNREADY if status == "unready" else _READY, "application/json", json.dumps(body).encode())

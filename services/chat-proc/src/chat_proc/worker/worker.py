@@ -9,9 +9,10 @@ import structlog
 from chat_proc.memory.indexer import Indexer
 from chat_proc.stream.trimming import StreamTrimmer
 from chat_proc.worker.heartbeat import Heartbeat
-from chat_proc.worker.housekeeping import RetentionJob, Sweeper
 from chat_proc.worker.loop import ClaimLoop
 from chat_proc.worker.presence import PresenceTask
+from chat_proc.worker.retention import RetentionJob
+from chat_proc.worker.sweeper import Sweeper
 from everturn.core.errors import Unavailable
 from everturn.core.loops import run_guarded
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from prometheus_client import REGISTRY
 
-from chat_proc.worker.housekeeping import PAGES, PAUSE_FACTOR, OrphanSweep
+from chat_proc.worker.retention import PAGES, PAUSE_FACTOR, OrphanSweep
 from everturn.core.clock import Clock, SystemClock
 from everturn.core.errors import Unavailable
 from everturn.files.objects import ObjectPage

@@ -1,5 +1,5 @@
-"""Background jobs of workers: find turns whose doorbell or worker was lost, delete expired data, and delete objects
-that no row references."""
+"""Deletes expired data: conversations that were inactive for longer than the retention period, expired rows, and stored
+objects that no row references."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -8,76 +8,27 @@ from typing import TypeVar
 
 import structlog
 
-from everturn.core.clock import Clock
-from everturn.core.errors import EverturnError, Unavailable
+from everturn.core.errors import EverturnError
 from everturn.core.ids import ConversationId
 from everturn.core.loops import guarded, run_guarded
-from everturn.core.metrics import CONVERSATIONS_EXPIRED, ORPHANS_DELETED, RETENTION_FAILED, ROWS_EXPIRED, SWEEPS, SWEPT
+from everturn.core.metrics import CONVERSATIONS_EXPIRED, ORPHANS_DELETED, RETENTION_FAILED, ROWS_EXPIRED
 from everturn.events.stream import EventWriter
 from everturn.files.objects import Objects, StoredObject
 from everturn.files.ports import Artifacts
 from everturn.lifecycle.erasure import Expired, Retention, delete_erased_objects
 from everturn.lifecycle.orphans import MAX_KEYS, SweepParts, find_orphans, try_delete_orphan
-from everturn.queue.ports import Doorbells
-from everturn.turns.ports import Sweeps
 
 _log = structlog.get_logger(__name__)
 
-SWEEP_EVERY_S = 2.0
-CHECK_LIMIT_S = 2.0
-"""Every turn relies on the sweeper, so a busy Redis gets extra time."""
+T = TypeVar("T")
 
-
-class Sweeper:
-    """Rings doorbells again. It claims nothing itself: the claim decides, under the lease."""
-
-    def __init__(self, sweeps: Sweeps, doorbells: Doorbells, clock: Clock, *, lease_s: float) -> None:
-        self._sweeps = sweeps
-        self._doorbells = doorbells
-        self._clock = clock
-        self._settle_s = lease_s
-        self._linked_since: float | None = None
-
-    async def run(self) -> None:
-        """Sweep until cancelled."""
-        while True:
-            with guarded("sweeper_pass") as guard:
-                await self.sweep()
-            if guard.error is not None:
-                SWEEPS.labels("failed").inc()
-            await asyncio.sleep(SWEEP_EVERY_S)
-
-    async def sweep(self) -> None:
-        """One pass. After a database outage, takeovers wait for one lease duration, so that holders can renew first.
-
-        Due doorbells are marked as rung, with a backoff that grows with each ring; so Redis is checked before they
-        are queried.
-        """
-        try:
-            await self._doorbells.check(limit_s=CHECK_LIMIT_S)
-            rings = await self._sweeps.due_doorbells(takeovers=self._settled())
-            if self._linked_since is None:
-                self._linked_since = self._clock.monotonic()
-        except Unavailable as error:
-            # If Redis failed, the database was not reached either.
-            self._linked_since = None
-            SWEEPS.labels("failed").inc()
-            _log.warning("Could not sweep for waiting turns", error=str(error))
-            return
-        try:
-            for ring in rings:
-                await self._doorbells.ring(ring.lane, ring.conversation_id)
-                SWEPT.inc()
-            SWEEPS.labels("ok").inc()
-        except Unavailable as error:
-            SWEEPS.labels("failed").inc()
-            _log.warning("Could not ring the doorbells found by the sweep", error=str(error))
-
-    def _settled(self) -> bool:
-        return self._linked_since is not None and self._clock.monotonic() - self._linked_since >= self._settle_s
-
-
-# Deletes stored objects that no row references, a few pages of the store at a time.
+EVERY_S = 300.0
+"""Interval between two sweeps."""
+BATCH = 50
+"""Conversations per query; each is erased in a transaction of its own."""
+MAX_LEFT = 500
+"""A sweep ends after this many conversations that can't be erased."""
+ROW_BATCH, SMALL_ROW_BATCH = 1_000, 20
 
 PAGES = 10
 """Maximum pages of keys per step."""
@@ -91,7 +42,8 @@ listings are not counted."""
 
 
 class OrphanSweep:
-    """Scans the store repeatedly, from its first key to its last, and owns the cursor.
+    """Deletes stored objects that no row references: scans the store repeatedly, from its first key to its last, a few
+    pages at a time, and owns the cursor.
 
     An orphan is deleted by the second pass that finds it, unchanged. Passes are at least `after_s` apart by the
     monotonic clock, so that a wrong wall clock, here or at the store, never makes an upload scan old while its message
@@ -161,20 +113,10 @@ class OrphanSweep:
         self._listing_s = 0.0
 
 
-# Erases conversations that were inactive for longer than the retention period, expired rows, and orphans.
-
-EVERY_S = 300.0
-BATCH = 50
-"""Conversations per query; each is erased in a transaction of its own."""
-MAX_LEFT = 500
-"""A sweep ends after this many conversations that can't be erased."""
-ROW_BATCH, SMALL_ROW_BATCH = 1_000, 20
-
-T = TypeVar("T")
-
-
 class RetentionJob:
-    """`days` is how long a conversation is kept after its last activity; 0 is for ever.
+    """Erases conversations that were inactive for longer than the retention period, expired rows, and orphans.
+
+    `days` is how long a conversation is kept after its last activity; 0 is for ever.
 
     Without `orphans`, stored objects that no row references are left to an operator.
     """
