@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module"), pytes
 ROOM = 32
 FLOOD = 10 * ROOM
 OF_USER = 2 * ROOM // 8
-PATIENCE_S = 10
+MAX_WAIT_S = 10
 """A client that has to wait longer gives up, as people do."""
 AT_ONCE = ROOM // 4
 """New requests. Clients that come back wait for nobody."""
@@ -83,7 +83,7 @@ class Flood:
         async with at_once:
             first = await self._post(http, n)
         wait_s = int(first.headers.get("retry-after", "0"))
-        if is_queue_refusal(first) and wait_s <= PATIENCE_S:
+        if is_queue_refusal(first) and wait_s <= MAX_WAIT_S:
             await asyncio.sleep(wait_s)
             self.returned.append(await self._post(http, n))
 

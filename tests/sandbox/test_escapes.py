@@ -22,7 +22,7 @@ async def test_outside_the_program_really_is_the_user_that_the_receipt_names(run
     result = await run("await web_tools.web_search(query='x')", capability=ONE_TOOL, call_tool=look)
 
     assert result.ok, result.report_text
-    reported = result.receipt.posture.outer_uid
+    reported = result.record.posture.outer_uid
     assert reported in uids
     assert reported >= 20_000 if os.geteuid() == 0 else reported == os.geteuid()
 
@@ -190,7 +190,7 @@ async def test_runs_do_not_share_the_counters_of_a_user(run):
     assert "inotify EMFILE" in first.user_out_tail
     assert "timers EAGAIN" in first.user_out_tail
     assert other.user_out_tail.split() == ["True", "True", "65536", "-1", "1"], other.report_text
-    assert first.receipt.posture.outer_uid != other.receipt.posture.outer_uid
+    assert first.record.posture.outer_uid != other.record.posture.outer_uid
 
 
 async def test_a_program_can_not_watch_which_libraries_other_programs_open(run):
@@ -210,7 +210,7 @@ for command in (1026, 1 << 32 | 1026):
     result = await run(program)
 
     assert result.ok, result.report_text
-    if not result.receipt.image:  # the folders of an image belong to one run
+    if not result.record.image:  # the folders of an image belong to one run
         assert result.user_out_tail == "-1 1\n-1 1\n"
 
 

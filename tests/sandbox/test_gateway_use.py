@@ -37,14 +37,14 @@ async def echo(call: GatewayCall) -> ToolReply:
     return ToolReply(call.id, True, {"tool": call.tool_id, **call.arguments})
 
 
-async def test_a_granted_tool_answers_and_the_call_is_on_the_receipt(run):
+async def test_a_granted_tool_answers_and_the_call_is_in_the_record(run):
     program = "print(await web_tools.web_search(query='x', raw=b'\\x00\\xff'))"
 
     result = await run(program, capability=ONE_TOOL, call_tool=echo)
 
     assert result.ok, result.report_text
     assert result.user_out_tail == "{'tool': 'web_tools.web_search', 'query': 'x', 'raw': b'\\x00\\xff'}\n"
-    [record] = result.receipt.calls
+    [record] = result.record.calls
     assert (record.tool_id, record.ok, len(record.arguments_sha256)) == ("web_tools.web_search", True, 64)
 
 
@@ -107,7 +107,7 @@ except AttributeError as e: print("no attribute")
     result = await run(program, capability=capability, call_tool=echo)
 
     assert result.user_out_tail == "not_allowed not_allowed\nbad_arguments bad_arguments True\nno attribute\n"
-    assert result.receipt.refusals == {"not_allowed": 2, "bad_arguments": 2}
+    assert result.record.refusals == {"not_allowed": 2, "bad_arguments": 2}
     assert "not_allowed" in result.report_text
 
 
@@ -120,7 +120,7 @@ async def test_calls_and_bytes_beyond_the_quota_are_refused(run):
     sized = await run(size, capability=few_bytes, call_tool=echo)
 
     assert counted.user_out_tail == "['', '', '', '', '', 'quota_calls', 'quota_calls']\n"
-    assert len(counted.receipt.calls) == 5
+    assert len(counted.record.calls) == 5
     assert sized.user_out_tail == "['', 'quota_bytes', 'quota_bytes']\n"
 
 
@@ -130,7 +130,7 @@ async def test_a_wrong_nonce_closes_the_connection(run):
     result = await run(program, capability=ONE_TOOL, call_tool=echo)
 
     assert result.user_out_tail == "True\n"
-    assert result.receipt.refusals == {"wrong_nonce": 1}
+    assert result.record.refusals == {"wrong_nonce": 1}
 
 
 async def test_abuse_closes_only_its_own_connection(run):
@@ -154,7 +154,7 @@ print(cut(s), ask(good, 1)["ok"])
     result = await run(program, capability=ONE_TOOL, call_tool=echo, timeout_s=20)
 
     assert result.user_out_tail == "True " * 13 + "True\n", result.report_text
-    assert result.receipt.refusals["too_large"] == 2
+    assert result.record.refusals["too_large"] == 2
 
 
 async def test_a_half_frame_and_a_silent_connection_are_closed(run):
@@ -177,7 +177,7 @@ print(cut(silent), cut(half), cut(drip))
     result = await run(program, capability=ONE_TOOL, call_tool=echo, timeout_s=20)
 
     assert result.user_out_tail == "True True True\n", result.report_text
-    assert result.receipt.refusals == {"too_slow": 3}
+    assert result.record.refusals == {"too_slow": 3}
     assert result.duration_ms < 9000
 
 
@@ -215,8 +215,8 @@ print(sent < 10000)
     result = await run(program, capability=ONE_TOOL, call_tool=echo)
 
     assert result.user_out_tail == "True\n", result.report_text
-    assert len(result.receipt.calls) == 5
-    assert result.receipt.refusals["quota_calls"] <= 101
+    assert len(result.record.calls) == 5
+    assert result.record.refusals["quota_calls"] <= 101
 
 
 async def test_the_nonce_of_an_earlier_run_is_refused(run):
@@ -235,4 +235,4 @@ print(cut(s), ask(good, 1)["ok"])
 
     assert len(earlier) > 20
     assert result.user_out_tail == "True True\n", result.report_text
-    assert result.receipt.refusals == {"wrong_nonce": 1}
+    assert result.record.refusals == {"wrong_nonce": 1}

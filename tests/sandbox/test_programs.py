@@ -29,8 +29,8 @@ async def test_a_table_becomes_a_chart_and_a_table(run):
     assert totals.body == b"region,amount\nnorth,15\nsouth,32\n"
     assert (totals.size, totals.sha256) == (len(totals.body), hashlib.sha256(totals.body).hexdigest())
     assert result.user_out_tail == "15\n"
-    assert [item.path for item in result.receipt.inputs] == ["turn_1/attachments/sales.csv"]
-    assert [item.sha256 for item in result.receipt.outputs] == [chart.sha256, totals.sha256]
+    assert [item.path for item in result.record.inputs] == ["turn_1/attachments/sales.csv"]
+    assert [item.sha256 for item in result.record.outputs] == [chart.sha256, totals.sha256]
 
 
 async def test_an_input_may_be_a_file_of_this_machine(run, tmp_path):

@@ -100,7 +100,7 @@ async def test_a_killed_broker_ends_its_runs_and_the_next_one_cleans_up(broker, 
 
     assert (result.ok, result.error.code) == (False, "sandbox_failed")
     assert result.report_text.startswith("The run failed")
-    assert (without.error.code, without.receipt.posture) == ("sandbox_failed", None)
+    assert (without.error.code, without.record.posture) == ("sandbox_failed", None)
     assert "can't be reached" in without.error.message
     await check_next_run_works(sandbox)
 
@@ -144,7 +144,7 @@ async def test_a_missing_image_is_a_failed_run_and_not_a_run_somewhere_else(sand
 
     result = await sandbox.run(request, refuse)
 
-    assert (result.ok, result.error.code, result.receipt.posture) == (False, "sandbox_failed", None)
+    assert (result.ok, result.error.code, result.record.posture) == (False, "sandbox_failed", None)
     assert NOWHERE in result.error.message
     await check_next_run_works(sandbox)
 

@@ -69,7 +69,7 @@ async def test_a_run_fails_typed_nothing_stays_and_the_next_works(broker, engine
     await asyncio.to_thread(broker.start)
 
     assert (result.ok, result.error.where) == (False, "sandbox")
-    assert (without.ok, without.error.code, without.receipt.posture) == (False, "sandbox_failed", None)
+    assert (without.ok, without.error.code, without.record.posture) == (False, "sandbox_failed", None)
     assert (again.ok, again.user_out_tail) == (True, "42\n"), again.report_text
     await wait_until_only_warm(broker, engine)
 

@@ -60,4 +60,4 @@ async def test_each_fault_is_a_typed_error_and_the_program_continues(run):
     assert said[3].startswith("key=") and said[4] == "fine"
     assert SECRET not in result.user_out_tail + result.report_text + str(calls.records())
     assert hanging.cancelled == 1
-    assert [record.error_code for record in result.receipt.calls] == ["timeout", "tool_error", "too_large", "", ""]
+    assert [record.error_code for record in result.record.calls] == ["timeout", "tool_error", "too_large", "", ""]

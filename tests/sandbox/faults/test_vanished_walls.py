@@ -96,6 +96,6 @@ async def test_a_wall_that_vanishes_fails_the_run_and_comes_back_with_the_wall(s
 
         assert (result.ok, result.error.code, result.error.where) == (False, "sandbox_failed", "sandbox")
         assert re.search(reason, result.error.message)
-        assert result.receipt.posture is None
+        assert result.record.posture is None
         assert not trace.exists()
     assert (await run_on(mine, "print(1)")).ok

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from chat_proc.agent.kit import Kits, LoopParts, TurnKit
+from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import Tool, ToolRegistry
@@ -21,7 +21,7 @@ from chat_proc.tools.context.resolve import ReadPorts
 from chat_proc.tools.plan import PlanTool
 from chat_proc.tools.workspace.write import WriteTool
 from chat_proc.worker.announcing import Announcer
-from chat_proc.worker.runner import ClaimedTurn, RunnerParts
+from chat_proc.worker.runner import ClaimedTurn, RunnerDependencies
 from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import iso
@@ -243,14 +243,14 @@ class BenchWorker:
         self.may_crash = False
         self.deaf = False
         """Whether bells don't reach it."""
-        self.parts = RunnerParts(
+        self.parts = RunnerDependencies(
             leases=self.leases,
             timelines=self.timelines,
             writer=self.writer,
             artifacts=MemoryArtifacts(bench.platform),
             approvals=self.approvals,
             kits=Kits(build_kit(bench, gate)),
-            loop=build_loop_parts(bench, failpoints),
+            loop=build_loop_dependencies(bench, failpoints),
             announcer=self.build_announcer(NoSweeps()),
             clock=bench.clock,
             retries=RetryPolicy(),
@@ -339,8 +339,8 @@ def build_kit(bench: Bench, gate: Gate) -> TurnKit:
     )
 
 
-def build_loop_parts(bench: Bench, failpoints: Failpoints) -> LoopParts:
-    return LoopParts(
+def build_loop_dependencies(bench: Bench, failpoints: Failpoints) -> LoopDependencies:
+    return LoopDependencies(
         objects=bench.objects,
         stragglers=bench.stragglers,
         next_call_id=bench.ids.call,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.call_policy import AddressRules, CallPolicy
 from chat_proc.catalog.tool import Tool, ToolCall, ToolOutcome, ToolSpec
-from chat_proc.tools.code.program_calls import ProgramParts, ProgramTools
+from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from everturn.turns.model import Effect
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.effects import MemoryEffects
@@ -17,10 +17,10 @@ from everturn_testing.turns.platform import MemoryPlatform
 Act = Callable[[ToolCall], ToolOutcome]
 
 
-def build_parts(platform: MemoryPlatform | None = None) -> ProgramParts:
+def build_parts(platform: MemoryPlatform | None = None) -> ProgramDependencies:
     """Over an empty ledger; calls that are not pure need the platform of their lease."""
     platform = platform or MemoryPlatform()
-    return ProgramParts(MemoryEffects(platform), CallPolicy(AddressRules(), MemoryConversationReader(platform)))
+    return ProgramDependencies(MemoryEffects(platform), CallPolicy(AddressRules(), MemoryConversationReader(platform)))
 
 
 def build_program_tools(tools: Sequence[Tool] = (), platform: MemoryPlatform | None = None) -> ProgramTools:

@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from chat_proc.agent.kit import Kits, LoopParts, build_kits
+from chat_proc.agent.kit import Kits, LoopDependencies, build_kits
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
@@ -27,7 +27,7 @@ from chat_proc.settings import ExecutionSettings, OperatorConfig, WorkerSettings
 from chat_proc.stream.trimming import StreamTrimmer
 from chat_proc.timeline.attachments import is_text
 from chat_proc.timeline.pruning import PrunePolicy
-from chat_proc.tools.code.program_calls import ProgramParts
+from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
 from chat_proc.tools.memory.user_memories import MemoryReadTool, MemorySearchTool, MemoryWriteTool
 from chat_proc.tools.offered import ToolPorts, offer_tools
@@ -37,10 +37,10 @@ from chat_proc.tools.web.resolver import NameResolver
 from chat_proc.worker.announcing import Announcer
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import ClaimLoop, Slots, build_claim_bounds
-from chat_proc.worker.presence import Pace, PresenceTask
+from chat_proc.worker.presence import PresenceTask, TurnDurationAverage
 from chat_proc.worker.readiness import ReadyPage, StartReport
 from chat_proc.worker.retention import OrphanSweep, RetentionJob
-from chat_proc.worker.runner import ClaimedTurn, RunnerParts
+from chat_proc.worker.runner import ClaimedTurn, RunnerDependencies
 from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.worker import Worker
 from everturn.core.cancellation import Stragglers
@@ -95,7 +95,7 @@ class Drivers:
     objects: Objects
     embedder: Embedder
     presence: PresenceTask
-    pace: Pace
+    turn_average: TurnDurationAverage
     tracing: Tracing
 
 
@@ -149,7 +149,7 @@ async def open_worker(
         program_stragglers = Stragglers(grace_s=PROGRAM_GRACE_S)
         stack.push_async_callback(program_stragglers.close, STRAGGLERS_S)
         policy = CallPolicy(settings.address_rules, PostgresConversationReader(database))
-        programs = build_program_parts(settings, bounds, database, policy, program_stragglers)
+        programs = build_program_dependencies(settings, bounds, database, policy, program_stragglers)
         profiles = opened.profiles if isinstance(opened, OpenedSandbox) else None
         offered = offer_tools(build_tool_ports(database, objects), sandbox, programs, more=more, profiles=profiles)
         kits = build_kits(
@@ -162,14 +162,14 @@ async def open_worker(
             history=offered.history,
             hotset=None if memories is None else Hotset(memories),
         )
-        loop = build_loop_parts(settings, objects, stragglers, tracing)
-        pace = Pace()
+        loop = build_loop_dependencies(settings, objects, stragglers, tracing)
+        turn_average = TurnDurationAverage()
         own = build_presence(
             secrets.token_hex(WORKER_ID_BYTES), opened, settings.worker_slots, extra_slots=settings.worker_slots
         )
         own = replace(own, user_running_max=settings.user_running_max)
-        presence = PresenceTask(redis.presences, own, pace)
-        drivers = Drivers(database, redis, objects, embedder, presence, pace, tracing)
+        presence = PresenceTask(redis.presences, own, turn_average)
+        drivers = Drivers(database, redis, objects, embedder, presence, turn_average, tracing)
         worker = build_worker(settings, bounds, owner, drivers, kits, loop)
         name, why = models.model(DECISION).traits.name, models.choice(DECISION).why
         search = embedder.name, encoder.why, embedder.lexical_only
@@ -202,12 +202,12 @@ def build_parts(worker: Worker, drivers: Drivers, opened: OpenedSandbox | Sandbo
     }
 
 
-def build_program_parts(
+def build_program_dependencies(
     settings: WorkerSettings, bounds: Bounds, database: Database, policy: CallPolicy, stragglers: Stragglers
-) -> ProgramParts:
+) -> ProgramDependencies:
     """The dependencies for answering calls of programs."""
     redactor, failpoints = Redactor(settings.secrets), Failpoints(settings.failpoint)
-    return ProgramParts(
+    return ProgramDependencies(
         PostgresEffects(database), policy, stragglers, redactor, failpoints, LeaseTiming(bounds.lease_s)
     )
 
@@ -278,12 +278,12 @@ def build_model(choice: ModelChoice) -> LanguageModel:
     return RetryingModel(build(choice.name))
 
 
-def build_loop_parts(
+def build_loop_dependencies(
     settings: WorkerSettings, objects: Objects, stragglers: Stragglers, tracing: Tracing = NO_TRACING
-) -> LoopParts:
+) -> LoopDependencies:
     """What the loops of all turns share; `stragglers` owns the calls that ignore their cancellation."""
     ids = RandomIds(partial(now_ms, open_clock(settings.clock_steps)))
-    return LoopParts(
+    return LoopDependencies(
         objects=objects,
         stragglers=stragglers,
         next_call_id=ids.call,
@@ -295,7 +295,7 @@ def build_loop_parts(
 
 
 def build_worker(
-    settings: WorkerSettings, bounds: Bounds, owner: str, drivers: Drivers, kits: Kits, loop: LoopParts
+    settings: WorkerSettings, bounds: Bounds, owner: str, drivers: Drivers, kits: Kits, loop: LoopDependencies
 ) -> Worker:
     """The worker with its drivers; `owner` identifies it in its leases."""
     database, redis = drivers.database, drivers.redis
@@ -314,7 +314,7 @@ def build_worker(
         retries=retries,
         memory=redis.memory,
     )
-    parts = RunnerParts(
+    parts = RunnerDependencies(
         leases=leases,
         timelines=timelines,
         writer=redis.event_writer,
@@ -339,7 +339,7 @@ def build_worker(
         claim_turn=partial(ClaimedTurn, parts),
         slots=Slots(settings.worker_slots, extra=settings.worker_slots),
         bounds=lambda: build_claim_bounds(settings.user_running_max, *drivers.presence.slots),
-        pace=drivers.pace,
+        turn_average=drivers.turn_average,
         failpoints=failpoints,
         ring_indexer=indexer.ring,
     )

@@ -70,7 +70,7 @@ from ingress.memory import MemoryService
 from ingress.search import SearchService
 from ingress.settings import IngressSettings
 from ingress.sockets.calls import ChatCalls
-from ingress.sockets.connection import SocketParts
+from ingress.sockets.connection import SocketDependencies
 from ingress.sockets.server import SocketServer, refuse_elsewhere
 from ingress.stream import sse
 from ingress.stream.event_schemas import build_event_schemas
@@ -316,7 +316,7 @@ def _build_streams(parts: Parts) -> sse.StreamEdge:
 
 def _build_sockets(app: FastAPI, parts: Parts) -> SocketServer:
     return SocketServer(
-        SocketParts(
+        SocketDependencies(
             auth=parts.auth,
             limits=app.state.request_limits,
             calls=ChatCalls(app.state.chat, app.state.conversations, build_caps(parts.settings, parts.bounds)),

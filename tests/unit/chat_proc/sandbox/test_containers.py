@@ -53,8 +53,8 @@ async def test_a_run_ends_its_pair_by_closing_the_connection(tmp_path):
         await asyncio.wait_for(broker.all_closed.wait(), 10)
 
     assert result.ok, result.report_text
-    assert (sandbox.posture, sandbox.limits, result.receipt.limits) == (POSTURE, LIMITS, LIMITS)
-    assert result.receipt.image == PAIR.executor_image
+    assert (sandbox.posture, sandbox.limits, result.record.limits) == (POSTURE, LIMITS, LIMITS)
+    assert result.record.image == PAIR.executor_image
     assert [type(request) for request in broker.requests] == [StartPair, Attach] * 2
     named = [request.run_id for request in broker.requests if isinstance(request, StartPair)]
     assert named == ["trial", "turn_1/run-1"]

@@ -31,9 +31,9 @@ def test_a_good_end_with_all_files_is_ok():
     first = result.artifacts[0]
     assert (first.filepath, first.description, first.visibility) == ("a.txt", "the a", "internal")
     assert (first.size, first.sha256, first.body) == (2, hash_bytes(b"aa"), b"aa")
-    assert result.receipt.program_sha256 == hash_bytes(b"print()")
-    assert result.receipt.inputs == (FileHash("in", 1, "ff"),)
-    assert [output.path for output in result.receipt.outputs] == ["a.txt", "b.txt"]
+    assert result.record.program_sha256 == hash_bytes(b"print()")
+    assert result.record.inputs == (FileHash("in", 1, "ff"),)
+    assert [output.path for output in result.record.outputs] == ["a.txt", "b.txt"]
     assert "Wrote a.txt (2 bytes)." in result.report_text
 
 
@@ -134,13 +134,13 @@ def test_limits_of_both_sides_are_joined_and_do_not_fail_a_run_alone():
     assert "printed bytes" in result.report_text
 
 
-def test_calls_and_refusals_are_on_the_receipt():
+def test_calls_and_refusals_are_in_the_record():
     call = CallRecord(1, "a.b", "ff", True, "", 3, 99)
 
     result = build_result(REQUEST, LIMITS, finished(calls=(call,), refusals={"not_allowed": 2}), BOTH)
 
-    assert result.receipt.calls == (call,)
-    assert result.receipt.refusals == {"not_allowed": 2}
+    assert result.record.calls == (call,)
+    assert result.record.refusals == {"not_allowed": 2}
     assert "Tool calls refused (not_allowed): 2." in result.report_text
 
 
@@ -169,13 +169,13 @@ def test_endless_texts_of_a_forged_report_are_cut():
 def test_a_request_that_is_not_run_gets_an_envelope_too():
     result = build_refused(REQUEST, LIMITS, RunError("bad_request", "why", "request"))
 
-    assert (result.ok, result.artifacts, result.receipt.posture) == (False, (), None)
+    assert (result.ok, result.artifacts, result.record.posture) == (False, (), None)
     assert result.report_text == "The program was not run (bad_request): why"
 
 
 def test_a_lost_sandbox_is_not_reported_as_not_run():
     result = build_broken(REQUEST, LIMITS, RunError("sandbox_failed", "the supervisor ended", "sandbox"))
 
-    assert (result.ok, result.artifacts, result.receipt.posture) == (False, (), None)
+    assert (result.ok, result.artifacts, result.record.posture) == (False, (), None)
     assert result.report_text.startswith("The run failed (sandbox_failed, sandbox): the supervisor ended\n")
     assert "unknown" in result.report_text

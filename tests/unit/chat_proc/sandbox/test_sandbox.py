@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from chat_proc.sandbox.launching import SupervisedSandbox
-from chat_proc.sandbox.port import ContractItem, Receipt, RunRequest, RunResult, SandboxUnavailable
+from chat_proc.sandbox.port import ContractItem, RunRecord, RunRequest, RunResult, SandboxUnavailable
 from everturn.core.errors import Unavailable
 from everturn.execution.messages import Capability, LimitName, RunLimits
 
@@ -32,7 +32,7 @@ def test_every_default_limit_is_a_limit() -> None:
 
 
 def test_a_request_and_its_result_can_not_be_changed_afterwards() -> None:
-    for kind in (RunRequest, RunResult, Receipt, ContractItem):
+    for kind in (RunRequest, RunResult, RunRecord, ContractItem):
         assert kind.__dataclass_params__.frozen
 
 

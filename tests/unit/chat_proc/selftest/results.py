@@ -1,6 +1,6 @@
 """Envelopes of runs for the battery's judges."""
 
-from chat_proc.sandbox.port import ProgramExit, Receipt, RunArtifact, RunError, RunResult
+from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunResult
 from chat_proc.selftest.probes.attempts import Surroundings
 from everturn.execution.messages import LimitName, RunLimits
 
@@ -26,5 +26,5 @@ def build_run(
         runtime_err_tail="",
         limits_hit=limits,
         duration_ms=duration_ms,
-        receipt=Receipt("", 1.0, RunLimits(), None),
+        record=RunRecord("", 1.0, RunLimits(), None),
     )

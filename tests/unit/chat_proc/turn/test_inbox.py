@@ -146,14 +146,14 @@ async def test_a_database_that_is_away_for_a_moment_is_asked_again(rows: Rows, i
     await asyncio.wait_for(inbox.wait_for_control(), 5)
 
 
-async def test_receipts_show_the_state_of_each_signal(rows: Rows, inbox: TurnInbox) -> None:
+async def test_signals_show_the_state_of_each_signal(rows: Rows, inbox: TurnInbox) -> None:
     rows.signals = [say(SignalKind.FOLLOWUP, f"sig_{n}") for n in range(3)]
     await inbox.load_unseen()
 
     inbox.settle([SignalChange(SignalId("sig_0"), SignalState.APPLIED, 4)])
     inbox.promote(Promotion((SignalId("sig_1"),), TurnId("turn_2"), "text"))
 
-    reported = {signal.id: (signal.state, signal.round, signal.promoted_to) for signal in inbox.receipts}
+    reported = {signal.id: (signal.state, signal.round, signal.promoted_to) for signal in inbox.signals}
     assert reported == {
         "sig_0": (SignalState.APPLIED, 4, None),
         "sig_1": (SignalState.PROMOTED, None, "turn_2"),
@@ -170,7 +170,7 @@ async def test_every_change_of_a_signal_is_reported_once(rows: Rows, inbox: Turn
         await inbox.load_unseen()
 
     assert rows.reported == [said, edited, retracted]
-    assert inbox.receipts == (retracted,)
+    assert inbox.signals == (retracted,)
     assert await inbox.load_unseen() == ()
 
 
@@ -186,4 +186,4 @@ async def test_a_read_before_a_commit_does_not_report_settled_signals(rows: Rows
 
     assert await reading == ()
     assert [signal.state for signal in rows.reported] == [SignalState.ACCEPTED]
-    assert [signal.state for signal in inbox.receipts] == [SignalState.APPLIED]
+    assert [signal.state for signal in inbox.signals] == [SignalState.APPLIED]

@@ -7,7 +7,7 @@ import pytest
 
 from chat_proc.worker.heartbeat import Heartbeat
 from chat_proc.worker.loop import LANE_WEIGHTS, LEND_AFTER_S, ClaimLoop, Slots, lane_orders
-from chat_proc.worker.presence import Pace
+from chat_proc.worker.presence import TurnDurationAverage
 from everturn.core.errors import StaleFence, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.identity import Lane, Principal
@@ -194,7 +194,7 @@ class Desk:
         self.bells = Bells()
         self.runner = Runner()
         self.slots = WatchedSlots(slots, extra=extra)
-        self.pace = Pace()
+        self.turn_average = TurnDurationAverage()
         self.indexer_rung = asyncio.Event()
         self.heartbeat = Heartbeat(self.leases, self.clock, lease_s=15)
         self.loop = ClaimLoop(
@@ -207,7 +207,7 @@ class Desk:
             heartbeat=self.heartbeat,
             claim_turn=self.runner.hold,
             slots=self.slots,
-            pace=self.pace,
+            turn_average=self.turn_average,
             failpoints=Failpoints(),
             ring_indexer=self.indexer_rung.set,
         )
@@ -285,7 +285,7 @@ async def test_a_full_worker_claims_no_more_but_cancels_still_get_in(desk: Desk)
     for turn in desk.runner.turns[:2]:
         turn.ends.set()
     await desk.until(lambda: conversation(3) in desk.leases.claimed)
-    assert desk.pace.turn_s is not None
+    assert desk.turn_average.turn_s is not None
 
 
 async def test_a_database_that_is_away_does_not_end_the_claiming(desk: Desk) -> None:
@@ -349,7 +349,7 @@ async def test_a_lost_turn_is_requeued_only_after_an_outage(desk: Desk, left_beh
     assert desk.leases.released == []
 
 
-async def test_interrupted_turns_do_not_count_for_the_pace(desk: Desk) -> None:
+async def test_interrupted_turns_do_not_count_for_the_average(desk: Desk) -> None:
     desk.leases.attempts[conversation(2)] = 1
     await desk.ring(1)
     await desk.ring(2)
@@ -360,7 +360,7 @@ async def test_interrupted_turns_do_not_count_for_the_pace(desk: Desk) -> None:
         turn.ends.set()
 
     await desk.until(lambda: desk.slots.running == 0)
-    assert desk.pace.turn_s is None
+    assert desk.turn_average.turn_s is None
 
 
 async def test_an_overdue_turn_gives_its_slot_back(desk: Desk) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from chat_proc.worker.presence import Pace, PresenceTask
+from chat_proc.worker.presence import PresenceTask, TurnDurationAverage
 from everturn.queue.ports import WorkerPresence
 from everturn_testing.queue.presences import MemoryPresences
 
@@ -35,17 +35,17 @@ class CountedPresences(MemoryPresences):
 async def test_a_presence_lasts_for_three_renewals() -> None:
     presences = CountedPresences()
 
-    await PresenceTask(presences, OWN, Pace(), every_s=5.0).renew()
+    await PresenceTask(presences, OWN, TurnDurationAverage(), every_s=5.0).renew()
 
     assert await presences.load_all() == (OWN,)
     assert presences.ttls_s == [15.0]
 
 
-async def test_a_presence_contains_the_pace() -> None:
-    presences, pace = CountedPresences(), Pace()
-    pace.note(12.5)
+async def test_a_presence_contains_the_average_duration_of_turns() -> None:
+    presences, turn_average = CountedPresences(), TurnDurationAverage()
+    turn_average.note(12.5)
 
-    await PresenceTask(presences, OWN, pace, every_s=5.0).renew()
+    await PresenceTask(presences, OWN, turn_average, every_s=5.0).renew()
 
     assert [reported.turn_s for reported in await presences.load_all()] == [12.5]
 
@@ -53,7 +53,7 @@ async def test_a_presence_contains_the_pace() -> None:
 async def test_renewals_continue_after_an_outage_or_while_redis_hangs() -> None:
     presences = CountedPresences()
     presences.down = True
-    reporting = asyncio.create_task(PresenceTask(presences, OWN, Pace(), every_s=0.01).run())
+    reporting = asyncio.create_task(PresenceTask(presences, OWN, TurnDurationAverage(), every_s=0.01).run())
 
     await presences.wait_asked(2)
     presences.down, presences.hanging = False, True
@@ -70,7 +70,7 @@ async def test_renewals_continue_after_an_outage_or_while_redis_hangs() -> None:
 async def test_a_worker_knows_the_slots_of_all_workers_and_at_least_its_own() -> None:
     presences = CountedPresences()
     own = WorkerPresence("w", "", None, 4, extra_slots=4)
-    task = PresenceTask(presences, own, Pace())
+    task = PresenceTask(presences, own, TurnDurationAverage())
     assert task.slots == (4, 4)
     await presences.save(WorkerPresence("other", "", None, 8, extra_slots=2), ttl_s=60)
 

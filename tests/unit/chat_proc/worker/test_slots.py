@@ -27,8 +27,8 @@ async def test_a_suspect_turn_waits_for_the_others_and_keeps_new_ones_out() -> N
     slots = Slots(3)
     slots.acquire()
     slots.acquire()
-    with slots.alone():
-        alone = asyncio.create_task(slots.wait_alone())
+    with slots.exclusive():
+        alone = asyncio.create_task(slots.wait_exclusive())
         await asyncio.sleep(0)
         newcomer = asyncio.create_task(slots.wait_free())
 
@@ -53,7 +53,7 @@ async def test_two_suspect_turns_run_one_after_the_other() -> None:
     slots = Slots(4)
     slots.acquire()
     slots.acquire()
-    suspects = [asyncio.create_task(slots.wait_alone()) for _ in range(2)]
+    suspects = [asyncio.create_task(slots.wait_exclusive()) for _ in range(2)]
 
     assert [await settles(suspect) for suspect in suspects].count(True) == 1
     slots.release()
@@ -62,11 +62,11 @@ async def test_two_suspect_turns_run_one_after_the_other() -> None:
 
 
 async def test_a_suspect_turn_does_not_wait_for_ever() -> None:
-    slots = Slots(2, alone_wait_s=0.01)
+    slots = Slots(2, exclusive_wait_s=0.01)
     slots.acquire()
     slots.acquire()
 
-    await asyncio.wait_for(slots.wait_alone(), 5)
+    await asyncio.wait_for(slots.wait_exclusive(), 5)
 
 
 async def test_a_cancelled_wait_unblocks_the_slots() -> None:
@@ -75,8 +75,8 @@ async def test_a_cancelled_wait_unblocks_the_slots() -> None:
     slots.acquire()
 
     async def run_alone() -> None:
-        with slots.alone():
-            await slots.wait_alone()
+        with slots.exclusive():
+            await slots.wait_exclusive()
 
     suspect = asyncio.create_task(run_alone())
     await asyncio.sleep(0)

@@ -23,7 +23,7 @@ from ingress.admission.slots import OpenSlots
 from ingress.auth.callers import Caller
 from ingress.chat.schemas import SubmissionCaps
 from ingress.errors import ProblemError, absent, too_many, unauthorized
-from ingress.sockets.connection import MAX_OPEN_CALLS, Connection, SocketParts
+from ingress.sockets.connection import MAX_OPEN_CALLS, Connection, SocketDependencies
 from ingress.sockets.packets import PING, PING_INTERVAL_S, PING_TIMEOUT_S
 from ingress.stream.recheck import Recheck
 
@@ -76,7 +76,7 @@ class Desk:
             raise self.outcome
         return 200, Done()
 
-    def parts(self) -> SocketParts:
+    def parts(self) -> SocketDependencies:
         guard = CredentialGuard(None, metrics=self.metrics, monotonic=self.clock.monotonic)
         streams = SimpleNamespace(
             hub=None,
@@ -86,7 +86,7 @@ class Desk:
             recheck=Recheck(self.recheck, every_s=EVERY_S, monotonic=self.clock.monotonic),
         )
         calls = SimpleNamespace(caps=SubmissionCaps(1000, 2, 1000), table=self.table)
-        return SocketParts(
+        return SocketDependencies(
             auth=cast(Any, self),
             limits=cast(Any, SimpleNamespace(guard=guard, bodies=self.budget, admit=self.admit)),
             calls=cast(Any, calls),

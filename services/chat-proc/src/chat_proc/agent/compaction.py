@@ -13,7 +13,7 @@ from typing import TypeVar
 import structlog
 
 from chat_proc.agent.drafting import RoundContext
-from chat_proc.agent.kit import LoopParts, TurnKit
+from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.prompt.system import load_topic
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.models.calls import build_usage_event, describe_turn, describe_usage, open_call
@@ -193,7 +193,7 @@ class _Work:
 class TurnCompaction:
     """Owned by the loop's run of one turn, which calls `finish` before each end and `abandon` when it leaves."""
 
-    def __init__(self, kit: TurnKit, parts: LoopParts, turn: LeasedTurn, prompts: TurnPrompts) -> None:
+    def __init__(self, kit: TurnKit, parts: LoopDependencies, turn: LeasedTurn, prompts: TurnPrompts) -> None:
         self._model = kit.summary_model
         self._parts = parts
         self._turn = turn

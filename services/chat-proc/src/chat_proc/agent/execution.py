@@ -14,7 +14,7 @@ import structlog
 from pydantic import BaseModel
 
 from chat_proc.agent.drafting import RoundContext
-from chat_proc.agent.kit import LoopParts, TurnKit
+from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.catalog.call_policy import NeedsApproval, Rejected, report_refusal
 from chat_proc.catalog.tool import PREVIEW_CHARS, Record, ToolCall, ToolContext, ToolOutcome, ToolSpec
 from chat_proc.turn.leased import CommitContent, LeasedTurn
@@ -189,7 +189,7 @@ class LiveCall:
 class ToolRunner:
     """The only place where a tool's exception becomes a result."""
 
-    def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
+    def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
         self._catalog = kit.catalog
         self._policy = kit.policy
         self._results = ResultStore(parts.objects)

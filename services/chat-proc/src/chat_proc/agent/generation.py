@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from chat_proc.agent.kit import LoopParts, TurnKit
+from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.channels.actions import Decision
 from chat_proc.channels.citations import Citer, build_citer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits
@@ -131,7 +131,7 @@ class Generated:
 class Generator:
     """Makes model calls. Learns how many characters a token has; keeps no other state between calls."""
 
-    def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
+    def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
         self._tracing = parts.tracing
         self._failpoints = parts.failpoints
         self._retries = parts.model_retries

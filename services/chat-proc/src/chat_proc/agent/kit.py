@@ -85,7 +85,7 @@ class Kits:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopParts:
+class LoopDependencies:
     """What the loops of all turns share apart from their kits. `stragglers` owns calls that ignore a cancellation."""
 
     objects: Objects

@@ -15,7 +15,7 @@ from chat_proc.agent.compaction import TurnCompaction
 from chat_proc.agent.drafting import RoundContext, draft_missing_start
 from chat_proc.agent.execution import ToolRunner
 from chat_proc.agent.generation import Generator
-from chat_proc.agent.kit import LoopParts, TurnKit
+from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.limits import has_room_for, is_finalizing, reached_cap, round_limit
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.round import RoundRunner
@@ -67,7 +67,7 @@ class Parked:
 class AgentLoop:
     """Runs turns of one kit, sequentially or concurrently; keeps no state of them."""
 
-    def __init__(self, kit: TurnKit, parts: LoopParts) -> None:
+    def __init__(self, kit: TurnKit, parts: LoopDependencies) -> None:
         self._kit = kit
         self._parts = parts
         self._limits = kit.limits

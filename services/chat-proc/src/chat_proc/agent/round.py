@@ -29,7 +29,7 @@ from chat_proc.agent.drafting import (
 )
 from chat_proc.agent.execution import effect_change
 from chat_proc.agent.generation import Generated, Generator
-from chat_proc.agent.kit import LoopParts, TurnKit
+from chat_proc.agent.kit import LoopDependencies, TurnKit
 from chat_proc.agent.last_resort import read_usable_text
 from chat_proc.agent.prompting import TurnPrompts
 from chat_proc.agent.signal_folding import check_finalizing, ends_work, finalize_tools
@@ -53,7 +53,7 @@ PLAN_TOOL = "react.plan"
 class RoundRunner:
     """Runs rounds of any turn; keeps no state of them."""
 
-    def __init__(self, kit: TurnKit, parts: LoopParts, generator: Generator, gate: ApprovalGate) -> None:
+    def __init__(self, kit: TurnKit, parts: LoopDependencies, generator: Generator, gate: ApprovalGate) -> None:
         self._generator = generator
         self._gate = gate
         self._catalog = kit.catalog

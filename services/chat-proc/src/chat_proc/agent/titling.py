@@ -27,7 +27,7 @@ MAX_OUTPUT_TOKENS = 1_024
 
 
 @asynccontextmanager
-async def call_title_beside(
+async def run_title_call(
     turn: LeasedTurn, kit: TurnKit, tracing: Tracing
 ) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
     """Request a title while the body runs, if the turn is a conversation's first; the call ends with the body.

@@ -71,7 +71,7 @@ def find_excess(request: RunRequest, limits: RunLimits) -> RunError | None:
 
 
 def hash_inputs(inputs: Mapping[str, bytes | Path]) -> tuple[FileHash, ...]:
-    """The inputs for the receipt. Raises OSError."""
+    """The inputs for the record. Raises OSError."""
     bodies = ((path, body if isinstance(body, bytes) else body.read_bytes()) for path, body in inputs.items())
     return tuple(FileHash(path, len(body), hash_bytes(body)) for path, body in bodies)
 
@@ -181,7 +181,7 @@ class SupervisedSandbox:
         about = {"everturn.sandbox.launcher": self._posture.launcher, "everturn.run": name_run(request)}
         try:
             with self._tracing.span("sandbox.run", about) as span:
-                done = await _run_on(supervisor, request, call_tool, stop)
+                done = await execute_on(supervisor, request, call_tool, stop)
                 # The supervisor has no network by design, so its findings are reported here.
                 found = {"everturn.run.verdict": done.verdict, "everturn.run.calls": done.calls}
                 self._tracing.record("supervisor.run", found, lasted_s=done.result.duration_ms / 1000)
@@ -202,7 +202,7 @@ class _Ran:
     calls: int
 
 
-async def _run_on(
+async def execute_on(
     supervisor: BootedSupervisor, request: RunRequest, call_tool: ToolCaller, stop: asyncio.Event
 ) -> _Ran:
     input_hashes, pieces = await _load_inputs(request.inputs)
@@ -210,7 +210,7 @@ async def _run_on(
     done = await run_supervised(supervisor, launch, pieces, call_tool, stop)
     build = partial(_build_result, request, supervisor.limits, done, launch.outputs, input_hashes)
     result = build() if len(done.tar) <= MAX_UNPACKED_ON_LOOP_BYTES else await asyncio.to_thread(build)
-    result = replace(result, receipt=replace(result.receipt, image=supervisor.image))
+    result = replace(result, record=replace(result.record, image=supervisor.image))
     return _Ran(result, done.finished.verdict, len(done.finished.calls))
 
 

@@ -26,7 +26,7 @@ from everturn.execution.messages import UidRange
 from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
 from everturn.queue.ports import BatteryOutcome
 
-BROKER_PATIENCE_S: Final = 10.0
+BROKER_START_TIMEOUT_S: Final = 10.0
 """How long a broker that starts together with the worker has for its first reply."""
 
 _PAUSE_S: Final = 0.25
@@ -50,7 +50,7 @@ class ExecutionChoice:
     profiles: Profiles
     offered: Profiles = field(default_factory=_build_default)
     uids: UidRange = SANDBOX_UIDS
-    broker_wait_s: float = BROKER_PATIENCE_S
+    broker_wait_s: float = BROKER_START_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class FileHash:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class RunRecord:
     """The program, its inputs, its protections and its requests. `posture` is None if nothing was started.
 
     `image` is the digest of the executor's image, empty if it is not a container.
@@ -131,7 +131,7 @@ class RunResult:
     runtime_err_tail: str
     limits_hit: tuple[LimitName, ...]
     duration_ms: int
-    receipt: Receipt
+    record: RunRecord
 
 
 class SandboxUnavailable(Unavailable):

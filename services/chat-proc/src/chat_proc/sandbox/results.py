@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, cast
 
-from chat_proc.sandbox.port import FileHash, ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult
+from chat_proc.sandbox.port import FileHash, ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult
 from everturn.execution.messages import PROGRAM_NAME, Finished, LimitName, Report, RunLimits
 
 # Files of a run as tar: packs inputs, and unpacks outputs from a stream that a hostile program may have written.
@@ -150,7 +150,7 @@ def build_result(
         runtime_err_tail=_cap_tail(report.stderr_tail if report else ""),
         limits_hit=limits,
         duration_ms=finished.duration_ms,
-        receipt=Receipt(
+        record=RunRecord(
             program_sha256=hash_bytes(request.program.encode("utf-8", "surrogatepass")),
             timeout_s=request.timeout_s,
             limits=run_limits,
@@ -187,7 +187,7 @@ def _build_empty(
         runtime_err_tail="",
         limits_hit=(),
         duration_ms=0,
-        receipt=Receipt(
+        record=RunRecord(
             program_sha256=hash_bytes(request.program.encode("utf-8", "surrogatepass")),
             timeout_s=request.timeout_s,
             limits=run_limits,

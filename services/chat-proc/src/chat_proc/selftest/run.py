@@ -54,12 +54,12 @@ def build_door_trials(around: Surroundings) -> tuple[Trial, ...]:
     doors = f"{_HEAD.format(modules=', '.join(DOORS))}attempts.run({tried})\n"
     head = _HEAD.format(modules="gateway")
     abuse = f"{head}attempts.run(gateway.GATEWAY, nonce={NONCE})\n"
-    waiting = f"{head}attempts.run_together(gateway.PATIENCE, {NONCE})\n"
+    waiting = f"{head}attempts.run_together(gateway.TIMEOUTS, {NONCE})\n"
     granted = partial(Trial, judge=read_answers, inputs=inputs, capability=ONE_TOOL)
     return (
         Trial(_pairs(group for groups in DOORS.values() for group in groups), doors, read_answers, inputs=inputs),
         granted(_pairs([gateway.GATEWAY]), abuse),
-        granted(_pairs([gateway.PATIENCE]), waiting, timeout_s=40.0),
+        granted(_pairs([gateway.TIMEOUTS]), waiting, timeout_s=40.0),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from chat_proc.catalog.tool import ConversationSources, Tool, ToolRegistry
 from chat_proc.sandbox.port import Sandbox, SandboxUnavailable
-from chat_proc.tools.code.program_calls import ProgramParts, ProgramTools
+from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.tools.context.fetch_ctx import FetchCtxTool
 from chat_proc.tools.context.hide import HideTool
@@ -53,7 +53,7 @@ class ToolPorts:
 def offer_tools(
     ports: ToolPorts,
     sandbox: Sandbox | SandboxUnavailable,
-    programs: ProgramParts,
+    programs: ProgramDependencies,
     *,
     more: Sequence[Tool] = (),
     profiles: Profiles | None = None,

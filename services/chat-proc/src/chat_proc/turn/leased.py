@@ -89,7 +89,7 @@ class TurnInbox:
         self.seen_seq = inbox_seq
 
     @property
-    def receipts(self) -> tuple[Signal, ...]:
+    def signals(self) -> tuple[Signal, ...]:
         """The signals of the turn that this worker has read."""
         return tuple(self._known.values())
 
@@ -537,7 +537,7 @@ class LeasedTurn:
         return await self._retries.call(lambda: self._timelines.load_source_text(*where, sid))
 
     def _build_view(self) -> TurnView:
-        record = TurnRecord(self.turn, tuple(self.turn_blocks), self.inbox.receipts)
+        record = TurnRecord(self.turn, tuple(self.turn_blocks), self.inbox.signals)
         return build_turn_view(record, tenant=self.lease.principal.tenant, project=self.lease.principal.project)
 
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:

@@ -60,7 +60,7 @@ def draft_gate(turn: Turn, title: str, now: str) -> BlockDraft:
 
 
 class TitleCall:
-    """One running call. Owned by `call_title_beside`; the turn uses its result so far when it ends.
+    """One running call. Owned by `run_title_call`; the turn uses its result so far when it ends.
 
     `turn` holds the span attributes that identify the turn.
     """

@@ -15,7 +15,7 @@ from structlog.contextvars import bind_contextvars
 
 from chat_proc.bounds import TENANT_PART
 from chat_proc.worker.heartbeat import Heartbeat
-from chat_proc.worker.presence import Pace
+from chat_proc.worker.presence import TurnDurationAverage
 from chat_proc.worker.runner import ClaimedTurn
 from everturn.core.cancellation import Stopped, run_until
 from everturn.core.clock import Clock
@@ -43,20 +43,20 @@ from everturn.turns.ports import FairClaims, Leases
 # some extra ones. They are not first come, first served: the claim rule reserves them for users without a running turn,
 # and lends them to replace slots whose turns make no progress.
 
-ALONE_WAIT_S = 60.0
+EXCLUSIVE_WAIT_S = 60.0
 """How long a suspect turn waits for the worker's other turns to end before it runs concurrently with them."""
 
 
 class Slots:
     """Counts running turns. A turn that may kill its worker runs alone, so that it kills no other turn."""
 
-    def __init__(self, count: int, *, extra: int = 0, alone_wait_s: float = ALONE_WAIT_S) -> None:
+    def __init__(self, count: int, *, extra: int = 0, exclusive_wait_s: float = EXCLUSIVE_WAIT_S) -> None:
         self._count = count
         self._extra = extra
         WORKER_SLOTS.set(count)
-        self._alone_wait_s = alone_wait_s
+        self._exclusive_wait_s = exclusive_wait_s
         self._running = 0
-        self._alone = 0
+        self._exclusive = 0
         self._waiting = 0
         self._changed = asyncio.Event()
 
@@ -67,7 +67,7 @@ class Slots:
     @property
     def is_extra_free(self) -> bool:
         """Whether all ordinary slots are occupied and an extra one is free."""
-        return self._count <= self._running < self._count + self._extra and not self._alone
+        return self._count <= self._running < self._count + self._extra and not self._exclusive
 
     @property
     def beyond(self) -> int:
@@ -86,25 +86,25 @@ class Slots:
 
     async def wait_free(self) -> None:
         """Return once an ordinary slot is free and no turn runs alone."""
-        while self._running >= self._count or self._alone:
+        while self._running >= self._count or self._exclusive:
             self._changed.clear()
             await self._changed.wait()
 
     @contextmanager
-    def alone(self) -> Generator[None]:
-        """Start no other turns until the block exits; those that run may go on (`wait_alone`)."""
-        self._alone += 1
+    def exclusive(self) -> Generator[None]:
+        """Start no other turns until the block exits; those that run may go on (`wait_exclusive`)."""
+        self._exclusive += 1
         try:
             yield
         finally:
-            self._alone -= 1
+            self._exclusive -= 1
             self._changed.set()
 
-    async def wait_alone(self) -> None:
-        """Within `alone`: wait for the running turns to end, for at most `alone_wait_s`."""
+    async def wait_exclusive(self) -> None:
+        """Within `exclusive`: wait for the running turns to end, for at most `exclusive_wait_s`."""
         self._waiting += 1
         try:
-            async with asyncio.timeout(self._alone_wait_s):
+            async with asyncio.timeout(self._exclusive_wait_s):
                 # Other waiting suspects hold slots but don't run: one of them starts first, the others wait for it.
                 while self._running > self._waiting:
                     self._changed.clear()
@@ -170,7 +170,7 @@ class ClaimLoop:
         heartbeat: Heartbeat,
         claim_turn: Callable[[Claim, float], ClaimedTurn],
         slots: Slots,
-        pace: Pace,
+        turn_average: TurnDurationAverage,
         failpoints: Failpoints,
         ring_indexer: Callable[[], None],
     ) -> None:
@@ -183,7 +183,7 @@ class ClaimLoop:
         self._heartbeat = heartbeat
         self._claim_turn = claim_turn
         self._slots = slots
-        self._pace = pace
+        self._turn_average = turn_average
         self._failpoints = failpoints
         self._ring_indexer = ring_indexer
         self._turns: dict[asyncio.Task[None], ClaimedTurn] = {}
@@ -343,7 +343,7 @@ class ClaimLoop:
         self._heartbeat.hold(conversation_id, turn, requested_at_s)
         try:
             # A hanging turn frees its slot too, after its lease has expired.
-            work = self._run_alone(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_paced(claim, turn)
+            work = self._run_exclusively(turn) if claim.attempt >= SUSPECT_ATTEMPTS else self._run_measured(claim, turn)
             # After an unexpected error the lease expires and another attempt is made, at most three in all.
             with guarded("turn", passing=(StaleFence, Unavailable), conversation_id=conversation_id):
                 if isinstance(await run_until(turn.wait_overdue(), work, name=f"work on {conversation_id}"), Stopped):
@@ -386,15 +386,15 @@ class ClaimLoop:
                 async with asyncio.timeout(RETRY_S):
                     await self._draining.wait()
 
-    async def _run_paced(self, claim: Claim, turn: ClaimedTurn) -> None:
-        """Only turns that run from start to end in one attempt count for the pace."""
+    async def _run_measured(self, claim: Claim, turn: ClaimedTurn) -> None:
+        """Only turns that run from start to end in one attempt count for the average."""
         began = asyncio.get_running_loop().time()
         if await turn.run() and claim.turn_id is not None and claim.attempt == 0:
-            self._pace.note(asyncio.get_running_loop().time() - began)
+            self._turn_average.note(asyncio.get_running_loop().time() - began)
 
-    async def _run_alone(self, turn: ClaimedTurn) -> None:
-        with self._slots.alone():
-            if not isinstance(await run_until(self._draining.wait(), self._slots.wait_alone()), Stopped):
+    async def _run_exclusively(self, turn: ClaimedTurn) -> None:
+        with self._slots.exclusive():
+            if not isinstance(await run_until(self._draining.wait(), self._slots.wait_exclusive()), Stopped):
                 await turn.run()
                 return
         # Released before it starts: an expired lease would count as one more dead worker.

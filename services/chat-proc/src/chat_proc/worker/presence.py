@@ -20,7 +20,7 @@ WEIGHT: Final = 0.1
 """Of the newest turn; the last ten make up two thirds of the mean."""
 
 
-class Pace:
+class TurnDurationAverage:
     """The duration of ended turns: a moving average that weights recent turns most."""
 
     def __init__(self) -> None:
@@ -40,10 +40,12 @@ class Pace:
 class PresenceTask:
     """Renews the presence of one worker; `run` is a task of its own."""
 
-    def __init__(self, presences: Presences, own: WorkerPresence, pace: Pace, *, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, presences: Presences, own: WorkerPresence, turn_average: TurnDurationAverage, *, every_s: float = EVERY_S
+    ) -> None:
         self._presences = presences
         self._own = own
-        self._pace = pace
+        self._turn_average = turn_average
         self._every_s = every_s
         self._slots, self._extra_slots = own.slots, own.extra_slots
 
@@ -63,7 +65,7 @@ class PresenceTask:
         """Renew once; log a warning if Redis is unavailable."""
         try:
             async with asyncio.timeout(self._every_s):
-                own = replace(self._own, turn_s=self._pace.turn_s)
+                own = replace(self._own, turn_s=self._turn_average.turn_s)
                 await self._presences.save(own, ttl_s=RENEWALS_PER_TTL * self._every_s)
                 workers = await self._presences.load_all()
         except (Unavailable, TimeoutError) as error:

@@ -12,10 +12,10 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from chat_proc.agent.drafting import RoundContext
-from chat_proc.agent.kit import Kits, LoopParts, TurnKit
+from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
 from chat_proc.agent.loop import AgentLoop, HandedOver, Parked
 from chat_proc.agent.signal_folding import ShowFiles, fold_signals
-from chat_proc.agent.titling import call_title_beside
+from chat_proc.agent.titling import run_title_call
 from chat_proc.pictures.fitting import PictureFitter
 from chat_proc.stream.emitter import GATHER_S, Emitter, EventNumbering
 from chat_proc.timeline.attachments import load_previews
@@ -207,7 +207,7 @@ FLUSH_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerParts:
+class RunnerDependencies:
     """The parts that all turns of a worker share."""
 
     leases: Leases
@@ -216,7 +216,7 @@ class RunnerParts:
     artifacts: Artifacts
     approvals: Approvals
     kits: Kits
-    loop: LoopParts
+    loop: LoopDependencies
     announcer: Announcer
     clock: Clock
     retries: RetryPolicy
@@ -248,7 +248,7 @@ class ClaimedTurn:
     `requested_at_s` is the monotonic time before the claim was made.
     """
 
-    def __init__(self, parts: RunnerParts, claim: Claim, requested_at_s: float) -> None:
+    def __init__(self, parts: RunnerDependencies, claim: Claim, requested_at_s: float) -> None:
         self._parts = parts
         self._claim = claim
         self._stop = asyncio.Event()
@@ -470,7 +470,7 @@ class ClaimedTurn:
         if given_up:
             return await self._loop(turn).close(turn, _given_up())
         turn.emit(ConvStatus(state="running", turn_id=turn.turn_id))
-        async with call_title_beside(turn, self._kit(turn), self._parts.loop.tracing) as settle_title:
+        async with run_title_call(turn, self._kit(turn), self._parts.loop.tracing) as settle_title:
             left = await self._run_loop(turn, emitter)
             if isinstance(left, Parked):
                 await settle_title()
@@ -563,7 +563,7 @@ class ClaimedTurn:
         self._parts.loop.failpoints.hit("turn.announced")
 
 
-async def _clear_erased(parts: RunnerParts, lease: Lease) -> bool:
+async def _clear_erased(parts: RunnerDependencies, lease: Lease) -> bool:
     """Return whether the lease was lost because the conversation is erased, which is no failure.
 
     An erasure removes the lease, the rows, then the objects: what this turn saved after that would remain.
@@ -583,7 +583,7 @@ async def _clear_erased(parts: RunnerParts, lease: Lease) -> bool:
     return False
 
 
-async def _clear_objects(parts: RunnerParts, lease: Lease) -> None:
+async def _clear_objects(parts: RunnerDependencies, lease: Lease) -> None:
     try:
         async with asyncio.timeout(CLEAR_S):
             await delete_erased_objects(parts.artifacts, parts.loop.objects, lease.principal, lease.conversation_id)

@@ -32,7 +32,7 @@ _log = structlog.stdlib.get_logger()
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _WarmPairs:
     """The warm pairs of one profile, oldest first, and the failures of its last boots."""
 
     wanted: int
@@ -69,8 +69,8 @@ class Pool:
         self._max_age_s = max_age_s
         self._head_start_s = head_start_s
         self._clock = clock
-        self._shelves: Mapping[str, _Shelf] = {
-            name: _Shelf(profile.warm) for name, profile in profiles.items() if profile.warm
+        self._warm_pairs: Mapping[str, _WarmPairs] = {
+            name: _WarmPairs(profile.warm) for name, profile in profiles.items() if profile.warm
         }
         self._changed = asyncio.Event()
 
@@ -101,59 +101,59 @@ class Pool:
                 await self._refill(name)
 
     def _try_acquire_warm(self, profile_name: str) -> BootedPair | None:
-        shelf = self._shelves.get(profile_name)
-        while shelf is not None and shelf.ready:
-            warm = shelf.ready.popleft().booted
+        pairs = self._warm_pairs.get(profile_name)
+        while pairs is not None and pairs.ready:
+            warm = pairs.ready.popleft().booted
             self._changed.set()
             if not warm.pair.is_unusable:
-                shelf.failures = 0
-                shelf.not_before_s = self._clock() + self._head_start_s
+                pairs.failures = 0
+                pairs.not_before_s = self._clock() + self._head_start_s
                 return warm
-            self._lose(shelf, warm, "died")
+            self._lose(pairs, warm, "died")
         return None
 
     def _discard_unfit(self) -> None:
         oldest_s = self._clock() - self._max_age_s
-        for shelf in self._shelves.values():
-            for warm in [*shelf.ready]:
+        for pairs in self._warm_pairs.values():
+            for warm in [*pairs.ready]:
                 if warm.booted.pair.is_unusable:
-                    shelf.ready.remove(warm)
-                    self._lose(shelf, warm.booted, "died")
+                    pairs.ready.remove(warm)
+                    self._lose(pairs, warm.booted, "died")
                 elif warm.since_s <= oldest_s:
-                    shelf.ready.remove(warm)
+                    pairs.ready.remove(warm)
                     self._metrics.warm_lost.labels("old").inc()
                     self._maker.discard(warm.booted)
 
-    def _lose(self, shelf: _Shelf, warm: BootedPair, reason: str) -> None:
+    def _lose(self, pairs: _WarmPairs, warm: BootedPair, reason: str) -> None:
         """Record that a warm pair ended by itself. If they all do, new boots must back off."""
         self._metrics.warm_lost.labels(reason).inc()
         self._maker.discard(warm)
-        self._note_failure(shelf)
+        self._note_failure(pairs)
 
     def _try_choose(self) -> str | None:
         now = self._clock()
-        lacking = [name for name, shelf in self._shelves.items() if shelf.lacks and shelf.not_before_s <= now]
-        return min(lacking, key=lambda name: len(self._shelves[name].ready), default=None)
+        lacking = [name for name, pairs in self._warm_pairs.items() if pairs.lacks and pairs.not_before_s <= now]
+        return min(lacking, key=lambda name: len(self._warm_pairs[name].ready), default=None)
 
     async def _refill(self, name: str) -> None:
-        shelf = self._shelves[name]
+        pairs = self._warm_pairs[name]
         try:
             booted = await self._maker.boot(name)
         except (EngineDown, EngineRefused, StartFailed, Busy) as error:
-            self._note_failure(shelf)
-            _log.warning("Could not boot a warm pair", profile=name, failures=shelf.failures, detail=str(error))
+            self._note_failure(pairs)
+            _log.warning("Could not boot a warm pair", profile=name, failures=pairs.failures, detail=str(error))
         else:
-            shelf.ready.append(_Warm(booted, self._clock()))
+            pairs.ready.append(_Warm(booted, self._clock()))
             booted.pair.call_when_unusable(self._changed.set)
 
-    def _note_failure(self, shelf: _Shelf) -> None:
-        shelf.not_before_s = self._clock() + min(FIRST_PAUSE_S * 2**shelf.failures, LONGEST_PAUSE_S)
-        shelf.failures = min(shelf.failures + 1, 10)
+    def _note_failure(self, pairs: _WarmPairs) -> None:
+        pairs.not_before_s = self._clock() + min(FIRST_PAUSE_S * 2**pairs.failures, LONGEST_PAUSE_S)
+        pairs.failures = min(pairs.failures + 1, 10)
 
     def _next_check_s(self) -> float | None:
         """Seconds until a pause ends or a pair is too old; None when only an event can change anything."""
-        times = [shelf.not_before_s for shelf in self._shelves.values() if shelf.lacks]
-        times += [shelf.ready[0].since_s + self._max_age_s for shelf in self._shelves.values() if shelf.ready]
+        times = [pairs.not_before_s for pairs in self._warm_pairs.values() if pairs.lacks]
+        times += [pairs.ready[0].since_s + self._max_age_s for pairs in self._warm_pairs.values() if pairs.ready]
         return max(0.0, min(times) - self._clock()) if times else None
 
     async def _wait(self, limit_s: float | None) -> None:

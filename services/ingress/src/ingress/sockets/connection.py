@@ -59,7 +59,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class SocketParts:
+class SocketDependencies:
     """What sockets share with the HTTP endpoints."""
 
     auth: AuthGate
@@ -105,7 +105,7 @@ class End(Exception):
 class Connection:
     """Serves one client; its server calls `run`, and `close_for_restart` when it drains."""
 
-    def __init__(self, parts: SocketParts, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, parts: SocketDependencies, scope: Scope, receive: Receive, send: Send) -> None:
         self.session: Session | None = None
         self._parts = parts
         self._http = HTTPConnection(scope)

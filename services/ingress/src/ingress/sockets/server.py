@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket
 from everturn.core.clock import iso
 from ingress.admission.connections import load_address
 from ingress.errors import ProblemError, absent, malformed, problem_response, too_many, unavailable
-from ingress.sockets.connection import JOIN_TIMEOUT_S, Connection, SocketParts
+from ingress.sockets.connection import JOIN_TIMEOUT_S, Connection, SocketDependencies
 from ingress.sockets.packets import render_own
 from ingress.stream.feed import pick_retry_ms
 
@@ -35,7 +35,7 @@ class SocketServer:
     It serves WebSockets only: with long polling, all requests of one client would have to reach the same process.
     """
 
-    def __init__(self, parts: SocketParts) -> None:
+    def __init__(self, parts: SocketDependencies) -> None:
         self._parts = parts
         self._open: set[Connection] = set()
         self._draining = False

@@ -7,11 +7,11 @@ import struct
 import pytest
 
 from chat_proc.selftest.probes.attempts import Surroundings, try_one
-from chat_proc.selftest.probes.gateway import GATEWAY, PATIENCE
+from chat_proc.selftest.probes.gateway import GATEWAY, TIMEOUTS
 
 
 def test_all_are_denied_in_the_sandbox(check_all_held):
-    check_all_held(GATEWAY, PATIENCE)
+    check_all_held(GATEWAY, TIMEOUTS)
 
 
 async def answer_all(reader, writer):

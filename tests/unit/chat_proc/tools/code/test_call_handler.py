@@ -9,7 +9,7 @@ from turn_bench.programs import ScriptedTool, build_parts
 from turn_bench.tools import DeafTool, DemoTool
 
 from chat_proc.catalog.tool import ToolContext, ToolOutcome
-from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, CallHandler, ProgramParts, ProgramTools
+from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, CallHandler, ProgramDependencies, ProgramTools
 from everturn.core.cancellation import Stragglers
 from everturn.core.ids import CallId, ConversationId, TurnId
 from everturn.execution.messages import GatewayCall, ToolReply
@@ -22,7 +22,7 @@ from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
 
 
-def build_answerer(tool: DemoTool, parts: ProgramParts) -> CallHandler:
+def build_answerer(tool: DemoTool, parts: ProgramDependencies) -> CallHandler:
     context = ToolContext(
         OWNER, ConversationId("conv_1"), TurnId("turn_1"), 1, (), NOW, MemorySourcePool(), live=RecordingTurn()
     )
@@ -56,7 +56,7 @@ async def test_a_program_gets_a_reply_if_a_tool_ignores_cancellation() -> None:
     tool.go_on.clear()
     leftovers = Stragglers(grace_s=0.01)
     parts = build_parts()
-    answerer = build_answerer(tool, ProgramParts(parts.ledger, parts.policy, leftovers))
+    answerer = build_answerer(tool, ProgramDependencies(parts.ledger, parts.policy, leftovers))
 
     reply = await ask(answerer)
 

@@ -11,7 +11,7 @@ from turn_bench.programs import ScriptedTool, build_program_tools
 from turn_bench.replies import answer, call
 
 from chat_proc.catalog.tool import ToolOutcome, ToolRegistry
-from chat_proc.sandbox.port import ProgramExit, Receipt, RunArtifact, RunError, RunRequest, RunResult, ToolCaller
+from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult, ToolCaller
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_DELTA_BYTES
@@ -76,7 +76,7 @@ class RecordingSandbox:
             runtime_err_tail="a warning\n",
             limits_hit=(),
             duration_ms=7,
-            receipt=Receipt("0" * 64, request.timeout_s, RunLimits(), POSTURE),
+            record=RunRecord("0" * 64, request.timeout_s, RunLimits(), POSTURE),
         )
 
 

@@ -12,7 +12,7 @@ from typing import Final, cast
 from chat_proc.selftest.probes.attempts import Denied, Group, Reached, Surroundings, try_each
 
 GATEWAY: Final = Group("gateway")
-PATIENCE: Final = Group("gateway, by waiting")
+TIMEOUTS: Final = Group("gateway, by waiting")
 _WAIT_S: Final = 20.0
 _FLOOD: Final = 10_000
 _BINARY: Final = 0x80000000
@@ -123,18 +123,18 @@ def make_ten_thousand_connections(around: Surroundings) -> object:
     raise Denied(f"{refused} were refused")
 
 
-@PATIENCE.attempt
+@TIMEOUTS.attempt
 def say_nothing(around: Surroundings) -> object:
     with _connect(around) as line:
         return _speak(line, b"")
 
 
-@PATIENCE.attempt
+@TIMEOUTS.attempt
 def send_half_a_frame(around: Surroundings) -> object:
     return _greet_and_speak(around, struct.pack(">I", 1000) + b"{")
 
 
-@PATIENCE.attempt
+@TIMEOUTS.attempt
 def send_a_byte_a_second(around: Surroundings) -> object:
     started = time.monotonic()
     with _greet(around) as line:
@@ -145,7 +145,7 @@ def send_a_byte_a_second(around: Surroundings) -> object:
     return f"{_WAIT_S} s"
 
 
-@PATIENCE.attempt
+@TIMEOUTS.attempt
 def never_read_an_answer(around: Surroundings) -> object:
     call = _encode({"kind": "call", "id": 1, "tool_id": "io_tools.write", "arguments": {}})
     with _greet(around) as line:

@@ -315,7 +315,7 @@ MAX_SIDE_BY_SIDE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramParts:
+class ProgramDependencies:
     """The dependencies for answering calls, shared by all runs of a worker."""
 
     ledger: EffectLedger
@@ -329,7 +329,7 @@ class ProgramParts:
 class ProgramTools:
     """The tools that programs may call, none of which needs approval: a program can't wait for a person."""
 
-    def __init__(self, tools: Sequence[Tool], parts: ProgramParts) -> None:
+    def __init__(self, tools: Sequence[Tool], parts: ProgramDependencies) -> None:
         callable_tools = [tool for tool in tools if tool.spec.in_programs and not _always_needs_approval(tool.spec)]
         self._tools = tuple(callable_tools)
         self.registry = ToolRegistry(self._tools)

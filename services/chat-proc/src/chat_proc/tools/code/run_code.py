@@ -120,7 +120,7 @@ class RunCodeTool:
         request = _build_request(call, params, promises, inputs, capability, profile=name)
         calls = ProgramCalls(tools, call)
         result = await self._sandbox.run(request, calls, stop=call.stop)
-        if unmatched := calls.find_unmatched(result.receipt.calls):
+        if unmatched := calls.find_unmatched(result.record.calls):
             _log.error("Calls differ from the sandbox's audit", call_id=call.call_id, numbers=unmatched)
         artifacts, refused = await self._store(call, promises, result, workspace)
         if (log := _build_log(result)) is not None:
@@ -248,7 +248,7 @@ def _build_log(result: RunResult) -> str | None:
     out, errors = result.user_out_tail, result.runtime_err_tail
     if len(out) <= OUT_CHARS and len(errors) <= ERR_CHARS:
         return None
-    kept = result.receipt.limits.tail_chars
+    kept = result.record.limits.tail_chars
     heading = f"At most the last {kept:,} characters of each stream."
     return f"{heading}\n--- printed ---\n{out}\n--- errors and warnings ---\n{errors}\n"
 
@@ -262,7 +262,7 @@ def _cut_middle(text: str, cap: int) -> str:
 
 def _build_data(result: RunResult) -> dict[str, Any]:
     """The envelope without the texts and bytes that the result stores elsewhere."""
-    receipt = asdict(result.receipt) | {"refusals": dict(result.receipt.refusals)}
+    record = asdict(result.record) | {"refusals": dict(result.record.refusals)}
     return {
         "run": {
             "ok": result.ok,
@@ -270,6 +270,6 @@ def _build_data(result: RunResult) -> dict[str, Any]:
             "exit": asdict(result.exit),
             "limits_hit": list(result.limits_hit),
             "duration_ms": result.duration_ms,
-            "receipt": receipt,
+            "receipt": record,
         }
     }
