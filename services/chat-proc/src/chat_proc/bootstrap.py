@@ -10,22 +10,36 @@ from functools import partial
 
 import structlog
 
-from chat_proc.agent.kit import Kits, LoopDependencies, build_kits
+from chat_proc.agent.kit import Kits, LoopDependencies, TurnKit
+from chat_proc.agent.limits import TurnLimits
+from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.bounds import BOUNDS, Bounds, count_connections
 from chat_proc.catalog.call_policy import CallPolicy
 from chat_proc.catalog.described import load_tools, open_tool_threads
-from chat_proc.catalog.tool import Tool
+from chat_proc.catalog.tool import Tool, ToolRegistry, ToolSpec
+from chat_proc.channels.actions import FanoutRules
+from chat_proc.channels.decision_problems import DecisionLimits
 from chat_proc.memory.hotset import Hotset
 from chat_proc.memory.indexer import Indexer
 from chat_proc.models.retry import RetryingModel
-from chat_proc.models.roles import DECISION, EMBEDDING, ModelChoice, ModelRoles, choose_roles
+from chat_proc.models.roles import (
+    DECISION,
+    EMBEDDING,
+    SUMMARY,
+    TITLE,
+    ModelChoice,
+    ModelRoles,
+    choose_roles,
+    narrow_traits,
+)
 from chat_proc.sandbox.containers import parse_address
 from chat_proc.sandbox.opening import ExecutionChoice, OpenedSandbox, open_sandbox
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.selftest.command import build_presence, pass_gate
-from chat_proc.settings import ExecutionSettings, OperatorConfig, WorkerSettings, load_config
+from chat_proc.settings import MIN_CONTEXT_TOKENS, ExecutionSettings, OperatorConfig, WorkerSettings, load_config
 from chat_proc.stream.trimming import StreamTrimmer
 from chat_proc.timeline.attachments import is_text
+from chat_proc.timeline.compaction.cut import ContextLimits, build_context_limits
 from chat_proc.timeline.pruning import PrunePolicy
 from chat_proc.tools.code.program_calls import ProgramDependencies
 from chat_proc.tools.memory.memsearch import MemsearchTool
@@ -43,6 +57,7 @@ from chat_proc.worker.retention import OrphanSweep, RetentionJob
 from chat_proc.worker.runner import ClaimedTurn, RunnerDependencies
 from chat_proc.worker.sweeper import Sweeper
 from chat_proc.worker.worker import Worker
+from chat_proc.workspace.loading import WorkspaceHistory
 from everturn.core.cancellation import Stragglers
 from everturn.core.clock import now_ms, open_clock
 from everturn.core.failpoints import Failpoints
@@ -56,7 +71,7 @@ from everturn.core.retry import RetryPolicy
 from everturn.core.settings import METRICS_LISTEN, split_address
 from everturn.core.trace_export import open_tracing
 from everturn.core.tracing import NO_TRACING, Tracing
-from everturn.execution.messages import parse_uid_range
+from everturn.execution.messages import RunLimits, parse_uid_range
 from everturn.execution.profiles import choose_profiles, load_profiles
 from everturn.files.objects import Objects
 from everturn.files.opening import open_objects
@@ -68,7 +83,7 @@ from everturn.memory.encoders.opening import EmbedderChoice, open_embedder, reso
 from everturn.memory.postgres_memories import PostgresUserMemories
 from everturn.memory.postgres_search import PostgresConversationReader, PostgresMemorySearch, PostgresSnippetIndex
 from everturn.memory.user_memories import UserMemories
-from everturn.models.port import LanguageModel
+from everturn.models.port import LanguageModel, ModelTraits
 from everturn.postgres.pool import Database, open_database
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn.turns.postgres_approvals import PostgresApprovals
@@ -276,6 +291,80 @@ def build_model(choice: ModelChoice) -> LanguageModel:
         case "scripted":
             from everturn_testing.models.scripted_file import build_model as build
     return RetryingModel(build(choice.name))
+
+
+def build_kits(
+    settings: WorkerSettings,
+    config: OperatorConfig,
+    models: ModelRoles,
+    policy: CallPolicy,
+    *,
+    catalog: ToolRegistry,
+    code: str,
+    history: WorkspaceHistory,
+    hotset: Hotset | None,
+) -> Kits:
+    """The kits that the operator's settings describe."""
+    model, fallback = models.model(DECISION), models.fallback
+    if fallback is not None and isinstance(model, RetryingModel):
+        model = model.before_fallback()
+    decisions = build_decision_limits(settings, catalog.specs)
+    rounds = {bundle: config.max_iterations(bundle, settings.max_iterations) for bundle in config.bundles}
+    kit = TurnKit(
+        model=model,
+        fallback=fallback,
+        summary_model=models.try_model(SUMMARY),
+        title_model=models.try_model(TITLE),
+        title_prompt=load_topic("title"),
+        catalog=catalog,
+        policy=policy,
+        system_prompt=build_system_prompt(catalog.specs, decisions.max_actions),
+        closing_prompt=load_topic("closing"),
+        code=code,
+        run=RunLimits() if decisions.code_tools else None,
+        history=history,
+        hotset=hotset,
+        context=build_context(settings, narrow_traits(models.model(DECISION), fallback)),
+        limits=build_turn_limits(settings, config),
+        decisions=decisions,
+        approval_timeout_s=settings.approval_timeout_s,
+    )
+    return Kits(kit, rounds)
+
+
+def build_turn_limits(settings: WorkerSettings, config: OperatorConfig) -> TurnLimits:
+    """The limits of a turn that names no bundle with limits of its own."""
+    return TurnLimits(
+        rounds=config.max_iterations(None, settings.max_iterations),
+        wall_time_s=settings.turn_wall_time_s,
+        tokens=settings.turn_tokens,
+        cost_usd=settings.turn_cost_usd,
+        max_output_tokens=settings.max_output_tokens,
+    )
+
+
+def build_decision_limits(settings: WorkerSettings, tools: Sequence[ToolSpec]) -> DecisionLimits:
+    """What a reply may contain, given the agent's version and the available tools."""
+    code_tools = frozenset(spec.tool_id for spec in tools if spec.takes_code)
+    fanout = FanoutRules({spec.tool_id: spec.strategy for spec in tools}, code_tools)
+    return DecisionLimits(
+        code_tools=code_tools,
+        one_thinking=settings.agent_version == "v2",
+        fanout=fanout if settings.multi_action == "safe_fanout" else None,
+    )
+
+
+def build_context(settings: WorkerSettings, traits: ModelTraits) -> ContextLimits:
+    """The bounds of a request's length for the deciding models."""
+    limits = build_context_limits(
+        settings.context_max_tokens, context_tokens=traits.context_tokens, max_output_tokens=settings.max_output_tokens
+    )
+    if limits.max_tokens < MIN_CONTEXT_TOKENS:
+        # A setting this small is rejected; a model this small may be all the operator has, so it is only logged.
+        _log.warning(
+            "The model has a small context", model=traits.name, tokens=limits.max_tokens, enough=MIN_CONTEXT_TOKENS
+        )
+    return limits
 
 
 def build_loop_dependencies(

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from turn_bench.programs import build_parts
 
-from chat_proc.agent.kit import Kits, build_decision_limits, build_kits
-from chat_proc.bootstrap import choose_models
+from chat_proc.agent.kit import Kits
+from chat_proc.bootstrap import build_decision_limits, build_kits, choose_models
 from chat_proc.catalog.described import ToolModule, load_tools
 from chat_proc.channels.actions import ActionHead, ActionJudge
 from chat_proc.sandbox.port import SandboxUnavailable
