@@ -7,6 +7,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -155,6 +156,18 @@ def build_claim_bounds(user_running_max: int, slots: int, extra_slots: int) -> C
     return ClaimBounds(user_running_max, max(1, math.ceil(slots / TENANT_PART)), slots, extra_slots)
 
 
+@dataclass(frozen=True, slots=True)
+class _FairClaim:
+    """The result of a doorbell: the turn to start, of this or another conversation.
+
+    `waits_in` is the lane of the doorbell's own turn if that was deferred and still waits.
+    """
+
+    claim: Claim | None = None
+    requested_at_s: float = 0.0
+    waits_in: Lane | None = None
+
+
 class ClaimLoop:
     """Owns the running turns of one worker."""
 
@@ -225,29 +238,35 @@ class ClaimLoop:
 
     async def _claim_fairly(self, tasks: asyncio.TaskGroup, conversation_id: ConversationId) -> None:
         """Start this turn or, if it is over a bound, one with a higher claim to the slot."""
-        asked, lane = conversation_id, None
+        found = await self._claim_or_follow(conversation_id)
+        if found.claim is not None:
+            self._start(tasks, found.claim, found.requested_at_s)
+        if found.waits_in is not None:
+            await self._ring_again(found.waits_in, conversation_id)
+
+    async def _claim_or_follow(self, conversation_id: ConversationId) -> _FairClaim:
+        """Claim this turn or, while it is over a bound, the one to which it is deferred."""
+        asked, deferred_in = conversation_id, None
         for _ in range(CLAIM_TRIES):
             requested_at_s = self._clock.monotonic()
-            claimed = await self._try_claim(
-                asked, self._claims.try_claim_fairly(asked, self._bounds(), SlotKind.ORDINARY)
-            )
+            claiming = self._claims.try_claim_fairly(asked, self._bounds(), SlotKind.ORDINARY)
+            claimed = await self._try_claim(asked, claiming)
             if isinstance(claimed, Deferred):
                 TURNS_DEFERRED.inc()
-                asked, lane = claimed.to, lane or claimed.lane
-                continue
-            if claimed is not None:
-                self._start(tasks, claimed, requested_at_s)
-            if asked == conversation_id:
+                asked, deferred_in = claimed.to, deferred_in or claimed.lane
+            elif asked == conversation_id:
                 # Claimed, or nothing left to claim: the doorbell is used up.
-                return
-            if claimed is not None:
-                break
-            # Another worker has claimed that one: perhaps this turn may run now.
-            asked = conversation_id
-        if lane is None:
-            return
+                return _FairClaim(claimed, requested_at_s)
+            elif claimed is not None:
+                return _FairClaim(claimed, requested_at_s, deferred_in)
+            else:
+                # Another worker has claimed that one: perhaps this turn may run now.
+                asked = conversation_id
+        return _FairClaim(waits_in=deferred_in)
+
+    async def _ring_again(self, lane: Lane, conversation_id: ConversationId) -> None:
+        """Return the doorbell of a deferred turn to its lane."""
         try:
-            # Its doorbell was removed from the lane, but the turn still waits.
             await self._doorbells.ring(lane, conversation_id)
         except Unavailable as error:
             # The row stays; the sweeper rings for it.
