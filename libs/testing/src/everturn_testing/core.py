@@ -6,6 +6,9 @@ from everturn.core.ids import ArtifactId, CallId, ConversationId, PlanId, Signal
 
 BEGINNING = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
+_FIRST_MS = 1_772_366_400_000
+"""2026-03-01 12:00 UTC."""
+
 
 class FixedClock:
     """Implements Clock. Both of its times move together."""
@@ -25,14 +28,9 @@ class FixedClock:
         self._monotonic += seconds
 
 
-# Sequential ids, so that tests can predict them and recorded turns don't change from run to run.
-
-_FIRST_MS = 1_772_366_400_000
-"""2026-03-01 12:00 UTC."""
-
-
 class SequentialIds:
-    """Implements Ids: well-formed, in order of the calls, each prefix counted separately from 1."""
+    """Implements Ids: well-formed, in order of the calls, each prefix counted separately from 1. Tests can predict
+    them, and recorded turns don't change from run to run."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}

@@ -16,6 +16,11 @@ STEPS = (
     "anchor", "file", "plan", "mark", "close plan", "hide",
 )  # fmt: skip
 
+_RESULTS = {
+    "big": "The long report goes on and on. " * 400,
+    "json": '{"rows": [' + ", ".join('{"name": "x", "value": 12345}' for _ in range(300)) + "]}",
+}
+
 
 def play_conversation(steps: Iterable[str]) -> TimelineBuilder:
     """A conversation whose last turn is open at a round boundary. `turn` ends the previous one with a working
@@ -119,9 +124,3 @@ class _Conversation:
                 body = bodies.HideBody(refs=(block.ref,), through_seq=block.seq, replacement="It was noise.")
                 timeline.add(BlockType.HIDE, refs.round_ref(timeline.turn_id, timeline.round, "hide"), body)
                 return
-
-
-_RESULTS = {
-    "big": "The long report goes on and on. " * 400,
-    "json": '{"rows": [' + ", ".join('{"name": "x", "value": 12345}' for _ in range(300)) + "]}",
-}

@@ -32,7 +32,6 @@ MIN_CONTEXT_TOKENS = 24_000
 """The system text with all tools and ANNOUNCE takes about 8,000, one round with its program and result as many
 again."""
 
-
 LauncherName = Literal["containers", "bubblewrap"]
 """What can start programs, as `sandbox/opening.py` opens it; `auto` prefers the earlier."""
 ExecutionMode = Literal["auto", LauncherName, "off"]

@@ -16,6 +16,11 @@ from everturn.execution.records import BadMessage, build_message, parse_message
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 
+Parameters = tuple[str, ...]
+
+CallTool = Callable[[str, dict[str, object]], Awaitable[object]]
+"""Calls a tool by its id and returns its value."""
+
 
 class ToolError(Exception):
     """A tool call was refused or failed; `code` says how."""
@@ -126,12 +131,6 @@ class _Session:
             for answer in self._waiting.values():
                 if not answer.done():
                     answer.set_exception(ToolError("gateway", reason))
-
-
-Parameters = tuple[str, ...]
-
-CallTool = Callable[[str, dict[str, object]], Awaitable[object]]
-"""Calls a tool by its id and returns its value."""
 
 
 class ToolAlias:

@@ -63,6 +63,8 @@ SEND_BUFFER_BYTES = 65_536
 connection."""
 EXIT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+SERVE_HELP = "Serve requests until SIGTERM; the default command."
+
 
 class DrainingServer(uvicorn.Server):
     """Announces when it listens, and ends open streams before it waits for requests to finish."""
@@ -166,7 +168,6 @@ async def run_serve(settings: IngressSettings, _: argparse.Namespace, *, bounds:
     return 0
 
 
-SERVE_HELP = "Serve requests until SIGTERM; the default command."
 COMMANDS: dict[str, AnyCommand] = {
     "serve": Command(SERVE_HELP, run_serve),
     "describe": DESCRIBE,

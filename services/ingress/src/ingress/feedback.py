@@ -29,9 +29,15 @@ from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 from ingress.errors import forbidden, unprocessable
 
-# Schemas of feedback and of its reports.
-
 Scope = Literal["own", "project"]
+
+MACHINES = frozenset({Role.PRIVILEGED, Role.ADMIN})
+"""Roles that can judge as a machine: such judgements count in reports that people trust."""
+_CURSOR = "judged"
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(8999, 1, 1, tzinfo=UTC)
+
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["feedback"])
 
 
 class FeedbackIn(JsonBody):
@@ -152,15 +158,6 @@ class SummaryOut(TotalsOut):
     """How many turns were counted."""
 
 
-# The feedback endpoints: store judgements, and count them for their owner or for an admin of the project.
-
-MACHINES = frozenset({Role.PRIVILEGED, Role.ADMIN})
-"""Roles that can judge as a machine: such judgements count in reports that people trust."""
-_CURSOR = "judged"
-_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST = datetime(8999, 1, 1, tzinfo=UTC)
-
-
 class FeedbackService:
     """Stores judgements of the caller's own turns; a report of the whole project is for admins."""
 
@@ -268,7 +265,6 @@ def _build_counts(counts: Judgements) -> CountsOut:
     return CountsOut(ok=counts.ok, not_ok=counts.not_ok, neutral=counts.neutral, unrated=counts.unrated)
 
 
-router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["feedback"])
 Service = Annotated[FeedbackService, Depends(feedback_service)]
 
 

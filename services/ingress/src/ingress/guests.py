@@ -12,7 +12,7 @@ from ingress.admission.responses import problems
 from ingress.admission.route import StrictRoute
 from ingress.auth.gate import AuthGate
 
-# The response with a guest token.
+router = APIRouter(prefix="/guests/{tenant}/{project}", route_class=StrictRoute, tags=["guests"])
 
 
 class GuestOut(ApiModel):
@@ -23,9 +23,6 @@ class GuestOut(ApiModel):
     user_id: str
     """The user's id."""
     expires_at: str
-
-
-router = APIRouter(prefix="/guests/{tenant}/{project}", route_class=StrictRoute, tags=["guests"])
 
 
 @router.get("", status_code=204, responses=problems())

@@ -24,9 +24,22 @@ from ingress.admission.slots import HeldResponse, OpenSlots, download_slots
 from ingress.auth.gate import Me
 from ingress.errors import absent
 
-# Exporting a conversation: its lines, read page by page as the client reads them.
-
 _log = structlog.get_logger(__name__)
+
+TURN_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
+
+JSON_LINES = "application/jsonl"
+router = APIRouter(
+    prefix="/conversations/{tenant}/{project}/{conversation_id}", route_class=AdmittedRoute, tags=["conversations"]
+)
+
+_KEY = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "A repeated request with the same key gets the same fork again; another body gets a 422.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+}
 
 
 class ExportService:
@@ -83,11 +96,6 @@ class _Erased(EverturnError):
     """The conversation was erased while it was exported."""
 
 
-# Schemas of forks.
-
-TURN_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"
-
-
 class ForkIn(JsonBody):
     """The last turn to copy (default: the last one that has ended), and the title (default: the original's)."""
 
@@ -108,9 +116,6 @@ class ForkOut(JsonBody):
     """How many blocks were copied."""
 
 
-# Forking a conversation: a copy up to the end of a turn, which continues independently.
-
-
 class ForkService:
     """Implements the fork endpoint."""
 
@@ -129,12 +134,6 @@ class ForkService:
         return await wait_for_concurrent_request(
             partial(self._forks.fork, principal, source_id, wish, key), self._clock
         )
-
-
-JSON_LINES = "application/jsonl"
-router = APIRouter(
-    prefix="/conversations/{tenant}/{project}/{conversation_id}", route_class=AdmittedRoute, tags=["conversations"]
-)
 
 
 def export_service(request: Request) -> ExportService:
@@ -170,15 +169,6 @@ async def export_conversation(
 def fork_service(request: Request) -> ForkService:
     """The service of this application."""
     return cast(ForkService, request.app.state.forks)
-
-
-_KEY = {
-    "name": HEADER,
-    "in": "header",
-    "required": False,
-    "description": "A repeated request with the same key gets the same fork again; another body gets a 422.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
-}
 
 
 @router.post("/fork", status_code=201, responses=problems(408, 409, 413, 415), openapi_extra={"parameters": [_KEY]})

@@ -16,9 +16,12 @@ from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 
-# Schemas of memories.
-
 ID_EXAMPLE = "mem_0f1e2d3c4b5a69788796"
+
+_CURSOR = "memory"
+_ID = re.compile(r"mem_[0-9a-f]{20}", re.ASCII)
+
+router = APIRouter(prefix="/memory/{tenant}/{project}", route_class=AdmittedRoute, tags=["memory"])
 
 
 class MemoryOut(JsonBody):
@@ -52,12 +55,6 @@ class ForgottenOut(JsonBody):
 
     forgotten: int = Field(examples=[1])
     """How many memories were deleted."""
-
-
-# The memory endpoints: list a person's memories, and forget them on request.
-
-_CURSOR = "memory"
-_ID = re.compile(r"mem_[0-9a-f]{20}", re.ASCII)
 
 
 class MemoryService:
@@ -114,7 +111,6 @@ def _build_view(memory: UserMemory) -> MemoryOut:
     )
 
 
-router = APIRouter(prefix="/memory/{tenant}/{project}", route_class=AdmittedRoute, tags=["memory"])
 Service = Annotated[MemoryService, Depends(memory_service)]
 
 

@@ -36,82 +36,6 @@ CONTENT_TYPES: Final = {
     ".woff2": "font/woff2",
 }
 
-
-class BadBundle(Invalid):
-    """WEB_DIST names no built web client."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebFile:
-    """A file as it is sent: its bytes, and the bytes of each precompressed content coding."""
-
-    content_type: str
-    content: bytes
-    coded: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """The page, and the assets by their path below `assets/`."""
-
-    page: WebFile
-    assets: Mapping[str, WebFile]
-
-
-def load_bundle(folder: pathlib.Path, *, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Bundle:
-    """Load all served files into memory; nothing else can be requested. Raises BadBundle."""
-    try:
-        contents = _load_contents(folder, max_files, max_bytes)
-    except OSError as error:
-        raise BadBundle(f"WEB_DIST={folder} can't be read: {error.strerror}.") from error
-    files = {
-        name: WebFile(
-            CONTENT_TYPES.get(pathlib.Path(name).suffix, "application/octet-stream"), content, _pick(contents, name)
-        )
-        for name, content in contents.items()
-        if not name.endswith(tuple(CODINGS.values()))
-    }
-    if PAGE not in files:
-        raise BadBundle(f"WEB_DIST={folder} has no {PAGE}; build the web client, or leave WEB_DIST out.")
-    assets = {name.removeprefix(f"{ASSETS}/"): file for name, file in files.items() if name.startswith(f"{ASSETS}/")}
-    return Bundle(files[PAGE], assets)
-
-
-def _load_contents(folder: pathlib.Path, max_files: int, max_bytes: int) -> dict[str, bytes]:
-    """The bytes of the page and the assets by their path; links are not followed."""
-    found = [folder / PAGE, *(folder / f"{PAGE}{end}" for end in CODINGS.values()), *(folder / ASSETS).rglob("*")]
-    files = [path for path in found if path.is_file() and not path.is_symlink()]
-    if len(files) > max_files or sum(path.stat().st_size for path in files) > max_bytes:
-        raise BadBundle(f"WEB_DIST={folder} has more than {max_files} files or {max_bytes} bytes.")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def _pick(contents: Mapping[str, bytes], name: str) -> dict[str, bytes]:
-    return {coding: contents[name + end] for coding, end in CODINGS.items() if name + end in contents}
-
-
-# The choice of a content coding (RFC 9110, section 12.5.3).
-
-
-def try_choose_coding(accepted: str, offered: Sequence[str]) -> str | None:
-    """The first of `offered` that an Accept-Encoding header accepts; None for the unencoded content."""
-    weights = dict(_read(item) for item in accepted.split(",") if item.strip())
-    other = weights.get("*", 0.0)
-    return next((coding for coding in offered if weights.get(coding, other) > 0), None)
-
-
-def _read(item: str) -> tuple[str, float]:
-    """A coding and its weight; an unreadable weight counts as 0, a refusal."""
-    name, *parameters = (part.strip().lower() for part in item.split(";"))
-    weight = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
-    try:
-        return name, float(weight)
-    except ValueError:
-        return name, 0.0
-
-
-# Serving the web client: its page at `/`, its assets below `/assets/`, and the frame for pages of the agent.
-
 router = APIRouter(include_in_schema=False)
 
 POLICY = "; ".join(
@@ -178,6 +102,76 @@ UNBUILT = (
     "<code>dist</code>; or start everything with <code>make run</code>. The API is documented at "
     "<a href=/docs>/docs</a>.</html>"
 )
+
+
+class BadBundle(Invalid):
+    """WEB_DIST names no built web client."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebFile:
+    """A file as it is sent: its bytes, and the bytes of each precompressed content coding."""
+
+    content_type: str
+    content: bytes
+    coded: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The page, and the assets by their path below `assets/`."""
+
+    page: WebFile
+    assets: Mapping[str, WebFile]
+
+
+def load_bundle(folder: pathlib.Path, *, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Bundle:
+    """Load all served files into memory; nothing else can be requested. Raises BadBundle."""
+    try:
+        contents = _load_contents(folder, max_files, max_bytes)
+    except OSError as error:
+        raise BadBundle(f"WEB_DIST={folder} can't be read: {error.strerror}.") from error
+    files = {
+        name: WebFile(
+            CONTENT_TYPES.get(pathlib.Path(name).suffix, "application/octet-stream"), content, _pick(contents, name)
+        )
+        for name, content in contents.items()
+        if not name.endswith(tuple(CODINGS.values()))
+    }
+    if PAGE not in files:
+        raise BadBundle(f"WEB_DIST={folder} has no {PAGE}; build the web client, or leave WEB_DIST out.")
+    assets = {name.removeprefix(f"{ASSETS}/"): file for name, file in files.items() if name.startswith(f"{ASSETS}/")}
+    return Bundle(files[PAGE], assets)
+
+
+def _load_contents(folder: pathlib.Path, max_files: int, max_bytes: int) -> dict[str, bytes]:
+    """The bytes of the page and the assets by their path; links are not followed."""
+    found = [folder / PAGE, *(folder / f"{PAGE}{end}" for end in CODINGS.values()), *(folder / ASSETS).rglob("*")]
+    files = [path for path in found if path.is_file() and not path.is_symlink()]
+    if len(files) > max_files or sum(path.stat().st_size for path in files) > max_bytes:
+        raise BadBundle(f"WEB_DIST={folder} has more than {max_files} files or {max_bytes} bytes.")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def _pick(contents: Mapping[str, bytes], name: str) -> dict[str, bytes]:
+    return {coding: contents[name + end] for coding, end in CODINGS.items() if name + end in contents}
+
+
+def try_choose_coding(accepted: str, offered: Sequence[str]) -> str | None:
+    """The first of `offered` that an Accept-Encoding header accepts; None for the unencoded content."""
+    weights = dict(_read(item) for item in accepted.split(",") if item.strip())
+    other = weights.get("*", 0.0)
+    return next((coding for coding in offered if weights.get(coding, other) > 0), None)
+
+
+def _read(item: str) -> tuple[str, float]:
+    """A coding and its weight; an unreadable weight counts as 0, a refusal."""
+    name, *parameters = (part.strip().lower() for part in item.split(";"))
+    weight = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
+    try:
+        return name, float(weight)
+    except ValueError:
+        return name, 0.0
 
 
 @router.api_route("/", methods=["GET", "HEAD"])

@@ -26,6 +26,28 @@ ON CONFLICT (tenant, project, user_id) DO UPDATE SET not_before = EXCLUDED.not_b
 RETURNING not_before
 """
 
+# A trigger adds rows deleted from usage_event to usage_total, in the same transaction (`migrations/sql/triggers.sql`).
+_REPORT = """
+SELECT tenant, project, user_id, day, model, role, sum(calls)::bigint AS calls,
+       sum(unpriced_calls)::bigint AS unpriced_calls, sum(estimated_calls)::bigint AS estimated_calls,
+       sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
+       sum(cache_read_tokens)::bigint AS cache_read_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
+       sum(cost_usd) AS cost_usd
+  FROM (
+    SELECT tenant, project, user_id, day, model, role, calls, unpriced_calls, estimated_calls, input_tokens,
+           output_tokens, cache_read_tokens, cache_write_tokens, cost_usd
+      FROM usage_total WHERE day >= $2 AND day < $3
+    UNION ALL
+    SELECT tenant, project, user_id, (ts AT TIME ZONE 'UTC')::date, model, role, 1, (NOT cost_known)::int,
+           estimated::int, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd
+      FROM usage_event
+     WHERE ts >= $2::date::timestamp AT TIME ZONE 'UTC' AND ts < $3::date::timestamp AT TIME ZONE 'UTC'
+  ) AS used
+ WHERE $1::text IS NULL OR tenant = $1
+ GROUP BY tenant, project, user_id, day, model, role
+ ORDER BY day, tenant, project, user_id, model, role LIMIT $4
+"""
+
 
 class PostgresCredentials:
     """Needs the ingress's role."""
@@ -95,31 +117,6 @@ def _read_key(row: Row) -> ApiKey:
         revoked_at=row["revoked_at"],
         last_used=datetime.combine(used, time(), UTC) if used else None,
     )
-
-
-# The usage report: the ledger of model calls, and the sums of deleted rows.
-
-# A trigger adds rows deleted from usage_event to usage_total, in the same transaction (`migrations/sql/triggers.sql`).
-_REPORT = """
-SELECT tenant, project, user_id, day, model, role, sum(calls)::bigint AS calls,
-       sum(unpriced_calls)::bigint AS unpriced_calls, sum(estimated_calls)::bigint AS estimated_calls,
-       sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
-       sum(cache_read_tokens)::bigint AS cache_read_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
-       sum(cost_usd) AS cost_usd
-  FROM (
-    SELECT tenant, project, user_id, day, model, role, calls, unpriced_calls, estimated_calls, input_tokens,
-           output_tokens, cache_read_tokens, cache_write_tokens, cost_usd
-      FROM usage_total WHERE day >= $2 AND day < $3
-    UNION ALL
-    SELECT tenant, project, user_id, (ts AT TIME ZONE 'UTC')::date, model, role, 1, (NOT cost_known)::int,
-           estimated::int, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd
-      FROM usage_event
-     WHERE ts >= $2::date::timestamp AT TIME ZONE 'UTC' AND ts < $3::date::timestamp AT TIME ZONE 'UTC'
-  ) AS used
- WHERE $1::text IS NULL OR tenant = $1
- GROUP BY tenant, project, user_id, day, model, role
- ORDER BY day, tenant, project, user_id, model, role LIMIT $4
-"""
 
 
 class PostgresUsageReport:

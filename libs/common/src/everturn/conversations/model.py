@@ -12,6 +12,11 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.core.open_values import OpenEnum, or_else
 
+StateName = Annotated[
+    Literal["idle", "queued", "running", "waiting", "error", "unknown"], or_else("conversation state", "unknown")
+]
+"""A state as clients receive it."""
+
 
 class ConversationState(OpenEnum):
     """The state of a conversation. UNKNOWN is a state that only a newer version knows."""
@@ -35,12 +40,6 @@ class Conversation:
     archived: bool
     created_at: datetime
     last_activity_at: datetime
-
-
-StateName = Annotated[
-    Literal["idle", "queued", "running", "waiting", "error", "unknown"], or_else("conversation state", "unknown")
-]
-"""A state as clients receive it."""
 
 
 class ConversationView(ApiModel):
@@ -69,9 +68,6 @@ def build_conversation_view(conversation: Conversation) -> ConversationView:
         created_at=iso(conversation.created_at),
         last_activity_at=iso(conversation.last_activity_at),
     )
-
-
-# Conversations as their owner lists, renames and erases them.
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,11 @@ MAX_TASKS_DESCRIBED = 200
 MAX_AWAITS_DESCRIBED = 40
 """Limits what `describe_tasks` writes into one log line: about 100 kB."""
 
+CHECKS = 5
+"""How many checks without an answer count as silence."""
+
+T = TypeVar("T")
+
 
 @contextmanager
 def keep_cancellation() -> Generator[None]:
@@ -165,12 +170,6 @@ def _describe_task(task: asyncio.Task[Any]) -> str:
     return " -> ".join(places) + (" (cancelling)" if task.cancelling() else "")
 
 
-# Timeouts for replies that don't mistake a delay of our own process for silence of the other side.
-
-CHECKS = 5
-"""How many checks without an answer count as silence."""
-
-
 @asynccontextmanager
 async def answered_within(limit_s: float) -> AsyncGenerator[None]:
     """Raise TimeoutError when there was no reply for `limit_s` during which this process could have read one.
@@ -209,11 +208,6 @@ class _ReplyDeadline:
     def end(self) -> None:
         """The wait is over."""
         self._next.cancel()
-
-
-# Running work until it ends or something else happens first.
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

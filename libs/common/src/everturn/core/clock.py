@@ -8,7 +8,9 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from everturn.core.errors import Invalid
 
-# The format of times in records, views and events.
+MAX_ZONE_CHARS = 64
+_NO_ZONES = frozenset({"Factory", "localtime"})
+"""Files of the database that are not places: unset, and that of this machine."""
 
 
 def iso(moment: datetime) -> str:
@@ -75,13 +77,6 @@ def _read_step(step: str) -> tuple[int, float]:
         return int(reading), float(seconds)
     except ValueError as error:
         raise Invalid(f"CLOCK_STEPS has {step!r}; expected seconds@reading.") from error
-
-
-# Time zones of persons, by their IANA names.
-
-MAX_ZONE_CHARS = 64
-_NO_ZONES = frozenset({"Factory", "localtime"})
-"""Files of the database that are not places: unset, and that of this machine."""
 
 
 @cache

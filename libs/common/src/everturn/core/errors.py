@@ -43,9 +43,6 @@ class OutOfOrder(Conflict):
     """The blocks do not follow the last stored one."""
 
 
-# A problem as in RFC 9457: an error as clients receive it, in a response or in an event.
-
-
 class Problem(ApiModel):
     """`type` is stable and starts with `urn:everturn:problem:`; `status` is an HTTP status."""
 

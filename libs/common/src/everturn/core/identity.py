@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from everturn.core.open_values import OpenEnum, report_unknown
 
+Owner = tuple[str, str, str]
+"""The owner of something: tenant, project and user, in any role."""
+
 
 class Role(StrEnum):
     """The rights of a principal; they also determine the lane of its turns."""
@@ -38,10 +41,6 @@ def read_roles(names: Collection[str]) -> frozenset[Role]:
     for name in (name for name in names if name not in known):
         report_unknown("Role", name)
     return frozenset(known[name] for name in names if name in known)
-
-
-Owner = tuple[str, str, str]
-"""The owner of something: tenant, project and user, in any role."""
 
 
 @dataclass(frozen=True, slots=True)

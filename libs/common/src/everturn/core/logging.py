@@ -15,12 +15,18 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from everturn.core.metrics import LOG_LINES_LOST
 
-# Removes this process's configured secrets from its output: results of tools, and logs.
-
 HIDDEN: Final = "[redacted]"
 MIN_SECRET_CHARS: Final = 8
 """Shorter ones are not secrets, and would damage unrelated texts."""
 MAX_DEPTH: Final = 64
+
+_SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
+_SECRET_TEXT = re.compile(
+    r"(?i)(bearer\s+|//(?!\[[0-9a-f:.%]+\])[^/\s:@]*:(?!\d{1,5}(?!\w|[^\s/]*@)))[^\s@/]+",
+)
+"""Bearer tokens and passwords in addresses. A port is not one: up to five digits without a following @."""
+_OUR_CREDENTIAL = re.compile(r"(ev[ktg]_)[A-Za-z0-9_.=%-]{16,}|([?&]ticket=)[^&\s\"']+")
+"""API keys, tickets and guest tokens, anywhere in a text; tickets are part of addresses."""
 
 
 class Redactor:
@@ -73,15 +79,6 @@ def find_named_secrets(environment: Mapping[str, str]) -> list[str]:
 
 def _in_json(secret: str) -> str:
     return secret.replace("\\", "\\\\").replace('"', '\\"')
-
-
-_SECRET_KEY = re.compile(r"(?i)password|secret|token$|authorization|api_?key|cookie")
-_SECRET_TEXT = re.compile(
-    r"(?i)(bearer\s+|//(?!\[[0-9a-f:.%]+\])[^/\s:@]*:(?!\d{1,5}(?!\w|[^\s/]*@)))[^\s@/]+",
-)
-"""Bearer tokens and passwords in addresses. A port is not one: up to five digits without a following @."""
-_OUR_CREDENTIAL = re.compile(r"(ev[ktg]_)[A-Za-z0-9_.=%-]{16,}|([?&]ticket=)[^&\s\"']+")
-"""API keys, tickets and guest tokens, anywhere in a text; tickets are part of addresses."""
 
 
 def redact_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -15,6 +15,8 @@ import structlog
 from everturn.core.errors import Unavailable
 from everturn.core.metrics import LOOP_ERRORS
 
+_log = structlog.get_logger(__name__)
+
 FIRST_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
 """Limits both how long a loop pauses after the cause is gone, and how often a broken one logs."""
@@ -23,8 +25,6 @@ FAILING_S: Final = 60.0
 QUIET_S: Final = 330.0
 """After this time without an error, a loop has recovered even if it reported no success: longer than the longest pause
 between two iterations of any loop."""
-
-_log = structlog.get_logger(__name__)
 
 
 class LoopHealth:

@@ -12,11 +12,12 @@ from pydantic import BeforeValidator, ValidationError, ValidationInfo, Validator
 
 from everturn.core.metrics import UNKNOWN_VALUES
 
+_log = structlog.get_logger(__name__)
+
 MAX_LOGGED: Final = 100
 """Different values that one process logs; more are only counted."""
 _MAX_LOGGED_CHARS: Final = 80
 
-_log = structlog.get_logger(__name__)
 _logged: set[tuple[str, str]] = set()
 
 

@@ -14,6 +14,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 
 from everturn.core.errors import Invalid
 
+_log = structlog.get_logger(__name__)
+
 LIMIT_S: Final = 10.0
 """Seconds for one connection, from its beginning to the last byte of the answer: Prometheus' default scrape timeout.
 Then it is closed, even if its client was silent, slow to send or slow to read."""
@@ -22,8 +24,6 @@ MAX_CONNECTIONS: Final = 16
 neither files nor memory; silent ones are closed after LIMIT_S."""
 MAX_REQUEST_BYTES: Final = 8_192
 _READ_BYTES: Final = 4_096
-
-_log = structlog.get_logger(__name__)
 
 
 class CantListen(Invalid):

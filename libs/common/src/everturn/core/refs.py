@@ -39,6 +39,8 @@ _PATTERNS = dict.fromkeys(("call", "plan", "message_id", "namespace", "skill"), 
 _BREAKING = ("Cc", "Cs", "Zl", "Zp")
 """Controls, lone surrogates, line and paragraph separators: they would break a line or an encoding."""
 
+_LOCAL = re.compile(r"(?<![A-Za-z0-9_.:/-])((?:ar|tc|fi|su|ws):(?=turn_)|ar:(?=plan\.latest:)|so:(?=sources_pool\[))")
+
 
 def check_path(path: str) -> None:
     """Raise Invalid unless `path` is relative, canonical and safe to join to a folder."""
@@ -384,13 +386,9 @@ def sources_ref(sids: Iterable[int]) -> str:
     return str(SourcesRef(tuple(sorted(set(sids)))))
 
 
-# The conversation of a ref: refs are stored without their own conversation, and shown with it elsewhere. Pure.
-
-_LOCAL = re.compile(r"(?<![A-Za-z0-9_.:/-])((?:ar|tc|fi|su|ws):(?=turn_)|ar:(?=plan\.latest:)|so:(?=sources_pool\[))")
-
-
 def owner_of(ref: Ref) -> str | None:
-    """The conversation that a ref names; None if it names none."""
+    """The conversation that a ref names; None if it names none. Refs are stored without their own conversation, and
+    shown with it elsewhere."""
     return None if isinstance(ref, KnowledgeRef | SkillRef) else ref.conversation
 
 

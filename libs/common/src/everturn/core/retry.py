@@ -12,6 +12,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.lease_timing import LeaseTiming
 
 _log = structlog.get_logger(__name__)
+
 _T = TypeVar("_T")
 
 PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0)

@@ -31,6 +31,13 @@ CODECS: Mapping[str, str] = {
 """Labels of the WHATWG encoding standard, which browsers know, and Python's codecs for them."""
 _MARK = "\ufeff"
 
+MAX_WORD_CHARS = 40
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+)
+"""Thai, Lao, Burmese, Khmer, kana and Chinese characters: no blanks separate their words."""
+
 
 def read_charset(mime: str) -> str:
     """The label in `text/csv; charset=windows-1252`. UTF-8 for a type without one, and for a label that only another
@@ -63,20 +70,12 @@ def decode_text(data: bytes, mime: str, *, whole: bool = True) -> str:
     return TextDecoder(mime).decode(data, final=whole)
 
 
-# The words of a text as search compares them: folded, limited in length, and cut into pairs in scripts without blanks.
-
-MAX_WORD_CHARS = 40
-_WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
-)
-"""Thai, Lao, Burmese, Khmer, kana and Chinese characters: no blanks separate their words."""
-
-
 def find_words(text: str, *, limit: int) -> tuple[str, ...]:
     """The different words of a text in the order of their first use, at most `limit`.
 
     Accents and case are ignored: `Café` and `cafe` are one word. `snake_case` is two words.
+
+    Words are folded, limited in length, and cut into pairs in scripts without blanks, as search compares them.
     """
     found: dict[str, None] = {}
     for word in _split(fold(text)):

@@ -12,10 +12,19 @@ from typing import Final, Literal
 
 from opentelemetry import trace
 
-# Positions in a trace in W3C Trace Context format, and the ids of a turn's spans.
-
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _SAMPLED: Final = 0x01
+
+_NS: Final = 1_000_000_000
+_KINDS: Final = {
+    "internal": trace.SpanKind.INTERNAL,
+    "server": trace.SpanKind.SERVER,
+    "client": trace.SpanKind.CLIENT,
+}
+
+Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
+"""Names are OpenTelemetry's where it defines one, otherwise `everturn.<what>`. Never text of people or models."""
+SpanKind = Literal["internal", "server", "client"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +61,8 @@ def build_turn_context(turn_id: str, fence: int, request: TraceContext | None) -
     return TraceContext(trace_id, digest[:16], sampled=request.sampled if request else True)
 
 
-_NS: Final = 1_000_000_000
-_KINDS: Final = {
-    "internal": trace.SpanKind.INTERNAL,
-    "server": trace.SpanKind.SERVER,
-    "client": trace.SpanKind.CLIENT,
-}
-
 own_context: ContextVar[TraceContext | None] = ContextVar("everturn_own_span", default=None)
 """The ids that the span which is being started gets, instead of random ones."""
-
-Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
-"""Names are OpenTelemetry's where it defines one, otherwise `everturn.<what>`. Never text of people or models."""
-SpanKind = Literal["internal", "server", "client"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+_MAX = 1 << 63
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class EventCursor:
@@ -15,7 +17,6 @@ class EventCursor:
 
 
 ORIGIN = EventCursor(0, 0)
-_MAX = 1 << 63
 
 
 def try_parse_cursor(text: str) -> EventCursor | None:

@@ -116,9 +116,6 @@ class FetchView(StateView):
     """The files of the turn."""
 
 
-# Builds the documents of a conversation from its rows: its timeline with its source pool, and its turn logs.
-
-
 def build_derived_artifacts(page: TurnPage, sources: Iterable[Source]) -> DerivedArtifacts:
     """The documents of the page's turns; the source pool is that of the whole conversation."""
     return DerivedArtifacts(

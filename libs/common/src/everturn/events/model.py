@@ -24,6 +24,8 @@ from everturn.events.views import (
 from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.turns import CutReason, TurnUsage
 
+_FIELDS = TypeAdapter(dict[str, Any])
+
 
 class Ready(ApiModel):
     """The stream is open; `cursor` is its first position."""
@@ -355,7 +357,6 @@ class Envelope(ApiModel):
 
 
 _ENVELOPE = TypeAdapter(Envelope)
-_FIELDS = TypeAdapter(dict[str, Any])
 
 
 def encode_envelope(envelope: Envelope) -> bytes:

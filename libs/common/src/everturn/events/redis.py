@@ -22,6 +22,47 @@ from everturn.redis.calls import GRACE_S, PUBLISH_LIMIT_S, limited
 
 Fields = Mapping[bytes, bytes]
 
+STREAMS_AT_ONCE = 200
+"""Streams per round trip: their answers take Redis about a millisecond."""
+
+BLOCK_MS = 5_000
+ENTRIES_PER_STREAM = 100
+WAKE_KEEP_S = 60
+
+MAX_ENTRIES = 2_000
+KEEP_S = 3_600
+
+# The last id is read with XINFO, which reports it even when every entry has been trimmed away. An entry whose id equals
+# it is already stored: the answer to its first attempt was lost.
+_PUBLISH = (
+    MAKE_ROOM
+    + """
+local id, after = ARGV[1], ARGV[2]
+local last = '0-0'
+local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
+if not info.err then
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then last = info[i + 1] end
+  end
+end
+if tonumber(string.match(last, '^%d+')) > tonumber(string.match(id, '^%d+')) then return 'STALE' end
+if last == id then return 'OK' end
+if after ~= '' and last ~= after then return 'LOST' end
+local tenant, user, conversation, size = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+if user ~= '' then
+  make_room(tenant, user, conversation, size, tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]))
+end
+local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], id, unpack(ARGV, 12))
+if type(added) == 'table' and added.err then
+  if string.find(added.err, 'equal or smaller') then return 'LOST' end
+  return added
+end
+redis.call('EXPIRE', KEYS[1], ARGV[4])
+if user ~= '' then book(tenant, user, conversation, size, ACCOUNT_KEEP_S) end
+return 'OK'
+""".replace("ACCOUNT_KEEP_S", str(ACCOUNT_KEEP_S))
+)
+
 
 def stream_key(conversation_id: ConversationId) -> str:
     """The braces are only a part of the name: Redis Cluster is not supported (docs/decisions/0006)."""
@@ -65,12 +106,6 @@ def read_id(raw: bytes) -> EventCursor:
     return cursor
 
 
-# The newest id that a conversation's event stream ever had.
-
-STREAMS_AT_ONCE = 200
-"""Streams per round trip: their answers take Redis about a millisecond."""
-
-
 async def load_last_id(client: Any, conversation_id: ConversationId) -> EventCursor | None:
     """None when there is no such stream; a stream with all entries trimmed away still has its last id."""
     async with limited(PUBLISH_LIMIT_S):
@@ -88,13 +123,6 @@ def _read_last_id(answer: Mapping[str, Any] | Exception) -> EventCursor | None:
             raise answer
         case _:
             return read_id(answer["last-generated-id"])
-
-
-# The reader of the event streams: entries after an id, and one wait over many conversations at once.
-
-BLOCK_MS = 5_000
-ENTRIES_PER_STREAM = 100
-WAKE_KEEP_S = 60
 
 
 class RedisEventReader:
@@ -182,43 +210,6 @@ class _Cursors:
         self._yielded[key] = entry_id
         entry = try_read_entry(entry_id, fields)
         return None if entry is None else (self._conversations[key], entry)
-
-
-# The lease holder's writer of the event streams: appends entries in order, never after a newer fence has written.
-
-MAX_ENTRIES = 2_000
-KEEP_S = 3_600
-
-# The last id is read with XINFO, which reports it even when every entry has been trimmed away. An entry whose id equals
-# it is already stored: the answer to its first attempt was lost.
-_PUBLISH = (
-    MAKE_ROOM
-    + """
-local id, after = ARGV[1], ARGV[2]
-local last = '0-0'
-local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
-if not info.err then
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then last = info[i + 1] end
-  end
-end
-if tonumber(string.match(last, '^%d+')) > tonumber(string.match(id, '^%d+')) then return 'STALE' end
-if last == id then return 'OK' end
-if after ~= '' and last ~= after then return 'LOST' end
-local tenant, user, conversation, size = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
-if user ~= '' then
-  make_room(tenant, user, conversation, size, tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]))
-end
-local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], id, unpack(ARGV, 12))
-if type(added) == 'table' and added.err then
-  if string.find(added.err, 'equal or smaller') then return 'LOST' end
-  return added
-end
-redis.call('EXPIRE', KEYS[1], ARGV[4])
-if user ~= '' then book(tenant, user, conversation, size, ACCOUNT_KEEP_S) end
-return 'OK'
-""".replace("ACCOUNT_KEEP_S", str(ACCOUNT_KEEP_S))
-)
 
 
 class RedisEventWriter:

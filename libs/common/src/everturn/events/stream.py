@@ -9,6 +9,9 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import EventCursor
 
+ERASED_FENCE = 2**53 - 1
+"""Above every fence of a lease, and still exact where numbers are doubles."""
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvent:
@@ -38,10 +41,6 @@ class Hint:
 
 class EventsLost(EverturnError):
     """The stream does not end where this entry must follow: events are missing, or others were appended."""
-
-
-ERASED_FENCE = 2**53 - 1
-"""Above every fence of a lease, and still exact where numbers are doubles."""
 
 
 class EventWriter(Protocol):
@@ -133,9 +132,6 @@ class InboxBells(Protocol):
     def listen(self) -> AsyncGenerator[ConversationId]:
         """Ids of conversations that were notified since the call. Raises Unavailable when Redis is down."""
         ...
-
-
-# The memory of Redis: how much of it is used, by which user, and what can be removed.
 
 
 @dataclass(frozen=True, slots=True)

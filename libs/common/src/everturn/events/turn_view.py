@@ -1,4 +1,5 @@
-"""A turn and a conversation as a client sees them, built from stored values, and the events with the same content."""
+"""A turn and a conversation as a client sees them, built from stored values, and the events with the same content.
+Folding the events gives the views, because both have the same parts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -72,6 +73,16 @@ _FORMATS: dict[str, TextFormat] = {
     ".htm": "html",
     ".json": "json",
 }
+
+_Decided = (
+    bodies.ThinkingBody,
+    bodies.NotesBody,
+    bodies.NoticeBody,
+    bodies.RawDecisionBody,
+    bodies.ToolCallBody,
+    bodies.CompletionBody,
+    bodies.AttemptBody,
+)
 
 
 def build_file_view(artifact: Artifact, *, tenant: str, project: str) -> FileView:
@@ -269,19 +280,6 @@ def _bound(value: object, depth: int) -> Any:
         return {key: _bound(item, depth + 1) for key, item in entries}
     items = cast(list[object], value)
     return [_bound(item, depth + 1) for item in items[:PARAM_ITEMS]]
-
-
-# A client's view of one turn, built from its row, blocks, signals and feedback.
-
-_Decided = (
-    bodies.ThinkingBody,
-    bodies.NotesBody,
-    bodies.NoticeBody,
-    bodies.RawDecisionBody,
-    bodies.ToolCallBody,
-    bodies.CompletionBody,
-    bodies.AttemptBody,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,9 +509,6 @@ def _take_number(taken: dict[int, int], round_number: int) -> int:
     return number
 
 
-# Events built from stored values, with the same parts as the views: folding them gives the views.
-
-
 def build_start_event(turn: Turn, *, tenant: str, project: str) -> ChatStart:
     """The turn begins."""
     return ChatStart(
@@ -591,9 +586,6 @@ def try_build_terminal_event(turn: TurnView) -> ChatComplete | ChatError | None:
         elapsed_ms=elapsed_ms,
         sources_used=turn.sources_used,
     )
-
-
-# The state of a conversation as REST reads it and as a stream begins.
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,12 @@ StopReason = Literal["timeout", "cancelled", "memory"]
 LimitName = Literal["time", "memory", "processes", "cpu", "disk", "file_size", "open_files", "stdout", "output"]
 Verdict = Literal["ended", "timeout", "cancelled", "memory", "died", "not_started"]
 
+MIN_UID: Final = 1000
+"""Systems use lower ones for their own services."""
+MAX_UID: Final = 2_147_483_647
+
+_LENGTH_BYTES: Final = 4
+
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
@@ -124,11 +130,6 @@ class UidRange:
     @property
     def count(self) -> int:
         return self.last - self.first + 1
-
-
-MIN_UID: Final = 1000
-"""Systems use lower ones for their own services."""
-MAX_UID: Final = 2_147_483_647
 
 
 def parse_uid_range(text: str) -> UidRange:
@@ -362,15 +363,12 @@ def check_relative_path(path: str) -> None:
         raise ValueError("a path must not contain backslashes or control characters")
 
 
-# One hash for the arguments of a program's call, the same in the supervisor's audit and in the worker's ledger.
-
-_LENGTH_BYTES: Final = 4
-
-
 def hash_arguments(arguments: Mapping[str, object]) -> str:
     """SHA-256 in hex of the arguments as JSON with names sorted at every depth. Raises FrameError.
 
     Bytes are encoded as in frames, so equal arguments have one hash in any spelling.
+
+    The supervisor's audit and the worker's ledger use the same hash.
     """
     sent: object = json.loads(encode_frame(arguments, 2 * GATEWAY_FRAME_BYTES)[_LENGTH_BYTES:])
     return hashlib.sha256(json.dumps(sent, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -10,6 +10,8 @@ import typing
 from collections.abc import Mapping
 from typing import ClassVar, Final, Literal, Protocol, TypeVar, cast
 
+_UNIONS: Final = (types.UnionType, typing.Union)  # `Literal[...] | None` has the second type
+
 
 class MessageClass(Protocol):
     """A message class has the message's kind."""
@@ -18,7 +20,6 @@ class MessageClass(Protocol):
 
 
 Record = TypeVar("Record", bound=MessageClass)
-_UNIONS: Final = (types.UnionType, typing.Union)  # `Literal[...] | None` has the second type
 
 
 class BadMessage(Exception):

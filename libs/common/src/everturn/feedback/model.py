@@ -8,6 +8,9 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.open_values import OpenEnum
 
+MAX_MACHINE_JUDGEMENTS = 100
+"""Of one turn."""
+
 
 class Reaction(OpenEnum):
     """A rating."""
@@ -79,12 +82,6 @@ class JudgedConversation:
     title: str | None
     last_judged_at: datetime
     totals: FeedbackTotals
-
-
-# Storing ratings of turns by people and programs, and counting them.
-
-MAX_MACHINE_JUDGEMENTS = 100
-"""Of one turn."""
 
 
 @dataclass(frozen=True, slots=True)

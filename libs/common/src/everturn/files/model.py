@@ -113,15 +113,14 @@ def parse_rn(text: str) -> Rn:
     )
 
 
-# Uploads: stored files of a message before it is known whether the message becomes a turn or a signal to one.
-
-
 @dataclass(frozen=True, slots=True)
 class Upload:
     """One checked and stored file. `filename` is clean and unique in its message; size in bytes, sha256 in hex.
 
     `begun_at` is the database's time before the first object of its message was saved. `description` says how the
     stored bytes differ from those that were sent; empty when they do not.
+
+    It exists before it is known whether the message becomes a turn or a signal to one.
     """
 
     id: ArtifactId

@@ -15,6 +15,10 @@ CHUNK_BYTES = 256 * 1024
 MAX_OBJECTS = 1_000
 """Objects in one page at most."""
 
+MANIFESTS = "manifests"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NUMBER = re.compile(r"[0-9]{1,6}")
+
 
 class AlteredObject(Unavailable):
     """A stored object failed its integrity check."""
@@ -101,13 +105,6 @@ def check_limit(limit: int) -> None:
     """Raise Invalid unless this many objects can be listed at once."""
     if not 0 < limit <= MAX_OBJECTS:
         raise Invalid(f"1 to {MAX_OBJECTS} objects are listed at once.")
-
-
-# What all drivers know of keys: which are valid, and which bytes one names.
-
-MANIFESTS = "manifests"
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 def is_key(text: str) -> bool:

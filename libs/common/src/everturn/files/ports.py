@@ -12,6 +12,11 @@ from everturn.files.model import Artifact, Rn
 MAX_PAGE = 1_000
 """Rows that one call returns at most."""
 
+REVOKED = "revoked"
+"""The beginning of the verdict of a file whose object is deleted."""
+MAX_TARGETS = 500
+"""Rows that one call returns at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceTurn:
@@ -89,14 +94,6 @@ def end_of_prefix(ref_prefix: str) -> str:
     if not ref_prefix.endswith(("/", ".")):
         raise Invalid("A prefix of refs must end with a slash or a dot.")
     return ref_prefix[:-1] + chr(ord(ref_prefix[-1]) + 1)
-
-
-# Rescanning stored files: finding those scanned with older signatures, and removing those found infected.
-
-REVOKED = "revoked"
-"""The beginning of the verdict of a file whose object is deleted."""
-MAX_TARGETS = 500
-"""Rows that one call returns at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,21 @@ _NAMED = """
 SELECT DISTINCT object_key FROM artifact WHERE object_key >= $1 || '/' AND object_key < $1 || '0' AND revoked_at IS NULL
 """
 
+_OUTDATED = """
+SELECT id, object_key, size, verdict, revoked_at IS NOT NULL AS revoked FROM artifact
+ WHERE NOT removed AND NOT (revoked_at IS NOT NULL AND verdict LIKE $1 || '%') AND id > $2
+   AND ($3::text IS NULL OR verdict <> $3 OR revoked_at IS NOT NULL) ORDER BY id LIMIT $4
+"""
+_ONE = """
+SELECT id, object_key, size, verdict, revoked_at IS NOT NULL AS revoked FROM artifact
+ WHERE NOT removed AND NOT (revoked_at IS NOT NULL AND verdict LIKE $1 || '%') AND id = $2
+"""
+_SAVE_VERDICT = "UPDATE artifact SET verdict = $2 WHERE object_key = $1"
+_REVOKE = """
+WITH updated AS (UPDATE artifact SET revoked_at = COALESCE(revoked_at, now()) WHERE object_key = $1 RETURNING 1)
+SELECT count(*) FROM updated
+"""
+
 
 class PostgresArtifacts:
     """Implements Artifacts."""
@@ -158,24 +173,6 @@ def _columns(artifact: Artifact) -> tuple[object, ...]:
 
 def read_artifact(row: Row) -> Artifact:
     return Artifact.model_validate({name: row[name] for name in Artifact.model_fields})
-
-
-# Verdicts of stored files in Postgres, across tenants.
-
-_OUTDATED = """
-SELECT id, object_key, size, verdict, revoked_at IS NOT NULL AS revoked FROM artifact
- WHERE NOT removed AND NOT (revoked_at IS NOT NULL AND verdict LIKE $1 || '%') AND id > $2
-   AND ($3::text IS NULL OR verdict <> $3 OR revoked_at IS NOT NULL) ORDER BY id LIMIT $4
-"""
-_ONE = """
-SELECT id, object_key, size, verdict, revoked_at IS NOT NULL AS revoked FROM artifact
- WHERE NOT removed AND NOT (revoked_at IS NOT NULL AND verdict LIKE $1 || '%') AND id = $2
-"""
-_SAVE_VERDICT = "UPDATE artifact SET verdict = $2 WHERE object_key = $1"
-_REVOKE = """
-WITH updated AS (UPDATE artifact SET revoked_at = COALESCE(revoked_at, now()) WHERE object_key = $1 RETURNING 1)
-SELECT count(*) FROM updated
-"""
 
 
 class PostgresScans:

@@ -1,4 +1,5 @@
-"""Objects in a bucket of any S3-compatible server, each at `<prefix><key>`."""
+"""Objects in a bucket of any S3-compatible server, each at `<prefix><key>`. The S3 client blocks, so its calls run in
+threads, each with a time limit, and its errors are translated to ours."""
 
 import asyncio
 import base64
@@ -32,18 +33,30 @@ from everturn.files.objects import (
     is_key,
 )
 
-# The bucket of an s3 URL, and how to access it. Access keys are never part of such a URL.
-
 FORM = "s3://bucket/prefix?endpoint=http://host:port&region=...&public=...&style=path|virtual&timeout=20"
 DEFAULT_TIMEOUT_S = 20.0
 MAX_TIMEOUT_S = 300.0
 _OPTIONS = frozenset({"endpoint", "public", "region", "style", "timeout"})
 
+THREADS = 16
+TRIES = 3
+CONNECT_TIMEOUT_S = 3.0
+READ_TIMEOUT_S = 10.0
+ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
+
+T = TypeVar("T")
+
+DELETE_SIDE_BY_SIDE = 4
+"""Leaves threads for other calls during an erasure."""
+WRITE_CHECK_S = 60.0
+PROBE = "write-check"
+"""Next to the keys, and never one of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class S3Place:
     """`prefix` is empty or ends with a slash. `endpoint` None is the provider's own; `public` is the endpoint for
-    browsers."""
+    browsers. Access keys are never part of an s3 URL."""
 
     bucket: str
     prefix: str
@@ -112,18 +125,6 @@ def _read_timeout(text: str) -> float:
     if not 0 < seconds <= MAX_TIMEOUT_S:
         raise Invalid(f"The timeout in OBJECTS_URL must be above 0 and at most {MAX_TIMEOUT_S:g} seconds.")
     return seconds
-
-
-# Calls of the S3 client: it blocks, so they run in threads, each with a time limit, and its errors are translated to
-# ours.
-
-THREADS = 16
-TRIES = 3
-CONNECT_TIMEOUT_S = 3.0
-READ_TIMEOUT_S = 10.0
-ABSENT = frozenset({"404", "NoSuchKey", "NotFound"})
-
-T = TypeVar("T")
 
 
 class Body(Protocol):
@@ -221,13 +222,6 @@ def code_of(error: ClientError) -> str:
 def _close(body: Body) -> None:
     with suppress(BotoCoreError, urllib3.exceptions.HTTPError, OSError):
         body.close()
-
-
-DELETE_SIDE_BY_SIDE = 4
-"""Leaves threads for other calls during an erasure."""
-WRITE_CHECK_S = 60.0
-PROBE = "write-check"
-"""Next to the keys, and never one of them."""
 
 
 def open_s3(url: str) -> "S3Objects":

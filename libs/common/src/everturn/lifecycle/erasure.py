@@ -34,9 +34,6 @@ async def delete_erased_objects(
     return deleted
 
 
-# Finding what remains of an erased conversation.
-
-
 class RemainingRows(Protocol):
     """Queries across tenants; returns counts and keys only."""
 
@@ -83,9 +80,6 @@ async def find_remains(
         objects=tuple(key for key in keys if key not in named),
         shared=tuple(key for key in keys if key in named),
     )
-
-
-# Removing expired data, across tenants and in bounded batches.
 
 
 @dataclass(frozen=True, slots=True)

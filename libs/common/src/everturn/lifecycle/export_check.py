@@ -23,6 +23,8 @@ from everturn.lifecycle.exports import (
 )
 from everturn.timeline.blocks import GENESIS_HASH, link_hash
 
+_LINE = re.compile(rb'(\{.*),"chain":"([0-9a-f]{64})"\}\n', re.DOTALL)
+
 
 class ExportWriter:
     """Renders the bytes of one line after the other, and counts them."""
@@ -62,11 +64,6 @@ class ExportWriter:
 def chain_line(previous: str, text: bytes) -> str:
     """The hash of a line. `text` is the line up to the comma before its own hash."""
     return hashlib.sha256(previous.encode() + text).hexdigest()
-
-
-# Verifying an export without the platform: every line, the hash chain of the blocks, and completeness.
-
-_LINE = re.compile(rb'(\{.*),"chain":"([0-9a-f]{64})"\}\n', re.DOTALL)
 
 
 class ExportBroken(EverturnError):

@@ -13,6 +13,10 @@ FORMAT = "everturn.export.v1"
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 
+PAGE_ROWS = 200
+PAGE_BYTES = 1_000_000
+"""Of texts in one page; a single longer row gets its own page."""
+
 
 class _Line(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -122,13 +126,6 @@ ExportLine = Annotated[
     Field(discriminator="line"),
 ]
 EXPORT_LINE: TypeAdapter[ExportLine] = TypeAdapter(ExportLine)
-
-
-# Reading a whole conversation, a page at a time.
-
-PAGE_ROWS = 200
-PAGE_BYTES = 1_000_000
-"""Of texts in one page; a single longer row gets its own page."""
 
 
 class Section(StrEnum):

@@ -66,9 +66,6 @@ def find_ids(text: str) -> set[str]:
     return set(_ID.findall(text))
 
 
-# Copying a conversation up to the end of a turn.
-
-
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
     """`fork_id` is a fresh id; the default of `turn_id` is the last ended turn, that of `title` the source's title."""

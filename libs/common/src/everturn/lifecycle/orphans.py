@@ -1,4 +1,5 @@
-"""Stored objects that no row names: finding them across tenants, by key only, and the sweep that deletes them."""
+"""Stored objects that no row names: finding them across tenants, by key only, and the sweep that deletes them. They
+remain when a process dies between saving and committing, and when an erasure can't reach the store."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,13 +11,9 @@ from everturn.files.objects import Objects, StoredObject
 MAX_KEYS = 1_000
 """Keys that one call accepts at most."""
 
-
 LoadOrphans = Callable[[Sequence[str]], Awaitable[tuple[str, ...]]]
 """Of keys that exist in the object store those that no row names: neither an artifact's file nor a turn's manifest.
 Raises Invalid above MAX_KEYS."""
-
-# Stored objects that no row names: finding them, and deleting them one by one. They remain when a process dies between
-# saving and committing, and when an erasure can't reach the store.
 
 YOUNGEST = timedelta(hours=1)
 """By the wall clock, for callers that check only once. A younger object can belong to an uncommitted message."""

@@ -10,6 +10,12 @@ from everturn.lifecycle.erasure import Expired
 from everturn.lifecycle.orphans import MAX_KEYS
 from everturn.postgres.pool import Database
 
+ERASE_TIMEOUT_S = 300.0
+"""For one conversation. No caller waits for it; requests to that conversation meanwhile get Unavailable."""
+_DUE = "SELECT due_conversations($1, $2, $3) AS id"
+_EXPIRE = "SELECT * FROM expire_conversation($1, $2)"
+_TAKE_TIME = "SELECT set_config('statement_timeout', $1, true)"
+
 
 class PostgresObjectRows:
     """Finds objects that no row names; see LoadOrphans."""
@@ -23,9 +29,6 @@ class PostgresObjectRows:
         async with self._database.connection() as connection:
             rows = await connection.fetch("SELECT key FROM find_orphan_objects($1)", list(keys))
         return tuple(row["key"] for row in rows)
-
-
-# Counting what remains of a conversation in Postgres, in every table that names conversations.
 
 
 class PostgresRemainingRows:
@@ -45,17 +48,8 @@ class PostgresRemainingRows:
         return frozenset(row["key"] for row in rows)
 
 
-# Retention in Postgres: definer functions choose and erase due conversations, and return the owner of each.
-
-ERASE_TIMEOUT_S = 300.0
-"""For one conversation. No caller waits for it; requests to that conversation meanwhile get Unavailable."""
-_DUE = "SELECT due_conversations($1, $2, $3) AS id"
-_EXPIRE = "SELECT * FROM expire_conversation($1, $2)"
-_TAKE_TIME = "SELECT set_config('statement_timeout', $1, true)"
-
-
 class PostgresRetention:
-    """Implements Retention."""
+    """Implements Retention. Definer functions choose and erase due conversations, and return the owner of each."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

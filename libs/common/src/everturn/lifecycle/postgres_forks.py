@@ -2,6 +2,8 @@
 
 The source's row is locked against erasure, but not against a turn that is running in it: the copied turns have ended,
 and blocks never change.
+
+The database copies the rows; only values that contain ids pass through this process.
 """
 
 from collections.abc import Sequence
@@ -19,8 +21,6 @@ from everturn.timeline.blocks import GENESIS_HASH, link_hash
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.inbox import IdempotencyKey
 from everturn.turns.postgres_inbox import claim_key, save_response
-
-# The statements of a fork. The database copies the rows; only values that contain ids pass through this process.
 
 # Blocks erasure but not appends, which change no key.
 LOCK = "SELECT true FROM conversation WHERE id = $1 FOR KEY SHARE"
@@ -88,7 +88,6 @@ SELECT $2, $3, tenant, project, user_id, $4, inbox_seq, kind, $6, state, round, 
 """
 SOURCES = "SELECT sid, key, url FROM source WHERE conversation_id = $1 ORDER BY sid"
 COPY_SOURCES = "SELECT copy_fork_sources($1, $2, $3, $4, $5)"
-
 
 PAGE_ROWS = 200
 PAGE_BYTES = 1_000_000

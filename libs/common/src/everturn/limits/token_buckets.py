@@ -22,6 +22,8 @@ UNITS: Final = {"s": 1, "min": 60, "h": 3600}
 MAX_TOKENS: Final = 1_000_000
 _LIMIT: Final = re.compile(r"(\d{1,7})/(s|min|h)", re.ASCII)
 
+MAX_BUCKETS = 10_000
+
 
 class BadLimits(Invalid):
     """Limits are written as `registered=60/min,paid=off`, with the units s, min and h."""
@@ -126,14 +128,12 @@ def parse_limit(text: str) -> Limit:
     return Limit(int(found[1]), UNITS[found[2]])
 
 
-# Token buckets of one process: for when no server answers, and for tests. Bounded; removes the longest unused bucket
-# first.
-
-MAX_BUCKETS = 10_000
-
-
 class BucketTable:
-    """Only this object changes its buckets. A removed bucket counts as full."""
+    """Token buckets of one process: for when no server answers, and for tests. The longest unused bucket is removed
+    first.
+
+    Only this object changes its buckets. A removed bucket counts as full.
+    """
 
     def __init__(self, *, monotonic: Callable[[], float], max_buckets: int = MAX_BUCKETS) -> None:
         self._monotonic = monotonic
@@ -165,11 +165,11 @@ class BucketTable:
         return int(self._monotonic() * SECOND_US)
 
 
-# Token buckets that all processes of a service share.
-
-
 class TokenBuckets(Protocol):
-    """An unused bucket expires once it is full."""
+    """Token buckets that all processes of a service share.
+
+    An unused bucket expires once it is full.
+    """
 
     async def draw(self, key: str, limit: Limit) -> Draw:
         """Draw a token by the server's time; `key` consists of hashes. Raises Unavailable after at most 250 ms."""

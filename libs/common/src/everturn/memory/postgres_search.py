@@ -27,38 +27,11 @@ from everturn.postgres.pool import Connection, Database, Row, storable
 from everturn.timeline.blocks import Block, BlockType
 from everturn.turns.postgres_rows import BLOCK_COLUMNS, read_block
 
-# The words of snippets as stored in the word index: marked with their owner, and anchors also with their own mark. The
-# same word of two persons has two entries, so a search never scans rows of others.
-
 MAX_SNIPPET_WORDS = 250
 MAX_QUERY_WORDS = 16
 WORD_WEIGHT = 1.0
 ANCHOR_WEIGHT = 3.0
 """A word among the anchors counts four times in total, because it is also a word of the snippet."""
-
-
-def build_lexemes(principal: Principal, snippet: Snippet) -> list[str]:
-    """The index entries of a snippet."""
-    owner = _mark_of(principal)
-    anchors = find_words(snippet.anchors, limit=MAX_SNIPPET_WORDS)
-    words = find_words(f"{snippet.anchors}\n{snippet.text}", limit=MAX_SNIPPET_WORDS)
-    return [f"{owner}:{word}" for word in words] + [f"{owner}!{word}" for word in anchors]
-
-
-def build_query_lexemes(principal: Principal, text: str) -> tuple[list[str], list[float]]:
-    """The index entries to search for, and their weights."""
-    owner = _mark_of(principal)
-    words = find_words(text, limit=MAX_QUERY_WORDS)
-    lexemes = [f"{owner}:{word}" for word in words] + [f"{owner}!{word}" for word in words]
-    return lexemes, [WORD_WEIGHT] * len(words) + [ANCHOR_WEIGHT] * len(words)
-
-
-def _mark_of(principal: Principal) -> str:
-    """Not a secret and not a protection: every search also filters by the principal."""
-    return sha256("\x1f".join(principal.owner).encode()).hexdigest()[:10]
-
-
-# The blocks with the texts of a turn, without tool calls, results and thinking.
 
 TEXT_TYPES = (
     BlockType.USER_PROMPT,
@@ -88,24 +61,6 @@ SELECT {BLOCK_COLUMNS}
  WHERE bytes_before < $4 ORDER BY seq
 """
 
-
-async def load_text_blocks(
-    transaction: Connection, conversation_id: ConversationId, turn_id: TurnId
-) -> tuple[Block, ...]:
-    """In order, until their bodies have MAX_INDEXED_BYTES together; the transaction names the principal."""
-    types = [kind.value for kind in TEXT_TYPES]
-    rows = await transaction.fetch(_BLOCKS, conversation_id, turn_id, types, MAX_INDEXED_BYTES)
-    return tuple(map(read_block, rows))
-
-
-# Vectors in pgvector's text format.
-
-
-def build_vector_text(vector: Vector | None) -> str | None:
-    """`[0.1,0.2]`; single precision has seven digits."""
-    return None if vector is None else "[" + ",".join(f"{value:.7g}" for value in vector) + "]"
-
-
 _MARK = "UPDATE turn SET indexed_at = clock_timestamp() WHERE id = $1 AND conversation_id = $2"
 _CLEAR = "DELETE FROM snippet WHERE conversation_id = $1 AND turn_id = $2"
 _INSERT = """
@@ -116,6 +71,102 @@ SELECT $1, $2, $3, $4, $5, $6, s.target, s.ref, s.text, string_to_array(s.words,
   FROM unnest($7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[])
        AS s (target, ref, text, words, embedding, ts)
 """
+
+EXACT_ROWS = 20_000
+"""If a person has at most this many snippets, a question is compared with each of them, in about 10 ms."""
+
+_FIND = """
+SELECT * FROM search_snippets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text::vector, $13, $14, $15, $16)
+"""
+_COUNT = """
+SELECT count(*) FROM turn
+ WHERE tenant = $1 AND project = $2 AND user_id = $3 AND ($4::text IS NULL OR conversation_id = $4)
+   AND id IS DISTINCT FROM $5
+   AND created_at >= COALESCE($6::timestamptz, '-infinity') AND created_at < COALESCE($7::timestamptz, 'infinity')
+"""
+_TURNS = """
+SELECT id, conversation_id, ordinal, created_at FROM turn
+ WHERE tenant = $1 AND project = $2 AND user_id = $3 AND ($4::text IS NULL OR conversation_id = $4)
+   AND id IS DISTINCT FROM $5
+   AND created_at >= COALESCE($6::timestamptz, '-infinity') AND created_at < COALESCE($7::timestamptz, 'infinity')
+ ORDER BY created_at, id OFFSET $8 LIMIT $9
+"""
+_TURNS_NEWEST_FIRST = _TURNS.replace("created_at, id OFFSET", "created_at DESC, id DESC OFFSET")
+
+_PAGE = f"""
+SELECT {BLOCK_COLUMNS}, total
+  FROM (SELECT b.*, count(*) OVER () AS total,
+               COALESCE(sum(octet_length(b.body))
+                        OVER (ORDER BY b.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
+          FROM block b, turn t
+         WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
+           AND b.seq > $3 AND b.seq >= t.first_seq
+           AND b.seq < {_END_SEQ}) AS page
+ WHERE bytes_before < $4 ORDER BY seq
+"""
+_BEFORE = f"""
+SELECT {BLOCK_COLUMNS}, total
+  FROM (SELECT b.*, count(*) OVER () AS total,
+               COALESCE(sum(octet_length(b.body))
+                        OVER (ORDER BY b.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_after
+          FROM block b
+         WHERE b.conversation_id = $1 AND b.seq < $2 AND b.type = ANY($3::text[])) AS page
+ WHERE bytes_after < $4 ORDER BY seq
+"""
+_LAST = f"""
+SELECT {BLOCK_COLUMNS}
+  FROM block b, turn t
+ WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
+   AND b.seq >= t.first_seq
+   AND b.seq < {_END_SEQ}
+   AND ($3::text IS NULL OR b.ref = $3) AND ($4::text IS NULL OR b.type = $4)
+ ORDER BY b.seq DESC LIMIT 1
+"""
+_PLAN = f"""
+SELECT {BLOCK_COLUMNS}
+  FROM block
+ WHERE conversation_id = $1 AND type = 'react.plan' AND right(ref, length($2)) = $2
+ ORDER BY seq DESC LIMIT 1
+"""
+
+
+def build_lexemes(principal: Principal, snippet: Snippet) -> list[str]:
+    """The index entries of a snippet. Words are marked with their owner, and anchors also with their own mark. The same
+    word of two persons has two entries, so a search never scans rows of others."""
+    owner = _mark_of(principal)
+    anchors = find_words(snippet.anchors, limit=MAX_SNIPPET_WORDS)
+    words = find_words(f"{snippet.anchors}\n{snippet.text}", limit=MAX_SNIPPET_WORDS)
+    return [f"{owner}:{word}" for word in words] + [f"{owner}!{word}" for word in anchors]
+
+
+def build_query_lexemes(principal: Principal, text: str) -> tuple[list[str], list[float]]:
+    """The index entries to search for, and their weights."""
+    owner = _mark_of(principal)
+    words = find_words(text, limit=MAX_QUERY_WORDS)
+    lexemes = [f"{owner}:{word}" for word in words] + [f"{owner}!{word}" for word in words]
+    return lexemes, [WORD_WEIGHT] * len(words) + [ANCHOR_WEIGHT] * len(words)
+
+
+def _mark_of(principal: Principal) -> str:
+    """Not a secret and not a protection: every search also filters by the principal."""
+    return sha256("\x1f".join(principal.owner).encode()).hexdigest()[:10]
+
+
+async def load_text_blocks(
+    transaction: Connection, conversation_id: ConversationId, turn_id: TurnId
+) -> tuple[Block, ...]:
+    """The blocks with the texts of a turn, without tool calls, results and thinking.
+
+    In order, until their bodies have MAX_INDEXED_BYTES together; the transaction names the principal.
+    """
+    types = [kind.value for kind in TEXT_TYPES]
+    rows = await transaction.fetch(_BLOCKS, conversation_id, turn_id, types, MAX_INDEXED_BYTES)
+    return tuple(map(read_block, rows))
+
+
+def build_vector_text(vector: Vector | None) -> str | None:
+    """`[0.1,0.2]`; single precision has seven digits."""
+    return None if vector is None else "[" + ",".join(f"{value:.7g}" for value in vector) + "]"
 
 
 class PostgresSnippetIndex:
@@ -176,32 +227,9 @@ def _read_job(row: Row) -> IndexJob:
     )
 
 
-# Memory search in Postgres: snippets through a function with the principal as argument, turns under its policy.
-
-EXACT_ROWS = 20_000
-"""If a person has at most this many snippets, a question is compared with each of them, in about 10 ms."""
-
-_FIND = """
-SELECT * FROM search_snippets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text::vector, $13, $14, $15, $16)
-"""
-_COUNT = """
-SELECT count(*) FROM turn
- WHERE tenant = $1 AND project = $2 AND user_id = $3 AND ($4::text IS NULL OR conversation_id = $4)
-   AND id IS DISTINCT FROM $5
-   AND created_at >= COALESCE($6::timestamptz, '-infinity') AND created_at < COALESCE($7::timestamptz, 'infinity')
-"""
-_TURNS = """
-SELECT id, conversation_id, ordinal, created_at FROM turn
- WHERE tenant = $1 AND project = $2 AND user_id = $3 AND ($4::text IS NULL OR conversation_id = $4)
-   AND id IS DISTINCT FROM $5
-   AND created_at >= COALESCE($6::timestamptz, '-infinity') AND created_at < COALESCE($7::timestamptz, 'infinity')
- ORDER BY created_at, id OFFSET $8 LIMIT $9
-"""
-_TURNS_NEWEST_FIRST = _TURNS.replace("created_at, id OFFSET", "created_at DESC, id DESC OFFSET")
-
-
 class PostgresMemorySearch:
-    """Works with the roles of worker and ingress, which can call the function."""
+    """Works with the roles of worker and ingress, which can call the function. Snippets are read through a function
+    with the principal as argument, turns under its policy."""
 
     def __init__(self, database: Database, *, exact_rows: int = EXACT_ROWS) -> None:
         self._database = database
@@ -267,45 +295,6 @@ def _read_found(row: Row) -> FoundSnippet:
         ts=row["ts"],
         score=row["score"],
     )
-
-
-# Reading blocks from Postgres: by turn, by ref within a turn, and the newest snapshot of a plan.
-
-_PAGE = f"""
-SELECT {BLOCK_COLUMNS}, total
-  FROM (SELECT b.*, count(*) OVER () AS total,
-               COALESCE(sum(octet_length(b.body))
-                        OVER (ORDER BY b.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
-          FROM block b, turn t
-         WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
-           AND b.seq > $3 AND b.seq >= t.first_seq
-           AND b.seq < {_END_SEQ}) AS page
- WHERE bytes_before < $4 ORDER BY seq
-"""
-_BEFORE = f"""
-SELECT {BLOCK_COLUMNS}, total
-  FROM (SELECT b.*, count(*) OVER () AS total,
-               COALESCE(sum(octet_length(b.body))
-                        OVER (ORDER BY b.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_after
-          FROM block b
-         WHERE b.conversation_id = $1 AND b.seq < $2 AND b.type = ANY($3::text[])) AS page
- WHERE bytes_after < $4 ORDER BY seq
-"""
-_LAST = f"""
-SELECT {BLOCK_COLUMNS}
-  FROM block b, turn t
- WHERE t.id = $2 AND t.conversation_id = $1 AND b.conversation_id = $1 AND b.turn_id = $2
-   AND b.seq >= t.first_seq
-   AND b.seq < {_END_SEQ}
-   AND ($3::text IS NULL OR b.ref = $3) AND ($4::text IS NULL OR b.type = $4)
- ORDER BY b.seq DESC LIMIT 1
-"""
-_PLAN = f"""
-SELECT {BLOCK_COLUMNS}
-  FROM block
- WHERE conversation_id = $1 AND type = 'react.plan' AND right(ref, length($2)) = $2
- ORDER BY seq DESC LIMIT 1
-"""
 
 
 class PostgresConversationReader:

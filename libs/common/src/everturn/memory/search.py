@@ -15,6 +15,14 @@ from everturn.timeline.blocks import Block, BlockType
 MAX_SNIPPET_CHARS = 1_000
 """About 250 tokens, the input limit of the local encoder."""
 
+MAX_INDEXED_BYTES = 1024 * 1024
+"""Of the stored bodies of one turn that are read for its snippets or for a catalog."""
+
+MAX_LIMIT = 50
+
+PAGE_BYTES = 2 * 1024 * 1024
+"""Of the stored bodies of one page; the last block of a page can exceed it."""
+
 
 class SnippetTarget(OpenEnum):
     """The source of a snippet: prompts and signals, answers, working summaries, anchors, attached files."""
@@ -40,12 +48,6 @@ class Snippet:
     text: str
     ts: str
     anchors: str = ""
-
-
-# The indexer's side of memory search: the turns to index, their texts, and storing their snippets.
-
-MAX_INDEXED_BYTES = 1024 * 1024
-"""Of the stored bodies of one turn that are read for its snippets or for a catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,6 @@ class SnippetIndex(Protocol):
         ...
 
 
-# Searching conversations: by meaning and words among snippets, and by position or time among turns.
-
-MAX_LIMIT = 50
 ALL_TARGETS = frozenset(SnippetTarget)
 
 
@@ -178,12 +177,6 @@ class MemorySearch(Protocol):
         ...
 
     async def load_catalog(self, principal: Principal, query: CatalogQuery) -> CatalogPage: ...
-
-
-# Reading blocks that a worker does not have in memory: of older turns, and of the person's other conversations.
-
-PAGE_BYTES = 2 * 1024 * 1024
-"""Of the stored bodies of one page; the last block of a page can exceed it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,6 @@ def _words_of(memory: UserMemory) -> tuple[str, ...]:
     return find_words(" ".join((memory.text, *memory.labels)), limit=400)
 
 
-# Storage of durable user memory: a bounded number of rows for each person.
-
-
 class ForgottenByOwner(Conflict):
     """The person had it forgotten while the turn was running."""
 

@@ -6,6 +6,31 @@ from typing import Literal, Protocol
 
 from everturn.core.errors import EverturnError
 
+Role = Literal["system", "user", "assistant"]
+
+FinishReason = Literal["stop", "length", "content_filter", "refusal"]
+
+STAND_IN_PROVIDER = "everturn"
+
+FailureKind = Literal[
+    "unknown",
+    "rate_limited",
+    "overloaded",
+    "server_error",
+    "provider_error",
+    "connection",
+    "timeout",
+    "unauthorized",
+    "no_credit",
+    "not_found",
+    "bad_request",
+    "context_limit",
+    "invalid_reply",
+    "cut_reply",
+    "reply_too_long",
+]
+"""The kind of a failed call, for traces, metrics and clients."""
+
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
@@ -25,7 +50,6 @@ class MediaPart:
 
 
 Part = TextPart | MediaPart
-Role = Literal["system", "user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +66,6 @@ class ModelRequest:
 
     messages: tuple[PromptMessage, ...]
     max_output_tokens: int
-
-
-# The agent's interface to a language model: a stream of text with the usage at its end.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +99,6 @@ class ModelUsage:
     cost_known: bool = True
 
 
-FinishReason = Literal["stop", "length", "content_filter", "refusal"]
-
-
 @dataclass(frozen=True, slots=True)
 class ReplyFinished:
     """The last piece of every reply that did not raise.
@@ -107,9 +125,6 @@ class ModelRetry:
 ModelPiece = TextDelta | ReasoningDelta | ModelRetry | ReplyFinished
 
 
-STAND_IN_PROVIDER = "everturn"
-
-
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
     """The capabilities of a model. `context_tokens` counts input and output together."""
@@ -122,26 +137,6 @@ class ModelTraits:
     """The provider's name in OpenTelemetry; the default is for the demo and for tests, whose calls cost nothing."""
     server_address: str = ""
     """The host that is called, for traces; empty for a test model."""
-
-
-FailureKind = Literal[
-    "unknown",
-    "rate_limited",
-    "overloaded",
-    "server_error",
-    "provider_error",
-    "connection",
-    "timeout",
-    "unauthorized",
-    "no_credit",
-    "not_found",
-    "bad_request",
-    "context_limit",
-    "invalid_reply",
-    "cut_reply",
-    "reply_too_long",
-]
-"""The kind of a failed call, for traces, metrics and clients."""
 
 
 class ModelFailed(EverturnError):

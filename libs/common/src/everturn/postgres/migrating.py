@@ -18,9 +18,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from everturn.core.errors import EverturnError, Invalid
 
-# The statements with which a superuser creates the platform's roles, its database and the extension
-# (docs/subsystems/database-roles.md).
-
 DATABASE: Final = "everturn"
 OWNER, INGRESS, WORKER, DISPATCH = "everturn_owner", "everturn_ingress", "everturn_worker", "everturn_dispatch"
 POWERLESS: Final = "NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE NOREPLICATION"
@@ -30,6 +27,10 @@ LARGE_OBJECTS: Final = tuple(
 )
 """Functions that create and open large objects; the others need an open one, or a superuser."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+CALL_LIMIT_S: Final = 60.0
+LOCK: Final = 7_310_422_002
+"""An arbitrary number shared by all processes that prepare a server, so that two of them don't create the same role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,6 @@ def _build_role_statement(role: str, *, login: str, password: str | None) -> str
 def _quote(text: str) -> str:
     """A quoted SQL string, for standard_conforming_strings."""
     return "'" + text.replace("'", "''") + "'"
-
-
-CALL_LIMIT_S: Final = 60.0
-LOCK: Final = 7_310_422_002
-"""An arbitrary number shared by all processes that prepare a server, so that two of them don't create the same role."""
 
 
 class MigrationFailed(EverturnError):

@@ -11,6 +11,18 @@ from everturn.core.errors import Conflict
 from everturn.core.identity import Lane, Principal
 from everturn.core.ids import ConversationId, TurnId
 
+MAX_WORKERS: Final = 100
+"""How many are reported at once: those renewed last."""
+
+MAX_AHEAD: Final = 100
+"""Larger numbers are never reported, so that the cost of counting does not depend on the length of the queue."""
+
+Full = Literal["queue", "tenant", "user"]
+"""What is full: the whole queue, or the share of one tenant or user."""
+
+Owned = tuple[Principal, ConversationId]
+"""A conversation, and its alleged owner."""
+
 
 class Doorbells(Protocol):
     """All calls raise Unavailable when Redis is down; `ring` after at most a second."""
@@ -27,12 +39,6 @@ class Doorbells(Protocol):
         """Raise Unavailable when Redis does not answer within `limit_s`; with `writing` also when it stores nothing,
         as a server without memory does."""
         ...
-
-
-# Which workers are present, their sandboxes, and their speed: for operators, and for estimates.
-
-MAX_WORKERS: Final = 100
-"""How many are reported at once: those renewed last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +78,6 @@ class Presences(Protocol):
         ...
 
 
-# The position of a turn in the queue: how many turns of its lane will be claimed before it.
-
-MAX_AHEAD: Final = 100
-"""Larger numbers are never reported, so that the cost of counting does not depend on the length of the queue."""
-
-
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
     """`ahead` is 0 for the next turn. `more` means that there are more than `ahead`."""
@@ -89,9 +89,6 @@ class QueuePosition:
 def build_position(counted: int) -> QueuePosition:
     """The position for a number of turns, counted up to one more than the maximum."""
     return QueuePosition(min(counted, MAX_AHEAD), counted > MAX_AHEAD)
-
-
-# The length of the queue, and the position of a turn in it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +115,6 @@ class WaitingTurn:
     position: QueuePosition
 
 
-# How many turns can wait, and the shares of it that one tenant and one user can hold. A share is a fixed part of the
-# queue, whether others wait or not: an accepted turn keeps its place until it runs, also when others come.
-
-Full = Literal["queue", "tenant", "user"]
-"""What is full: the whole queue, or the share of one tenant or user."""
-
-
 class QueueFull(Conflict):
     """There is no place in the queue for one more turn."""
 
@@ -147,7 +137,11 @@ class QueueCounts:
 @dataclass(frozen=True, slots=True)
 class QueueCaps:
     """How many turns can wait. One tenant's users can't fill the queue, those of one lane leave places to the tenant's
-    other lanes, and one user leaves places to the others of the tenant."""
+    other lanes, and one user leaves places to the others of the tenant.
+
+    A share is a fixed part of the queue, whether others wait or not: an accepted turn keeps its place until it runs,
+    also when others come.
+    """
 
     total: int
 
@@ -184,12 +178,6 @@ class QueueCaps:
 
 QUEUE_CAPS: Final = QueueCaps(1000)
 """Where the operator sets none."""
-
-
-# What is asked of the queue.
-
-Owned = tuple[Principal, ConversationId]
-"""A conversation, and its alleged owner."""
 
 
 class Queue(Protocol):

@@ -15,8 +15,13 @@ from everturn.core.ids import ConversationId
 from everturn.queue.ports import MAX_WORKERS, WorkerPresence
 from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, RING_LIMIT_S, limited
 
+_log = structlog.get_logger(__name__)
+
 _PROBE, _PROBE_S = "turns:probe", 60
 """A key that is only written, to learn whether the server stores anything."""
+
+_INDEX: Final = "workers"
+_PRESENCE: Final = TypeAdapter(WorkerPresence)
 
 
 class RedisDoorbells:
@@ -43,16 +48,11 @@ def _key(lane: Lane) -> str:
     return f"turns:{lane.value}"
 
 
-# Presence of workers: `worker:<id>` expires with the worker, and the sorted set `workers` lists the ids. The set is cut
-# by rank and can contain expired workers; only those with a key are present.
-
-_INDEX: Final = "workers"
-_PRESENCE: Final = TypeAdapter(WorkerPresence)
-_log = structlog.get_logger(__name__)
-
-
 class RedisPresences:
-    """Reading lasts at most 250 ms, because accepting a message waits for it; saving at most 2 s.
+    """`worker:<id>` expires with the worker, and the sorted set `workers` lists the ids. The set is cut by rank and can
+    contain expired workers; only those with a key are present.
+
+    Reading lasts at most 250 ms, because accepting a message waits for it; saving at most 2 s.
 
     `now` only orders workers by their last renewal; it expires none of them.
     """

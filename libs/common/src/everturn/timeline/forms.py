@@ -38,8 +38,10 @@ MAX_HINT_CHARS = 180
 MAX_ROW_REF_CHARS = 400
 MAX_CARD_CHARS = 6_000
 
-
 READ_TOOL = "react.read"
+
+UNSEEN = "(this model can't look at the file; a program can)\n\n"
+"""Follows an attachment that the model can't see."""
 
 
 class Form(StrEnum):
@@ -173,12 +175,6 @@ def _exit_row(block: Block, body: bodies.ExitBody) -> str:
     return join_lines(
         f"[{block.type.value} {escape_field(block.ref)}] {end} after {body.rounds} rounds; all of it: {index}"
     )
-
-
-# Rebuilds the text of one part of a request from its block, and accepts it only if its hash matches.
-
-UNSEEN = "(this model can't look at the file; a program can)\n\n"
-"""Follows an attachment that the model can't see."""
 
 
 def try_rebuild_text(block: Block, form: str, sha256: str) -> str | None:

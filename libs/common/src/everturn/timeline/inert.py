@@ -56,6 +56,27 @@ _VISIBLE = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f{BLANKS}{_IGNORABLE}]")
 _FOLDED_PLANES: Final = 0x20000
 """Characters that need folding are all in the first two planes, except those in the last range."""
 
+_ASCII = re.compile("[!-~]")
+
+_OURS = re.compile(rf"(?>(?:\| )*)(?:\s*\[\s*(?:{_NAMES})(?![\w.])|.*</?channel:)", re.IGNORECASE | re.DOTALL)
+"""Matched against one folded line."""
+_BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
+"""Names of the control tokens in square brackets that begin or end a message in the templates of Mistral."""
+_TOKEN = re.compile(
+    r"<\|(?= *[A-Za-z_]\w* *\|>)|<\uff5c(?= *[^\s<>\uff5c]{1,40}\uff5c>)|<(?= *(?:start|end)_of_turn>)"
+    rf"|\[(?= */?(?:{_BRACKETED})\])|<<(?= */?SYS>>)"
+)
+"""The beginning of a chat-template token. A server that parses tokens in content treats them as a new message. `<s>`
+and `</s>` are left alone: they are HTML too, and a blank in them would damage what the model edits."""
+_SPACED_TOKEN = re.compile(
+    r"(<\|) (?= *[A-Za-z_]\w* *\|>)|(<\uff5c) (?= *[^\s<>\uff5c]{1,40}\uff5c>)|(<) (?= *(?:start|end)_of_turn>)"
+    rf"|(\[) (?= */?(?:{_BRACKETED})\])|(<<) (?= */?SYS>>)"
+)
+"""The same tokens after `make_inert`."""
+
+_FIELD_SIGNS: Final = {ord(char): f"\\u{ord(char):04x}" for char in "[]="}
+_ESCAPED_SIGN = re.compile(r"\\u00(5b|5d|3d)")
+
 
 def _build_folding() -> dict[int, str | None]:
     """A table for `str.translate`: as NFKC where that yields a character of our markup or a blank. Removes characters
@@ -77,23 +98,7 @@ def _build_folding() -> dict[int, str | None]:
     return folding | dict.fromkeys(map(ord, BLANKS)) | {ord("\t"): "\t"}
 
 
-_ASCII = re.compile("[!-~]")
 _FOLDING = _build_folding()
-_OURS = re.compile(rf"(?>(?:\| )*)(?:\s*\[\s*(?:{_NAMES})(?![\w.])|.*</?channel:)", re.IGNORECASE | re.DOTALL)
-"""Matched against one folded line."""
-_BRACKETED = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
-"""Names of the control tokens in square brackets that begin or end a message in the templates of Mistral."""
-_TOKEN = re.compile(
-    r"<\|(?= *[A-Za-z_]\w* *\|>)|<\uff5c(?= *[^\s<>\uff5c]{1,40}\uff5c>)|<(?= *(?:start|end)_of_turn>)"
-    rf"|\[(?= */?(?:{_BRACKETED})\])|<<(?= */?SYS>>)"
-)
-"""The beginning of a chat-template token. A server that parses tokens in content treats them as a new message. `<s>`
-and `</s>` are left alone: they are HTML too, and a blank in them would damage what the model edits."""
-_SPACED_TOKEN = re.compile(
-    r"(<\|) (?= *[A-Za-z_]\w* *\|>)|(<\uff5c) (?= *[^\s<>\uff5c]{1,40}\uff5c>)|(<) (?= *(?:start|end)_of_turn>)"
-    rf"|(\[) (?= */?(?:{_BRACKETED})\])|(<<) (?= */?SYS>>)"
-)
-"""The same tokens after `make_inert`."""
 
 
 def make_inert(text: str) -> str:
@@ -139,10 +144,6 @@ def escape_line(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text  # true for nearly all names, and every line of a prompt has some
     return "".join(char if _is_plain(char) else ascii(char)[1:-1] for char in text)
-
-
-_FIELD_SIGNS: Final = {ord(char): f"\\u{ord(char):04x}" for char in "[]="}
-_ESCAPED_SIGN = re.compile(r"\\u00(5b|5d|3d)")
 
 
 def escape_field(text: str) -> str:

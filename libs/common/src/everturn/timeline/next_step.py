@@ -16,6 +16,25 @@ from everturn.timeline.bodies import (
     ToolCallBody,
 )
 
+PENDING = "pending"
+"""Reason of an attempt that waits for the calls next to it, until a completion or a deferral follows."""
+
+INTERRUPTED = "interrupted"
+"""Code of a raw reply that a signal interrupted: the reply was not faulty."""
+
+DECISION_TYPES = frozenset(
+    {
+        BlockType.THINKING,
+        BlockType.NOTES,
+        BlockType.NOTICE,
+        BlockType.DECISION_RAW,
+        BlockType.TOOL_CALL,
+        BlockType.COMPLETION,
+        BlockType.COMPLETION_ATTEMPT,
+    }
+)
+"""Blocks that only a committed decision (C1 or C3) can have written."""
+
 
 @dataclass(frozen=True, slots=True)
 class BeginTurn:
@@ -61,25 +80,6 @@ class TurnEnded:
 
 
 NextStep = BeginTurn | GenerateRound | ExecuteCalls | FinishTurn | TurnEnded
-
-PENDING = "pending"
-"""Reason of an attempt that waits for the calls next to it, until a completion or a deferral follows."""
-
-INTERRUPTED = "interrupted"
-"""Code of a raw reply that a signal interrupted: the reply was not faulty."""
-
-DECISION_TYPES = frozenset(
-    {
-        BlockType.THINKING,
-        BlockType.NOTES,
-        BlockType.NOTICE,
-        BlockType.DECISION_RAW,
-        BlockType.TOOL_CALL,
-        BlockType.COMPLETION,
-        BlockType.COMPLETION_ATTEMPT,
-    }
-)
-"""Blocks that only a committed decision (C1 or C3) can have written."""
 
 
 def next_step(blocks: Sequence[Block]) -> NextStep:
@@ -138,9 +138,6 @@ def _pending_calls(blocks: Sequence[Block]) -> tuple[PendingCall, ...]:
             text: str | None = getattr(program.body, "text", None) if program else None
             pending.append(PendingCall(block, block.body, text))
     return tuple(pending)
-
-
-# The questions that a turn's blocks ask a person, and how long the turn waited for answers. Pure.
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ from everturn.core.refs import plan_ref
 MAX_STEPS = 50
 MAX_LABEL_CHARS = 300
 
+_MARK_LINE = re.compile(r"[ \t]*([□…✓✗])[ \t]*(?:\[([0-9]{1,3})\]|([0-9]{1,3})[.:](?!\S))")
+"""The dot or colon must end the number: `✓ 2.5 s` and `✓ 10:30` mark nothing."""
+
 
 class StepStatus(OpenEnum):
     """What became of a step."""
@@ -87,8 +90,6 @@ MARKS = {
 """The sign of each step status, in notes and for the model."""
 
 _STATUS_OF = {mark: status for status, mark in MARKS.items()}
-_MARK_LINE = re.compile(r"[ \t]*([□…✓✗])[ \t]*(?:\[([0-9]{1,3})\]|([0-9]{1,3})[.:](?!\S))")
-"""The dot or colon must end the number: `✓ 2.5 s` and `✓ 10:30` mark nothing."""
 
 
 @dataclass(frozen=True, slots=True)

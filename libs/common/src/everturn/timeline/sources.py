@@ -17,6 +17,38 @@ SourceType = Literal["web", "file", "attachment", "manual"]
 
 _WEB_ADDRESS = re.compile(r"https?://[^\s/?#\x00-\x1f\x7f]+[^\x00-\x1f\x7f]*", re.IGNORECASE)
 
+MAX_KEY_CHARS = 1000
+"""An index row of the database holds no more than 2704 bytes."""
+_TRACKING = frozenset(
+    (
+        "gclid",
+        "gclsrc",
+        "dclid",
+        "gbraid",
+        "wbraid",
+        "fbclid",
+        "msclkid",
+        "yclid",
+        "twclid",
+        "igshid",
+        "mc_cid",
+        "mc_eid",
+    )
+)
+"""Parameters that identify the click, never the page. The prefix `utm_` marks the others of that kind."""
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
+
+MAX_ROWS = 5_000
+"""Of one conversation; a worker holds the rows of its turns in memory."""
+MAX_TEXT_CHARS = 200_000
+"""Of one source's full text."""
+SNIPPET_CHARS = 600
+"""How much of its full text a row has in memory."""
+MAX_TITLE_CHARS = 300
+_MAX_FIELD_CHARS = 2048
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -123,31 +155,6 @@ def _source_type(value: object) -> SourceType:
     return "web"
 
 
-# When two addresses mean the same source: the key by which a source keeps its number in the conversation's pool.
-
-MAX_KEY_CHARS = 1000
-"""An index row of the database holds no more than 2704 bytes."""
-_TRACKING = frozenset(
-    (
-        "gclid",
-        "gclsrc",
-        "dclid",
-        "gbraid",
-        "wbraid",
-        "fbclid",
-        "msclkid",
-        "yclid",
-        "twclid",
-        "igshid",
-        "mc_cid",
-        "mc_eid",
-    )
-)
-"""Parameters that identify the click, never the page. The prefix `utm_` marks the others of that kind."""
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
-
-
 def source_key(address: str) -> str:
     """The key of a web address, or of a file by its `fi:` ref. Raises Invalid for anything else.
 
@@ -185,19 +192,6 @@ def _bounded(key: str) -> str:
     if len(key) <= MAX_KEY_CHARS and key.isascii():
         return key
     return f"sha256:{hashlib.sha256(key.encode(errors='surrogatepass')).hexdigest()}"
-
-
-# Merging the sources that tools found into the conversation's pool: a known source never changes its number.
-
-MAX_ROWS = 5_000
-"""Of one conversation; a worker holds the rows of its turns in memory."""
-MAX_TEXT_CHARS = 200_000
-"""Of one source's full text."""
-SNIPPET_CHARS = 600
-"""How much of its full text a row has in memory."""
-MAX_TITLE_CHARS = 300
-_MAX_FIELD_CHARS = 2048
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 class PoolFull(Invalid):

@@ -12,7 +12,29 @@ from everturn.files.model import Artifact
 from everturn.timeline import bodies
 from everturn.timeline.blocks import Block, BlockType
 
-# The index of a turn: every ref that can be read, in sections, each with an excerpt.
+MAX_HINT_CHARS = 220
+MAX_SIDS = 200
+
+_SUMMARIES = frozenset({BlockType.WORKING_SUMMARY, BlockType.RANGE_SUMMARY})
+_MESSAGES = frozenset(
+    {BlockType.USER_PROMPT, BlockType.ATTACHMENT_TEXT, BlockType.COMPLETION, BlockType.COMPLETION_ATTEMPT}
+)
+_EVENTS = frozenset(
+    {BlockType.USER_FOLLOWUP, BlockType.USER_STEER, BlockType.EXTERNAL_EVENT, BlockType.FEEDBACK, BlockType.DEFERRAL}
+)
+_NOTES = frozenset(
+    {
+        BlockType.ANCHOR,
+        BlockType.NOTES,
+        BlockType.THINKING,
+        BlockType.NOTICE,
+        BlockType.DECISION_RAW,
+        BlockType.TOOL_CODE,
+        BlockType.PLAN,
+        BlockType.PLAN_ACK,
+        BlockType.PLAN_HISTORY,
+    }
+)
 
 
 class IndexEntry(ApiModel):
@@ -80,31 +102,6 @@ class TurnIndexView(ApiModel):
     """The sources, by number."""
     more: bool = False
     """Whether there is more than is listed."""
-
-
-MAX_HINT_CHARS = 220
-MAX_SIDS = 200
-
-_SUMMARIES = frozenset({BlockType.WORKING_SUMMARY, BlockType.RANGE_SUMMARY})
-_MESSAGES = frozenset(
-    {BlockType.USER_PROMPT, BlockType.ATTACHMENT_TEXT, BlockType.COMPLETION, BlockType.COMPLETION_ATTEMPT}
-)
-_EVENTS = frozenset(
-    {BlockType.USER_FOLLOWUP, BlockType.USER_STEER, BlockType.EXTERNAL_EVENT, BlockType.FEEDBACK, BlockType.DEFERRAL}
-)
-_NOTES = frozenset(
-    {
-        BlockType.ANCHOR,
-        BlockType.NOTES,
-        BlockType.THINKING,
-        BlockType.NOTICE,
-        BlockType.DECISION_RAW,
-        BlockType.TOOL_CODE,
-        BlockType.PLAN,
-        BlockType.PLAN_ACK,
-        BlockType.PLAN_HISTORY,
-    }
-)
 
 
 def build_turn_index(turn_id: str, blocks: Iterable[Block], *, more: bool = False) -> TurnIndexView:

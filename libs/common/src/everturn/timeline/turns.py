@@ -10,6 +10,23 @@ from everturn.core.ids import ApprovalId, ConversationId, SignalId, TurnId
 from everturn.core.open_values import OpenEnum, or_else
 from everturn.files.model import Artifact
 
+MAX_EVENT_CREDIT = 3
+"""Rounds that one external event can add to its turn."""
+MAX_PAYLOAD_BYTES = 16 * 1024
+"""Of an event's payload as JSON."""
+
+CutReason = Annotated[
+    Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error", "server_error"],
+    or_else("cut reason", "incomplete"),
+]
+"""Why an answer stops before its end.
+
+`length`: the token limit of one reply. `content_filter` and `refusal`: the provider's filter or the model itself ended
+it. `size_limit`: our own limit on the size of a reply. `incomplete`: the model ended its reply in the middle of the
+answer. `provider_error`: the connection or the provider failed, and so did every retry. `server_error`: our own code
+failed.
+"""
+
 
 class SignalKind(OpenEnum):
     """FOLLOWUP adds work, STEER redirects (a blank one stops), CANCEL ends the turn, EVENT reports an external event.
@@ -46,10 +63,6 @@ ANSWER_KINDS = frozenset({SignalKind.APPROVE, SignalKind.DENY})
 """Answers to an approval."""
 CONTROL_KINDS = frozenset({SignalKind.STEER, SignalKind.CANCEL})
 """Signals that stop the calls that have not begun yet, and end a turn's wait for a person."""
-MAX_EVENT_CREDIT = 3
-"""Rounds that one external event can add to its turn."""
-MAX_PAYLOAD_BYTES = 16 * 1024
-"""Of an event's payload as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +110,6 @@ def ref_kind(kind: SignalKind, event: ExternalEvent | None) -> str:
     return event.kind if event is not None else kind.value
 
 
-# A turn: all work for one message. The row has its state; the blocks say what happened.
-
-
 class TurnStatus(OpenEnum):
     """QUEUED, RUNNING and WAITING (for a person) are open; UNKNOWN is for a newer version; the others are terminal."""
 
@@ -128,19 +138,6 @@ class Outcome(OpenEnum):
     CAPPED = "capped"
     CUT = "cut"
     UNKNOWN = "unknown"
-
-
-CutReason = Annotated[
-    Literal["length", "content_filter", "refusal", "size_limit", "incomplete", "provider_error", "server_error"],
-    or_else("cut reason", "incomplete"),
-]
-"""Why an answer stops before its end.
-
-`length`: the token limit of one reply. `content_filter` and `refusal`: the provider's filter or the model itself ended
-it. `size_limit`: our own limit on the size of a reply. `incomplete`: the model ended its reply in the middle of the
-answer. `provider_error`: the connection or the provider failed, and so did every retry. `server_error`: our own code
-failed.
-"""
 
 
 class TurnUsage(ApiModel):

@@ -11,6 +11,52 @@ from everturn.files.model import Upload
 from everturn.queue.ports import QueuePosition
 from everturn.timeline.turns import ExternalEvent, Signal, SignalKind, SignalState
 
+UPLOAD_LIMIT = timedelta(minutes=2)
+"""The longest time from the beginning of an upload to its commit, in database time. The job that deletes unreferenced
+objects waits longer, so that a committed row never names a deleted object."""
+
+MAX_OPEN_SIGNALS = 64
+"""Unfolded signals of one turn (cancels are counted separately), and events that wait for the next turn. A worker holds
+all of them in memory."""
+
+MAX_TURN_SIGNALS = 500
+"""All signals of one turn; its cancels are counted separately. Workers read all of them, and clients show them.
+
+A turn can always be cancelled: beyond this many cancels more are accepted, but none can be retracted. With those that
+wait, a turn has at most MAX_OPEN_SIGNALS more.
+"""
+
+MAX_TURN_SIGNAL_BYTES = 8 * 1024 * 1024
+"""Total size of a turn's stored signals, without cancels and answers to approvals; the first one is accepted at any
+size. The turn's request is counted separately: it can have the same size again in events that waited for it."""
+
+FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
+LAST_CANCELS = f"This turn already has {MAX_TURN_SIGNALS} cancels. This one can't be retracted."
+LARGE_TURN = (
+    f"The messages of this turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
+    "Wait for it to end, or cancel it."
+)
+LARGE_EDIT = (
+    f"With this text the messages of the turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. Shorten it."
+)
+LARGE_WAITING = (
+    f"The events waiting for the next turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
+    "Send a message to start the turn, or retract an event."
+)
+
+MAX_CONTROL_TEXT_CHARS = 10_000
+"""Of a cancel or an answer to an approval, which are accepted however large the turn is."""
+BOUNDED_KINDS = frozenset({SignalKind.CANCEL, SignalKind.APPROVE, SignalKind.DENY})
+"""Their texts are short, so they don't count towards MAX_TURN_SIGNAL_BYTES."""
+
+TENANT_SHARE = 2
+"""How many queued turns of one tenant have a doorbell on one lane. The others wait without one until one of these is
+claimed.
+
+A new turn waits behind at most this many turns of each other tenant. Two keep workers busy, because the next doorbell
+is rung when a turn is claimed. How much longer a small tenant waits during another tenant's flood isn't measured yet.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
@@ -27,11 +73,6 @@ class KeyReused(Invalid):
 
 class KeyBusy(Conflict):
     """A request with this Idempotency-Key is still being processed."""
-
-
-UPLOAD_LIMIT = timedelta(minutes=2)
-"""The longest time from the beginning of an upload to its commit, in database time. The job that deletes unreferenced
-objects waits longer, so that a committed row never names a deleted object."""
 
 
 class UploadTooLate(Unavailable):
@@ -84,44 +125,6 @@ class IncomingSignal:
     trace: str | None = None
 
 
-MAX_OPEN_SIGNALS = 64
-"""Unfolded signals of one turn (cancels are counted separately), and events that wait for the next turn. A worker holds
-all of them in memory."""
-
-
-MAX_TURN_SIGNALS = 500
-"""All signals of one turn; its cancels are counted separately. Workers read all of them, and clients show them.
-
-A turn can always be cancelled: beyond this many cancels more are accepted, but none can be retracted. With those that
-wait, a turn has at most MAX_OPEN_SIGNALS more.
-"""
-
-
-MAX_TURN_SIGNAL_BYTES = 8 * 1024 * 1024
-"""Total size of a turn's stored signals, without cancels and answers to approvals; the first one is accepted at any
-size. The turn's request is counted separately: it can have the same size again in events that waited for it."""
-
-
-FULL_TURN = f"This turn already has {MAX_TURN_SIGNALS} signals. Wait for it to end, or cancel it."
-LAST_CANCELS = f"This turn already has {MAX_TURN_SIGNALS} cancels. This one can't be retracted."
-LARGE_TURN = (
-    f"The messages of this turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
-    "Wait for it to end, or cancel it."
-)
-LARGE_EDIT = (
-    f"With this text the messages of the turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. Shorten it."
-)
-LARGE_WAITING = (
-    f"The events waiting for the next turn would have more than {MAX_TURN_SIGNAL_BYTES // 2**20} MiB. "
-    "Send a message to start the turn, or retract an event."
-)
-
-MAX_CONTROL_TEXT_CHARS = 10_000
-"""Of a cancel or an answer to an approval, which are accepted however large the turn is."""
-BOUNDED_KINDS = frozenset({SignalKind.CANCEL, SignalKind.APPROVE, SignalKind.DENY})
-"""Their texts are short, so they don't count towards MAX_TURN_SIGNAL_BYTES."""
-
-
 def check_reason(kind: SignalKind, text: str) -> None:
     """Raise Invalid when the text of a cancel or an answer is too long."""
     if kind in BOUNDED_KINDS and len(text) > MAX_CONTROL_TEXT_CHARS:
@@ -132,15 +135,6 @@ def check_reason(kind: SignalKind, text: str) -> None:
 
 class InboxFull(Conflict):
     """Too many messages are waiting for the running turn, or were sent to it."""
-
-
-TENANT_SHARE = 2
-"""How many queued turns of one tenant have a doorbell on one lane. The others wait without one until one of these is
-claimed.
-
-A new turn waits behind at most this many turns of each other tenant. Two keep workers busy, because the next doorbell
-is rung when a turn is claimed. How much longer a small tenant waits during another tenant's flood isn't measured yet.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,13 @@ from everturn.timeline.sources import Source
 from everturn.timeline.turns import Signal, Turn, TurnUsage
 from everturn.turns.model import Approval, Claim, ClaimBounds, Commit, Deferred, Effect, EffectState, Lease, SlotKind
 
+MAX_RESULT_CHARS = 64 * 1024
+"""Of a reply stored for a repetition."""
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""Total stored size of the turns of one page; a single larger turn gets its own page. The answering process holds a few
+copies of it. Clients get up to twice as much, because a view of a turn has its answer as text and as result."""
+
 
 class Approvals(Protocol):
     """Timelines.commit writes the questions, Inbox.accept_signal the answers; Sweeps expires them."""
@@ -37,12 +44,6 @@ class Approvals(Protocol):
         kinds wake the turn. After Unavailable the call can be retried: a turn that waits since then returns True again.
         """
         ...
-
-
-# The ledger of effects that programs cause: a call that is not pure has a row before it begins, and runs once.
-
-MAX_RESULT_CHARS = 64 * 1024
-"""Of a reply stored for a repetition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class EffectRecord:
 
 
 class EffectLedger(Protocol):
-    """Every write names the lease's fence and raises StaleFence when it is no longer the latest; Unavailable."""
+    """Every write names the lease's fence and raises StaleFence when it is no longer the latest; Unavailable. A call
+    that is not pure has a row before it begins, and runs once."""
 
     async def begin(self, lease: Lease, key: EffectKey, effect: Effect) -> EffectRecord | None:
         """Write the intent, once. Returns None when it was written now, otherwise the record of the earlier call."""
@@ -86,11 +88,9 @@ class EffectLedger(Protocol):
         ...
 
 
-# Owning a conversation: claim, renew, release. Database time decides, never a worker's clock.
-
-
 class Leases(Protocol):
-    """Leases of one worker process, named in the constructor; they last 15 s unless renewed."""
+    """Leases of one worker process, named in the constructor; they last 15 s unless renewed. Database time decides,
+    never a worker's clock."""
 
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
         """Claim the lease with the next fence. None when another worker holds it, or there is nothing to do.
@@ -135,9 +135,6 @@ class FairClaims(Protocol):
         ...
 
 
-# The sweeper's queries across tenants: ids only.
-
-
 @dataclass(frozen=True, slots=True)
 class Ring:
     """A doorbell to ring."""
@@ -147,7 +144,10 @@ class Ring:
 
 
 class Sweeps(Protocol):
-    """Each call returns at most 200 ids."""
+    """Queries across tenants, which return ids only.
+
+    Each call returns at most 200 ids.
+    """
 
     async def due_doorbells(self, *, takeovers: bool) -> tuple[Ring, ...]:
         """Queued turns whose doorbell is older than 5 s (doubling to 60 s), open turns whose lease expired, and ended
@@ -161,9 +161,6 @@ class Sweeps(Protocol):
         ...
 
 
-# The append-only timeline of a conversation, and the one transaction in which its lease holder writes.
-
-
 class InboxMoved(Conflict):
     """A signal arrived while the turn was ending."""
 
@@ -173,7 +170,10 @@ class InboxMoved(Conflict):
 
 
 class Timelines(Protocol):
-    """Every write names the lease's fence and raises StaleFence when it is no longer the latest."""
+    """The append-only timeline of a conversation, and the one transaction in which its lease holder writes.
+
+    Every write names the lease's fence and raises StaleFence when it is no longer the latest.
+    """
 
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         """The blocks after the range of the last summary of scope `history`, in order; all when there is none.
@@ -245,15 +245,11 @@ class Timelines(Protocol):
         ...
 
 
-# Reading conversations: the rows from which the client's state is built, in one consistent read.
-
-PAGE_BYTES = 4 * 1024 * 1024
-"""Total stored size of the turns of one page; a single larger turn gets its own page. The answering process holds a few
-copies of it. Clients get up to twice as much, because a view of a turn has its answer as text and as result."""
-
-
 class Turns(Protocol):
-    """All calls see only the principal's own conversations; any other id raises NotFound."""
+    """The rows from which the client's state is built, in one consistent read.
+
+    All calls see only the principal's own conversations; any other id raises NotFound.
+    """
 
     async def load_page(
         self,

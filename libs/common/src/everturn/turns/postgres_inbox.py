@@ -59,53 +59,6 @@ _LOAD = "SELECT request_hash, response FROM idempotency WHERE route = $1 AND key
 _LOAD_KEPT = f"{_LOAD} AND expires_at >= clock_timestamp()"
 _SAVE = "UPDATE idempotency SET response = $3, conversation_id = $4 WHERE route = $1 AND key = $2"
 
-
-async def claim_key(
-    transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
-) -> str | None:
-    """None when this transaction now owns the key (a concurrent duplicate waits for it); the stored answer when the
-    same request used it before.
-
-    Raises KeyReused, KeyBusy.
-    """
-    if key is None:
-        return None
-    owner = principal.owner
-    try:
-        with translated():
-            taken = await transaction.fetchval(
-                _CLAIM_KEY, *owner, key.route, key.key, key.request_hash, conversation_id
-            )
-    except LockTimeout as error:
-        raise KeyBusy() from error
-    if taken:
-        return None
-    row = await transaction.fetchrow(_LOAD, key.route, key.key)
-    if row is None or row["request_hash"] != key.request_hash:
-        raise KeyReused()
-    return str(row["response"])
-
-
-async def try_load_response(transaction: Connection, key: IdempotencyKey) -> str | None:
-    """The first answer to the same request, if still stored; does not claim the key. Raises KeyReused."""
-    row = await transaction.fetchrow(_LOAD_KEPT, key.route, key.key)
-    if row is None:
-        return None
-    if row["request_hash"] != key.request_hash:
-        raise KeyReused()
-    return str(row["response"])
-
-
-async def save_response(
-    transaction: Connection, key: IdempotencyKey | None, response: str, conversation_id: ConversationId
-) -> None:
-    """Store the answer for repeated requests; it is deleted with the conversation."""
-    if key is not None:
-        await transaction.execute(_SAVE, key.route, key.key, response, conversation_id)
-
-
-# Accepting messages and signals in Postgres: one transaction each, guarded by the client's idempotency key.
-
 UNLOCKED_TURNS = 256
 """So many places before the queue is full, accepts begin to go one after another. More turns than are being accepted at
 once: an ingress runs 12 such transactions, so it holds for twenty ingresses."""
@@ -169,8 +122,55 @@ SELECT {SIGNAL_COLUMNS}
 """
 
 
+async def claim_key(
+    transaction: Connection, principal: Principal, conversation_id: ConversationId, key: IdempotencyKey | None
+) -> str | None:
+    """None when this transaction now owns the key (a concurrent duplicate waits for it); the stored answer when the
+    same request used it before.
+
+    Raises KeyReused, KeyBusy.
+    """
+    if key is None:
+        return None
+    owner = principal.owner
+    try:
+        with translated():
+            taken = await transaction.fetchval(
+                _CLAIM_KEY, *owner, key.route, key.key, key.request_hash, conversation_id
+            )
+    except LockTimeout as error:
+        raise KeyBusy() from error
+    if taken:
+        return None
+    row = await transaction.fetchrow(_LOAD, key.route, key.key)
+    if row is None or row["request_hash"] != key.request_hash:
+        raise KeyReused()
+    return str(row["response"])
+
+
+async def try_load_response(transaction: Connection, key: IdempotencyKey) -> str | None:
+    """The first answer to the same request, if still stored; does not claim the key. Raises KeyReused."""
+    row = await transaction.fetchrow(_LOAD_KEPT, key.route, key.key)
+    if row is None:
+        return None
+    if row["request_hash"] != key.request_hash:
+        raise KeyReused()
+    return str(row["response"])
+
+
+async def save_response(
+    transaction: Connection, key: IdempotencyKey | None, response: str, conversation_id: ConversationId
+) -> None:
+    """Store the answer for repeated requests; it is deleted with the conversation."""
+    if key is not None:
+        await transaction.execute(_SAVE, key.route, key.key, response, conversation_id)
+
+
 class PostgresInbox:
-    """A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `caps` none is accepted."""
+    """Accepts messages and signals: one transaction each, guarded by the client's idempotency key.
+
+    A tenant's turns beyond `share` on a lane wait without a doorbell; beyond `caps` none is accepted.
+    """
 
     def __init__(
         self,

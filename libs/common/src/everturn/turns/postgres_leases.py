@@ -97,11 +97,9 @@ class PostgresLeases:
         )
 
 
-# The sweeper's queries across tenants: which doorbells to ring. The functions return ids only.
-
-
 class PostgresSweeps:
-    """Rings lost doorbells again, and the next turns of a tenant that is within `share` turns on a lane."""
+    """Rings lost doorbells again, and the next turns of a tenant that is within `share` turns on a lane. The database
+    functions return ids only."""
 
     def __init__(self, database: Database, *, share: int = TENANT_SHARE) -> None:
         self._database = database

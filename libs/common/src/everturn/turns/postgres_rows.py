@@ -25,6 +25,18 @@ from everturn.timeline.turns import (
 )
 from everturn.turns.inbox import Receipt
 
+BLOCK_COLUMNS = "seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash"
+"""What `read_block` reads."""
+TURN_COLUMNS = (
+    "id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error"
+)
+"""What `read_turn` reads, apart from leased_s and read_at, which only workers need."""
+SIGNAL_COLUMNS = "id, turn_id, kind, payload, state, round, promoted_to, created_at"
+"""What `read_signal` reads."""
+_REQUEST = TypeAdapter(TurnRequest)
+
+_RECEIPT = TypeAdapter(Receipt)
+
 
 @dataclass(frozen=True, slots=True)
 class SignalPayload:
@@ -37,17 +49,7 @@ class SignalPayload:
     approval_id: ApprovalId | None = None
 
 
-BLOCK_COLUMNS = "seq, turn_id, round, type, ref, call_id, body, ts, ts_first, hash"
-"""What `read_block` reads."""
-TURN_COLUMNS = (
-    "id, conversation_id, ordinal, status, attempt, request, created_at, started_at, ended_at, outcome, usage, error"
-)
-"""What `read_turn` reads, apart from leased_s and read_at, which only workers need."""
-SIGNAL_COLUMNS = "id, turn_id, kind, payload, state, round, promoted_to, created_at"
-"""What `read_signal` reads."""
-_REQUEST = TypeAdapter(TurnRequest)
 _PAYLOAD = TypeAdapter(SignalPayload)
-_RECEIPT = TypeAdapter(Receipt)
 
 
 def read_block(row: Row) -> Block:

@@ -39,6 +39,57 @@ TENANT, PROJECT = "default", "default"
 BEGINNING = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _TYPE_OF = {body: kind for kind, body in BODY_OF.items() if body is not bodies.SignalBody}
 
+_FILE = FileView(
+    artifact_id="art_1",
+    ref="fi:1",
+    rn="ef:1",
+    filename="a",
+    mime="b",
+    size=1,
+    visibility="external",
+    url="/",
+    verdict="v",
+)
+_FAILURE = problem("model", "The model failed.", 502)
+_TURN = TurnView(turn_id="turn_1", ordinal=1, status="failed", text="Hi", error=_FAILURE, files=(_FILE,))
+_CONVERSATION = ConversationView(conversation_id="conv_1", title="", state="idle", created_at="", last_activity_at="")
+_PLAN = PlanSnapshot.model_validate(
+    {
+        "plan_id": "plan_1",
+        "steps": [{"n": 1, "label": "One"}],
+        "status": "open",
+        "current": True,
+        "origin_turn_id": "turn_1",
+        "last_turn_id": "turn_1",
+        "snapshot_ref": "ar:1",
+    }
+)
+EXAMPLES: tuple[AnyEvent, ...] = (
+    events.Ready(),
+    events.ConvStatus(state="queued", turn_id="turn_1", position=0),
+    events.ConvTitle(title="Ünï"),
+    events.ChatStart(turn_id="turn_1", ordinal=1, text="Hi", attachments=(_FILE,)),
+    events.ChatStep(step="s", status="error", title="t", params={"a": [None, {"b": None}], "c": 1.5}),
+    events.ChatDelta(channel="answer", instance=0, index=3, text="a\n\nb", marker="answer"),
+    events.ChatPlan(plan=_PLAN),
+    events.ChatFiles(files=(_FILE,)),
+    events.ChatCitations(sources=(CitationView(sid=1, title="", url="https://a.test", source_type="web"),)),
+    events.ChatFollowups(items=("More?",)),
+    events.ChatCompaction(status="started", reason="soft", before_tokens=60_000),
+    events.ChatPhase(phase="model_retrying", retry_in_ms=900, attempt=2, max_attempts=8, reason="rate_limited"),
+    events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="data", data={"done": 3}),
+    events.ChatSignal(signal_id="sig_1", kind="steer", state="accepted", text=""),
+    events.ChatApproval(
+        approval_id="appr_1", call_id="call_1", tool_id="a.b", params={"n": 1}, state="pending", expires_at="later"
+    ),
+    events.ChatRewind(turn=_TURN),
+    events.ChatComplete(outcome="cut", cut_reason="length", rounds=1, usage=TurnUsage(cost_known=False), elapsed_ms=1),
+    events.ChatError(problem=_FAILURE, rounds=1, usage=TurnUsage(cost_usd=0.1), elapsed_ms=1),
+    events.StreamSnapshot(state=StateView(conversation=_CONVERSATION, turns=(_TURN,), cursor="1-1")),
+    events.StreamGap(after="1-1"),
+    events.ServerShutdown(retry_ms=10),
+)
+
 
 class Scenario:
     """One conversation. `pages` are what REST would read after each commit, `events` what the stream would contain.
@@ -286,57 +337,3 @@ def make_artifact(turn_id: TurnId, name: str, *, visibility: Literal["internal",
         visibility=visibility,
         verdict="not scanned",
     )
-
-
-# One event of each type, for tests of their encoding and schemas.
-
-_FILE = FileView(
-    artifact_id="art_1",
-    ref="fi:1",
-    rn="ef:1",
-    filename="a",
-    mime="b",
-    size=1,
-    visibility="external",
-    url="/",
-    verdict="v",
-)
-_FAILURE = problem("model", "The model failed.", 502)
-_TURN = TurnView(turn_id="turn_1", ordinal=1, status="failed", text="Hi", error=_FAILURE, files=(_FILE,))
-_CONVERSATION = ConversationView(conversation_id="conv_1", title="", state="idle", created_at="", last_activity_at="")
-_PLAN = PlanSnapshot.model_validate(
-    {
-        "plan_id": "plan_1",
-        "steps": [{"n": 1, "label": "One"}],
-        "status": "open",
-        "current": True,
-        "origin_turn_id": "turn_1",
-        "last_turn_id": "turn_1",
-        "snapshot_ref": "ar:1",
-    }
-)
-EXAMPLES: tuple[AnyEvent, ...] = (
-    events.Ready(),
-    events.ConvStatus(state="queued", turn_id="turn_1", position=0),
-    events.ConvTitle(title="Ünï"),
-    events.ChatStart(turn_id="turn_1", ordinal=1, text="Hi", attachments=(_FILE,)),
-    events.ChatStep(step="s", status="error", title="t", params={"a": [None, {"b": None}], "c": 1.5}),
-    events.ChatDelta(channel="answer", instance=0, index=3, text="a\n\nb", marker="answer"),
-    events.ChatPlan(plan=_PLAN),
-    events.ChatFiles(files=(_FILE,)),
-    events.ChatCitations(sources=(CitationView(sid=1, title="", url="https://a.test", source_type="web"),)),
-    events.ChatFollowups(items=("More?",)),
-    events.ChatCompaction(status="started", reason="soft", before_tokens=60_000),
-    events.ChatPhase(phase="model_retrying", retry_in_ms=900, attempt=2, max_attempts=8, reason="rate_limited"),
-    events.ChatTool(call_id="call_1-1", tool_id="a.b", kind="data", data={"done": 3}),
-    events.ChatSignal(signal_id="sig_1", kind="steer", state="accepted", text=""),
-    events.ChatApproval(
-        approval_id="appr_1", call_id="call_1", tool_id="a.b", params={"n": 1}, state="pending", expires_at="later"
-    ),
-    events.ChatRewind(turn=_TURN),
-    events.ChatComplete(outcome="cut", cut_reason="length", rounds=1, usage=TurnUsage(cost_known=False), elapsed_ms=1),
-    events.ChatError(problem=_FAILURE, rounds=1, usage=TurnUsage(cost_usd=0.1), elapsed_ms=1),
-    events.StreamSnapshot(state=StateView(conversation=_CONVERSATION, turns=(_TURN,), cursor="1-1")),
-    events.StreamGap(after="1-1"),
-    events.ServerShutdown(retry_ms=10),
-)

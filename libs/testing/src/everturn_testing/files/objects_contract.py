@@ -17,6 +17,8 @@ _MIB = 1024 * 1024
 
 Alter = Callable[[str, bytes], None]
 
+_DIGEST_OF_A = hashlib.sha256(b"a").hexdigest()
+
 
 def key_of(data: bytes) -> str:
     """A key under which these bytes can be stored."""
@@ -211,9 +213,6 @@ class KeepingContract:
 
 class ObjectsContract(ReadingContract, KeepingContract):
     """Required of every Objects."""
-
-
-_DIGEST_OF_A = hashlib.sha256(b"a").hexdigest()
 
 
 async def _list_all(objects: Objects, *, limit: int) -> Sequence[StoredObject]:

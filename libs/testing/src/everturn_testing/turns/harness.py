@@ -36,6 +36,16 @@ STRANGERS = (
 )
 """Another user, another project, another tenant."""
 
+_TYPES: dict[type[Body], BlockType] = {
+    ThinkingBody: BlockType.THINKING,
+    SignalBody: BlockType.USER_FOLLOWUP,
+    EventBody: BlockType.EXTERNAL_EVENT,
+    FeedbackBody: BlockType.FEEDBACK,
+    RangeSummaryBody: BlockType.RANGE_SUMMARY,
+    ApprovalRequestBody: BlockType.APPROVAL_REQUEST,
+    ExitBody: BlockType.EXIT,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Harness:
@@ -116,17 +126,6 @@ def turn_of(receipt: Receipt) -> TurnId:
     """The turn of a receipt that has one."""
     assert receipt.turn_id is not None
     return receipt.turn_id
-
-
-_TYPES: dict[type[Body], BlockType] = {
-    ThinkingBody: BlockType.THINKING,
-    SignalBody: BlockType.USER_FOLLOWUP,
-    EventBody: BlockType.EXTERNAL_EVENT,
-    FeedbackBody: BlockType.FEEDBACK,
-    RangeSummaryBody: BlockType.RANGE_SUMMARY,
-    ApprovalRequestBody: BlockType.APPROVAL_REQUEST,
-    ExitBody: BlockType.EXIT,
-}
 
 
 def think(claim: Claim, *texts: str, after: tuple[Block, ...] = ()) -> tuple[Block, ...]:

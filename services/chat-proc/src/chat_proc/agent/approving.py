@@ -25,6 +25,16 @@ MAX_SHOWN_BYTES = 16 * 1024
 """Size limit of the shown parameters as JSON. Longer ones are shown shortened and marked as cut."""
 DEFAULT_TIMEOUT_S = 86_400.0
 
+_OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdrawn"]] = {
+    ApprovalState.APPROVED: "approved",
+    ApprovalState.DENIED: "denied",
+    ApprovalState.EXPIRED: "expired",
+    ApprovalState.WITHDRAWN: "withdrawn",
+}
+_STOPPED = "The call was not started because a new message from the user may change the work."
+_DENIED = "A person denied this call, so it was not made. Do not repeat it unless the user asks for it."
+_EXPIRED = "A person was asked to approve this call and did not answer in time, so it was not made."
+
 
 @dataclass(frozen=True, slots=True)
 class MayRun:
@@ -189,17 +199,6 @@ class ApprovalGate:
         if len(json.dumps(shown, ensure_ascii=False, default=str).encode(errors="replace")) <= MAX_SHOWN_BYTES:
             return shown, False
         return bound_params(shown), True
-
-
-_OUTCOMES: dict[ApprovalState, Literal["approved", "denied", "expired", "withdrawn"]] = {
-    ApprovalState.APPROVED: "approved",
-    ApprovalState.DENIED: "denied",
-    ApprovalState.EXPIRED: "expired",
-    ApprovalState.WITHDRAWN: "withdrawn",
-}
-_STOPPED = "The call was not started because a new message from the user may change the work."
-_DENIED = "A person denied this call, so it was not made. Do not repeat it unless the user asks for it."
-_EXPIRED = "A person was asked to approve this call and did not answer in time, so it was not made."
 
 
 def _call_id(call: PendingCall) -> CallId:

@@ -54,8 +54,6 @@ from everturn.models.port import (
 from everturn.timeline.bodies import RangeSummaryBody
 from everturn.turns.model import UsageEvent
 
-# Writing a summary: two attempts by a model, then rules, so that there always is one.
-
 _log = structlog.get_logger(__name__)
 
 MAX_TRIES = 2
@@ -64,6 +62,11 @@ CALL_S = 60.0
 MIN_OUTPUT_TOKENS = 1_024
 """Room for models that think before they write, and for headings."""
 MAX_REPLY_CHARS = 60_000
+
+_Reply = TypeVar("_Reply")
+
+GROWTH_PERCENT = 2
+"""Percentage of the context limit by which a request has to grow before a compaction without effect is retried."""
 
 
 @dataclass(slots=True)
@@ -83,7 +86,10 @@ class _SummaryReply:
 
 class SummaryWriter:
     """Writes the summaries of one compaction, by rules only if there is no model. `usage` is their cost, `turn` the
-    attributes that identify the turn in the spans of its model calls."""
+    attributes that identify the turn in the spans of its model calls.
+
+    A model gets two attempts, then rules follow, so that there always is a summary.
+    """
 
     def __init__(
         self,
@@ -171,13 +177,6 @@ def build_summary_request(snapshot: Snapshot, cut: Cut, *, context_tokens: int) 
     user = "\n\n".join((*before, f"[RECORD]\n{record}", *after))
     messages = (PromptMessage("system", (TextPart(system),)), PromptMessage("user", (TextPart(user),)))
     return ModelRequest(messages, output)
-
-
-_Reply = TypeVar("_Reply")
-
-
-GROWTH_PERCENT = 2
-"""Percentage of the context limit by which a request has to grow before a compaction without effect is retried."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,11 @@ from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.turns import CutReason
 from everturn.turns.model import UsageEvent
 
-# The loop's interface to tools: list them, check arguments, call one. The registry implements it.
-
-
 MAX_SENTENCES = 3
 """Maximum problems named in one notice; more would hide the first."""
+
+MAX_RAW_CHARS = 40_000
+"""How much of an unusable reply is kept for the model to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +178,6 @@ def _check_call(notes: str, call: DecidedCall, code: str | None, catalog: ToolRe
     if spec.takes_code and not (code or "").strip():
         return Repair("call_without_code", f"{tool_id} runs the program of the code channel, and the reply has none.")
     return UseTool(spec, params, raw_params, code if spec.takes_code else None, notes)
-
-
-MAX_RAW_CHARS = 40_000
-"""How much of an unusable reply is kept for the model to read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,6 @@ from everturn.timeline.next_step import PendingCall
 from everturn.timeline.rendering import build_preview
 from everturn.turns.model import Effect, EffectChange, EffectState, Lease, UsageEvent, hash_arguments
 
-# Long tool results: the object store holds the whole text, and the block a preview of it.
-
 _log = structlog.get_logger(__name__)
 
 MAX_STORED_BYTES = 10 * 1024 * 1024
@@ -43,10 +41,30 @@ MAX_STORED_BYTES = 10 * 1024 * 1024
 SAVE_TIMEOUT_S = 30.0
 _NOT_STORED = "\n(The rest could not be stored and is lost: call the tool again for a smaller part.)"
 
+_EFFECT_STATES = {
+    "ok": EffectState.COMMITTED,
+    "error": EffectState.FAILED,
+    "cancelled": EffectState.FAILED,
+    "ambiguous": EffectState.AMBIGUOUS,
+}
+MAX_ERROR_CHARS = 2_000
+"""Limit of an exception's text; a tool with a longer message returns an outcome."""
+INBOX_RETRY_S = 1.0
+MAX_ON_LOOP_CHARS = 20_000
+"""A longer result is searched for secrets in a thread."""
+STOP_GRACE_S = 4.0
+"""How long a stopped tool has to return its partial work: 2 s for its sandbox, the rest for storing."""
+_APPROVAL_MISSING = (
+    "The call was not made: it now needs a person's approval, because of what earlier calls in this reply have "
+    "read. Make it again in a separate reply to request the approval."
+)
+_STOPPED = "The call was cancelled because a new message from the user may change the work."
+
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """The body for the timeline, and the row that its object needs, if it has one."""
+    """The body for the timeline, and the row that its object needs, if it has one. Of a long result the object store
+    holds the whole text, and the block a preview."""
 
     body: ToolResultBody
     rows: tuple[Artifact, ...] = ()
@@ -126,26 +144,6 @@ def _build_row(turn: LeasedTurn, call_id: CallId, data: bytes, digest: str) -> A
         visibility="internal",
         verdict="not scanned",
     )
-
-
-_EFFECT_STATES = {
-    "ok": EffectState.COMMITTED,
-    "error": EffectState.FAILED,
-    "cancelled": EffectState.FAILED,
-    "ambiguous": EffectState.AMBIGUOUS,
-}
-MAX_ERROR_CHARS = 2_000
-"""Limit of an exception's text; a tool with a longer message returns an outcome."""
-INBOX_RETRY_S = 1.0
-MAX_ON_LOOP_CHARS = 20_000
-"""A longer result is searched for secrets in a thread."""
-STOP_GRACE_S = 4.0
-"""How long a stopped tool has to return its partial work: 2 s for its sandbox, the rest for storing."""
-_APPROVAL_MISSING = (
-    "The call was not made: it now needs a person's approval, because of what earlier calls in this reply have "
-    "read. Make it again in a separate reply to request the approval."
-)
-_STOPPED = "The call was cancelled because a new message from the user may change the work."
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,15 +48,23 @@ from everturn.models.port import (
 )
 from everturn.turns.model import UsageEvent
 
-# Notifies clients that a turn waits for its model: after some seconds of silence, and before each retry.
+_log = structlog.get_logger(__name__)
 
 FIRST_AFTER_S: Final = 5.0
 """Silence before the first notice: most models begin sooner."""
 EVERY_S: Final = 10.0
 
+WRITE_TOOL = "react.write"
+SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
+REASONING_INSTANCE = 1000
+"""Reasoning that a provider reports separately is shown as thinking, after all instances that a reply could open."""
+
 
 class WaitingNotice:
-    """Owned by one model call, and active inside its `with` block. It costs one timer, not a task for each piece."""
+    """Notifies clients that a turn waits for its model: after some seconds of silence, and before each retry.
+
+    Owned by one model call, and active inside its `with` block. It costs one timer, not a task for each piece.
+    """
 
     def __init__(
         self, turn: LeasedTurn, round_number: int, *, first_after_s: float = FIRST_AFTER_S, every_s: float = EVERY_S
@@ -108,14 +116,6 @@ class WaitingNotice:
         else:
             delay_s = self._first_after_s - silent_s
         self._timer = self._loop.call_later(max(delay_s, 0.01), self._check_silence)
-
-
-_log = structlog.get_logger(__name__)
-
-WRITE_TOOL = "react.write"
-SHOWN_WRITE_CHANNELS = frozenset({"canvas", "timeline_text"})
-REASONING_INSTANCE = 1000
-"""Reasoning that a provider reports separately is shown as thinking, after all instances that a reply could open."""
 
 
 @dataclass(frozen=True, slots=True)

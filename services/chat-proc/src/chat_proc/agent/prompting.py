@@ -36,8 +36,6 @@ from everturn.timeline.plans import PlanSnapshot
 from everturn.timeline.rendering import MAX_PROMPT_CHARS, render_artifact, render_plan
 from everturn.timeline.sources import Source
 
-# The [WORKSPACE] section of one turn: its current files, and the earlier turns that left files, read once.
-
 _log = structlog.get_logger(__name__)
 
 SHOWN_EVENTS = 4
@@ -46,6 +44,13 @@ SHOWN_MEMORIES = 8
 SHOWN_ATTACHMENTS = 3
 MAX_LINE_CHARS = 120
 MAX_MEMORY_CHARS = 220
+
+SHOWN_RECENT = 15
+SHOWN_USED = 15
+MAX_TITLE_CHARS = 100
+MAX_ADDRESS_CHARS = 100
+MAX_SNIPPET_CHARS = 200
+_USUAL = CharsPerToken()
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,18 +423,9 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
 
 
-# SOURCES POOL: the sources that the conversation can cite, bounded, after everything that a provider caches.
-
-SHOWN_RECENT = 15
-SHOWN_USED = 15
-MAX_TITLE_CHARS = 100
-MAX_ADDRESS_CHARS = 100
-MAX_SNIPPET_CHARS = 200
-_USUAL = CharsPerToken()
-
-
 def build_source_pool(rows: Sequence[Source]) -> str:
-    """The recent and the cited rows, by number, and how many others there are; empty for an empty pool."""
+    """The recent and the cited rows, by number, and how many others there are; empty for an empty pool. A request shows
+    them after everything that a provider caches."""
     if not rows:
         return ""
     by_sid = sorted(rows, key=lambda row: row.sid)

@@ -23,6 +23,8 @@ from everturn.timeline.inert import is_blank
 from everturn.timeline.turns import ANSWER_KINDS, ExternalEvent, Signal, SignalKind, SignalState
 from everturn.turns.model import Promotion, SignalChange
 
+_log = structlog.get_logger(__name__)
+
 SIMILARITY = 0.9
 """Share of common text from which two answers count as the same."""
 MAX_CHARS_BY_LETTER = 200
@@ -34,6 +36,16 @@ MAX_ORDERED_WORDS = 200
 """The first words, whose order is compared as well."""
 REASON = "external_events_arrived"
 STOP_WITHDRAWN = "stop_withdrawn"
+
+FINALIZE_TOOLS = ("react.write", "react.patch", "react.plan", "react.hide")
+"""Tools that finish work; all others would begin new work."""
+
+ShowFiles = Callable[[Sequence[Artifact]], tuple[FileView, ...]]
+Previews = Mapping[str, AttachmentTextBody]
+"""The beginnings of text attachments by ref."""
+
+_NEED_NO_RESPONSE = ANSWER_KINDS | {SignalKind.UNKNOWN}
+_BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: BlockType.USER_STEER}
 
 
 def draft_deferral(context: RoundContext, count: int) -> BlockDraft:
@@ -110,14 +122,9 @@ def _as_shown(body: CompletionBody) -> str:
     return body.text if body.shown is None else body.shown
 
 
-# The last rounds of a turn after a steer with text: what may still be done in them. Pure.
-
-FINALIZE_TOOLS = ("react.write", "react.patch", "react.plan", "react.hide")
-"""Tools that finish work; all others would begin new work."""
-
-
 def finalize_tools(offered: Iterable[ToolSpec]) -> tuple[str, ...]:
-    """The tools of FINALIZE_TOOLS that this turn has."""
+    """The tools of FINALIZE_TOOLS that this turn has. They remain allowed in the last rounds of a turn after a steer
+    with text."""
     names = {spec.tool_id for spec in offered}
     return tuple(name for name in FINALIZE_TOOLS if name in names)
 
@@ -141,18 +148,6 @@ def _refuse(use: UseTool, allowed: tuple[str, ...]) -> Repair:
         f"{use.spec.tool_id} was not called: the user has steered the turn, and only finishing work is allowed now. "
         f"Allowed tools: {', '.join(allowed) or 'none'}. Complete as the steer asks.",
     )
-
-
-# Converts signals into blocks and receipts: what a person sends during a turn becomes part of it. Pure.
-
-_log = structlog.get_logger(__name__)
-
-ShowFiles = Callable[[Sequence[Artifact]], tuple[FileView, ...]]
-Previews = Mapping[str, AttachmentTextBody]
-"""The beginnings of text attachments by ref."""
-
-_NEED_NO_RESPONSE = ANSWER_KINDS | {SignalKind.UNKNOWN}
-_BLOCK_OF = {SignalKind.FOLLOWUP: BlockType.USER_FOLLOWUP, SignalKind.STEER: BlockType.USER_STEER}
 
 
 @dataclass(frozen=True, slots=True)

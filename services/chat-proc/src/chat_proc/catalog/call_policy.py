@@ -32,6 +32,11 @@ MAX_ASKED_ADDRESSES = 20
 MAX_EARLIER_BYTES = 16 * 1024 * 1024
 """Size of older blocks that are searched for an address. Earlier ones count as not seen."""
 
+_AFTER_UNTRUSTED = (
+    "This conversation has read files, pages or events that others may have written. They can contain instructions for "
+    "the agent, so check that this is what you want."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
@@ -179,9 +184,3 @@ def _explain_addresses(addresses: tuple[str, ...]) -> str:
         f"{many} neither written by you nor found by a search or on a page of this conversation. "
         f"An address can carry data to its server. Allow it only if you know why it is needed:\n" + "\n".join(addresses)
     )
-
-
-_AFTER_UNTRUSTED = (
-    "This conversation has read files, pages or events that others may have written. They can contain instructions for "
-    "the agent, so check that this is what you want."
-)

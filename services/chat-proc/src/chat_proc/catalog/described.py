@@ -24,6 +24,15 @@ from everturn.turns.model import Effect
 NAME = r"^[a-z][a-z0-9_]{0,39}$"
 MAX_TIMEOUT_S = 300.0
 
+APPROVAL_NOTICE = (
+    "A person has to approve each call of this tool, which may take long; the call may be denied."
+    " It can only be called as an action, not from a program."
+)
+_JSON: TypeAdapter[object] = TypeAdapter(object)
+
+TOOL_THREADS = 8
+"""Concurrent functions that are not async; more of them wait."""
+
 
 class DescribedTool(BaseModel):
     """One function. Defaults are cautious: a call counts as irreversible. Set `untrusted` if the output contains text
@@ -75,17 +84,10 @@ class ToolModule(BaseModel):
         return self
 
 
-# A Python function as a tool: its signature gives the parameters, its docstring the guide for the model.
-
-APPROVAL_NOTICE = (
-    "A person has to approve each call of this tool, which may take long; the call may be denied."
-    " It can only be called as an action, not from a program."
-)
-_JSON: TypeAdapter[object] = TypeAdapter(object)
-
-
 class FunctionTool:
-    """Calls the function with checked arguments; its exceptions become typed errors at the tool-call edge.
+    """A Python function as a tool: its signature gives the parameters, its docstring the guide for the model.
+
+    Calls the function with checked arguments; its exceptions become typed errors at the tool-call edge.
 
     A parameter annotated with ToolEvents is not an argument of the tool: it receives the events of the call. A function
     that is not async runs in a thread, which keeps running if the call is given up.
@@ -165,12 +167,6 @@ def _build_params(tool_id: str, function: Callable[..., Any], hints: dict[str, A
 
 def _describe_type(hint: Any) -> str:
     return "any value" if hint is Any else str(getattr(hint, "__name__", hint)) if hint is not type(None) else "None"
-
-
-# Loads the operator's modules and creates tools from their functions, once, at the start of a worker.
-
-TOOL_THREADS = 8
-"""Concurrent functions that are not async; more of them wait."""
 
 
 class BadToolModule(Invalid):

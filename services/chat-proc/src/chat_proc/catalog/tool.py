@@ -26,6 +26,15 @@ Strategy = Literal["exploration", "exploitation", "neutral", "unknown"]
 """The purpose of a call: finding information, producing something from it, or neither. It decides what may share a
 round."""
 
+MAX_EVENTS = 100
+"""Maximum per call."""
+MAX_TEXT_CHARS = 2_000
+MAX_DATA_BYTES = 8_192
+"""Size limit of one event, as JSON."""
+
+MAX_SHOWN_ERRORS = 5
+MAX_NAME_CHARS = 80
+
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
@@ -172,9 +181,6 @@ class Tool(Protocol):
         ...
 
 
-# Reads the source pool of any of the person's conversations.
-
-
 class ConversationSources(Protocol):
     """A part of Timelines. Another person's conversation has no sources."""
 
@@ -187,17 +193,9 @@ class ConversationSources(Protocol):
         ...
 
 
-# Events that a running tool sends to clients, with limits: a tool must not flood a person or the stream.
-
-MAX_EVENTS = 100
-"""Maximum per call."""
-MAX_TEXT_CHARS = 2_000
-MAX_DATA_BYTES = 8_192
-"""Size limit of one event, as JSON."""
-
-
 class ToolEvents:
-    """The events of one call. They are sent by the worker, because only it numbers events; they are not stored."""
+    """The events of one call. They are sent by the worker, because only it numbers events; they are not stored. They
+    are limited: a tool must not flood a person or the stream."""
 
     def __init__(self, call: ToolCall, tool_id: str) -> None:
         self._live = call.context.live
@@ -239,12 +237,6 @@ class ToolEvents:
         self._left -= 1
         clean = text.encode("utf-8", "replace").decode()
         self._live.emit(ChatTool(call_id=self._call_id, tool_id=self._tool_id, kind=kind, text=clean, data=data))
-
-
-# The tools of a worker: lists them, validates arguments, and calls them.
-
-MAX_SHOWN_ERRORS = 5
-MAX_NAME_CHARS = 80
 
 
 class ToolRegistry:

@@ -56,6 +56,36 @@ ProblemKind = Literal[
     "summary_without_final",
 ]
 
+ACTION_PATH: Path = ("action",)
+NOTES_PATH: Path = ("notes",)
+ANSWER_PATH: Path = ("final_answer",)
+TOOL_PATH: Path = ("tool_call", "tool_id")
+PARAMS_PATH: Path = ("tool_call", "params")
+STREAMED_PATHS = frozenset({ACTION_PATH, NOTES_PATH, ANSWER_PATH, TOOL_PATH})
+
+_SHAPE = (
+    '{"action": "call_tool" | "complete" | "exit", "notes": "...", '
+    '"tool_call": {"tool_id": "...", "params": {...}} | null, '
+    '"final_answer": "..." | null, "suggested_followups": ["..."] | null}'
+)
+
+_JSON_SENTENCES: Mapping[JsonFault, str] = {
+    "not_json": "The action channel does not contain valid JSON ({detail}). Write the action again as one JSON object.",
+    "two_objects": "One action channel contains one JSON object, but a second value follows: {detail} "
+    "Open a new action channel for each action.",
+    "text_after_object": "Text follows the JSON object of the action: {detail} "
+    "Put nothing but the object in the channel.",
+    "duplicate_key": 'The action has the key "{detail}" twice in one object. Write each key once.',
+    "not_a_number": "The action contains {detail}, which is not a JSON number. Use a finite number or null.",
+    "number_too_large": "The number {detail} in the action is too large. Write it as a string if its digits matter.",
+    "too_deep": "The action is nested too deeply ({detail}). Reduce the nesting of its parameters.",
+}
+
+MAX_ACTIONS = 4
+"""Maximum per reply. None can depend on another's result, so more would be guesses."""
+_TURN_FOLDER = re.compile(r"(?:fi:)?(?:turn_[^/.]*[./])?")
+_FOLDERS = ("files/", "outputs/")
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -144,32 +174,6 @@ class Decision:
     def fatal_problems(self) -> tuple[Problem, ...]:
         """The problems that require another attempt."""
         return tuple(problem for problem in self.problems if problem.fatal)
-
-
-ACTION_PATH: Path = ("action",)
-NOTES_PATH: Path = ("notes",)
-ANSWER_PATH: Path = ("final_answer",)
-TOOL_PATH: Path = ("tool_call", "tool_id")
-PARAMS_PATH: Path = ("tool_call", "params")
-STREAMED_PATHS = frozenset({ACTION_PATH, NOTES_PATH, ANSWER_PATH, TOOL_PATH})
-
-_SHAPE = (
-    '{"action": "call_tool" | "complete" | "exit", "notes": "...", '
-    '"tool_call": {"tool_id": "...", "params": {...}} | null, '
-    '"final_answer": "..." | null, "suggested_followups": ["..."] | null}'
-)
-
-_JSON_SENTENCES: Mapping[JsonFault, str] = {
-    "not_json": "The action channel does not contain valid JSON ({detail}). Write the action again as one JSON object.",
-    "two_objects": "One action channel contains one JSON object, but a second value follows: {detail} "
-    "Open a new action channel for each action.",
-    "text_after_object": "Text follows the JSON object of the action: {detail} "
-    "Put nothing but the object in the channel.",
-    "duplicate_key": 'The action has the key "{detail}" twice in one object. Write each key once.',
-    "not_a_number": "The action contains {detail}, which is not a JSON number. Use a finite number or null.",
-    "number_too_large": "The number {detail} in the action is too large. Write it as a string if its digits matter.",
-    "too_deep": "The action is nested too deeply ({detail}). Reduce the nesting of its parameters.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,17 +316,12 @@ def _wrong_type(name: str, wanted: str) -> _Refused:
     return _Refused("wrong_type", f'"{name}" must be {wanted}.')
 
 
-# Which actions may share a reply: the ordered matrix of strategies, and what may accompany a final answer.
-
-MAX_ACTIONS = 4
-"""Maximum per reply. None can depend on another's result, so more would be guesses."""
-_TURN_FOLDER = re.compile(r"(?:fi:)?(?:turn_[^/.]*[./])?")
-_FOLDERS = ("files/", "outputs/")
-
-
 @dataclass(frozen=True, slots=True)
 class FanoutRules:
-    """`strategies` has every offered tool; `code_tools` are those that run the program of the code channel."""
+    """Which actions may share a reply: the ordered matrix of strategies, and what may accompany a final answer.
+
+    `strategies` has every offered tool; `code_tools` are those that run the program of the code channel.
+    """
 
     strategies: Mapping[str, Strategy]
     code_tools: frozenset[str] = frozenset()

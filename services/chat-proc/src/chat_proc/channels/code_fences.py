@@ -9,7 +9,6 @@ _OPENER_BEGINNING = re.compile(r"[ \t>]*(?:[-*+]|\d{1,9}[.)]?)?[ \t]*(?:`+|~+)?"
 _OPENER = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})")
 _CLOSER = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t\r]*")
 
-
 _Line = Literal["undecided", "ordinary", "opens"]
 """The state of the growing line."""
 

@@ -180,9 +180,6 @@ def _remark(kind: ProblemKind, sentence: str) -> Problem:
     return Problem(kind, sentence, fatal=False)
 
 
-# Sorts the actions of a reply with several: which of them run, and the problems of the others. Pure.
-
-
 @dataclass(frozen=True, slots=True)
 class Sorted:
     """The actions that run, with their programs, in order, and all problems of the reply."""

@@ -41,6 +41,16 @@ _PATH_PARAM: Path = (*PARAMS_PATH, "path")
 _FINAL_KINDS = frozenset({"complete", "exit"})
 _MAX_KNOWN_CHARS = 1_000
 
+DECISION_CHANNELS = (
+    ChannelSyntax("thinking"),
+    ChannelSyntax("action", "json", aliases=("ReactDecisionOutV2",)),
+    ChannelSyntax("code", "code"),
+    ChannelSyntax("summary"),
+)
+_NO_LIMITS_GIVEN = DecisionLimits()
+_LEADING_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
+_FENCE_LINE = re.compile(r"```[\w+.-]*\s*")
+
 
 @dataclass(frozen=True, slots=True)
 class NotesText:
@@ -211,11 +221,11 @@ def _is_content(path: Path) -> bool:
     return len(path) == len(PARAMS_PATH) + 1 and path[-1] in CONTENT_PARAMS
 
 
-# The gate of one action while it is written: its texts are shown only once the judge has accepted it.
-
-
 class GatedAction:
-    """Used like an ActionStream. The first action follows no other, so its notes need not wait for its tool."""
+    """The gate of one action while it is written: its texts are shown only once the judge has accepted it.
+
+    Used like an ActionStream. The first action follows no other, so its notes need not wait for its tool.
+    """
 
     def __init__(self, stream: ActionStream, judge: ActionJudge) -> None:
         self._stream = stream
@@ -262,17 +272,6 @@ class GatedAction:
             if piece.path is not None and head is not None:
                 self._refusal = self._judge.claim_path(head.tool_id, piece.path)
         return self._has_path and self._refusal is None
-
-
-DECISION_CHANNELS = (
-    ChannelSyntax("thinking"),
-    ChannelSyntax("action", "json", aliases=("ReactDecisionOutV2",)),
-    ChannelSyntax("code", "code"),
-    ChannelSyntax("summary"),
-)
-_NO_LIMITS_GIVEN = DecisionLimits()
-_LEADING_BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)+")
-_FENCE_LINE = re.compile(r"```[\w+.-]*\s*")
 
 
 @dataclass(frozen=True, slots=True)

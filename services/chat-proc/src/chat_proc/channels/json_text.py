@@ -15,6 +15,32 @@ _VALUE_START = re.compile(r"[{\[]")
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING_RUN = re.compile(r'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
 
+_WHOLE_UNITS = re.compile(r'(?>(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*)', re.DOTALL)
+_ESCAPE_BEGINNING = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
+_HIGH_SURROGATE_AT_END = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+_LAST_ESCAPE_CHARS = 6
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_STRING_DECODER = json.JSONDecoder(strict=False)
+
+JsonFault = Literal[
+    "not_json", "two_objects", "text_after_object", "duplicate_key", "not_a_number", "number_too_large", "too_deep"
+]
+
+_FENCE_START = re.compile(r"\s*+(?>(?:`{3,}[a-zA-Z]*)?)\s*+")
+_FENCE_END = re.compile(r"\s*+(?>`{3,})?\s*+")
+"""Atomic groups prevent backtracking over blanks that two parts could match."""
+MAX_DEPTH = 64
+_LARGEST_INTEGER = 2**63 - 1
+_LONGEST_INTEGER_CHARS = 20
+_SHOWN_CHARS = 60
+
+MAX_LEAD_CHARS = 64
+
+Path = tuple[str | int, ...]
+_LEAD = re.compile(r"\s*(?:`{3,}[a-zA-Z]*\s*)?")
+_BLANKS = re.compile(r"[ \t\r\n]*+")
+_SCALAR = re.compile(r"[-+.0-9A-Za-z]++")
+
 
 class JsonDepth:
     """The nesting depth at the end of the text read so far. Only `advance` changes it. Quotes count only inside an
@@ -66,19 +92,11 @@ class JsonDepth:
         return stop + 1
 
 
-# Decodes one JSON string that arrives in pieces: escapes and surrogate pairs can be split anywhere.
-
-_WHOLE_UNITS = re.compile(r'(?>(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*)', re.DOTALL)
-_ESCAPE_BEGINNING = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
-_HIGH_SURROGATE_AT_END = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
-_LAST_ESCAPE_CHARS = 6
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_STRING_DECODER = json.JSONDecoder(strict=False)
-
-
 class StringRun(NamedTuple):
-    """`text` is decoded; reading continues at `end`. `closed`: the closing quote was read; `broken`: an escape is
-    invalid."""
+    """One JSON string that arrives in pieces, which can split escapes and surrogate pairs anywhere.
+
+    `text` is decoded; reading continues at `end`. `closed`: the closing quote was read; `broken`: an escape is invalid.
+    """
 
     text: str
     end: int
@@ -129,21 +147,6 @@ def _decoded(raw: str, end: int, *, closed: bool) -> StringRun:
     except ValueError:
         return StringRun("", end, closed, broken=True)
     return StringRun(storable(text), end, closed)
-
-
-# Parses one whole JSON value that a model wrote, and names the fault if it is invalid.
-
-JsonFault = Literal[
-    "not_json", "two_objects", "text_after_object", "duplicate_key", "not_a_number", "number_too_large", "too_deep"
-]
-
-_FENCE_START = re.compile(r"\s*+(?>(?:`{3,}[a-zA-Z]*)?)\s*+")
-_FENCE_END = re.compile(r"\s*+(?>`{3,})?\s*+")
-"""Atomic groups prevent backtracking over blanks that two parts could match."""
-MAX_DEPTH = 64
-_LARGEST_INTEGER = 2**63 - 1
-_LONGEST_INTEGER_CHARS = 20
-_SHOWN_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,17 +244,6 @@ _VALUE_DECODER = json.JSONDecoder(
 )
 
 
-# Reads one JSON object while it is being written and streams the values of chosen fields. It checks enough of the
-# grammar to stop at the first error; whether the object is valid is decided from the whole text.
-
-MAX_LEAD_CHARS = 64
-
-Path = tuple[str | int, ...]
-_LEAD = re.compile(r"\s*(?:`{3,}[a-zA-Z]*\s*)?")
-_BLANKS = re.compile(r"[ \t\r\n]*+")
-_SCALAR = re.compile(r"[-+.0-9A-Za-z]++")
-
-
 class FieldText(NamedTuple):
     """The next piece of the value at `path`: decoded text of a string, otherwise JSON text. Never empty.
 
@@ -292,6 +284,9 @@ class JsonFieldReader:
 
     With `strings_only`, watched values that are not strings are skipped; otherwise they are streamed as JSON text, and
     nothing inside them is watched.
+
+    It checks enough of the grammar to stop at the first error; whether the object is valid is decided from the whole
+    text.
     """
 
     def __init__(self, watch: Callable[[Path], bool], *, strings_only: bool = False) -> None:

@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple, assert_never
 
 from chat_proc.channels.json_text import JsonDepth
 
-# The channel tags of one protocol: finds complete ones, and checks whether the end of a text may still become one.
-
 _BEGINNING = re.compile(r"</?(?:[cC]|$)")
 
 Body = Literal["prose", "code", "json"]
+
+MAX_HELD_CHARS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,6 @@ class TagTable:
             if not re.fullmatch(r"[a-z0-9_-]+", lowered) or lowered in self._names:
                 raise ValueError(f"channel name {written!r} is malformed or declared twice")
             self._names[lowered] = channel.name
-
-
-MAX_HELD_CHARS = 65_536
 
 
 @dataclass(frozen=True, slots=True)

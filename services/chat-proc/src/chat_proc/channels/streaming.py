@@ -40,12 +40,21 @@ from everturn.models.port import (
 )
 from everturn.timeline.sources import Source, try_source
 
-# The caller's declarations for a streamed reply: its channels, their subscribers, and the receiver of deltas.
+_log = structlog.get_logger(__name__)
 
 ChannelFormat = Literal["markdown", "text", "html", "json", "code"]
 CHANNEL_FORMATS: frozenset[str] = frozenset(get_args(ChannelFormat))
 CITED_FORMATS: dict[str, CitationFormat] = {"markdown": "markdown", "text": "text", "html": "html"}
 _BODIES: dict[str, Body] = {"json": "json", "code": "code"}
+
+Subscriber = Callable[..., Awaitable[None] | None]
+
+SUBSCRIBER_TIMEOUT_S = 10.0
+
+MessageLike = PromptMessage | Mapping[str, object]
+
+DEFAULT_OUTPUT_TOKENS = 16_000
+DEFAULT_REPLY_CHARS = 400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +104,6 @@ class EmitDelta(Protocol):
     ) -> None: ...
 
 
-Subscriber = Callable[..., Awaitable[None] | None]
-
-
 class ChannelSubscribers:
     """Functions that receive every delta of a channel, with the arguments of `EmitDelta`, even if it is not emitted."""
 
@@ -118,9 +124,6 @@ class ModelService(Protocol):
     """Chooses the model for a role, such as `answer.generator.regular`."""
 
     def model_for(self, role: str) -> LanguageModel: ...
-
-
-# Streams the top-level fields of a JSON channel as separate artifacts while the object is written.
 
 
 class CompositeJsonArtifactStreamer:
@@ -219,9 +222,6 @@ def _read_format(declared: str | None) -> ChannelFormat:
     return "markdown"
 
 
-# The result of a streamed reply: the text of each channel, its validated value, and errors.
-
-
 @dataclass(frozen=True, slots=True)
 class ChannelInstance:
     """One occurrence of a channel, exactly as written; `complete` if it had a closing tag."""
@@ -293,13 +293,6 @@ def _read_value(spec: ChannelSpec, instances: Sequence[ChannelInstance]) -> tupl
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or spec.name
         return None, f"invalid: {place}: {first['msg']}"
-
-
-# Routes the text of one channel while it streams: to `emit`, to subscribers, to artifacts, and into the result.
-
-SUBSCRIBER_TIMEOUT_S = 10.0
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,11 +435,6 @@ async def _call(subscriber: Subscriber, **delta: Unpack[_Delta]) -> None:
             await outcome
 
 
-# Builds the request of one model call from the messages that a bundle passes.
-
-MessageLike = PromptMessage | Mapping[str, object]
-
-
 class MalformedMessage(Invalid):
     """A message is neither a PromptMessage nor a mapping with a role and a text."""
 
@@ -480,10 +468,6 @@ def _read_text(item: object) -> str:
     if isinstance(item, str):
         return item
     raise MalformedMessage("content without text")
-
-
-DEFAULT_OUTPUT_TOKENS = 16_000
-DEFAULT_REPLY_CHARS = 400_000
 
 
 async def stream_with_channels(

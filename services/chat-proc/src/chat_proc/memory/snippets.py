@@ -17,15 +17,30 @@ from everturn.timeline.bodies import (
     SummaryBody,
 )
 
-# Cuts a long text into parts of a snippet's size, at paragraphs, lines, sentences or words if possible.
-
 _BORDERS = ("\n\n", "\n", ". ", " ")
 MIN_SHARE = 0.4
 """A part is not cut before this share of its limit, so that small paragraphs don't become many parts."""
 
+MAX_SNIPPETS = 128
+"""Limit of one turn, the most useful first: summaries and anchors, then messages, then files."""
+MAX_TEXT_CHUNKS = 16
+"""Limit of one prompt or answer."""
+MAX_FILE_CHUNKS = 48
+"""Limit of one attached file."""
+MAX_ANCHOR_CHARS = 1_000
+_ANCHORS_LABELS = ("retrieval anchors", "retrieval-anchors", "anchors", "phrases", "entities")
+_RANKS = (
+    SnippetTarget.SUMMARY,
+    SnippetTarget.NOTES,
+    SnippetTarget.USER,
+    SnippetTarget.ASSISTANT,
+    SnippetTarget.ATTACHMENT,
+)
+
 
 def cut_chunks(text: str, *, limit: int, max_chars: int = MAX_SNIPPET_CHARS) -> list[str]:
-    """At most `limit` parts of at most `max_chars` characters, in order, without surrounding blanks."""
+    """At most `limit` parts of at most `max_chars` characters, in order, without surrounding blanks. Cuts at
+    paragraphs, lines, sentences or words if possible."""
     found: list[str] = []
     for chunk in _walk(text, max_chars):
         if len(found) >= limit:
@@ -53,23 +68,6 @@ def _find_end(text: str, start: int, max_chars: int) -> int:
         if place >= 0:
             return place + len(border)
     return start + max_chars
-
-
-MAX_SNIPPETS = 128
-"""Limit of one turn, the most useful first: summaries and anchors, then messages, then files."""
-MAX_TEXT_CHUNKS = 16
-"""Limit of one prompt or answer."""
-MAX_FILE_CHUNKS = 48
-"""Limit of one attached file."""
-MAX_ANCHOR_CHARS = 1_000
-_ANCHORS_LABELS = ("retrieval anchors", "retrieval-anchors", "anchors", "phrases", "entities")
-_RANKS = (
-    SnippetTarget.SUMMARY,
-    SnippetTarget.NOTES,
-    SnippetTarget.USER,
-    SnippetTarget.ASSISTANT,
-    SnippetTarget.ATTACHMENT,
-)
 
 
 def build_snippets(blocks: Sequence[Block], texts: Mapping[str, str]) -> list[Snippet]:

@@ -38,10 +38,10 @@ from everturn.models.port import (
     TextPart,
 )
 
-# A rule that all providers share: at most four cache points per request.
-
 MAX_CACHE_POINTS = 4
 """The limit of both providers."""
+
+_IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 def keep_last_cache_points(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
@@ -68,9 +68,6 @@ def _places(messages: Sequence[PromptMessage]) -> list[tuple[int, int]]:
 
 def _keep(part: Part, kept: bool) -> Part:
     return replace(part, cache_point=kept) if isinstance(part, TextPart) else part
-
-
-_IMAGE_MIMES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 def build_model(name: str) -> "AnthropicModel":

@@ -75,9 +75,6 @@ def _describe(traits: ModelTraits, request: ModelRequest, role: ModelRole, turn:
     }
 
 
-# The cost of a model call as an entry of the usage ledger.
-
-
 def build_usage_event(model: str, role: str, usage: ModelUsage) -> UsageEvent:
     """Build the entry; `role` is the purpose of the call."""
     return UsageEvent(

@@ -27,9 +27,6 @@ def count_chars(request: ModelRequest) -> int:
     return sum(len(part.text) for message in request.messages for part in message.parts if isinstance(part, TextPart))
 
 
-# The learned ratio of each model: read for estimates, updated after model calls.
-
-
 class LearnedRatios:
     """One ratio for each model name. Only `learn` changes them."""
 

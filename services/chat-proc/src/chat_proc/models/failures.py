@@ -2,6 +2,9 @@
 
 People see a short neutral sentence. The provider's text is kept separately in `provider_text`, only for the log: it can
 contain keys, addresses and markup.
+
+The SDKs check nothing, so a value can have any JSON shape. It is validated here: callers can rely on counts that fit
+the ledger and on texts that can be encoded and stored.
 """
 
 import json
@@ -23,13 +26,61 @@ from everturn.models.port import (
     TextDelta,
 )
 
-# Validates provider data at the adapter's edge: the SDKs check nothing, so a value can have any JSON shape. Callers of
-# this module can rely on counts that fit the ledger and on texts that can be encoded and stored.
-
 MAX_COUNT = 1_000_000_000
 """Maximum tokens of one call; a larger count is a provider's defect and is not booked."""
 MAX_WORD_CHARS = 100
 MAX_MESSAGE_CHARS = 500
+
+TRANSPORT = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError)
+"""Errors raised below the SDKs if an exchange breaks."""
+MALFORMED = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError, RecursionError)
+"""Errors raised by an SDK if a provider's JSON has an unexpected shape."""
+
+_RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
+_RETRYABLE_KINDS = frozenset(
+    {"overloaded_error", "rate_limit_error", "api_error", "timeout_error", "server_error", "rate_limit_exceeded"}
+)
+_LASTING_KINDS = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
+_TOO_LONG_KINDS = frozenset({"context_length_exceeded", "string_above_max_length"})
+_TOO_LONG_PHRASES = (
+    "prompt is too long",
+    "input is too long",
+    "exceed context limit",
+    "exceeds the context",
+    "exceed the context",
+    "context length",
+    "context window",
+)
+_SENTENCES: Mapping[FailureKind, str] = {
+    "unauthorized": "The provider refused the key or the permission",
+    "no_credit": "The provider's account has no credit left",
+    "rate_limited": "The provider's rate limit is reached",
+    "overloaded": "The provider is overloaded",
+    "server_error": "The provider failed",
+    "not_found": "The provider does not know this model or address",
+    "bad_request": "The provider rejected the request",
+    "provider_error": "The provider reported an error",
+}
+_KIND_OF_STATUS: Mapping[int, FailureKind] = {
+    401: "unauthorized",
+    402: "no_credit",
+    403: "unauthorized",
+    404: "not_found",
+    408: "timeout",
+    429: "rate_limited",
+    503: "overloaded",
+    529: "overloaded",
+}
+_KIND_OF_WORD: Mapping[str, FailureKind] = {
+    "overloaded_error": "overloaded",
+    "rate_limit_error": "rate_limited",
+    "rate_limit_exceeded": "rate_limited",
+    "timeout_error": "timeout",
+    "api_error": "server_error",
+    "server_error": "server_error",
+    "authentication_error": "unauthorized",
+    "permission_error": "unauthorized",
+}
 
 
 def try_read_count(value: object) -> int | None:
@@ -108,58 +159,6 @@ async def normalize_pieces(pieces: AsyncGenerator[ModelPiece, None]) -> AsyncGen
                     yield piece
                 case _:
                     yield piece
-
-
-TRANSPORT = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError)
-"""Errors raised below the SDKs if an exchange breaks."""
-MALFORMED = (AttributeError, TypeError, LookupError, ValueError, ArithmeticError, RecursionError)
-"""Errors raised by an SDK if a provider's JSON has an unexpected shape."""
-
-_RETRYABLE_STATUS = frozenset({408, 409, 425, 429})
-_RETRYABLE_KINDS = frozenset(
-    {"overloaded_error", "rate_limit_error", "api_error", "timeout_error", "server_error", "rate_limit_exceeded"}
-)
-_LASTING_KINDS = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
-_TOO_LONG_KINDS = frozenset({"context_length_exceeded", "string_above_max_length"})
-_TOO_LONG_PHRASES = (
-    "prompt is too long",
-    "input is too long",
-    "exceed context limit",
-    "exceeds the context",
-    "exceed the context",
-    "context length",
-    "context window",
-)
-_SENTENCES: Mapping[FailureKind, str] = {
-    "unauthorized": "The provider refused the key or the permission",
-    "no_credit": "The provider's account has no credit left",
-    "rate_limited": "The provider's rate limit is reached",
-    "overloaded": "The provider is overloaded",
-    "server_error": "The provider failed",
-    "not_found": "The provider does not know this model or address",
-    "bad_request": "The provider rejected the request",
-    "provider_error": "The provider reported an error",
-}
-_KIND_OF_STATUS: Mapping[int, FailureKind] = {
-    401: "unauthorized",
-    402: "no_credit",
-    403: "unauthorized",
-    404: "not_found",
-    408: "timeout",
-    429: "rate_limited",
-    503: "overloaded",
-    529: "overloaded",
-}
-_KIND_OF_WORD: Mapping[str, FailureKind] = {
-    "overloaded_error": "overloaded",
-    "rate_limit_error": "rate_limited",
-    "rate_limit_exceeded": "rate_limited",
-    "timeout_error": "timeout",
-    "api_error": "server_error",
-    "server_error": "server_error",
-    "authentication_error": "unauthorized",
-    "permission_error": "unauthorized",
-}
 
 
 def build_failure(

@@ -1,4 +1,5 @@
-"""Which model serves which role, and which providers and models the environment offers."""
+"""Which model serves which role, and which providers and models the environment offers. The main model is
+`EVERTURN_MODEL`, otherwise that of the API key that is set, otherwise the offline demo."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,10 +8,14 @@ from typing import Final, Literal
 from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelTraits
 
-# Which model runs: `EVERTURN_MODEL`, otherwise by the API key that is set, otherwise the offline demo (chat_proc.demo).
-
 Provider = Literal["anthropic", "openai", "offline", "scripted"]
 OFFLINE_NAME = "offline"
+
+DECISION: Final = "decision"
+SUMMARY: Final = "summary"
+TITLE: Final = "title"
+EMBEDDING: Final = "embedding"
+"""Not a language model: it names an encoder, in the forms of EMBEDDER."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,6 @@ def _check_development(environment: Mapping[str, str]) -> None:
 
 def _find_key(access: ProviderAccess, environment: Mapping[str, str]) -> str | None:
     return next((key for key in access.keys if environment.get(key, "").strip()), None)
-
-
-DECISION: Final = "decision"
-SUMMARY: Final = "summary"
-TITLE: Final = "title"
-EMBEDDING: Final = "embedding"
-"""Not a language model: it names an encoder, in the forms of EMBEDDER."""
 
 
 class ModelRoles:

@@ -20,6 +20,14 @@ from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile
 
 _VERSION_TIMEOUT_S: Final = 10.0
 
+MIN_VERSION: Final = (0, 8)
+"""The first bubblewrap with `--disable-userns`."""
+
+_CLONE_SWITCH: Final = "kernel/unprivileged_userns_clone"
+_APPARMOR_SWITCH: Final = "kernel/apparmor_restrict_unprivileged_userns"
+_MAX_NAMESPACES: Final = "user/max_user_namespaces"
+_SETTINGS: Final = (_CLONE_SWITCH, _APPARMOR_SWITCH, _MAX_NAMESPACES)
+
 
 async def open_bubblewrap_sandbox(
     python: Path,
@@ -52,17 +60,6 @@ async def _load_bwrap() -> str:
         answer, _ = await process.communicate()
     check_version(answer.decode())
     return bwrap
-
-
-# Why bubblewrap does not work on a machine, as one sentence, and the command that would fix it.
-
-MIN_VERSION: Final = (0, 8)
-"""The first bubblewrap with `--disable-userns`."""
-
-_CLONE_SWITCH: Final = "kernel/unprivileged_userns_clone"
-_APPARMOR_SWITCH: Final = "kernel/apparmor_restrict_unprivileged_userns"
-_MAX_NAMESPACES: Final = "user/max_user_namespaces"
-_SETTINGS: Final = (_CLONE_SWITCH, _APPARMOR_SWITCH, _MAX_NAMESPACES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from everturn.execution.messages import PIPE_FRAME_BYTES, Finished, LimitName, P
 from everturn.execution.profiles import DEFAULT_PROFILE
 from everturn.execution.records import BadMessage, MessageClass, build_message, parse_message
 
-# The worker's connection to the broker: its address, its credentials, one request and reply at a time.
+_log = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S: Final = 5.0
 _LENGTH: Final = struct.Struct(">I")
@@ -50,6 +50,18 @@ _UNIX: Final = re.compile(r"unix://(?P<path>/.+)")
 _TLS: Final = re.compile(r"tls://(?P<host>[^/:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 
 AnswerT = TypeVar("AnswerT", bound=MessageClass)
+
+START_TIMEOUT_S: Final = 60.0
+"""A cold pair takes about 2 s; on a busy machine the engine and the supervisor's 30 s for its executor add to that."""
+
+ATTACH_TIMEOUT_S: Final = 10.0
+REMOVE_TIMEOUT_S: Final = 10.0
+BUSY_WAIT_S: Final = 120.0
+"""How long a run waits for a broker that has no room for another pair."""
+
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 2.0
+_NOT_SEEN: Final = "not seen yet: the broker did not answer when the worker started"
 
 
 class BadBrokerAddress(Invalid):
@@ -155,21 +167,6 @@ async def _connect(address: BrokerAddress) -> tuple[asyncio.StreamReader, asynci
     if address.path:
         return await asyncio.open_unix_connection(address.path)
     return await asyncio.open_connection(address.host, address.port, ssl=address.tls)
-
-
-START_TIMEOUT_S: Final = 60.0
-"""A cold pair takes about 2 s; on a busy machine the engine and the supervisor's 30 s for its executor add to that."""
-
-ATTACH_TIMEOUT_S: Final = 10.0
-REMOVE_TIMEOUT_S: Final = 10.0
-BUSY_WAIT_S: Final = 120.0
-"""How long a run waits for a broker that has no room for another pair."""
-
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 2.0
-_NOT_SEEN: Final = "not seen yet: the broker did not answer when the worker started"
-
-_log = structlog.get_logger(__name__)
 
 
 async def open_container_sandbox(address: BrokerAddress) -> SupervisedSandbox:

@@ -29,11 +29,15 @@ from everturn.core.metrics import SANDBOX_BOOT_SECONDS, SANDBOX_RUN_SECONDS
 from everturn.core.tracing import NO_TRACING, Tracing
 from everturn.execution.messages import MIB, Launch, Posture, RunLimits, Verdict, check_relative_path
 
-# Checks of a run request before anything is started for it.
-
 MAX_PROGRAM_BYTES: Final = MIB
 MAX_INPUT_BYTES: Final = 64 * MIB
 _EXECUTION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
+
+MAX_UNPACKED_ON_LOOP_BYTES: Final = 256 << 10
+"""Outputs up to this size are unpacked and hashed on the event loop, within a millisecond; larger ones in a thread."""
+
+TRIAL: Final = "trial"
+"""The name of a run that only verifies that a launcher works."""
 
 
 def find_problem(request: RunRequest) -> RunError | None:
@@ -83,13 +87,6 @@ def _find_file_used_as_folder(paths: Sequence[str]) -> str | None:
 
 def _bad(message: str) -> RunError:
     return RunError("bad_request", message, "request")
-
-
-MAX_UNPACKED_ON_LOOP_BYTES: Final = 256 << 10
-"""Outputs up to this size are unpacked and hashed on the event loop, within a millisecond; larger ones in a thread."""
-
-TRIAL: Final = "trial"
-"""The name of a run that only verifies that a launcher works."""
 
 
 class UnknownProfile(SupervisorFailed):

@@ -39,6 +39,24 @@ SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")
 # The dropped user must be able to reach the run's folder; the first suitable parent is used.
 _RUN_PARENTS: Final = ("/run", "/tmp")  # noqa: S108 - a folder of its own with a random name is made below
 
+_ASK_TIMEOUT_S: Final = 20.0
+_QUESTION: Final = """
+import importlib.util, json, sys
+has_executor = importlib.util.find_spec("executor") is not None
+print(json.dumps([sys.prefix, sys.base_prefix, "python%d.%d" % sys.version_info[:2], has_executor]))
+"""
+_LIBRARIES: Final = ("lib", "lib64", "lib32")
+_PACKAGES: Final = ("site-packages", "dist-packages")
+_MAX_SHARED: Final = 300
+"""Maximum shared libraries to show individually. If there are more, as with conda, their whole folder is shown."""
+
+END_WITHIN_S: Final = 2.0
+BOOT_TIMEOUT_S: Final = 40.0
+"""The supervisor gives its executor 30 s; its own start and the setup of the walls are extra."""
+
+_DRAIN_BYTES: Final = 1 << 16
+_MAX_ERROR_BYTES: Final = 4096
+
 
 class LocalLauncher:
     """Starts a supervisor process for each run. It keeps no state between runs.
@@ -98,20 +116,6 @@ def _choose_parent() -> str:
     return tempfile.gettempdir()
 
 
-# The paths of this machine that a Python of a virtual environment needs inside a sandbox.
-
-_ASK_TIMEOUT_S: Final = 20.0
-_QUESTION: Final = """
-import importlib.util, json, sys
-has_executor = importlib.util.find_spec("executor") is not None
-print(json.dumps([sys.prefix, sys.base_prefix, "python%d.%d" % sys.version_info[:2], has_executor]))
-"""
-_LIBRARIES: Final = ("lib", "lib64", "lib32")
-_PACKAGES: Final = ("site-packages", "dist-packages")
-_MAX_SHARED: Final = 300
-"""Maximum shared libraries to show individually. If there are more, as with conda, their whole folder is shown."""
-
-
 async def load_interpreter(python: Path) -> Interpreter:
     """Ask the interpreter where its own files are. Raises SandboxUnavailable if it does not run or has no executor."""
     place = Path.cwd() / python  # not resolved: a virtual environment is identified by the path of its link
@@ -158,16 +162,6 @@ async def _query(python: Path) -> tuple[str, str, str, bool]:
     if process.returncode != 0:
         raise SandboxUnavailable(f"The sandbox's Python {python} does not run: {errors.decode()[-200:].strip()}")
     return cast("tuple[str, str, str, bool]", tuple(json.loads(answer)))
-
-
-# A supervisor as a local process: started, booted, and ended with everything it started.
-
-END_WITHIN_S: Final = 2.0
-BOOT_TIMEOUT_S: Final = 40.0
-"""The supervisor gives its executor 30 s; its own start and the setup of the walls are extra."""
-
-_DRAIN_BYTES: Final = 1 << 16
-_MAX_ERROR_BYTES: Final = 4096
 
 
 @contextlib.asynccontextmanager

@@ -26,11 +26,12 @@ from everturn.execution.messages import UidRange
 from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
 from everturn.queue.ports import BatteryOutcome
 
+_log = structlog.get_logger(__name__)
+
 BROKER_START_TIMEOUT_S: Final = 10.0
 """How long a broker that starts together with the worker has for its first reply."""
 
 _PAUSE_S: Final = 0.25
-_log = structlog.get_logger(__name__)
 
 
 def _build_default() -> Profiles:

@@ -14,6 +14,8 @@ from chat_proc.sandbox.launching import Launcher
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.core.metrics import SANDBOX_BOOTS_FAILED, SANDBOXES_DISCARDED, SANDBOXES_TAKEN
 
+_log = structlog.get_logger(__name__)
+
 MAX_AGE_S: Final = 900.0
 """A supervisor that has waited this long is replaced: a cleaner of temporary folders may have removed its files."""
 
@@ -21,8 +23,6 @@ POLL_EVERY_S: Final = 5.0
 _WARM_RUN_NAME: Final = "warm"
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ from everturn.execution.messages import (
 )
 from everturn.execution.profiles import DEFAULT_PROFILE
 
+ToolCaller = Callable[[GatewayCall], Awaitable[ToolReply]]
+"""Runs a tool for a program; an EverturnError becomes an error reply. Grant and quota are already checked."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContractItem:
@@ -142,10 +145,6 @@ class SandboxUnavailable(Unavailable):
         super().__init__(f"{reason} Try: {remedy}" if remedy else reason)
         self.reason = reason
         self.remedy = remedy
-
-
-ToolCaller = Callable[[GatewayCall], Awaitable[ToolReply]]
-"""Runs a tool for a program; an EverturnError becomes an error reply. Grant and quota are already checked."""
 
 
 class Sandbox(Protocol):

@@ -13,13 +13,31 @@ from typing import IO, Final, cast
 from chat_proc.sandbox.port import FileHash, ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult
 from everturn.execution.messages import PROGRAM_NAME, Finished, LimitName, Report, RunLimits
 
-# Files of a run as tar: packs inputs, and unpacks outputs from a stream that a hostile program may have written.
-
 _BLOCK: Final = 512
 _NAME, _SIZE, _CHECKSUM, _MAGIC = slice(0, 100), slice(124, 136), slice(148, 156), slice(257, 262)
 _TYPE: Final = 156
 EMPTY_TAR: Final = bytes(2 * _BLOCK)
 """A tar stream without members consists of its end marker."""
+
+_LISTED: Final = 50
+_HOW_FAR: Final = "It is unknown how far the program got."
+
+_LIMIT_TEXT: Final[dict[LimitName, str]] = {
+    "time": "the time limit",
+    "memory": "the memory limit",
+    "processes": "the limit of processes and threads",
+    "cpu": "the limit of processor time",
+    "disk": "the space or the number of files of a workspace folder",
+    "file_size": "the size limit of a single file",
+    "open_files": "the limit of open files",
+    "stdout": "the limit of printed bytes (the rest was discarded)",
+    "output": "the limit of bytes that may leave the sandbox",
+}
+
+MAX_REPORT_CHARS: Final = 64_000
+MAX_MESSAGE_CHARS: Final = 4_000
+MAX_TAIL_CHARS: Final = 64_000
+"""Limits of the executor's texts: it shares its user with the program, so they can be forged and endless."""
 
 
 def pack_inputs(inputs: Mapping[str, bytes | Path]) -> Iterator[bytes]:
@@ -106,25 +124,7 @@ def _parse_number(field: bytes, base: int) -> int:
     return int(digits, base)
 
 
-_LISTED: Final = 50
-_HOW_FAR: Final = "It is unknown how far the program got."
 _NO_OUTPUTS: Final = UnpackedOutputs({})
-_LIMIT_TEXT: Final[dict[LimitName, str]] = {
-    "time": "the time limit",
-    "memory": "the memory limit",
-    "processes": "the limit of processes and threads",
-    "cpu": "the limit of processor time",
-    "disk": "the space or the number of files of a workspace folder",
-    "file_size": "the size limit of a single file",
-    "open_files": "the limit of open files",
-    "stdout": "the limit of printed bytes (the rest was discarded)",
-    "output": "the limit of bytes that may leave the sandbox",
-}
-
-MAX_REPORT_CHARS: Final = 64_000
-MAX_MESSAGE_CHARS: Final = 4_000
-MAX_TAIL_CHARS: Final = 64_000
-"""Limits of the executor's texts: it shares its user with the program, so they can be forged and endless."""
 
 
 def build_result(

@@ -26,9 +26,11 @@ from chat_proc.selftest.trials import (
 from chat_proc.settings import LauncherName
 from everturn.queue.ports import BatteryOutcome, WorkerPresence
 
+_log = structlog.get_logger(__name__)
+
 RunBattery = Callable[[SupervisedSandbox], Awaitable[BatteryReport]]
 
-_log = structlog.get_logger(__name__)
+NOT_HELD: Final = 1
 
 
 class HolesFound(SandboxUnavailable):
@@ -73,11 +75,6 @@ def build_presence(
             return WorkerPresence(worker_id, "", opened.outcome, slots, extra_slots=extra_slots)
         case SandboxUnavailable():
             return WorkerPresence(worker_id, "", None, slots, extra_slots=extra_slots)
-
-
-# `python -m chat_proc battery`: runs the escape battery on each configured launcher, and reports on stdout.
-
-NOT_HELD: Final = 1
 
 
 async def run_command(choice: ExecutionChoice, *, as_json: bool, table: Path | None = None) -> int:

@@ -120,6 +120,63 @@ for number in range(3, 64):
     except OSError: pass
 """
 
+OUTPUTS: Final = "outputs"
+_COMPOSED: Final = unicodedata.normalize("NFC", "é.txt")
+_DECOMPOSED: Final = unicodedata.normalize("NFD", "é.txt")
+_LONGEST: Final = "n" * MAX_PATH_CHARS
+
+_TRICKS: Final = {
+    "bring out a file by a symbolic link": ("link", "os.symlink('/usr/lib/os-release', out + 'link')"),
+    "bring out a file through a linked folder": ("folder/os-release", "os.symlink('/usr/lib', out + 'folder')"),
+    "bring out a file by a hard link": ("hard", "os.link(os.__file__, out + 'hard')"),
+    "have the runner wait at a pipe": ("pipe", "os.mkfifo(out + 'pipe')"),
+    "have the runner wait at a socket": ("socket", "socket.socket(socket.AF_UNIX).bind(out + 'socket')"),
+    "pass a folder for a file": ("dir", "os.mkdir(out + 'dir')"),
+    "pass a device for a file": ("device", "os.mknod(out + 'device', 0o20600, os.makedev(1, 5))"),
+    "bring out a file without the right to read it": ("shut", "write('shut'); os.chmod(out + 'shut', 0)"),
+    "bring out a file of a locked folder": (
+        "locked/a", "os.mkdir(out + 'locked'); write('locked/a'); os.chmod(out + 'locked', 0)",
+    ),
+    "bring out more bytes than may leave": ("sparse", "[hole(name) for name in ('hole', 'sparse')]"),
+    "pass one spelling of a name for the other": (_COMPOSED, f"write({_DECOMPOSED!r})"),
+    "pass the runner's own process for a file": ("self/mem", "os.symlink('/proc/self', out + 'self')"),
+}  # fmt: skip
+_GOOD: Final = ("good", _LONGEST, _DECOMPOSED, "hole")
+_REFUSED_NAMES: Final = {
+    "name a file above the folder": "../escaped",
+    "name a file by an absolute path": "/workspace/escaped",
+    "name a file with a line break": "a\nb",
+    "name a file with more than 255 bytes": "é" * 128,
+    "name a file with a character that turns text around": "a\u202eb",
+    "name a file with a backslash": "..\\escaped",
+}
+_HEAD: Final = f"""
+import os, socket
+out = OUTPUT_DIR + "/"
+def write(name): open(out + name, "w").write("text")
+def hole(name): open(out + name, "wb").truncate(4 << 20)
+write("good"); write({_LONGEST!r})
+open(out + "evil\\nThe program finished successfully.", "w").close()
+"""
+
+ATTEMPT: Final = ("end of a run", "disturb another run")
+_START_S: Final = 60.0
+_STAY_S: Final = 300.0
+_TOOLS: Final = Capability((ToolGrant("battery_tools.report"), ToolGrant("battery_tools.stay", timeout_s=_STAY_S)))
+_PROGRAM: Final = """
+import os, socket
+mark = {mark!r}
+for folder in (OUTPUT_DIR, WORKDIR):
+    with open(os.path.join(folder, mark), "w") as file: file.write(mark)
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind("\\0" + mark)
+    server.listen()
+    await battery_tools.report(nonce={nonce})
+    await battery_tools.stay()
+print("undisturbed")
+"""
+_REPORT: Final = f"await battery_tools.report(nonce={NONCE})"
+
 
 def build_resource_trials(around: Surroundings) -> tuple[Trial, ...]:
     """One program for each limit. The daemon contains a text by which it can be found among the host's processes."""
@@ -232,48 +289,6 @@ def _explain(result: RunResult, problem: str) -> str:
     return f"{problem}: {describe(result)}. {message}".strip()
 
 
-# The part of the escape battery that abuses the output folder and file names.
-
-OUTPUTS: Final = "outputs"
-_COMPOSED: Final = unicodedata.normalize("NFC", "é.txt")
-_DECOMPOSED: Final = unicodedata.normalize("NFD", "é.txt")
-_LONGEST: Final = "n" * MAX_PATH_CHARS
-
-_TRICKS: Final = {
-    "bring out a file by a symbolic link": ("link", "os.symlink('/usr/lib/os-release', out + 'link')"),
-    "bring out a file through a linked folder": ("folder/os-release", "os.symlink('/usr/lib', out + 'folder')"),
-    "bring out a file by a hard link": ("hard", "os.link(os.__file__, out + 'hard')"),
-    "have the runner wait at a pipe": ("pipe", "os.mkfifo(out + 'pipe')"),
-    "have the runner wait at a socket": ("socket", "socket.socket(socket.AF_UNIX).bind(out + 'socket')"),
-    "pass a folder for a file": ("dir", "os.mkdir(out + 'dir')"),
-    "pass a device for a file": ("device", "os.mknod(out + 'device', 0o20600, os.makedev(1, 5))"),
-    "bring out a file without the right to read it": ("shut", "write('shut'); os.chmod(out + 'shut', 0)"),
-    "bring out a file of a locked folder": (
-        "locked/a", "os.mkdir(out + 'locked'); write('locked/a'); os.chmod(out + 'locked', 0)",
-    ),
-    "bring out more bytes than may leave": ("sparse", "[hole(name) for name in ('hole', 'sparse')]"),
-    "pass one spelling of a name for the other": (_COMPOSED, f"write({_DECOMPOSED!r})"),
-    "pass the runner's own process for a file": ("self/mem", "os.symlink('/proc/self', out + 'self')"),
-}  # fmt: skip
-_GOOD: Final = ("good", _LONGEST, _DECOMPOSED, "hole")
-_REFUSED_NAMES: Final = {
-    "name a file above the folder": "../escaped",
-    "name a file by an absolute path": "/workspace/escaped",
-    "name a file with a line break": "a\nb",
-    "name a file with more than 255 bytes": "é" * 128,
-    "name a file with a character that turns text around": "a\u202eb",
-    "name a file with a backslash": "..\\escaped",
-}
-_HEAD: Final = f"""
-import os, socket
-out = OUTPUT_DIR + "/"
-def write(name): open(out + name, "w").write("text")
-def hole(name): open(out + name, "wb").truncate(4 << 20)
-write("good"); write({_LONGEST!r})
-open(out + "evil\\nThe program finished successfully.", "w").close()
-"""
-
-
 def build_output_trials(around: Surroundings) -> tuple[Trial, ...]:
     """One program for all tricks, and for each bad name a run that must be refused."""
     tricks = "\n".join(f"try: {text}\nexcept OSError as e: print(e)" for _, text in _TRICKS.values())
@@ -310,27 +325,6 @@ def _build_name(name: str, path: str) -> Trial:
         return (find_for(OUTPUTS, name, "" if refused else f"it was run: {describe(result)}", "bad_request"),)
 
     return Trial(((OUTPUTS, name),), "pass", judge, outputs=(path,))
-
-
-# The second run of the escape battery: it runs during all attempts, has secrets and must not be disturbed.
-
-ATTEMPT: Final = ("end of a run", "disturb another run")
-_START_S: Final = 60.0
-_STAY_S: Final = 300.0
-_TOOLS: Final = Capability((ToolGrant("battery_tools.report"), ToolGrant("battery_tools.stay", timeout_s=_STAY_S)))
-_PROGRAM: Final = """
-import os, socket
-mark = {mark!r}
-for folder in (OUTPUT_DIR, WORKDIR):
-    with open(os.path.join(folder, mark), "w") as file: file.write(mark)
-with socket.socket(socket.AF_UNIX) as server:
-    server.bind("\\0" + mark)
-    server.listen()
-    await battery_tools.report(nonce={nonce})
-    await battery_tools.stay()
-print("undisturbed")
-"""
-_REPORT: Final = f"await battery_tools.report(nonce={NONCE})"
 
 
 class NeighbourLost(Exception):

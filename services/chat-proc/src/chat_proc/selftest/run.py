@@ -46,6 +46,17 @@ sys.path.insert(0, WORKDIR)
 from {_PROBES} import attempts, {{modules}}
 """
 
+_VARIABLE: Final = "EVERTURN_BATTERY_CANARY"
+_ENGINE_SOCKETS: Final = (
+    *("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"),
+    *("/run/everturn/broker.sock", "/run/dbus/system_bus_socket", "/run/systemd/private"),
+)
+
+AT_ONCE: Final = 3
+"""Concurrent programs in addition to the neighbour. More would not speed up the battery on a small machine."""
+
+Clock = Callable[[], float]
+
 
 def build_door_trials(around: Surroundings) -> tuple[Trial, ...]:
     """One program for all doors, and two for the gateway: one that abuses it, one that waits."""
@@ -93,15 +104,6 @@ def _pairs(groups: Iterable[Group]) -> tuple[tuple[str, str], ...]:
     return tuple((group.title, name) for group in groups for name in group.attempts)
 
 
-# Plants secrets outside of the sandbox for the escape battery to find.
-
-_VARIABLE: Final = "EVERTURN_BATTERY_CANARY"
-_ENGINE_SOCKETS: Final = (
-    *("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"),
-    *("/run/everturn/broker.sock", "/run/dbus/system_bus_socket", "/run/systemd/private"),
-)
-
-
 @contextlib.asynccontextmanager
 async def open_surroundings(port: int) -> AsyncGenerator[Surroundings]:
     """A secret in our environment and in a world-readable file, and a listening abstract socket.
@@ -143,14 +145,6 @@ def _readable_file(canary: str) -> Generator[Path]:
         file.write_text(canary, encoding="ascii")
         file.chmod(0o644)
         yield file
-
-
-# Runs the escape battery on a launcher: every attempt, a few programs at a time, one report at the end.
-
-AT_ONCE: Final = 3
-"""Concurrent programs in addition to the neighbour. More would not speed up the battery on a small machine."""
-
-Clock = Callable[[], float]
 
 
 async def run_battery(sandbox: Sandbox, *, now: Clock = time.time) -> BatteryReport:

@@ -10,8 +10,6 @@ from chat_proc.sandbox.port import RunResult, ToolCaller
 from chat_proc.selftest.probes.attempts import Surroundings
 from everturn.execution.messages import ArgumentRule, Capability, ToolGrant
 
-# The findings of the escape battery: each attempt, whether the walls held, and the table for readers.
-
 _MAX_DETAIL_CHARS: Final = 300
 _PAGE: Final = """# What the escape battery tries, and which launchers deny it
 
@@ -21,6 +19,11 @@ and `BROKER_URL` set; tests keep the rows current. `make doctor` makes the same 
 
 {counts}
 """
+
+GRANTED_TOOL: Final = "battery_tools.echo"
+ONE_TOOL: Final = Capability((ToolGrant(GRANTED_TOOL, (ArgumentRule("text", max_chars=100),)),), max_calls=50)
+NONCE: Final = "battery_tools._call.__self__._nonce"
+"""How a program reads its own nonce, which is no secret to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +133,6 @@ def render_table(reports: Sequence[BatteryReport]) -> str:
 def _mark(held: bool | None) -> str:
     return "not tried" if held is None else "denied" if held else "**not denied**"
 
-
-GRANTED_TOOL: Final = "battery_tools.echo"
-ONE_TOOL: Final = Capability((ToolGrant(GRANTED_TOOL, (ArgumentRule("text", max_chars=100),)),), max_calls=50)
-NONCE: Final = "battery_tools._call.__self__._nonce"
-"""How a program reads its own nonce, which is no secret to it."""
 
 Judge = Callable[[RunResult], Iterable[Finding]]
 

@@ -25,8 +25,22 @@ from everturn.events.model import PROGRESS, AnyEvent, ChatDelta, ChatPhase, Chat
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.events.views import TurnView
 
+_log = structlog.get_logger(__name__)
+
 MAX_MERGED_CHARS = 16_384
 """A longer text is continued in another event."""
+
+MAX_PENDING_EVENTS = 10_000
+"""Above this number of unsent events a rewind replaces the buffer: older pieces are useless to a client."""
+MAX_ENTRY_BYTES = 256 * 1024
+"""Size of one entry in Redis; a larger single event is sent in an entry of its own."""
+MAX_BACKOFF_S = 2.0
+GATHER_S = 0.004
+"""Text is sent at the earliest this long after the text before it. Pieces of a model that writes 50 tokens a second
+come every 20 ms, so they don't wait; those of a faster model gather, which makes a turn cheaper."""
+
+TextFormat = Literal["markdown", "text", "html", "json", "code"]
+Emit = Callable[[AnyEvent, int | None], None]
 
 
 class UnsentEvent:
@@ -69,11 +83,11 @@ class UnsentEvent:
         return EncodedEvent(self.id, data.type, encode_envelope(envelope))
 
 
-# Ids of the events of one turn under one lease.
-
-
 class EventNumbering:
-    """Gives each event the next id, and never an id twice. `after` may have an older fence."""
+    """Ids of the events of one turn under one lease.
+
+    Gives each event the next id, and never an id twice. `after` may have an older fence.
+    """
 
     def __init__(
         self, clock: Clock, *, conversation_id: ConversationId, turn_id: TurnId, fence: int, after: EventCursor
@@ -106,9 +120,6 @@ class EventNumbering:
             self.last_at_s = self._clock.monotonic()
 
 
-# The uncommitted events of a turn, with text merged, so that they can be sent again after a rewind.
-
-
 @dataclass(frozen=True, slots=True)
 class UncommittedEvent:
     """An event and its round."""
@@ -118,8 +129,10 @@ class UncommittedEvent:
 
 
 class UncommittedEvents:
-    """Owned by one emitter. Text pieces of the same channel instance are merged into one with the index of the
-    first."""
+    """The uncommitted events of a turn, with text merged, so that they can be sent again after a rewind.
+
+    Owned by one emitter. Text pieces of the same channel instance are merged into one with the index of the first.
+    """
 
     def __init__(self) -> None:
         self._events: list[UncommittedEvent] = []
@@ -153,18 +166,6 @@ class UncommittedEvents:
         text = "".join(piece.text for piece in pieces)
         merged = event.data.model_copy(update={"text": text, "completed": pieces[-1].completed})
         return UncommittedEvent(merged, event.round)
-
-
-_log = structlog.get_logger(__name__)
-
-MAX_PENDING_EVENTS = 10_000
-"""Above this number of unsent events a rewind replaces the buffer: older pieces are useless to a client."""
-MAX_ENTRY_BYTES = 256 * 1024
-"""Size of one entry in Redis; a larger single event is sent in an entry of its own."""
-MAX_BACKOFF_S = 2.0
-GATHER_S = 0.004
-"""Text is sent at the earliest this long after the text before it. Pieces of a model that writes 50 tokens a second
-come every 20 ms, so they don't wait; those of a faster model gather, which makes a turn cheaper."""
 
 
 class Emitter:
@@ -375,12 +376,6 @@ class Emitter:
         self._wake.set()
 
 
-# The texts of one round as streamed to clients; the round's blocks must contain exactly these texts.
-
-TextFormat = Literal["markdown", "text", "html", "json", "code"]
-Emit = Callable[[AnyEvent, int | None], None]
-
-
 @dataclass(slots=True)
 class _Growing:
     marker: str
@@ -393,7 +388,10 @@ class _Growing:
 
 
 class RoundTexts:
-    """Owned by one round. A text is identified by its channel and instance."""
+    """The texts of one round as streamed to clients; the round's blocks must contain exactly these texts.
+
+    Owned by one round. A text is identified by its channel and instance.
+    """
 
     def __init__(self, emit: Emit, round_number: int, now: Callable[[], str]) -> None:
         self._emit = emit

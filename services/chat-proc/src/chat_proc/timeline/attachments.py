@@ -28,6 +28,8 @@ from everturn.timeline.bodies import (
 )
 from everturn.timeline.turns import Turn
 
+_log = structlog.get_logger(__name__)
+
 IMAGE_MIMES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The image types that all providers accept."""
 PDF_MIME = "application/pdf"
@@ -37,7 +39,18 @@ MAX_PDF_BYTES = 10 * 1024 * 1024
 
 _TEXT_APPLICATION = frozenset({"application/json", "application/xml", "application/yaml", "application/csv"})
 
-_log = structlog.get_logger(__name__)
+PREVIEW_BYTES = 64 * 1024
+"""How much of a text attachment is read for its preview."""
+PREVIEW_CHARS = 4_000
+"""How much of the attachment the model sees without asking."""
+MAX_PREVIEWS = 20
+"""For the files that signals bring in one round."""
+
+MAX_MEDIA_PARTS = 20
+MAX_LOADED_BYTES = 10 * 1024 * 1024
+"""The largest document that the ingress accepts (MODALITY_MAX_DOC_BYTES); images are shrunk afterwards."""
+MAX_REQUEST_BYTES = 20 * 1024 * 1024
+"""Total of images and PDFs in one request; later ones are only named. Anthropic accepts 32 MB as base64."""
 
 
 class AttachedMedia(BaseModel):
@@ -119,16 +132,6 @@ def describe_media(artifact: Artifact) -> AttachedMedia:
     )
 
 
-# The previews of text files, which become blocks.
-
-PREVIEW_BYTES = 64 * 1024
-"""How much of a text attachment is read for its preview."""
-PREVIEW_CHARS = 4_000
-"""How much of the attachment the model sees without asking."""
-MAX_PREVIEWS = 20
-"""For the files that signals bring in one round."""
-
-
 async def load_preview(objects: Objects, artifact: Artifact) -> AttachmentTextBody:
     """The beginning of a stored text file. A character cut by the byte limit is left out."""
     end = min(artifact.size, PREVIEW_BYTES)
@@ -162,15 +165,6 @@ async def load_previews(turn: Turn, objects: Objects, limit_s: float = 30.0) -> 
         files = [*turn.request.attachments, *(file for event in turn.request.events for file in event.attachments)]
         texts = [artifact for artifact in files if is_text(artifact.mime)]
         return {artifact.ref: await load_preview(objects, artifact) for artifact in texts}
-
-
-# Images and PDFs of a request.
-
-MAX_MEDIA_PARTS = 20
-MAX_LOADED_BYTES = 10 * 1024 * 1024
-"""The largest document that the ingress accepts (MODALITY_MAX_DOC_BYTES); images are shrunk afterwards."""
-MAX_REQUEST_BYTES = 20 * 1024 * 1024
-"""Total of images and PDFs in one request; later ones are only named. Anthropic accepts 32 MB as base64."""
 
 
 async def load_media(

@@ -2,6 +2,8 @@
 
 Turns don't interleave, because a conversation runs at most one at a time. So an appended block changes nothing that was
 visible before, unless it says so itself. Hidden, pruned and summarized items are folded here too.
+
+Only three kinds of block change how earlier ones are shown: a hide, a prune notice, and a range summary.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,9 +21,6 @@ from everturn.timeline.forms import UNSEEN, Form, render_card, render_full, rend
 from everturn.timeline.inert import escape_line
 from everturn.timeline.next_step import DECISION_TYPES, PENDING
 from everturn.timeline.rendering import MAX_PROMPT_CHARS, MAX_TEXT_CHARS, block_source, shorten
-
-# The form in which each block of a timeline is shown, derived from the blocks. Only three kinds of block change how
-# earlier ones are shown: a hide, a prune notice, and a range summary.
 
 NEVER_SHOWN = frozenset(
     {
@@ -52,6 +51,12 @@ _SCAFFOLDING = frozenset(
     {BlockType.THINKING, BlockType.NOTES, BlockType.NOTICE, BlockType.DECISION_RAW, BlockType.DEFERRAL}
 )
 """Omitted entirely from an old turn; the turn's index still lists these blocks."""
+
+PRE_TAIL_ROUNDS = 4
+"""Rounds between the second point and the tail: after a change of the last rounds, requests still hit the cache before
+them."""
+MIN_ROUNDS = 2
+_STABLE = frozenset({Form.FULL, Form.CARD, Form.ROW})
 
 
 def is_never_shown(block: Block) -> bool:
@@ -357,19 +362,13 @@ def _count_same(before: Sequence[VisibleBlock], after: Sequence[VisibleBlock]) -
     return next((n for n, (old, new) in enumerate(pairs) if old is not new), min(len(before), len(after)))
 
 
-# Where a request asks the provider to cache: after the system text, and at up to three places of the timeline. A point
-# lies on stable text: never on a hidden or light block, and never on an open round.
-
-PRE_TAIL_ROUNDS = 4
-"""Rounds between the second point and the tail: after a change of the last rounds, requests still hit the cache before
-them."""
-MIN_ROUNDS = 2
-_STABLE = frozenset({Form.FULL, Form.CARD, Form.ROW})
-
-
 @dataclass(frozen=True, slots=True)
 class CachePoints:
-    """Indexes of items. `tail` ends the last completed round, or the turn's opening if no round is completed."""
+    """Where a request asks the provider to cache: after the system text, and at up to three places of the timeline. A
+    point lies on stable text: never on a hidden or light block, and never on an open round.
+
+    Indexes of items. `tail` ends the last completed round, or the turn's opening if no round is completed.
+    """
 
     previous_turn: int | None = None
     pre_tail: int | None = None

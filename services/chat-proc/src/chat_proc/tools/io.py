@@ -15,6 +15,9 @@ from everturn.turns.model import Effect
 
 MAX_LISTED: Final = 1_000
 
+MAX_BYTES: Final = 512 * 1024
+"""Limit of one call: as base64 it must fit into a frame of 1 MiB."""
+
 
 class ListFilesParams(BaseModel):
     """`folder` is the beginning of the paths."""
@@ -52,12 +55,6 @@ class ListFilesTool:
             for file in selection.files[:MAX_LISTED]
         ]
         return ToolOutcome("ok", f"{len(rows)} files", value=rows)
-
-
-# `io_tools.read_file`: the bytes of a stored file that is not among the program's inputs, one part at a time.
-
-MAX_BYTES: Final = 512 * 1024
-"""Limit of one call: as base64 it must fit into a frame of 1 MiB."""
 
 
 class ReadFileParams(BaseModel):
@@ -111,9 +108,6 @@ class ReadFileTool:
         if start >= end:
             return b""
         return b"".join([chunk async for chunk in self._objects.load_range(key, start=start, end=end)])
-
-
-# `io_tools.show_progress`: a program reports its progress to the person.
 
 
 class ShowProgressParams(BaseModel):

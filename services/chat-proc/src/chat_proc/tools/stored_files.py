@@ -18,8 +18,6 @@ from everturn.core.refs import FileRef, OutputRef, check_path, file_ref, log_ref
 from everturn.files.model import Artifact, ArtifactKind, Rn, object_key
 from everturn.files.objects import Objects
 
-# The type of a file, from its name and its first bytes.
-
 BINARY = "application/octet-stream"
 TEXT = "text/plain"
 _SIGNATURES = (
@@ -63,6 +61,9 @@ _BY_SUFFIX = MappingProxyType(
 _ZIP_SUFFIXES = (".docx", ".pptx", ".xlsx", ".zip")
 _SNIFFED_BYTES = 4096
 
+NOT_SCANNED = "not scanned"
+_REF_SCHEMES = ("fi:", "ar:", "tc:", "so:", "su:", "ws:", "ks:", "sk:")
+
 
 def sniff_mime(name: str, data: bytes) -> str:
     """The type of a produced file. Bytes decide what is binary; the name only distinguishes texts and zip
@@ -91,10 +92,6 @@ def _looks_like_text(data: bytes) -> bool:
         # A character that was split by the cut does not indicate binary data.
         return len(data) > _SNIFFED_BYTES and error.start >= len(head) - 3
     return True
-
-
-NOT_SCANNED = "not scanned"
-_REF_SCHEMES = ("fi:", "ar:", "tc:", "so:", "su:", "ws:", "ks:", "sk:")
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,11 +55,13 @@ from everturn.turns.model import (
 )
 from everturn.turns.ports import Approvals, InboxMoved, Timelines
 
-# The inbox of a running turn: a notification or the heartbeat wakes it, and it reads the unanswered signals.
+_log = structlog.get_logger(__name__)
 
 
 class TurnInbox:
-    """Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers.
+    """The inbox of a running turn: a notification or the heartbeat wakes it, and it reads the unanswered signals.
+
+    Owned by one turn runner. `seen_seq` is the conversation's inbox_seq that the last read of the rows covers.
 
     `report` is called for each signal that a read finds new or changed, so that the event stream carries it: hints can
     get lost. A turn ends only when its last read is still current, so no change of an open turn is missed.
@@ -151,9 +153,6 @@ class TurnInbox:
             self._rung.set()
             raise
         return any(signal.kind in CONTROL_KINDS for signal in unseen)
-
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,12 +95,12 @@ class ManifestKeeper:
         _log.warning("Could not save the manifest of the request", turn_id=self._turn_id, round=round_number, why=why)
 
 
-# Metrics of a turn: how long people waited for it, how it ended, what it used.
-
-
 class TurnMeter:
-    """Owned by one leased turn. Waits are reported once, by the worker that began the turn: a successor knows only its
-    own part. Times in the row are the database's, so no two clocks are compared."""
+    """Metrics of a turn: how long people waited for it, how it ended, what it used.
+
+    Owned by one leased turn. Waits are reported once, by the worker that began the turn: a successor knows only its own
+    part. Times in the row are the database's, so no two clocks are compared.
+    """
 
     def __init__(self, claim: Claim, turn: Turn, clock: Clock, *, is_new: bool) -> None:
         self._monotonic = clock.monotonic

@@ -17,7 +17,6 @@ from everturn.turns.ports import Leases
 
 _log = structlog.get_logger(__name__)
 
-
 STALL_S = 120.0
 """A turn that makes no progress for this long, with no call open, is stuck. All waits inside a turn are bounded: the
 longest is a database call with all its retries, below 100 s."""

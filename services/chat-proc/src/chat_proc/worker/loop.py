@@ -40,16 +40,35 @@ from everturn.queue.ports import Doorbells
 from everturn.turns.model import Claim, ClaimBounds, Deferred, Lease, SlotKind
 from everturn.turns.ports import FairClaims, Leases
 
-# How many turns a worker runs at once, and a way to run a suspect turn alone. Beyond its ordinary slots a worker has
-# some extra ones. They are not first come, first served: the claim rule reserves them for users without a running turn,
-# and lends them to replace slots whose turns make no progress.
+_log = structlog.get_logger(__name__)
 
 EXCLUSIVE_WAIT_S = 60.0
 """How long a suspect turn waits for the worker's other turns to end before it runs concurrently with them."""
 
+T = TypeVar("T")
+
+WAIT_S = 0.5
+"""Timeout of one wait for a doorbell or a free slot; bounds how late a drain is noticed."""
+RETRY_S = 0.5
+EXTRA_POLL_S = 0.5
+"""Interval between two queries for a turn that may run in an extra slot; most of the wait of such a turn."""
+LEND_AFTER_S = 2.0
+"""A turn that has sent nothing for this long waits for a program or a model, and its slot is lent."""
+CLAIM_TRIES = 4
+"""Claim attempts per doorbell, when its turn is over a bound and other workers claim the alternatives meanwhile."""
+REQUEUE_S = 600.0
+"""How long a worker keeps trying to requeue a turn that a database outage interrupted."""
+SUSPECT_ATTEMPTS = 2
+"""After this many takeovers without progress, a turn is suspected of killing its worker."""
+LANE_WEIGHTS = ((Lane.PRIVILEGED, 8), (Lane.PAID, 4), (Lane.REGISTERED, 2), (Lane.ANONYMOUS, 1))
+
 
 class Slots:
-    """Counts running turns. A turn that may kill its worker runs alone, so that it kills no other turn."""
+    """Counts running turns. A turn that may kill its worker runs alone, so that it kills no other turn.
+
+    Beyond its ordinary slots a worker has some extra ones. They are not first come, first served: the claim rule
+    reserves them for users without a running turn, and lends them to replace slots whose turns make no progress.
+    """
 
     def __init__(self, count: int, *, extra: int = 0, exclusive_wait_s: float = EXCLUSIVE_WAIT_S) -> None:
         self._count = count
@@ -114,26 +133,6 @@ class Slots:
             return
         finally:
             self._waiting -= 1
-
-
-_log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
-
-WAIT_S = 0.5
-"""Timeout of one wait for a doorbell or a free slot; bounds how late a drain is noticed."""
-RETRY_S = 0.5
-EXTRA_POLL_S = 0.5
-"""Interval between two queries for a turn that may run in an extra slot; most of the wait of such a turn."""
-LEND_AFTER_S = 2.0
-"""A turn that has sent nothing for this long waits for a program or a model, and its slot is lent."""
-CLAIM_TRIES = 4
-"""Claim attempts per doorbell, when its turn is over a bound and other workers claim the alternatives meanwhile."""
-REQUEUE_S = 600.0
-"""How long a worker keeps trying to requeue a turn that a database outage interrupted."""
-SUSPECT_ATTEMPTS = 2
-"""After this many takeovers without progress, a turn is suspected of killing its worker."""
-LANE_WEIGHTS = ((Lane.PRIVILEGED, 8), (Lane.PAID, 4), (Lane.REGISTERED, 2), (Lane.ANONYMOUS, 1))
 
 
 def lane_orders() -> tuple[tuple[Lane, ...], ...]:

@@ -20,6 +20,9 @@ from everturn.files.model import Artifact
 from everturn.files.ports import MAX_PAGE, Artifacts, WorkspaceTurn
 from everturn.timeline.blocks import Block, BlockType
 
+MAX_OWN_FILES = 2_000
+"""Limit of rows to load if the turn's blocks do not begin with its header."""
+
 
 class WorkspaceHistory:
     """The files of all turns of a conversation, from their artifact rows; missing files are omitted."""
@@ -57,10 +60,6 @@ class WorkspaceHistory:
     ) -> tuple[WorkspaceTurn, ...]:
         """The last turns that left files in the workspace, newest first."""
         return await self._artifacts.load_workspace_turns(principal, conversation_id, limit=limit)
-
-
-MAX_OWN_FILES = 2_000
-"""Limit of rows to load if the turn's blocks do not begin with its header."""
 
 
 @dataclass(frozen=True, slots=True)

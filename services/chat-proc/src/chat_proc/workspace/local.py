@@ -22,6 +22,30 @@ from everturn.timeline.bodies import AttachmentBody, CheckoutBody, EventBody, Si
 PULL_TOOL = "react.pull"
 _WRITABLE = (ArtifactKind.FILE, ArtifactKind.OUTPUT)
 
+MIB = 1024 * 1024
+
+MAX_TEXT_BYTES = 2 * MIB
+"""Limit of a text that is written or patched: far above the length of one model reply."""
+MAX_FILE_BYTES = RunLimits().file_bytes
+"""Limit of one produced file: the same as for a program in the sandbox."""
+MAX_DELTA_BYTES = 250 * MIB
+"""Total of all files that one turn writes."""
+MAX_WORKSPACE_FILES = 500
+"""Files in `files/` of one turn. A checkout names each of them in its block."""
+MAX_PULL_FILES = 500
+MAX_PULL_BYTES = 256 * MIB
+"""Total of all that one turn pulls: the size of the sandbox's work folder."""
+MAX_PATHS = 50
+"""Paths in one call of pull or checkout."""
+
+_FilesRef = refs.FileRef | refs.OutputRef | refs.AttachmentRef | refs.ExternalAttachmentRef | refs.LogRef
+
+MAX_WALKED = 2_000
+"""Maximum files per search."""
+_FOLDERS = ("files", "outputs", "attachments", "external", "logs")
+_PLACE = re.compile(r"(?:conv_[A-Za-z0-9_-]{1,75}/)?(turn_[A-Za-z0-9_-]{1,75})(?:/|$)")
+_REF = re.compile(r"fi:((?:conv_[A-Za-z0-9_-]{1,75}\.)?)(turn_[A-Za-z0-9_-]{1,75})(?:\.|$)")
+
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
@@ -163,37 +187,13 @@ class _Pulling(BaseModel):
     pulled: tuple[PulledRoot, ...] = ()
 
 
-# Limits of a turn's workspace. ANNOUNCE shows these numbers, the tools enforce them.
-
-MIB = 1024 * 1024
-
-MAX_TEXT_BYTES = 2 * MIB
-"""Limit of a text that is written or patched: far above the length of one model reply."""
-MAX_FILE_BYTES = RunLimits().file_bytes
-"""Limit of one produced file: the same as for a program in the sandbox."""
-MAX_DELTA_BYTES = 250 * MIB
-"""Total of all files that one turn writes."""
-MAX_WORKSPACE_FILES = 500
-"""Files in `files/` of one turn. A checkout names each of them in its block."""
-MAX_PULL_FILES = 500
-MAX_PULL_BYTES = 256 * MIB
-"""Total of all that one turn pulls: the size of the sandbox's work folder."""
-MAX_PATHS = 50
-"""Paths in one call of pull or checkout."""
-
-
 def describe_limits() -> str:
-    """One line for the model."""
+    """One line for the model. ANNOUNCE shows these numbers, and the tools enforce them."""
     return (
         f"one file {MAX_FILE_BYTES // MIB} MB, text written in one call {MAX_TEXT_BYTES // MIB} MB, "
         f"all files written in a turn {MAX_DELTA_BYTES // MIB} MB, files/ {MAX_WORKSPACE_FILES} files, "
         f"pulled {MAX_PULL_FILES} files and {MAX_PULL_BYTES // MIB} MB"
     )
-
-
-# The target of a `fi:` ref in a pull or checkout: one file, or a folder of a turn's `files/`. Pure.
-
-_FilesRef = refs.FileRef | refs.OutputRef | refs.AttachmentRef | refs.ExternalAttachmentRef | refs.LogRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +292,6 @@ def _guess(path: str) -> str:
     return f"; did you mean {guessed}?"
 
 
-# A path can't be both a file and a folder, although a list of paths can imply both.
-
-
 def find_clash(paths: Iterable[str]) -> str | None:
     """The first path that would have to be both, if any."""
     names = set(paths)
@@ -304,15 +301,6 @@ def find_clash(paths: Iterable[str]) -> str | None:
             if "/".join(parts[:end]) in names:
                 return "/".join(parts[:end])
     return None
-
-
-# Selects the local files for a search: parses the ways in which a model names a file or folder. Pure.
-
-MAX_WALKED = 2_000
-"""Maximum files per search."""
-_FOLDERS = ("files", "outputs", "attachments", "external", "logs")
-_PLACE = re.compile(r"(?:conv_[A-Za-z0-9_-]{1,75}/)?(turn_[A-Za-z0-9_-]{1,75})(?:/|$)")
-_REF = re.compile(r"fi:((?:conv_[A-Za-z0-9_-]{1,75}\.)?)(turn_[A-Za-z0-9_-]{1,75})(?:\.|$)")
 
 
 @dataclass(frozen=True, slots=True)

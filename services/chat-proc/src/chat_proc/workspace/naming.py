@@ -108,11 +108,9 @@ def _unescape(text: str) -> str:
     return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-# The result format of workspace tools: one JSON object with each list item on a line of its own.
-
-
 def render_result(result: Mapping[str, object]) -> str:
-    """The object as text, without empty lists and None. Parts of it can be read by lines."""
+    """The object as text, without empty lists and None. Parts of it can be read by lines. Each item of a list is on a
+    line of its own."""
     fields = [f"{json.dumps(key)}: {_render(value)}" for key, value in result.items() if value not in (None, [], ())]
     return "{" + ",\n".join(fields) + "}"
 

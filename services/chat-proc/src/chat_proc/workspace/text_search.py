@@ -8,15 +8,19 @@ import re2
 
 from everturn.core.errors import Invalid
 
-# Regular expressions of a model: RE2, which is linear in the text for any expression.
-
 MAX_PATTERN_CHARS = 1_000
 MAX_MEMORY_BYTES = 8 * 1024 * 1024
 """Memory limit of one compiled expression; a larger one is refused."""
 
+MAX_PREVIEW_CHARS = 240
+_BEFORE_MATCH_CHARS = 60
+_LINES_BETWEEN_LOOKS = 500
+"""Lines searched between two checks of the clock."""
+
 
 class Pattern:
-    """A compiled expression. Searching releases the GIL."""
+    """A compiled expression. Searching releases the GIL. RE2 takes linear time in the length of the text for any
+    expression."""
 
     def __init__(self, text: str) -> None:
         """Raises Invalid, with the reason, if `text` is not a valid RE2 expression."""
@@ -43,12 +47,6 @@ class Pattern:
 def _reason(error: Exception) -> str:
     first = error.args[0] if error.args else str(error)
     return first.decode("utf-8", "replace") if isinstance(first, bytes) else str(first)
-
-
-MAX_PREVIEW_CHARS = 240
-_BEFORE_MATCH_CHARS = 60
-_LINES_BETWEEN_LOOKS = 500
-"""Lines searched between two checks of the clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,26 @@ file of 100,000 lines."""
 RefusalCode = Literal["no_hunks", "invalid_hunk_header", "invalid_hunk_line", "several_files", "hunk_mismatch",
                       "hunk_out_of_order", "ambiguous_hunk", "too_many_searches"]  # fmt: skip
 
+_ALIKE = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-"})
+
+_NUMBERED = re.compile(r"[ \t]*(\d{1,7})(?:: ?|[ \t]*\| ?|\t)(.*)", re.DOTALL)
+MIN_SHARE = 0.35
+MIN_LINES = 2
+MANY_LINES = 5
+
+MAX_CHECKED_BYTES = 512 * 1024
+LIMIT_S = 5.0
+_PARSE = """
+import ast, sys
+try:
+    ast.parse(sys.stdin.buffer.read(), "file")
+except SyntaxError as error:
+    print(f"line {error.lineno}: {error.msg}")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+"""Run in a process of its own: deeply nested text can crash a parser."""
+
 
 @dataclass(frozen=True, slots=True)
 class AppliedHunk:
@@ -260,9 +280,6 @@ def _describe_mismatch(hunk: _Hunk, bodies: Sequence[str], cursor: int, number: 
     return Refused("hunk_mismatch", message, number, at + n + 1, expected, shown)
 
 
-_ALIKE = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-"})
-
-
 def _flat(text: str) -> str:
     return "".join(text.translate(_ALIKE).split())
 
@@ -313,14 +330,6 @@ def _body(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-# Finds line numbers of a preview that were copied into a patch: they are not part of the text.
-
-_NUMBERED = re.compile(r"[ \t]*(\d{1,7})(?:: ?|[ \t]*\| ?|\t)(.*)", re.DOTALL)
-MIN_SHARE = 0.35
-MIN_LINES = 2
-MANY_LINES = 5
-
-
 def has_preview_numbers(patch: str, current: str, *, is_diff: bool) -> bool:
     """Whether lines of the patch are lines of the current text prefixed with numbers that the text does not have.
 
@@ -340,22 +349,6 @@ def has_preview_numbers(patch: str, current: str, *, is_diff: bool) -> bool:
 
 def _is_line(lines: list[str], number: int, text: str) -> bool:
     return 0 < number <= len(lines) and bool(text.strip()) and lines[number - 1].rstrip("\r") == text.rstrip("\r")
-
-
-# Checks the syntax of a written Python or JSON text.
-
-MAX_CHECKED_BYTES = 512 * 1024
-LIMIT_S = 5.0
-_PARSE = """
-import ast, sys
-try:
-    ast.parse(sys.stdin.buffer.read(), "file")
-except SyntaxError as error:
-    print(f"line {error.lineno}: {error.msg}")
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-"""Run in a process of its own: deeply nested text can crash a parser."""
 
 
 async def find_syntax_problem(name: str, data: bytes) -> str | None:

@@ -27,6 +27,8 @@ from exec_supervisor.broker.pair import LIFELINE_S, Pair, StartFailed
 from exec_supervisor.broker.pairs import Busy, Pairs, UnknownPair, UnknownProfile, build_refusal
 from exec_supervisor.broker.pool import Pool
 
+_log = structlog.stdlib.get_logger()
+
 SEND_TIMEOUT_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 30.0
 """Seconds for a request to arrive completely. Callers send it at once; a silent one would block a connection."""
@@ -39,8 +41,6 @@ _CHUNK_BYTES: Final = 64 << 10
 
 Request = StartPair | Attach | KillPair | RemovePair | ListPairs
 ResultT = TypeVar("ResultT")
-
-_log = structlog.stdlib.get_logger()
 
 
 class _Refused(Exception):

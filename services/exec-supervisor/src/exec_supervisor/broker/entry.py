@@ -37,12 +37,12 @@ from exec_supervisor.broker.reaper import Reaper
 from exec_supervisor.broker.seccomp_profile import build_profile
 from exec_supervisor.settings import BrokerSettings
 
+_log = structlog.stdlib.get_logger()
+
 MORE_CONNECTIONS: Final = 64
 """In addition to one connection per pair and one more to query it."""
 
 _WRONG_USE: Final = 2
-
-_log = structlog.stdlib.get_logger()
 
 
 def main() -> int:

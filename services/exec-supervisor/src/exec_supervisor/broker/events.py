@@ -11,10 +11,10 @@ from everturn.execution.messages import LimitName
 from exec_supervisor.broker.bodies import LABEL_BROKER, LABEL_PAIR, LABEL_ROLE
 from exec_supervisor.broker.docker_engine import CONNECTED, Engine, EngineDown, EngineEvent, EngineRefused
 
+_log = structlog.stdlib.get_logger()
+
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
-
-_log = structlog.stdlib.get_logger()
 
 
 class PairEvents:

@@ -19,6 +19,8 @@ from everturn.core.settings import split_address
 from everturn.execution.broker_messages import TLS_AUTHORITY, TLS_CERTIFICATE, TLS_DIR, TLS_KEY
 from exec_supervisor.settings import BrokerSettings
 
+_log = structlog.stdlib.get_logger()
+
 SOCKET_MODE: Final = 0o660
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 BACKLOG: Final = 128
@@ -37,8 +39,6 @@ Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 _FLUSH_S: Final = 10.0
-
-_log = structlog.stdlib.get_logger()
 
 
 @dataclass(frozen=True, slots=True)

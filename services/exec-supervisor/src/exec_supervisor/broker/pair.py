@@ -27,6 +27,8 @@ from exec_supervisor.broker.events import PairEvents
 from exec_supervisor.broker.seccomp_profile import INTERNET, build_profile
 from exec_supervisor.broker.stdio import AttachedStdio
 
+_log = structlog.stdlib.get_logger()
+
 BOOT_TIMEOUT_S: Final = 60.0
 """The supervisor gives its executor 30 s; creating and starting containers on a busy machine takes additional time."""
 
@@ -38,8 +40,6 @@ REMOVAL_S: Final = 60.0
 
 _VOLUME_TRIES: Final = 20
 _VOLUME_PAUSE_S: Final = 0.1
-
-_log = structlog.stdlib.get_logger()
 
 
 class StartFailed(EverturnError):

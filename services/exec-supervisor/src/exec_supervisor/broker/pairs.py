@@ -23,14 +23,14 @@ from exec_supervisor.broker.events import EventWatch
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import Booted, Pair, PairPlan
 
+_log = structlog.stdlib.get_logger()
+
 PAIR_LIFETIME_S: Final = 2 * 3600
 """An older pair is ended in any case: pairs are warm for half an hour at most, and the rest is far more than a run's
 limit."""
 
 SLOT_WAIT_S: Final = 10.0
 MAX_REMEMBERED: Final = 1000
-
-_log = structlog.stdlib.get_logger()
 
 
 class UnknownProfile(NotFound):

@@ -20,6 +20,8 @@ from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pair import StartFailed
 from exec_supervisor.broker.pairs import BootedPair, Busy, Pairs
 
+_log = structlog.stdlib.get_logger()
+
 MAX_AGE_S: Final = 1800.0
 HEAD_START_S: Final = 0.1
 """The next boot begins after this delay, so that the run that got a warm pair starts first: a boot briefly needs both
@@ -27,8 +29,6 @@ cores."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 _ROOM_CHECK_S: Final = 1.0
-
-_log = structlog.stdlib.get_logger()
 
 
 @dataclass(slots=True)

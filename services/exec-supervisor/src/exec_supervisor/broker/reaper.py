@@ -13,11 +13,11 @@ from exec_supervisor.broker.docker_engine import Engine, EngineDown, EngineRefus
 from exec_supervisor.broker.metrics import BrokerMetrics
 from exec_supervisor.broker.pairs import Pairs
 
+_log = structlog.stdlib.get_logger()
+
 EVERY_S: Final = 30.0
 AGAIN_S: Final = 2.0
 """Seconds until the next attempt after the engine was unavailable or something was still in use."""
-
-_log = structlog.stdlib.get_logger()
 
 
 class Reaper:

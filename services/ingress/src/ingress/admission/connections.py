@@ -2,6 +2,9 @@
 
 Before the application runs, the server has replaced the peer by what a trusted proxy reports; other headers are not
 read.
+
+A protocol around uvicorn's own limits connections and times. uvicorn has no timeout for the first byte, the last
+header, the rest of a rejected body, or a client that does not read its response.
 """
 
 import asyncio
@@ -24,6 +27,8 @@ from everturn.core.errors import Problem, problem
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malformed
 
+_log = structlog.get_logger(__name__)
+
 UNKNOWN = "unknown"
 RECOGNIZED_KEY = "everturn.recognized"
 """In a scope: the function to call once its request is authenticated, so that its connection no longer counts as
@@ -33,6 +38,16 @@ CUT_KEY = "everturn.cut"
 receives `http.disconnect`."""
 HOST_BITS = 64
 """The owner of an IPv6 network chooses these bits of an address, so limits apply to the network prefix."""
+
+RETRY_AFTER_S = 5
+WRITE_BUFFER_BYTES = 16_384
+"""How much can be unsent in addition to the kernel's buffer before the next piece of a response waits. Together with
+the stream's queue and the connection itself, a client that never reads costs at most 0.2 MiB. These can be larger: the
+snapshot of a large conversation while it is sent (`stream/feed.py` limits how many), the 200 entries that a resuming
+client reads at a time, and responses with turns (`conversations/endpoints.py` limits how many)."""
+LINGER_S = 2
+"""How long a client can keep sending unreadable data until it has received the response: if closed at once, the
+connection would be reset and the response lost."""
 
 
 def load_address(connection: HTTPConnection) -> str:
@@ -85,23 +100,6 @@ class AddressCounts:
         except ValueError:
             return False
         return any(address in network for network in self._proxies)
-
-
-# Limits the number of connections, and how long one can take to send a request: a protocol around uvicorn's own.
-# uvicorn has no timeout for the first byte, the last header, the rest of a rejected body, or a client that does not
-# read its response.
-
-RETRY_AFTER_S = 5
-WRITE_BUFFER_BYTES = 16_384
-"""How much can be unsent in addition to the kernel's buffer before the next piece of a response waits. Together with
-the stream's queue and the connection itself, a client that never reads costs at most 0.2 MiB. These can be larger: the
-snapshot of a large conversation while it is sent (`stream/feed.py` limits how many), the 200 entries that a resuming
-client reads at a time, and responses with turns (`conversations/endpoints.py` limits how many)."""
-LINGER_S = 2
-"""How long a client can keep sending unreadable data until it has received the response: if closed at once, the
-connection would be reset and the response lost."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,17 +35,6 @@ _SHARED_TEXTS: Final[Mapping[str, str]] = {
     "url": "The URL.",
 }
 
-
-def describe_fields(schemas: Mapping[str, dict[str, Any]]) -> None:
-    """Describe the fields of these JSON Schemas that have a shared name and no text of their own."""
-    for schema in schemas.values():
-        for field, about in schema.get("properties", {}).items():
-            if field in _SHARED_TEXTS:
-                about.setdefault("description", _SHARED_TEXTS[field])
-
-
-# Examples for the OpenAPI document, built from its schemas where none is written by hand.
-
 JSON = "application/json"
 MAX_DEPTH = 12
 _UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -66,6 +55,14 @@ _MOMENTS = ("ts", "_at", "_ts")
 _PLAIN: dict[str, Any] = {"string": "text", "integer": 1, "number": 0.5, "boolean": False, "null": None}
 
 Schema = Mapping[str, Any]
+
+
+def describe_fields(schemas: Mapping[str, dict[str, Any]]) -> None:
+    """Describe the fields of these JSON Schemas that have a shared name and no text of their own."""
+    for schema in schemas.values():
+        for field, about in schema.get("properties", {}).items():
+            if field in _SHARED_TEXTS:
+                about.setdefault("description", _SHARED_TEXTS[field])
 
 
 def add_examples(document: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from ingress.admission.limits import load_drawn
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, headers_too_large, malformed, problem_response
 
-# Requests in traces and logs: the span of a request, and the fields of its log lines.
+_log = structlog.get_logger(__name__)
 
 _UNTRACED: Final = ("/healthz", "/readyz", "/metrics", "/socket.io")
 """Probes arrive every few seconds; a socket is not one request."""
@@ -26,6 +26,16 @@ _STREAM: Final = "/events"
 _CONVERSATION: Final = re.compile(r"/conversations/([^/]{1,64})/[^/]{1,64}(?:/([^/]{1,64}))?")
 _SERVER_ERROR: Final = 500
 _MAX_PATH_CHARS: Final = 256
+
+MAX_HEADER_BYTES = 32_768
+MAX_HEADERS = 100
+PIECE_BYTES = 65_536
+"""How much of a body is sent at once."""
+MAX_CONTENT_TYPE_BYTES = 300
+"""Enough for a boundary and a charset. The time of the parameter parser is quadratic in their length: 32 kB of `;`
+after a quotation mark took 0.9 s on the event loop."""
+_SINGLE = frozenset({b"content-type", b"content-encoding", b"content-length", b"transfer-encoding"})
+"""Headers that define how a body is read must not be repeated, because two readers could interpret them differently."""
 
 
 def try_caller(scope: Scope) -> TraceContext | None:
@@ -75,19 +85,6 @@ def name_method(scope: Scope) -> str:
     """One of the known methods, or `other`: a bounded set."""
     method = scope["method"]
     return method if method in {"GET", "POST", "PATCH", "DELETE", "PUT", "HEAD", "OPTIONS"} else "other"
-
-
-MAX_HEADER_BYTES = 32_768
-MAX_HEADERS = 100
-PIECE_BYTES = 65_536
-"""How much of a body is sent at once."""
-MAX_CONTENT_TYPE_BYTES = 300
-"""Enough for a boundary and a charset. The time of the parameter parser is quadratic in their length: 32 kB of `;`
-after a quotation mark took 0.9 s on the event loop."""
-_SINGLE = frozenset({b"content-type", b"content-encoding", b"content-length", b"transfer-encoding"})
-"""Headers that define how a body is read must not be repeated, because two readers could interpret them differently."""
-
-_log = structlog.get_logger(__name__)
 
 
 class OuterMiddleware:

@@ -17,11 +17,18 @@ BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, patter
 """The name of a bundle in request bodies."""
 BUNDLE_HELP = "A bundle of this server's configuration, or `default`; any other is a 422."
 
-
 NOT_BLANK = r"\S"
 """Pattern of a text that is more than white space."""
 Cursor = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_CHARS)]
 """The `next_cursor` of a page, which is opaque to clients."""
+
+MAX_TITLE_CHARS = 300
+_BAD_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters (terminals also interpret those above 0x7f), line separators, and bidirectional overrides."""
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
+
+_UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 
 class JsonBody(ApiModel):
@@ -48,13 +55,6 @@ def is_absent(value: object) -> bool:
     return value is None
 
 
-# Short texts of requests, such as titles: one line in one canonical form.
-
-MAX_TITLE_CHARS = 300
-_BAD_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters (terminals also interpret those above 0x7f), line separators, and bidirectional overrides."""
-
-
 def read_line(text: str) -> str:
     """The text in NFC. Raises ValueError unless it is one line without control characters."""
     if _BAD_TEXT.search(text):
@@ -66,11 +66,6 @@ def read_line(text: str) -> str:
 
 
 Line = Annotated[str, StringConstraints(max_length=MAX_TITLE_CHARS), AfterValidator(read_line)]
-
-
-# Dates and times of requests, for all capabilities.
-
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 
 
 def check_year(moment: datetime) -> datetime:
@@ -93,14 +88,10 @@ Moment = Annotated[AwareDatetime, BeforeValidator(check_written), AfterValidator
 """A date and time with its offset from UTC, in a year that a database supports."""
 
 
-# Ids in paths: a malformed id gets the same 404 as one of another owner.
-
-_UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
-
-
 def load_conversation_id(
     conversation_id: Annotated[str, Path(description="The conversation's id.", examples=[f"conv_{_UUID}"])],
 ) -> ConversationId:
+    """A malformed id gets the same 404 as one of another owner."""
     return ConversationId(_checked(conversation_id, "conv"))
 
 

@@ -18,6 +18,12 @@ from ingress.errors import malformed
 HEADER = "idempotency-key"
 _PRINTABLE = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?", re.ASCII)
 
+CONCURRENT_WAIT_S = 5.0
+"""How long a request waits for another one with the same Idempotency-Key (api.md)."""
+POLL_EVERY_S = 0.05
+
+Answer = TypeVar("Answer")
+
 
 def try_read_key(headers: Headers) -> str | None:
     """The client's key: 1 to 200 printable ASCII characters, quoted or not; None without the header."""
@@ -46,18 +52,12 @@ def _unquote(value: str) -> str:
     return value
 
 
-# Requests of this process with the same Idempotency-Key run one after another, so that they need one place and one
-# check, and all wait for the first one's answer.
-
-CONCURRENT_WAIT_S = 5.0
-"""How long a request waits for another one with the same Idempotency-Key (api.md)."""
-POLL_EVERY_S = 0.05
-
-Answer = TypeVar("Answer")
-
-
 class IdempotencyLocks:
-    """Holds a lock for each key in use. For a duplicate in another process, the transaction waits."""
+    """Requests of this process with the same Idempotency-Key run one after another, so that they need one place and one
+    check, and all wait for the first one's answer.
+
+    Holds a lock for each key in use. For a duplicate in another process, the transaction waits.
+    """
 
     def __init__(self, clock: Clock, *, wait_s: float = CONCURRENT_WAIT_S) -> None:
         self._clock = clock

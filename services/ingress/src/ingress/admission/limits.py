@@ -22,6 +22,8 @@ from ingress.bounds import USER_BODIES_PART
 from ingress.errors import ProblemError, too_many, unavailable
 from ingress.settings import IngressSettings
 
+_log = structlog.get_logger(__name__)
+
 WRITES: Limits = {
     Role.ANONYMOUS: Limit(20, 60),
     Role.REGISTERED: Limit(120, 60),
@@ -38,14 +40,41 @@ READS: Limits = {
 }
 STRONGEST_FIRST = (Role.ADMIN, Role.PRIVILEGED, Role.PAID, Role.REGISTERED, Role.ANONYMOUS)
 
+GUEST_PART = 4
+"""All guests together hold at most one fourth of a process's limits, because one person can be many guests."""
+
+KNOWN_MAX = 10_000
+KNOWN_S = 3600.0
+
+FALLBACK_PART = 4
+"""While the shared buckets don't answer, each process grants one fourth of a limit on its own."""
+PAUSE_S = 1.0
+"""How long the shared buckets are not queried after a failure, so that not every request waits for them."""
+
+NOT_NOW = frozenset({429, 503})
+"""With these statuses the call did nothing and the client retries, so its token is given back."""
+
+READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period")
+
+Result = TypeVar("Result", Draw, Level)
+Fields = tuple[tuple[bytes, bytes], ...]
+GiveBack = Callable[[], Awaitable[Level | None]]
+
+RETRY_AFTER_S = 5
+BODY_TIMEOUT_S = 300.0
+"""For a whole body: 25 MB in this time is 0.7 Mbit/s, and slow trickling can't hold memory longer."""
+BODY_GRACE_S = 20.0
+BODY_BYTES_PER_S = 10_000
+"""A body can lag behind this rate by the grace time: 80 kbit/s, less than any network on which chats are usable."""
+READING_PER_USER = 64
+"""Bodies of one user that are read at once. A page sends one, and a program a few."""
+
+DRAWN_KEY = "everturn.drawn"
+
 
 def strongest_role(roles: frozenset[Role]) -> Role:
     """The role whose limits apply to a principal."""
     return next((role for role in STRONGEST_FIRST if role in roles), Role.ANONYMOUS)
-
-
-GUEST_PART = 4
-"""All guests together hold at most one fourth of a process's limits, because one person can be many guests."""
 
 
 def is_guest(principal: Principal) -> bool:
@@ -53,16 +82,14 @@ def is_guest(principal: Principal) -> bool:
     return strongest_role(principal.roles) is Role.ANONYMOUS
 
 
-# Invalid credentials are limited per address, so that guessing is slow. Each process counts on its own: guessing must
-# be slow, not counted exactly. Behind a proxy all clients share one address. There a credential that this process found
-# valid within the last hour still passes, and only new ones wait.
-
-KNOWN_MAX = 10_000
-KNOWN_S = 3600.0
-
-
 class CredentialGuard:
-    """Owns the buckets of addresses and the hashes of valid credentials."""
+    """Limits invalid credentials per address, so that guessing is slow.
+
+    Each process counts on its own: guessing must be slow, not counted exactly. Behind a proxy all clients share one
+    address. There a credential that this process found valid within the last hour still passes, and only new ones wait.
+
+    Owns the buckets of addresses and the hashes of valid credentials.
+    """
 
     def __init__(self, limit: Limit | None, *, metrics: IngressMetrics, monotonic: Callable[[], float]) -> None:
         self._limit = limit
@@ -106,27 +133,9 @@ class CredentialGuard:
             self._known.popitem(last=False)
 
 
-# Rate limits of a principal: one token bucket for writes and one for reads. Fields follow
-# draft-ietf-httpapi-ratelimit-headers-10.
-
-FALLBACK_PART = 4
-"""While the shared buckets don't answer, each process grants one fourth of a limit on its own."""
-PAUSE_S = 1.0
-"""How long the shared buckets are not queried after a failure, so that not every request waits for them."""
-
-NOT_NOW = frozenset({429, 503})
-"""With these statuses the call did nothing and the client retries, so its token is given back."""
-
-READING_POSTS = ("/fetch", "/turns-with-feedbacks", "/search", "/by-rn", "/conversations-in-period")
-
-_log = structlog.get_logger(__name__)
-Result = TypeVar("Result", Draw, Level)
-Fields = tuple[tuple[bytes, bytes], ...]
-GiveBack = Callable[[], Awaitable[Level | None]]
-
-
 class Drawn:
-    """What one call drew, and the current RateLimit fields of its answer."""
+    """What one call drew, and the current RateLimit fields of its answer, as in
+    draft-ietf-httpapi-ratelimit-headers-10."""
 
     def __init__(self, policy: str, limit: Limit, level: Level, give_back: GiveBack | None) -> None:
         self._policy = policy
@@ -221,20 +230,11 @@ def is_write(method: str, path: str) -> bool:
     return method not in {"GET", "HEAD", "OPTIONS"} and not path.endswith(READING_POSTS)
 
 
-# The bytes of bodies that can be in memory: of this process, of one user, and of all guests.
-
-RETRY_AFTER_S = 5
-BODY_TIMEOUT_S = 300.0
-"""For a whole body: 25 MB in this time is 0.7 Mbit/s, and slow trickling can't hold memory longer."""
-BODY_GRACE_S = 20.0
-BODY_BYTES_PER_S = 10_000
-"""A body can lag behind this rate by the grace time: 80 kbit/s, less than any network on which chats are usable."""
-READING_PER_USER = 64
-"""Bodies of one user that are read at once. A page sends one, and a program a few."""
-
-
 class BodyBudget:
-    """Counts the bytes read for requests that have not ended; only this object changes the counts."""
+    """The bytes of bodies that can be in memory: of this process, of one user, and of all guests.
+
+    Counts the bytes read for requests that have not ended; only this object changes the counts.
+    """
 
     def __init__(self, *, max_bytes: int, max_bytes_per_user: int, metrics: IngressMetrics) -> None:
         self._max = max_bytes
@@ -325,11 +325,6 @@ class BodyHold:
     def release(self) -> None:
         """Stop counting all bytes, once the request has ended."""
         self.shrink(self._bytes)
-
-
-# The checks before every request: invalid credentials, calls of a principal, and bytes of bodies.
-
-DRAWN_KEY = "everturn.drawn"
 
 
 class RequestLimits:

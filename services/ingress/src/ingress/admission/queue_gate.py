@@ -18,8 +18,6 @@ from ingress.admission.limits import strongest_role
 from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, too_many, unavailable
 
-# The capacity of the live workers: how many turns run at once, and how long one takes.
-
 WORKERS_KEEP_S = 1.0
 """The maximum age of the known workers; they report every 5 s."""
 STALE_S = 5.0
@@ -28,6 +26,29 @@ PAUSE_S = 0.5
 """How long Redis is left alone after it did not answer, so that requests meanwhile don't wait for its timeout."""
 GUESSED_TURN_S = 10.0
 """Used while no worker has ended a turn yet."""
+
+KEEP_S = 0.25
+"""The maximum age of a counted depth."""
+COUNT_LIMIT_S = 1.0
+MAX_COUNTED = 1_000
+
+QueueKey = tuple[str, Lane]
+"""A tenant and a lane."""
+
+CHECK_LIMIT_S = 0.5
+"""How long a request waits for Redis; a rejection must arrive within 2 s, including checks and rate limits."""
+ASK_LIMIT_S = 1.25
+"""How long new work waits for all it must know."""
+MEMORY_FULL, MEMORY_SCARCE = 0.9, 0.7
+"""Shares of Redis' memory above which nothing new is accepted, and above which users who hold much of it must wait."""
+USER_SCARCE_BYTES = 1 << 20
+"""How much one user's events can hold while memory is scarce."""
+MEMORY_RETRY_S = 60
+"""Events of ended turns are deleted after a minute."""
+RETRY_MIN_S: Final = 5.0
+RETRY_MAX_S: Final = 15.0
+"""The bounds of the shortest `Retry-After` of a full queue. The longest is twice as long: our clients wait up to 30 s
+without asking their user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +99,6 @@ class WorkerPoolWatch:
             if self._monotonic() - self._known_at > STALE_S:
                 self._failure = str(error)
         self._reload_at = self._monotonic() + (PAUSE_S if self._failure is not None else WORKERS_KEEP_S)
-
-
-# The depth of the queue for a tenant on a lane: the last count, plus what this process has admitted since.
-
-KEEP_S = 0.25
-"""The maximum age of a counted depth."""
-COUNT_LIMIT_S = 1.0
-MAX_COUNTED = 1_000
-
-QueueKey = tuple[str, Lane]
-"""A tenant and a lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,22 +167,6 @@ class QueueDepthCache:
         self._counted.move_to_end(key)
         if len(self._counted) > MAX_COUNTED:
             self._counted.popitem(last=False)
-
-
-CHECK_LIMIT_S = 0.5
-"""How long a request waits for Redis; a rejection must arrive within 2 s, including checks and rate limits."""
-ASK_LIMIT_S = 1.25
-"""How long new work waits for all it must know."""
-MEMORY_FULL, MEMORY_SCARCE = 0.9, 0.7
-"""Shares of Redis' memory above which nothing new is accepted, and above which users who hold much of it must wait."""
-USER_SCARCE_BYTES = 1 << 20
-"""How much one user's events can hold while memory is scarce."""
-MEMORY_RETRY_S = 60
-"""Events of ended turns are deleted after a minute."""
-RETRY_MIN_S: Final = 5.0
-RETRY_MAX_S: Final = 15.0
-"""The bounds of the shortest `Retry-After` of a full queue. The longest is twice as long: our clients wait up to 30 s
-without asking their user."""
 
 
 class WorkGate:

@@ -27,20 +27,6 @@ _REASONS = {
 }
 _ALWAYS = (400, 401, 403, 404, 422, 429, 431, 500, 503)
 
-
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses for the problems of every route, and for `statuses`."""
-    return {status: _describe(status) for status in sorted({*_ALWAYS, *statuses})}
-
-
-def _describe(status: int) -> dict[str, Any]:
-    reason = _REASONS[status]
-    example = Problem(type="urn:everturn:problem:example", title=reason, status=status, detail="What was wrong.")
-    schema = {"$ref": "#/components/schemas/Problem"}
-    content = {PROBLEM_MIME: {"schema": schema, "example": example.model_dump(exclude_none=True)}}
-    return {"description": reason, "content": content}
-
-
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "title": "Problem",
@@ -64,13 +50,23 @@ PROBLEM_SCHEMA: dict[str, Any] = {
     },
 }
 
-
-# Validation errors as problems that name the fields.
-
 MAX_ERRORS = 20
 MAX_NAME_CHARS = 80
 """Of a field's name in a problem, which the client can have chosen."""
 MAX_MESSAGE_CHARS = 300
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI responses for the problems of every route, and for `statuses`."""
+    return {status: _describe(status) for status in sorted({*_ALWAYS, *statuses})}
+
+
+def _describe(status: int) -> dict[str, Any]:
+    reason = _REASONS[status]
+    example = Problem(type="urn:everturn:problem:example", title=reason, status=status, detail="What was wrong.")
+    schema = {"$ref": "#/components/schemas/Problem"}
+    content = {PROBLEM_MIME: {"schema": schema, "example": example.model_dump(exclude_none=True)}}
+    return {"description": reason, "content": content}
 
 
 def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:

@@ -27,10 +27,11 @@ from ingress.admission.strict_json import BadJson, load_strict
 from ingress.auth.gate import AuthGate, Caller, save_caller
 from ingress.errors import malformed, too_large, too_slow, unauthorized, unprocessable, unsupported
 
-# The request that endpoints get: its body is capped while it streams, and its JSON is strict.
-
 _CAP_KEY = "everturn.max_body_bytes"
 _HOLD_KEY = "everturn.body_hold"
+
+SMALL_BODY_BYTES = 262_144
+_BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 
 
 class AdmittedRequest(Request):
@@ -147,10 +148,6 @@ async def load_json(raw: bytes, what: str) -> Any:
         return await load_strict(raw)
     except BadJson as error:
         raise malformed(f"{what} is not valid JSON. {error.detail}") from error
-
-
-SMALL_BODY_BYTES = 262_144
-_BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 
 
 class StrictRoute(APIRoute):

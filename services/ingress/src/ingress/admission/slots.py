@@ -100,11 +100,10 @@ def download_slots(request: Request) -> OpenSlots:
     return cast(OpenSlots, request.app.state.downloads)
 
 
-# Limits concurrent jobs and waiting jobs, shares the slots fairly between people, and rejects all others.
-
-
 class WorkSlots:
-    """Runs `at_once` jobs, lets `waiting` jobs wait, and rejects all others with `why`.
+    """Limits concurrent jobs and waiting jobs, shares the slots fairly between people, and rejects all others.
+
+    Runs `at_once` jobs, lets `waiting` jobs wait, and rejects all others with `why`.
 
     People take turns: each free slot goes to the next person, not to the next job. One person uses at most
     `at_once_of_person` slots, so slow jobs of one person never hold all of them. When the queue is full, a person with

@@ -25,7 +25,14 @@ from ingress.attachments.structure.checks import CheckerProcesses
 from ingress.attachments.structure.limits import Unsound
 from ingress.errors import ProblemError, too_large, unavailable, unprocessable, unsupported
 
-# The reason for rejecting a file, as the problem that names it.
+_log = structlog.get_logger(__name__)
+
+CHECKED_AT_ONCE, CHECKED_AT_ONCE_OF_USER = 64, 8
+"""Messages whose files are checked or wait for it. The checkers and clamd process a few and let 32 wait, each for a
+file of one message: these limits keep one user from blocking everybody else."""
+
+DISCARD_LIMIT_S = 1.0
+"""How long a final answer waits for a store to delete unused files."""
 
 
 class TooBig(Exception):
@@ -66,16 +73,6 @@ def build_refusal(name: str, field: str, error: Refused) -> Refusal:
             return Refusal("unavailable", unavailable(message, errors=fields))
         case _:
             assert_never(error)
-
-
-CHECKED_AT_ONCE, CHECKED_AT_ONCE_OF_USER = 64, 8
-"""Messages whose files are checked or wait for it. The checkers and clamd process a few and let 32 wait, each for a
-file of one message: these limits keep one user from blocking everybody else."""
-
-DISCARD_LIMIT_S = 1.0
-"""How long a final answer waits for a store to delete unused files."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)

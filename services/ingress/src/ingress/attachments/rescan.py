@@ -11,8 +11,9 @@ from everturn.files.objects import Objects
 from everturn.files.ports import REVOKED, Scans, ScanTarget
 from ingress.attachments.antivirus import NOT_SCANNED, Antivirus, Infected, Unscannable
 
-PAGE = 100
 _log = structlog.get_logger(__name__)
+
+PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)

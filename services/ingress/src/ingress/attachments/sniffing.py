@@ -12,8 +12,6 @@ import magic
 
 from ingress.attachments.structure.limits import Form
 
-# Stored file names: one canonical form that is safe to store, show and join to a folder.
-
 MAX_NAME_BYTES = 255
 MAX_READ_CHARS = 512
 """A longer name is first shortened in the middle: the time to normalize it would be quadratic in its length."""
@@ -41,6 +39,31 @@ _FLAGS = tuple(
 )
 """The flags that Unicode recommends: England, Scotland, Wales. The tags of any others could hide a text."""
 _SPACES = re.compile(r"\s+")
+
+_SNIFFED_BYTES = 262_144
+_UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+_PACKED = frozenset({"application/gzip", "application/x-7z-compressed", "application/x-rar", "text/rtf"})
+"""Types that libmagic can report for text because of its first bytes, but that are not accepted; RTF carries
+objects."""
+_ZIP_HEADS = (b"PK\x03\x04", b"PK\x05\x06")
+"""The first bytes of a zip archive, and of an empty one."""
+_OLE_HEAD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
+
+MAGIC_LIBRARY = pylibmagic.__version__
+"""The release of the sniffing library, which includes its database."""
+
+_TEXT_MIMES: Mapping[str, str] = {
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+}
+"""The types under which some texts are stored. All others are plain text, whatever they are, which no browser runs."""
+
+PLAIN = frozenset({"", ".txt", ".log", *_TEXT_MIMES})
+"""Names with which zero bytes are allowed at first: the file may be UTF-16 without a mark."""
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def clean_name(raw: str) -> str:
@@ -129,21 +152,6 @@ def name_apart(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-_SNIFFED_BYTES = 262_144
-_UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream"})
-_PACKED = frozenset({"application/gzip", "application/x-7z-compressed", "application/x-rar", "text/rtf"})
-"""Types that libmagic can report for text because of its first bytes, but that are not accepted; RTF carries
-objects."""
-_ZIP_HEADS = (b"PK\x03\x04", b"PK\x05\x06")
-"""The first bytes of a zip archive, and of an empty one."""
-_OLE_HEAD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
-
-
-MAGIC_LIBRARY = pylibmagic.__version__
-"""The release of the sniffing library, which includes its database."""
-
-
 class NotAccepted(Exception):
     """This file's type is not accepted (415)."""
 
@@ -191,19 +199,8 @@ _OFFICE_BY_EXTENSION: Mapping[str, Kind] = {extension: kind for kind in _OFFICE 
 _TEXT = Kind("text/plain", "text", frozenset(), frozenset(), "text")
 ACCEPTED_KINDS = (*_IMAGES, _PDF, *_OFFICE, _TEXT)
 """All accepted types. Text has no extensions of its own: any name is allowed except those of the other types."""
-
-_TEXT_MIMES: Mapping[str, str] = {
-    ".md": "text/markdown",
-    ".markdown": "text/markdown",
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-}
-"""The types under which some texts are stored. All others are plain text, whatever they are, which no browser runs."""
 _BINARY_DECLARED = frozenset(name for kind in (*_BINARY.values(), *_OFFICE) for name in kind.declared)
 _BINARY_EXTENSIONS = frozenset(name for kind in (*_BINARY.values(), *_OFFICE) for name in kind.extensions)
-PLAIN = frozenset({"", ".txt", ".log", *_TEXT_MIMES})
-"""Names with which zero bytes are allowed at first: the file may be UTF-16 without a mark."""
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Sniffer:

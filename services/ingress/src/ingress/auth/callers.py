@@ -9,6 +9,9 @@ from everturn.core.identity import Principal, read_roles
 Kind = Literal["local", "token", "key", "guest"]
 """Development mode, a bearer token of the issuer, an API key, or a guest token of this server."""
 
+_SCOPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|=~-]{0,127}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -50,12 +53,6 @@ def read_record(record: dict[str, Any]) -> Caller:
     roles = read_roles(record["roles"])
     who = Principal(record["tenant"], record["project"], record["user"], roles, record.get("person", ""))
     return Caller(who, record["until"], Proof(record["kind"], record["issued"], record["key"]))
-
-
-# The syntax of tenant, project and user names: bounded, without characters that are special in keys or paths.
-
-_SCOPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+|=~-]{0,127}", re.ASCII)
 
 
 def is_scope_name(text: str) -> bool:

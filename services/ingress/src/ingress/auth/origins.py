@@ -10,6 +10,16 @@ from ingress.errors import ProblemError, forbidden, problem_response
 _SCHEMES = ("http", "https")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
+METHODS = "GET, POST, PATCH, DELETE"
+REQUEST_HEADERS = (
+    "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, If-Range, Last-Event-ID, Range"
+)
+EXPOSED = (
+    "Accept-Ranges, Content-Disposition, Content-Range, ETag, Location, RateLimit, RateLimit-Policy, Retry-After,"
+    " WWW-Authenticate"
+)
+MAX_AGE_S = 600
+
 
 class Origins:
     """The origins that can read responses and write: those of the list, and this server's own."""
@@ -43,23 +53,12 @@ class Origins:
             raise forbidden("Requests from other sites' pages are not accepted.")
 
 
-# The layer that implements the Fetch standard's CORS for browsers. No response depends on a cookie and none ever allows
-# credentials, so a page authenticates with a header.
-
-METHODS = "GET, POST, PATCH, DELETE"
-REQUEST_HEADERS = (
-    "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, If-Range, Last-Event-ID, Range"
-)
-EXPOSED = (
-    "Accept-Ranges, Content-Disposition, Content-Range, ETag, Location, RateLimit, RateLimit-Policy, Retry-After,"
-    " WWW-Authenticate"
-)
-MAX_AGE_S = 600
-
-
 class Cors:
     """ASGI middleware: answers preflights before any lookup, rejects writes of foreign pages, and sets the cache
-    headers of every response."""
+    headers of every response.
+
+    No response depends on a cookie and none ever allows credentials, so a page authenticates with a header.
+    """
 
     def __init__(self, app: ASGIApp, *, origins: Origins, development: bool = False) -> None:
         self._app = app

@@ -12,14 +12,19 @@ from ingress.auth.api_keys import is_secret_of, try_read_key_text
 from ingress.auth.callers import Caller, Proof, is_user_name
 from ingress.errors import unauthorized
 
-# A cache with a maximum age and a maximum number of entries.
-
 Question = TypeVar("Question", bound=Hashable)
 Answer = TypeVar("Answer")
 
+MAX_AGE_S = 15.0
+"""The maximum age of an answer, counted from when its load began: a revocation takes effect everywhere within it."""
+_BAD_KEY = "The API key is invalid."
+
 
 class FreshCache(Generic[Question, Answer]):
-    """Owns its answers; only `get` changes them. The age of an answer counts from when its load began."""
+    """A cache with a maximum age and a maximum number of entries.
+
+    Owns its answers; only `get` changes them. The age of an answer counts from when its load began.
+    """
 
     def __init__(
         self,
@@ -47,11 +52,6 @@ class FreshCache(Generic[Question, Answer]):
         while len(self._kept) > self._max_entries:
             self._kept.popitem(last=False)
         return answer
-
-
-MAX_AGE_S = 15.0
-"""The maximum age of an answer, counted from when its load began: a revocation takes effect everywhere within it."""
-_BAD_KEY = "The API key is invalid."
 
 
 class RevocationChecker:

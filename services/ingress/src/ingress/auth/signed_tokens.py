@@ -19,18 +19,30 @@ from ingress.auth.callers import Caller, Proof, build_record, read_record
 from ingress.errors import absent, forbidden, too_many, unauthorized
 from ingress.settings import MIN_SECRET_BYTES
 
-# Small signed values that the server issues and verifies later, so that it does not have to store them. A sealed
-# text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each purpose
-# has its own key, derived from one secret that all nodes share.
-
 MAX_SEALED_CHARS = 2048
 
 Purpose = Literal["evt_", "evg_"]
 """The prefix identifies the purpose of a sealed text: `evt_` opens an event stream, `evg_` is a guest token."""
 
+GUEST_S = 30 * 86_400
+"""How long a guest can return to its conversations with its token, in seconds."""
+GUEST_PREFIX = "guest~"
+"""The prefix of guests' user names; no other credential can name such a user."""
+GUEST_TOKEN = "evg_"  # noqa: S105 - it begins tokens, and is none
+WINDOW_S = 60.0
+
+Scope = tuple[str, str]
+
+TICKET_S = 300
+"""How long a ticket opens a stream (api.md), in seconds of this server's clock."""
+
 
 class TokenSigner:
-    """Creates and verifies sealed values. It never exposes its keys."""
+    """Creates and verifies small signed values, which the server then does not have to store.
+
+    A sealed text is `<prefix><payload>.<mac>`: JSON in base64url, and an HMAC-SHA256 over prefix and payload. Each
+    purpose has its own key, derived from one secret that all nodes share. Keys are never exposed.
+    """
 
     def __init__(self, secret: bytes) -> None:
         """Raises ValueError for a secret with less than 256 bits."""
@@ -65,16 +77,6 @@ class TokenSigner:
 
 def _derive(secret: bytes, purpose: str) -> bytes:
     return hmac.digest(secret, f"everturn seal {purpose}".encode(), "sha256")
-
-
-GUEST_S = 30 * 86_400
-"""How long a guest can return to its conversations with its token, in seconds."""
-GUEST_PREFIX = "guest~"
-"""The prefix of guests' user names; no other credential can name such a user."""
-GUEST_TOKEN = "evg_"  # noqa: S105 - it begins tokens, and is none
-WINDOW_S = 60.0
-
-Scope = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +163,10 @@ class Guests:
         self._window = (began, made + 1)
 
 
-# Stream tickets: a plain EventSource sends one in its URL, because it can't send headers.
-
-TICKET_S = 300
-"""How long a ticket opens a stream (api.md), in seconds of this server's clock."""
-
-
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A sealed text, and the Unix time until which it opens its conversation's stream."""
+    """A sealed text, and the Unix time until which it opens its conversation's stream. A plain EventSource sends it in
+    its URL, because it can't send headers."""
 
     text: str
     expires_at: float

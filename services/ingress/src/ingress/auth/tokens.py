@@ -22,6 +22,8 @@ from everturn.core.identity import Role
 from ingress.auth.callers import is_user_name
 from ingress.errors import unauthorized, unavailable
 
+_log = structlog.get_logger(__name__)
+
 LEEWAY_S = 60
 MAX_TOKEN_CHARS = 8192
 MAX_TIME_S = 2**53
@@ -30,6 +32,23 @@ _NO_KEY = "AUTH_PUBLIC_KEY must be an RSA, EC or Ed25519 public key in PEM."
 _FAMILIES = {"HS": "oct", "RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 SHARED_ALGORITHMS = ("HS256", "HS384", "HS512")
 PUBLIC_ALGORITHMS = (*(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)), "ES256K", "EdDSA")
+
+FRESH_S = 300.0
+"""After this age a key set is fetched again when it is needed; a withdrawn key is rejected from then on."""
+STALE_S = 3600.0
+"""The maximum age of a key set that is used while the issuer does not answer."""
+PAUSE_S = 30.0
+"""Between two fetches, however many unknown keys tokens name."""
+FIRST_PAUSE_S = 2.0
+"""The same while there is no key set at all."""
+FETCH_TIMEOUT_S = 5.0
+MAX_BODY_BYTES = 262_144
+MAX_KEYS = 100
+MAX_KID_CHARS = 200
+_TYPES = frozenset({"RSA", "EC", "OKP"})
+_FAILURES = (OSError, HTTPException, ValueError, RecursionError, TimeoutError)
+
+Keys = Mapping[str, jwt.PyJWK]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,27 +188,6 @@ def _strings(value: object) -> list[str]:
         return value.split()
     items = cast(list[object], value) if isinstance(value, list) else []
     return [item for item in items if isinstance(item, str)]
-
-
-# The issuer's key set: fetched from one URL only, cached, and fetched again when keys rotate.
-
-FRESH_S = 300.0
-"""After this age a key set is fetched again when it is needed; a withdrawn key is rejected from then on."""
-STALE_S = 3600.0
-"""The maximum age of a key set that is used while the issuer does not answer."""
-PAUSE_S = 30.0
-"""Between two fetches, however many unknown keys tokens name."""
-FIRST_PAUSE_S = 2.0
-"""The same while there is no key set at all."""
-FETCH_TIMEOUT_S = 5.0
-MAX_BODY_BYTES = 262_144
-MAX_KEYS = 100
-MAX_KID_CHARS = 200
-_TYPES = frozenset({"RSA", "EC", "OKP"})
-_FAILURES = (OSError, HTTPException, ValueError, RecursionError, TimeoutError)
-
-_log = structlog.get_logger(__name__)
-Keys = Mapping[str, jwt.PyJWK]
 
 
 class BadKeySet(ValueError):

@@ -32,6 +32,10 @@ from ingress.chat.service import ChatService, chat_service
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=SubmitRoute, tags=["chat"])
 Service = Annotated[ChatService, Depends(chat_service)]
 
+PREFIX = "/conversations/{tenant}/{project}/{conversation_id}/signals"
+submit_router = APIRouter(prefix=PREFIX, route_class=SubmitRoute, tags=["signals"])
+signal_router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
+
 
 def load_caps(request: Request) -> SubmissionCaps:
     """The submission caps of this application."""
@@ -114,13 +118,6 @@ def _build_receipt(receipt: Receipt) -> ReceiptOut:
         position_more=(position.more or None) if position else None,
         file_notices=receipt.file_notices or None,
     )
-
-
-# Signals: input for a running turn, and its receipt.
-
-PREFIX = "/conversations/{tenant}/{project}/{conversation_id}/signals"
-submit_router = APIRouter(prefix=PREFIX, route_class=SubmitRoute, tags=["signals"])
-signal_router = APIRouter(prefix=PREFIX, route_class=AdmittedRoute, tags=["signals"])
 
 
 @submit_router.post(

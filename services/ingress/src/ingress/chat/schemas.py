@@ -28,6 +28,9 @@ MAX_APPROVAL_REASON_CHARS = 2_000
 EVENT_KIND_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 """The syntax of the kind of an external object in refs (everturn.core.refs)."""
 
+BASE64_PIECE_CHARS = 262_144
+"""A multiple of four, because four characters encode three bytes; decoding 256 KiB takes about a millisecond."""
+
 
 def check_zone(name: str) -> str:
     """Raises ValueError if `name` is not a time zone."""
@@ -139,11 +142,6 @@ class SignalOut(JsonBody):
     signal: SignalView
     """The signal."""
 
-
-# Parsing of a submission, as JSON or multipart, into a checked form and its files.
-
-BASE64_PIECE_CHARS = 262_144
-"""A multiple of four, because four characters encode three bytes; decoding 256 KiB takes about a millisecond."""
 
 Form = TypeVar("Form", MessageIn, SignalIn)
 

@@ -41,11 +41,19 @@ from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_APPROVAL_REASON_CHARS, MessageIn, SignalIn, Submission
 from ingress.errors import NoRoom, ProblemError, too_large, unprocessable
 
+_log = structlog.get_logger(__name__)
+
 NEW = "new"
 KEPT_LIMIT_S = 0.5
 """How long a refusal waits for the stored answer of an earlier request, in seconds."""
 
-_log = structlog.get_logger(__name__)
+STORED_AT_ONCE, STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED = 12, 3, 256
+"""Transactions of messages that run at once in this process, how many of them for one person, and messages that wait.
+Fewer than the connections of the pool: a message of megabytes holds its connection while it is written, and one
+person's flood of them must leave connections for everybody else."""
+STORE_WAIT_S = 10.0
+"""How long a message waits for its transaction to begin: as long as one statement can take. While the database hangs,
+each transaction takes seconds to fail, and a message must not wait for all those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +63,6 @@ class Notifications:
     doorbells: Doorbells
     hints: Hints
     inbox_bells: InboxBells
-
-
-STORED_AT_ONCE, STORED_AT_ONCE_OF_PERSON, WAITING_TO_BE_STORED = 12, 3, 256
-"""Transactions of messages that run at once in this process, how many of them for one person, and messages that wait.
-Fewer than the connections of the pool: a message of megabytes holds its connection while it is written, and one
-person's flood of them must leave connections for everybody else."""
-STORE_WAIT_S = 10.0
-"""How long a message waits for its transaction to begin: as long as one statement can take. While the database hangs,
-each transaction takes seconds to fail, and a message must not wait for all those before it."""
 
 
 class ChatService:

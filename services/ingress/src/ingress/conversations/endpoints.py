@@ -40,6 +40,10 @@ from ingress.conversations.service import ConversationService, conversation_serv
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["conversations"])
 Service = Annotated[ConversationService, Depends(conversation_service)]
 
+READS, READS_OF_PERSON = 64, 16
+"""Responses with turns that this process can hold at once, and how many of them for one person. Each stays in memory
+until its client has read it, and has several megabytes when messages are large."""
+
 
 @router.get("", responses=problems())
 async def list_conversations(
@@ -84,13 +88,6 @@ async def patch_conversation(
 async def delete_conversation(me: Me, service: Service, conversation_id: ConversationPath) -> ErasedOut:
     """Erase a conversation with all its rows and objects. A running turn ends without an answer."""
     return await service.erase(me, conversation_id)
-
-
-# Reading turns: the state that the event stream builds up, from the rows.
-
-READS, READS_OF_PERSON = 64, 16
-"""Responses with turns that this process can hold at once, and how many of them for one person. Each stays in memory
-until its client has read it, and has several megabytes when messages are large."""
 
 
 def build_read_slots() -> OpenSlots:

@@ -33,9 +33,9 @@ from everturn.turns.ports import Turns
 from ingress.admission.fields import Bundles
 from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut, TurnsIn, TurnsOut
 
-DELETE_TRIES = 3
-
 _log = structlog.get_logger(__name__)
+
+DELETE_TRIES = 3
 
 
 class ConversationService:

@@ -36,6 +36,21 @@ _EXAMPLE = (
     ":turn_01890a5d-ac96-774b-bcce-b302099a8058:attachment:turn_01890a5d-ac96-774b-bcce-b302099a8058/attachments/a.csv"
 )
 
+router = APIRouter(prefix="/files/{tenant}/{project}", route_class=AdmittedRoute, tags=["files"])
+_CONTENT: dict[str, Any] = {
+    "description": "The content.",
+    "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
+}
+
+_REDIRECT: dict[str, Any] = {
+    "description": "The file is at `Location` for a minute; only on servers with `FILES_REDIRECT=1`.",
+    "headers": {"Location": {"schema": {"type": "string", "format": "uri"}}},
+}
+Files = Annotated[FileService, Depends(file_service)]
+Download = Annotated[str | None, Query(description="If present, the file is sent as a download, whatever its type.")]
+
+Slots = Annotated[OpenSlots, Depends(download_slots)]
+
 
 class ByRnIn(ApiModel):
     """The file to find."""
@@ -86,26 +101,6 @@ def _read_rn(text: object) -> Rn:
         return parse_rn(text)
     except Invalid as error:
         raise unprocessable("The rn is malformed.", errors=[{"field": "rn", "message": error.detail}]) from error
-
-
-# The content of attachments and of files that turns produced.
-
-router = APIRouter(prefix="/files/{tenant}/{project}", route_class=AdmittedRoute, tags=["files"])
-_CONTENT: dict[str, Any] = {
-    "description": "The content.",
-    "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
-}
-
-
-_REDIRECT: dict[str, Any] = {
-    "description": "The file is at `Location` for a minute; only on servers with `FILES_REDIRECT=1`.",
-    "headers": {"Location": {"schema": {"type": "string", "format": "uri"}}},
-}
-Files = Annotated[FileService, Depends(file_service)]
-Download = Annotated[str | None, Query(description="If present, the file is sent as a download, whatever its type.")]
-
-
-Slots = Annotated[OpenSlots, Depends(download_slots)]
 
 
 @router.get(

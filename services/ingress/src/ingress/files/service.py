@@ -20,6 +20,8 @@ from everturn.files.ports import Artifacts
 from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import HeldResponse
 
+_log = structlog.get_logger(__name__)
+
 SANDBOX_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:"
 
 _INLINE_FILES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf"})
@@ -29,6 +31,13 @@ _INLINE_TEXT = "text/plain"
 _ACTIVE_NAMES = (".htm", ".html", ".xhtml", ".xht", ".shtml", ".mht", ".mhtml", ".eml", ".svg", ".xml", ".xsl", ".xslt")
 _ATTR_CHARS = "!#$&+-.^_`|~"
 """RFC 8187 attr-char, in addition to letters and digits."""
+
+_ONE_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII | re.IGNORECASE)
+
+_TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+
+SIGNED_S = 60
+"""How long a signed URL is valid: long enough to follow it, too short to share it."""
 
 
 def content_type(mime: str) -> str:
@@ -47,11 +56,6 @@ def build_disposition(filename: str, mime: str, *, download: bool, guarded: bool
     plain = "".join(char if " " <= char <= "~" and char not in '"\\%' else "_" for char in filename)
     extended = "" if plain == filename else f"; filename*=UTF-8''{quote(filename, safe=_ATTR_CHARS)}"
     return f'{kind}; filename="{plain}"{extended}'
-
-
-# Byte ranges of RFC 9110: one range is served; several or invalid ones get the whole file.
-
-_ONE_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +87,10 @@ def try_read_range(header: str | None, size: int) -> Slice | None:
     return Slice(start, end)
 
 
-# Entity tags of RFC 9110: whether a client already has a file.
-
-_TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
-
-
 def has_tag(headers: Iterable[str], tag: str) -> bool:
     """Whether `If-None-Match`, which can be a list, weak or `*`, contains the tag, by weak comparison."""
     listed = ",".join(headers).strip()
     return listed == "*" or tag in _TAG.findall(listed)
-
-
-# Serving files by their rows, and handling stored objects that differ from their row.
-
-SIGNED_S = 60
-"""How long a signed URL is valid: long enough to follow it, too short to share it."""
-
-_log = structlog.get_logger(__name__)
 
 
 class FileService:

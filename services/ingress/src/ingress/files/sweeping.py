@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from everturn.files.objects import Objects, StoredObject
 from everturn.lifecycle.orphans import MAX_KEYS, SweepParts, drop_young, find_orphans, try_delete_orphan
 
+Report = Callable[[dict[str, object]], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Swept:
@@ -15,9 +17,6 @@ class Swept:
     orphans: int = 0
     orphan_bytes: int = 0
     deleted: int = 0
-
-
-Report = Callable[[dict[str, object]], None]
 
 
 async def run_sweep(parts: SweepParts, *, prefix: str, delete: bool, report: Report, limit: int = MAX_KEYS) -> Swept:

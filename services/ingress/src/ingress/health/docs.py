@@ -42,6 +42,9 @@ _POLICY: Final = (
 
 Json = Mapping[str, Any]
 
+_Field = tuple[str, Json, bool, str]
+"""Name, schema, whether it is required, description."""
+
 
 @router.get("/docs")
 async def get_docs(request: Request) -> HTMLResponse:
@@ -130,10 +133,6 @@ def _render_object(name: str, schema: Json) -> str:
     fields = _render_fields(_find_fields(schema)) if "properties" in schema else f"<p>{_render_type(schema)}</p>"
     text = schema.get("description", "")
     return f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{_render_text(text)}</p>{fields}'
-
-
-_Field = tuple[str, Json, bool, str]
-"""Name, schema, whether it is required, description."""
 
 
 def _find_fields(schema: Json) -> Iterator[_Field]:

@@ -18,13 +18,20 @@ from everturn.core.ttl_cache import TtlCache
 from everturn.queue.ports import Presences, Queue, WorkerPresence
 from ingress.admission.metrics import IngressMetrics
 
-# The number of waiting turns per lane, for metrics: counted when metrics are read, and rarely.
+_log = structlog.get_logger(__name__)
 
 KEEP_S: Final = 5.0
 """The maximum age of the numbers: `/metrics` needs no credential, so frequent reads must not cause work."""
 LIMIT_S: Final = 2.0
 
-_log = structlog.get_logger(__name__)
+READINESS_KEEP_S: Final = 1.0
+"""The maximum age of `/readyz`: it needs no credential, so frequent requests must not load the checked parts."""
+
+router = APIRouter(tags=["health"])
+_METRICS: dict[str, Any] = {
+    "description": "Prometheus text.",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
+}
 
 
 class QueueWatch:
@@ -54,12 +61,6 @@ class QueueWatch:
             for lane in (lane for lane in Lane if lane is not Lane.CONTROL):
                 self._metrics.queued.labels(lane.value).set(lanes[lane].waiting if lane in lanes else 0)
                 self._metrics.oldest_queued.labels(lane.value).set(lanes[lane].oldest_s if lane in lanes else 0.0)
-
-
-# Checks of the parts that the ingress needs, and the list of workers.
-
-READINESS_KEEP_S: Final = 1.0
-"""The maximum age of `/readyz`: it needs no credential, so frequent requests must not load the checked parts."""
 
 
 class BatteryOut(ApiModel):
@@ -118,13 +119,6 @@ def _build_worker(presence: WorkerPresence) -> WorkerOut:
     tried = presence.battery
     battery = "not run" if tried is None else BatteryOut(held=tried.held, total=tried.total, at=tried.at)
     return WorkerOut(id=presence.worker_id, sandbox=presence.sandbox, battery=battery, slots=presence.slots)
-
-
-router = APIRouter(tags=["health"])
-_METRICS: dict[str, Any] = {
-    "description": "Prometheus text.",
-    "content": {"text/plain": {"schema": {"type": "string"}}},
-}
 
 
 class HealthOut(ApiModel):

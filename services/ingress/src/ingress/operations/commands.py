@@ -15,6 +15,13 @@ from ingress.stream.event_schemas import build_event_schemas
 
 PROGRAM: Final = "ingress"
 
+HELP = "Bring the database up to date; with DATABASE_ADMIN_URL, create its roles and the database itself first."
+
+PrepareServer = Callable[[str, str, str, str], None]
+"""Called with the URLs of the superuser, owner, ingress and worker roles. Raises EverturnError."""
+MigrateSchema = Callable[[Path], None]
+"""Run the migrations of a folder. Raises EverturnError."""
+
 
 def _no_arguments(_: argparse.ArgumentParser) -> None:
     """Most commands have no arguments."""
@@ -60,17 +67,6 @@ def parse_arguments(
     return commands[read.command], read
 
 
-# `python -m ingress migrate FOLDER`: updates the database; with a superuser's URL it first creates the database and its
-# roles.
-
-HELP = "Bring the database up to date; with DATABASE_ADMIN_URL, create its roles and the database itself first."
-
-PrepareServer = Callable[[str, str, str, str], None]
-"""Called with the URLs of the superuser, owner, ingress and worker roles. Raises EverturnError."""
-MigrateSchema = Callable[[Path], None]
-"""Run the migrations of a folder. Raises EverturnError."""
-
-
 def build_migrate_command(prepare: PrepareServer, migrate: MigrateSchema) -> OfflineCommand:
     """Build the command that prepares the server if requested, and then migrates."""
 
@@ -101,9 +97,6 @@ def build_addresses(settings: MigrationSettings) -> tuple[str, str, str, str] | 
         settings.ingress_url.get_secret_value(),
         settings.worker_url.get_secret_value(),
     )
-
-
-# `python -m ingress describe`: prints the schemas of requests, responses and events, without any server.
 
 
 def build_description() -> dict[str, Any]:

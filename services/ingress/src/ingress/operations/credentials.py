@@ -23,7 +23,6 @@ ROLES = tuple(role.value for role in Role if role is not Role.ANONYMOUS)
 MAX_LABEL_CHARS = 200
 Open = Callable[[], AbstractAsyncContextManager[CredentialAdmin]]
 
-
 Write = Callable[[str], object]
 Action = Callable[[CredentialAdmin, argparse.Namespace, Write], Coroutine[Any, Any, int]]
 

@@ -26,6 +26,13 @@ HELP = "List stored objects older than an hour that no row names, as JSON lines;
 
 OpenParts = Callable[[IngressSettings], AbstractAsyncContextManager[SweepParts]]
 
+Open = Callable[[IngressSettings], AbstractAsyncContextManager[Rescan]]
+
+MAX_ROWS = 100_000
+DAYS = 30
+
+FindRemains = Callable[[IngressSettings, ConversationId], AbstractAsyncContextManager[Remains]]
+
 
 def build_sweep_command(open_parts: OpenParts) -> Command:
     """Build the command with its drivers."""
@@ -59,14 +66,9 @@ def write_line(line: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-# Commands for stored files: `rescan` with newer signatures, and `revoke` by an operator's decision. They need
-# DATABASE_OWNER_URL, the migrating role: the role of the serving process can't revoke files.
-
-Open = Callable[[IngressSettings], AbstractAsyncContextManager[Rescan]]
-
-
 def build_rescan_command(open_rescan: Open) -> Command:
-    """`rescan [--all]`."""
+    """`rescan [--all]`. It needs DATABASE_OWNER_URL, the migrating role: the role of the serving process can't revoke
+    files."""
 
     async def run(settings: IngressSettings, arguments: argparse.Namespace) -> int:
         async with open_rescan(settings) as rescan:
@@ -102,14 +104,8 @@ def _add_revoke_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="by an operator", help="The reason; stored in the file's verdict.")
 
 
-# `python -m ingress usage`: usage by day and model. It needs DATABASE_OWNER_URL, the migrating role.
-
-MAX_ROWS = 100_000
-DAYS = 30
-
-
 def build_usage_command(load_usage: LoadUsage) -> OfflineCommand:
-    """Build the command."""
+    """Build the command. It needs DATABASE_OWNER_URL, the migrating role."""
 
     async def load(arguments: argparse.Namespace) -> tuple[UsageTotal, ...]:
         end = arguments.end or datetime.now(UTC).date() + timedelta(days=1)
@@ -139,11 +135,6 @@ def _add_period(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="end", type=date.fromisoformat, help="Day after the last one (default: tomorrow).")
 
 
-# `python -m ingress verify-erasure CONVERSATION`: finds anything that an erasure left.
-
-FindRemains = Callable[[IngressSettings, ConversationId], AbstractAsyncContextManager[Remains]]
-
-
 def build_verify_erasure(find: FindRemains) -> Command:
     """Build the command; `find` opens the stores, searches, and closes them."""
 
@@ -170,9 +161,6 @@ def render_remains(conversation_id: str, remains: Remains) -> str:
 
 def _add_conversation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("conversation", help="the id of the erased conversation")
-
-
-# `python -m ingress verify-export FILE`: checks an exported conversation, without any server.
 
 
 def verify_export(arguments: argparse.Namespace) -> int:

@@ -34,6 +34,8 @@ from ingress.sockets.websocket import REFUSAL_KEY, SIZE_KEY, load_websocket
 from ingress.stream.recheck import CallerCheck
 from ingress.stream.sse import StreamEdge
 
+_log = structlog.get_logger(__name__)
+
 JOIN_TIMEOUT_S = 10
 """Seconds from the opening of the WebSocket until the client must be authenticated."""
 EVENTS_PER_S = 20
@@ -54,7 +56,6 @@ WATCH_S = 5
 READING = frozenset({"conv_status.get", "conv_subscribe", "conv_unsubscribe"})
 NORMAL, BROKEN, POLICY, OVERSIZED = 1000, 1002, 1008, 1009
 
-_log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 

@@ -17,6 +17,8 @@ from ingress.stream.frames import HEARTBEAT, UNAUTHORIZED, Phase, build_batch
 from ingress.stream.hub import REREADS, Hub, Subscription
 from ingress.stream.recheck import CallerCheck
 
+_log = structlog.get_logger(__name__)
+
 PAGE_ENTRIES = 200
 CHUNK_BYTES = 65_536
 RETRY_S = 1.0
@@ -29,8 +31,6 @@ have several megabytes (twice that in the view `steps`) until its client has rec
 RETRY_MS = (500, 3000)
 """Clients of a closing server reconnect at a random time within this range, so that they don't all reconnect at
 once."""
-
-_log = structlog.get_logger(__name__)
 
 
 class Feed:

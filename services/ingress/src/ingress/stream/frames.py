@@ -30,6 +30,15 @@ _LINE_ENDS = {text.encode(): json.dumps(text)[1:-1].encode() for text in ("\x85"
 """These are not line ends in SSE or JSON, but in Python's `splitlines`, which some clients use to read a stream."""
 _STATUS_TYPE = ConvStatus.model_fields["type"].default
 
+REWIND = "chat.rewind"
+PIECE_BYTES = 32_768
+"""The largest piece of live frames that is handed out at once, unless one entry is larger; a larger piece also counts
+as this many bytes. The connection holds a piece until its client has received it."""
+
+Loss = Literal["expired_cursor", "slow", "gap", "stream_lost", "outage"]
+"""Why a client needs a snapshot: its cursor is older than the stream, it reads too slowly, entries are missing, the
+stream is gone from Redis, or Redis does not answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -180,18 +189,6 @@ class TerminalFilter:
         return frozenset(dropped)
 
 
-# The state of one client of a stream, without I/O: entries and hints go in, joined frames come out.
-
-REWIND = "chat.rewind"
-PIECE_BYTES = 32_768
-"""The largest piece of live frames that is handed out at once, unless one entry is larger; a larger piece also counts
-as this many bytes. The connection holds a piece until its client has received it."""
-
-Loss = Literal["expired_cursor", "slow", "gap", "stream_lost", "outage"]
-"""Why a client needs a snapshot: its cursor is older than the stream, it reads too slowly, entries are missing, the
-stream is gone from Redis, or Redis does not answer."""
-
-
 class Phase(Enum):
     """LOST needs a snapshot. BEHIND reads the stream up to its end. LIVE receives entries as they arrive."""
 
@@ -218,7 +215,8 @@ class _Waiting:
 
 
 class ClientCursor:
-    """A client's position in the stream, and the frames that wait for it.
+    """A client's position in the stream, and the frames that wait for it. It does no I/O: entries and hints go in,
+    joined frames come out.
 
     The frames handed out are always a gapless continuation; otherwise `phase` is LOST and a snapshot must follow.
     Waiting live frames plus the piece that the connection may still hold are at most `max_bytes`, or one entry. Frames

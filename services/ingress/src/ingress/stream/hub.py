@@ -24,6 +24,21 @@ from ingress.stream.rows import Head, SharedRead, Snapshot, StreamRows
 
 _log = structlog.get_logger(__name__)
 
+EVERY_S: Final = 1.0
+"""Seconds between two queries of the queue; there are none while no followed conversation waits."""
+BATCH: Final = 100
+"""Conversations per query. When more wait they rotate, and each is updated less often."""
+
+HINT_READERS = 4
+MAX_WAITING_HINTS = 10_000
+MAX_BACKOFF_S = 2.0
+REREADS = 3
+SNAPSHOT_READS = 8
+"""How many snapshots are read at once. Each holds megabytes of rows until its frame is built, in threads that share a
+core, so more of them would only use memory while they wait for each other."""
+FUTURE_FENCES = 16
+"""How far a cursor can be ahead of every known fence; a turn is abandoned after three takeovers."""
+
 
 @dataclass(slots=True, eq=False)
 class Subscription:
@@ -117,16 +132,11 @@ class ConversationStream:
             client.end()
 
 
-# Publishes to waiting clients how many turns are ahead of theirs, whenever that number changes.
-
-EVERY_S: Final = 1.0
-"""Seconds between two queries of the queue; there are none while no followed conversation waits."""
-BATCH: Final = 100
-"""Conversations per query. When more wait they rotate, and each is updated less often."""
-
-
 class Positions:
-    """Owns the set of this process's streams that wait in the queue; `run` is a task of its own."""
+    """Publishes to waiting clients how many turns are ahead of theirs, whenever that number changes.
+
+    Owns the set of this process's streams that wait in the queue; `run` is a task of its own.
+    """
 
     def __init__(self, rows: StreamRows, *, every_s: float = EVERY_S) -> None:
         self._rows = rows
@@ -184,17 +194,6 @@ class Positions:
     def _move_back(self, stream: ConversationStream) -> None:
         if stream.conversation_id in self._waiting:
             self._waiting.move_to_end(stream.conversation_id)
-
-
-HINT_READERS = 4
-MAX_WAITING_HINTS = 10_000
-MAX_BACKOFF_S = 2.0
-REREADS = 3
-SNAPSHOT_READS = 8
-"""How many snapshots are read at once. Each holds megabytes of rows until its frame is built, in threads that share a
-core, so more of them would only use memory while they wait for each other."""
-FUTURE_FENCES = 16
-"""How far a cursor can be ahead of every known fence; a turn is abandoned after three takeovers."""
 
 
 class Hub:

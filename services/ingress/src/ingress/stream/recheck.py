@@ -11,6 +11,8 @@ from everturn.core.errors import Unavailable
 from ingress.auth.callers import Caller
 from ingress.errors import ProblemError
 
+_log = structlog.get_logger(__name__)
+
 ASK_TIMEOUT_S = 1.0
 """Events don't wait longer than this for a recheck; if it can't be completed, the caller stays until the next one."""
 
@@ -27,9 +29,6 @@ class Recheck:
     def begin(self, caller: Caller) -> "CallerCheck":
         """Start the rechecks of a caller whose stream or socket opens now."""
         return CallerCheck(partial(self.check, caller), every_s=self.every_s, monotonic=self.monotonic)
-
-
-_log = structlog.get_logger(__name__)
 
 
 class CallerCheck:

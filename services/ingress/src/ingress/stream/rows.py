@@ -23,6 +23,8 @@ SNAPSHOT_BYTES = 1024 * 1024
 """Total stored size of the turns of a snapshot, unless the newest alone is larger. It is less than a page of REST has,
 because a client can do nothing before it has read its snapshot. `next_cursor` leads to older turns over REST."""
 
+Value = TypeVar("Value")
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -142,11 +144,6 @@ class StreamRows:
 
 def _is_queued(page: TurnPage) -> bool:
     return page.conversation.state is ConversationState.QUEUED
-
-
-# One read for many readers: each gets a value whose read began after its request.
-
-Value = TypeVar("Value")
 
 
 class SharedRead(Generic[Value]):

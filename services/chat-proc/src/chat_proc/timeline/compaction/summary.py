@@ -35,10 +35,6 @@ from everturn.timeline.bodies import (
 )
 from everturn.timeline.plans import PlanSnapshot, PlanStatus
 
-# What a summary keeps verbatim: what was asked in each turn, and the anchors that the model set. A summary lists its
-# turns individually up to a number; earlier ones are found through the previous summary, whose ref is kept as a
-# chapter. So every turn of a long conversation is at most two reads away, and the kept texts stay bounded.
-
 MAX_ANCHORS = 32
 """The newest ones, as in the reference system; older ones remain in the text and in their turns."""
 MAX_CHAPTERS = 64
@@ -49,6 +45,14 @@ ANCHOR = BlockType.ANCHOR.value
 _ASKED = frozenset({BlockType.USER_PROMPT, BlockType.USER_FOLLOWUP, BlockType.USER_STEER, BlockType.EXTERNAL_EVENT})
 ASKED = frozenset(kind.value for kind in _ASKED)
 """The kinds that contain a request; none of them is ever lost."""
+
+MIN_SECTIONS = 2
+"""A reply with fewer headings is not a summary, but a refusal or small talk."""
+MAX_ENDED_PLANS = 12
+"""Closed, superseded and complete plans that are carried over, in addition to all open ones."""
+LEDGER_SHARE = 2
+"""A checkpoint's text can be this many times as long as a history summary's, because it contains the ledger of
+calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,12 @@ def is_intent(block: Block) -> bool:
 
 
 def gather_kept(cut: Cut, turn_id: TurnId, *, listed_turns: int) -> tuple[KeptText, ...]:
-    """Chapters, then requests, then anchors; each oldest first. `turn_id` is that of the new summary."""
+    """Chapters, then requests, then anchors; each oldest first. `turn_id` is that of the new summary.
+
+    A summary lists its turns individually up to a number; earlier ones are found through the previous summary, whose
+    ref is kept as a chapter. So every turn of a long conversation is at most two reads away, and the kept texts stay
+    bounded.
+    """
     before = cut.previous.body.kept if cut.previous and isinstance(cut.previous.body, RangeSummaryBody) else ()
     chapters = [item for item in before if item.kind == CHAPTER]
     listed = [item for item in before if item.kind in ASKED]
@@ -154,15 +163,6 @@ def _shorten(item: KeptText, size: KeptSizes) -> KeptText:
 
 def _cut_asked(text: str, max_chars: int) -> str:
     return cut_text(text, max_chars) if max_chars > HISTORY_SIZES[0].asked else cut_line(text, max_chars)
-
-
-MIN_SECTIONS = 2
-"""A reply with fewer headings is not a summary, but a refusal or small talk."""
-MAX_ENDED_PLANS = 12
-"""Closed, superseded and complete plans that are carried over, in addition to all open ones."""
-LEDGER_SHARE = 2
-"""A checkpoint's text can be this many times as long as a history summary's, because it contains the ledger of
-calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from everturn.timeline.inert import escape_field, escape_line, make_inert
 from everturn.timeline.plans import PlanStatus, StepStatus, render_step
 from everturn.timeline.rendering import drop_base64, render_plan, shorten, try_shape
 
-# The transcript of the range for the summarizing model: one labelled piece for each block.
-
 MAX_RESULT_TOKENS = 3_000
 """Limit of a result that is included whole; a longer one is included as its shape and a sample. As in the reference
 system."""
@@ -27,6 +25,45 @@ _CAPS = (SAMPLE_CHARS, 2_000, 500, 160)
 MAX_THINKING_CHARS = 500
 Hidden = Callable[[Block], str | None]
 """The text with which a hide replaced a block; None if it is not hidden."""
+
+_LABELS: dict[type[bodies.Body], str] = {
+    bodies.TurnHeaderBody: "TURN",
+    bodies.PromptBody: "USER",
+    bodies.AttachmentBody: "ATTACHMENT",
+    bodies.AttachmentTextBody: "ATTACHMENT TEXT",
+    bodies.SignalBody: "USER MEANWHILE",
+    bodies.EventBody: "EVENT",
+    bodies.ThinkingBody: "THINKING",
+    bodies.NotesBody: "NOTES",
+    bodies.AnchorBody: "ANCHOR",
+    bodies.NoticeBody: "NOTICE",
+    bodies.ToolCallBody: "CALL",
+    bodies.ToolCodeBody: "PROGRAM",
+    bodies.ToolResultBody: "RESULT",
+    bodies.PlanBody: "PLAN",
+    bodies.CompletionBody: "ASSISTANT",
+    bodies.AttemptBody: "ASSISTANT ATTEMPT",
+    bodies.DeferralBody: "NOT ENDED",
+    bodies.FeedbackBody: "FEEDBACK",
+}
+"""Working summaries are rendered separately; blocks missing here add nothing to the others."""
+
+MAX_WORDS = 200
+MAX_PREFERENCES = 12
+MAX_PREFERENCE_CHARS = 220
+MAX_FILES = 12
+MAX_PARAMS_CHARS = 120
+_FIELD = re.compile(
+    r"[#*\-\s]*(goal|outcome|key facts|refs|retrieval anchors)\s*+\**+\s*+:\s*+\**+\s*+(.*)", re.IGNORECASE
+)
+"""Possessive quantifiers, because a run of blanks would otherwise backtrack in every split."""
+_FIELD_OF = {
+    "key facts": Section.FACTS,
+    "refs": Section.REFS,
+    "retrieval anchors": Section.ANCHORS,
+}
+_TAGGED = re.compile(r"[-*\s]*\[([A-Z])\]\s*(.+)")
+_SECTION_OF_TAG = {"P": Section.PREFERENCES, "D": Section.DECISIONS, "S": Section.FACTS, "K": Section.FACTS}
 
 
 def render_transcript(blocks: Sequence[Block], hidden: Hidden, max_tokens: int, tokens_of: TokensOf) -> str:
@@ -59,29 +96,6 @@ def _render(block: Block, replacement: str | None, cap: int, tokens_of: TokensOf
     limit = min(cap, MAX_THINKING_CHARS) if isinstance(block.body, bodies.ThinkingBody) else cap
     text_shown = make_inert(_cut(drop_base64(text), limit))
     return f"{head}{_detail(block.body)}: {text_shown}".rstrip()
-
-
-_LABELS: dict[type[bodies.Body], str] = {
-    bodies.TurnHeaderBody: "TURN",
-    bodies.PromptBody: "USER",
-    bodies.AttachmentBody: "ATTACHMENT",
-    bodies.AttachmentTextBody: "ATTACHMENT TEXT",
-    bodies.SignalBody: "USER MEANWHILE",
-    bodies.EventBody: "EVENT",
-    bodies.ThinkingBody: "THINKING",
-    bodies.NotesBody: "NOTES",
-    bodies.AnchorBody: "ANCHOR",
-    bodies.NoticeBody: "NOTICE",
-    bodies.ToolCallBody: "CALL",
-    bodies.ToolCodeBody: "PROGRAM",
-    bodies.ToolResultBody: "RESULT",
-    bodies.PlanBody: "PLAN",
-    bodies.CompletionBody: "ASSISTANT",
-    bodies.AttemptBody: "ASSISTANT ATTEMPT",
-    bodies.DeferralBody: "NOT ENDED",
-    bodies.FeedbackBody: "FEEDBACK",
-}
-"""Working summaries are rendered separately; blocks missing here add nothing to the others."""
 
 
 def _detail(body: bodies.Body) -> str:
@@ -129,24 +143,6 @@ def _cut_result(body: bodies.ToolResultBody, cap: int, tokens_of: TokensOf) -> s
 
 def _cut(text: str, cap: int) -> str:
     return text if len(text) <= cap else f"{text[:cap]}… ({len(text)} characters)"
-
-
-MAX_WORDS = 200
-MAX_PREFERENCES = 12
-MAX_PREFERENCE_CHARS = 220
-MAX_FILES = 12
-MAX_PARAMS_CHARS = 120
-_FIELD = re.compile(
-    r"[#*\-\s]*(goal|outcome|key facts|refs|retrieval anchors)\s*+\**+\s*+:\s*+\**+\s*+(.*)", re.IGNORECASE
-)
-"""Possessive quantifiers, because a run of blanks would otherwise backtrack in every split."""
-_FIELD_OF = {
-    "key facts": Section.FACTS,
-    "refs": Section.REFS,
-    "retrieval anchors": Section.ANCHORS,
-}
-_TAGGED = re.compile(r"[-*\s]*\[([A-Z])\]\s*(.+)")
-_SECTION_OF_TAG = {"P": Section.PREFERENCES, "D": Section.DECISIONS, "S": Section.FACTS, "K": Section.FACTS}
 
 
 def summarize_turns(blocks: Sequence[Block]) -> Sections:

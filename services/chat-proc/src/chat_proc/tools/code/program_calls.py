@@ -43,6 +43,8 @@ from everturn.timeline.seen_addresses import ADDRESSES
 from everturn.turns.model import Effect, EffectState
 from everturn.turns.ports import MAX_RESULT_CHARS, EffectKey, EffectLedger, EffectRecord
 
+_log = structlog.get_logger(__name__)
+
 MAX_CALLS: Final = 100
 MAX_BYTES: Final = 32 * MIB
 ANSWER_ALLOWANCE_S: Final = 5.0
@@ -58,6 +60,36 @@ _TYPES: Final = {
     "object": "dict",
     "null": "None",
 }
+
+LEASE_UNSURE: Final = "lease_unsure"
+"""Error code of a call that was not started because another worker may hold the turn."""
+_LENGTH_BYTES: Final = 4
+
+_OUTCOME_UNKNOWN: Final = (
+    "It is unknown whether it took effect, and it is not repeated. Find out before you call it again"
+)
+
+MAX_SHOWN_CHARS: Final = 4_000
+"""Limit of a call's value on the timeline. The program gets the whole value, and prints or stores what matters."""
+MAX_MESSAGE_CHARS: Final = 2_000
+_MAX_STRING_CHARS: Final = 500
+_MAX_ITEMS: Final = 50
+_MAX_DEPTH: Final = 6
+_ELLIPSIS: Final = "…"
+
+MAX_SIDE_BY_SIDE: Final = 8
+"""Concurrent calls of one run; the others wait, and their time limit already runs."""
+
+_CANT_ASK: Final = (
+    "this call needs a person's approval, and a program can't wait for it: make the call as an action instead. No "
+    "approval is needed for addresses that the person wrote, that a search found, or that a page of this conversation "
+    "links to"
+)
+
+MAX_LISTED_CALLS: Final = 20
+"""Calls of a program that the result of its run lists individually."""
+_CANCELLED: Final = "The run ended before this call."
+_AMBIGUOUS: Final = "The run ended during this call; it is unknown whether it took effect."
 
 
 def build_capability(specs: Sequence[ToolSpec], timeout_s: float) -> Capability:
@@ -116,16 +148,6 @@ def _properties(params: type[BaseModel]) -> Mapping[str, Mapping[str, Any]]:
     return params.model_json_schema().get("properties", {})
 
 
-# Makes a call of a program happen once: its row is written before it begins, and a repeated run gets its recorded
-# reply.
-
-_log = structlog.get_logger(__name__)
-
-LEASE_UNSURE: Final = "lease_unsure"
-"""Error code of a call that was not started because another worker may hold the turn."""
-_LENGTH_BYTES: Final = 4
-
-
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A reply, and whether it reports the outcome of the call; a tool that hung or crashed reports none."""
@@ -135,7 +157,8 @@ class Answered:
 
 
 class EffectGuard:
-    """Guards the calls of one turn that are not pure."""
+    """Guards the calls of one turn that are not pure. The row of a call is written before it begins, and a repeated run
+    gets its recorded reply."""
 
     def __init__(self, ledger: EffectLedger, live: LiveTurn, *, lease: LeaseTiming | None = None) -> None:
         self._ledger = ledger
@@ -187,11 +210,6 @@ class _LeaseUnsure(Exception):
     """Another worker may hold the turn already."""
 
 
-_OUTCOME_UNKNOWN: Final = (
-    "It is unknown whether it took effect, and it is not repeated. Find out before you call it again"
-)
-
-
 def encode_reply(reply: ToolReply) -> str:
     """A reply for the ledger; empty if it is too long to store."""
     try:
@@ -228,17 +246,6 @@ def _state_of(effect: Effect, answered: Answered) -> EffectState:
     if answered.reply.ok:
         return EffectState.COMMITTED
     return EffectState.FAILED if answered.has_outcome or effect is Effect.IDEMPOTENT else EffectState.AMBIGUOUS
-
-
-# Short forms of program calls: arguments and values bounded for a block, whatever a program passed.
-
-MAX_SHOWN_CHARS: Final = 4_000
-"""Limit of a call's value on the timeline. The program gets the whole value, and prints or stores what matters."""
-MAX_MESSAGE_CHARS: Final = 2_000
-_MAX_STRING_CHARS: Final = 500
-_MAX_ITEMS: Final = 50
-_MAX_DEPTH: Final = 6
-_ELLIPSIS: Final = "…"
 
 
 def bound_arguments(arguments: Mapping[str, object]) -> dict[str, Any]:
@@ -308,12 +315,6 @@ def _bound(value: object, depth: int) -> object:
             return clean_text(str(value)[:_MAX_STRING_CHARS])
 
 
-# Answers a program's call: validates the arguments, runs the tool within its time limit, and builds the reply.
-
-MAX_SIDE_BY_SIDE: Final = 8
-"""Concurrent calls of one run; the others wait, and their time limit already runs."""
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramDependencies:
     """The dependencies for answering calls, shared by all runs of a worker."""
@@ -350,13 +351,6 @@ class Given:
 
     reply: ToolReply
     outcome: ToolOutcome | None = None
-
-
-_CANT_ASK: Final = (
-    "this call needs a person's approval, and a program can't wait for it: make the call as an action instead. No "
-    "approval is needed for addresses that the person wrote, that a search found, or that a page of this conversation "
-    "links to"
-)
 
 
 def _always_needs_approval(spec: ToolSpec) -> bool:
@@ -448,14 +442,6 @@ class CallHandler:
         return ToolReply(request.id, False, None, code, has_outcome.encode("utf-8", "replace").decode())
 
 
-# The calls of one program: each is answered, shown to clients as a step, and recorded for the timeline.
-
-MAX_LISTED_CALLS: Final = 20
-"""Calls of a program that the result of its run lists individually."""
-_CANCELLED: Final = "The run ended before this call."
-_AMBIGUOUS: Final = "The run ended during this call; it is unknown whether it took effect."
-
-
 @dataclass(slots=True)
 class _Made:
     """One call in progress."""
@@ -469,7 +455,10 @@ class _Made:
 
 
 class ProgramCalls:
-    """Implements ToolCaller for one run. Read `records` when the run is over."""
+    """The calls of one program: each is answered, shown to clients as a step, and recorded for the timeline.
+
+    Implements ToolCaller for one run. Read `records` when the run is over.
+    """
 
     def __init__(self, tools: ProgramTools, run: ToolCall) -> None:
         self._run = run

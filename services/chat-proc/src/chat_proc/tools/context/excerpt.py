@@ -186,9 +186,6 @@ class LineCutter:
         self._line, self._line_chars = [], 0
 
 
-# Extracts excerpts from stored texts, chunk by chunk: only the requested part and one chunk are in memory.
-
-
 async def load_excerpt(
     objects: Objects, key: str, *, size: int, wanted: Range, max_chars: int, mime: str = "text/plain"
 ) -> Excerpt:
@@ -196,6 +193,8 @@ async def load_excerpt(
     NotFound, Unavailable.
 
     The whole object is read, because its lines have to be counted.
+
+    Only the requested part and one chunk are in memory.
     """
     cutter = start_cutter(wanted, max_chars)
     decoder = TextDecoder(mime)

@@ -23,7 +23,11 @@ from everturn.timeline.inert import escape_name
 from everturn.timeline.next_step import DECISION_TYPES
 from everturn.turns.model import Effect
 
-# Finds the blocks that show the target of a name: its own, or results of reads that showed nothing else. Pure.
+MAX_PATHS = 20
+MAX_REPLACEMENT_CHARS = 2_000
+DEFAULT_REPLACEMENT = "Hidden, because it is no longer needed."
+_NEVER_HIDDEN = frozenset({BlockType.TURN_HEADER, BlockType.RANGE_SUMMARY, BlockType.SYSTEM_MESSAGE})
+_TOO_OLD = "it is in the cached part of the prompt, and changing that would cost more than it saves"
 
 
 def find_refs(named: Named, blocks: Sequence[Block]) -> set[str]:
@@ -47,13 +51,6 @@ def find_shared(named: Named, blocks: Sequence[Block], visible: Container[str]) 
         if block.ref in visible and any(text.ref == named.shown for text in shown_texts(block)):
             return block.ref
     return None
-
-
-MAX_PATHS = 20
-MAX_REPLACEMENT_CHARS = 2_000
-DEFAULT_REPLACEMENT = "Hidden, because it is no longer needed."
-_NEVER_HIDDEN = frozenset({BlockType.TURN_HEADER, BlockType.RANGE_SUMMARY, BlockType.SYSTEM_MESSAGE})
-_TOO_OLD = "it is in the cached part of the prompt, and changing that would cost more than it saves"
 
 
 class HideParams(BaseModel):

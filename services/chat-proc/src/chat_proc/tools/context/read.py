@@ -28,8 +28,6 @@ from everturn.timeline.inert import escape_name
 from everturn.timeline.sources import Source
 from everturn.turns.model import Effect
 
-# The parameters of `react.read`. Numbers are validated here and not by the schema, so a bad one fails only its path.
-
 MAX_PATHS = 20
 MAX_CHARS = 20_000
 """Limit of all texts of one call together."""
@@ -39,9 +37,20 @@ DEFAULT_CHARS = 12_000
 Path = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 Number = int | float | str | bool | None
 
+MAX_URL_CHARS = 500
+_MIN_TEXT_CHARS = 80
+"""A shorter part of a text is useless."""
+
+MAX_RESULT_CHARS = 2 * MAX_CHARS
+"""Including the status lines of MAX_PATHS paths."""
+MAX_TEXT_BYTES = 10 * 1024 * 1024
+MAX_SOURCE_ROWS = 100
+"""Limit of one path: each row costs a read of its whole text."""
+
 
 class ReadItem(BaseModel):
-    """One path, with the part of it that is wanted."""
+    """One path, with the part of it that is wanted. Numbers are validated here and not by the schema, so a bad one
+    fails only its path."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,13 +100,6 @@ def _read_number(name: str, value: Number, least: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise Invalid(f"{name} must be an integer of at least {least}, not {str(value)[:40]!a}")
     return value
-
-
-# Renders rows of the source pool as a JSON array whose texts share one character limit. Pure.
-
-MAX_URL_CHARS = 500
-_MIN_TEXT_CHARS = 80
-"""A shorter part of a text is useless."""
 
 
 def render_rows(rows: Sequence[tuple[Source, str]], max_chars: int) -> tuple[str, bool]:
@@ -161,13 +163,6 @@ def _quoted(text: str) -> str:
 
 def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-MAX_RESULT_CHARS = 2 * MAX_CHARS
-"""Including the status lines of MAX_PATHS paths."""
-MAX_TEXT_BYTES = 10 * 1024 * 1024
-MAX_SOURCE_ROWS = 100
-"""Limit of one path: each row costs a read of its whole text."""
 
 
 @dataclass(frozen=True, slots=True)

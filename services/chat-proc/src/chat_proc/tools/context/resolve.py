@@ -20,14 +20,18 @@ from everturn.timeline.rendering import block_source
 from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import build_turn_index, render_turn_index
 
-# Parses the names that a model uses: refs, and paths of files as programs see them. Pure.
-
 _PATH = re.compile(
     r"(?:(?P<conversation>conv_[A-Za-z0-9_-]{1,75})/)?(?:(?P<turn>turn_[A-Za-z0-9_-]{1,75})/)?"
     r"(?P<folder>files|outputs|attachments|logs|external/(?P<kind>[^/]+)/attachments/(?P<message>[^/]+))/(?P<rest>.+)",
     re.DOTALL,
 )
 FileName = refs.FileRef | refs.OutputRef | refs.AttachmentRef | refs.ExternalAttachmentRef | refs.LogRef
+
+MAX_INDEX_PAGES = 8
+"""Pages of blocks from which the index of a turn that is not in memory is built."""
+_FILE_BLOCKS = (BlockType.ATTACHMENT_META, BlockType.ATTACHMENT_TEXT)
+
+_NO_FILE = "there is no such file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,6 @@ def _read_path(match: re.Match[str], turn_id: TurnId) -> FileName:
             return refs.LogRef(turn, rest, conversation=owner)
         case _:
             return refs.ExternalAttachmentRef(turn, match["kind"], match["message"], rest, conversation=owner)
-
-
-MAX_INDEX_PAGES = 8
-"""Pages of blocks from which the index of a turn that is not in memory is built."""
-_FILE_BLOCKS = (BlockType.ATTACHMENT_META, BlockType.ATTACHMENT_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,6 @@ class Missing:
 Found = FoundText | FoundStored | FoundFile | FoundSources | Missing
 
 _NOTHING = Missing("nothing is stored under this ref")
-_NO_FILE = "there is no such file"
 
 
 @dataclass(frozen=True, slots=True)

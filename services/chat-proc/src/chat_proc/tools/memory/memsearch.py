@@ -43,8 +43,6 @@ from everturn.timeline.bodies import (
 )
 from everturn.turns.model import Effect
 
-# The parameters of `react.memsearch`, and which of its four search modes a call means.
-
 MAX_QUERY_CHARS = 2_000
 DEFAULT_HITS = 5
 DEFAULT_TURNS = 20
@@ -52,6 +50,18 @@ DEFAULT_DAYS = 365
 MAX_DAYS = 3_650
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime(9998, 1, 1, tzinfo=UTC)
+
+_Target = Annotated[SnippetTarget, require_known(SnippetTarget)]
+
+MAX_HIT_CHARS = 500
+MAX_HITS_CHARS = 10_000
+"""Limit of all hits of one call together, so that a result is shown in full."""
+MAX_HITS_OF_TURN = 8
+
+MEMSEARCH_TOOL = "react.memsearch"
+HITS_OF_CONVERSATION = 2
+"""Limit per conversation if all of a person's conversations are searched: a long one must not hide the others."""
+NOTHING = "Nothing was found. Try other words, scope user, or no parameters for an overview."
 
 
 class Mode(StrEnum):
@@ -69,9 +79,6 @@ _TARGETS = {
     Mode.ORDINAL: frozenset({SnippetTarget.SUMMARY, SnippetTarget.USER, SnippetTarget.ASSISTANT}),
     Mode.TEMPORAL: frozenset({SnippetTarget.SUMMARY, SnippetTarget.USER, SnippetTarget.ASSISTANT}),
 }
-
-
-_Target = Annotated[SnippetTarget, require_known(SnippetTarget)]
 
 
 class MemsearchParams(BaseModel):
@@ -129,14 +136,6 @@ def _in_utc(moment: datetime | None) -> datetime | None:
     if moment.year < _FIRST.year:
         return _FIRST
     return _LAST if moment.year > _LAST.year else moment
-
-
-# Hits of `react.memsearch`: the place of each, a short text, and how to read the whole again.
-
-MAX_HIT_CHARS = 500
-MAX_HITS_CHARS = 10_000
-"""Limit of all hits of one call together, so that a result is shown in full."""
-MAX_HITS_OF_TURN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +252,6 @@ def _read(body: Body) -> tuple[SnippetTarget, str] | None:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= MAX_HIT_CHARS else text[:MAX_HIT_CHARS] + "..."
-
-
-MEMSEARCH_TOOL = "react.memsearch"
-HITS_OF_CONVERSATION = 2
-"""Limit per conversation if all of a person's conversations are searched: a long one must not hide the others."""
-NOTHING = "Nothing was found. Try other words, scope user, or no parameters for an overview."
 
 
 @dataclass(slots=True)

@@ -26,7 +26,10 @@ from everturn.memory.user_memories import (
 )
 from everturn.turns.model import Effect
 
-# `memory.write`: saves, changes or deletes one durable memory of the person.
+MAX_IDS = 10
+
+DEFAULT_LIMIT = 8
+MAX_LIMIT = 20
 
 
 class MemoryWriteParams(BaseModel):
@@ -124,9 +127,6 @@ def _change(memory: UserMemory, params: MemoryWriteParams) -> UserMemory:
     )
 
 
-# Renders memories of a person for the model.
-
-
 def render_memories(memories: Sequence[UserMemory]) -> str:
     """One line of JSON for each."""
     return "\n".join(json.dumps(_as_json(memory), ensure_ascii=False) for memory in memories)
@@ -142,9 +142,6 @@ def _as_json(memory: UserMemory) -> dict[str, object]:
         "salience": memory.salience,
         "updated": iso(memory.updated_at),
     }
-
-
-MAX_IDS = 10
 
 
 class MemoryReadParams(BaseModel):
@@ -179,12 +176,6 @@ class MemoryReadTool:
         lines = [render_memories(found)] if found else []
         lines += [f"No memories with these ids: {', '.join(missing)}."] if missing else []
         return ToolOutcome("ok" if found else "error", "\n".join(lines))
-
-
-# `memory.search`: finds durable memories of the person.
-
-DEFAULT_LIMIT = 8
-MAX_LIMIT = 20
 
 
 class MemorySearchParams(BaseModel):

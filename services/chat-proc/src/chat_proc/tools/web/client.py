@@ -38,6 +38,28 @@ _OPEN_V6 = ip_network("2000::/3")
 """All routed IPv6 addresses; the networks below embed an IPv4 address or are reserved."""
 _CLOSED_V6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 
+MAX_REDIRECTS = 5
+MAX_BODY_BYTES = 5 * 1024 * 1024
+MAX_PDF_BYTES = 15 * 1024 * 1024
+"""A PDF is read entirely or not at all, and is larger than a page."""
+MAX_HEADER_CHARS = 300
+"""Limit of a content type: the parsing library is quadratic in its length."""
+_UNPACKED_AT_ONCE_BYTES = 256 * 1024
+"""Other tasks run between two such parts."""
+FETCH_TIMEOUT_S = 20.0
+_STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HEADERS: dict[bytes | str, bytes | str] = {
+    "User-Agent": "Everturn/1.0 (web_fetch)",
+    "Accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,application/pdf;q=0.5",
+    "Accept-Encoding": "gzip",
+}
+_GZIP_OR_ZLIB = 47
+_NETWORK_ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
+
+Unpack = Callable[[bytes, int], tuple[bytes, bytes, bool]]
+"""Unpacks to at most this many bytes; also returns the unread input, and whether more output is pending."""
+
 
 class Refused(Invalid):
     """The web tools must not request this address."""
@@ -86,31 +108,6 @@ class AddressGuard:
         return tuple(str(address) for address in dict.fromkeys(found))[:MAX_ADDRESSES]
 
 
-# Fetches one page from the public internet: guarded connections, and limits on redirects, bytes and time.
-
-MAX_REDIRECTS = 5
-MAX_BODY_BYTES = 5 * 1024 * 1024
-MAX_PDF_BYTES = 15 * 1024 * 1024
-"""A PDF is read entirely or not at all, and is larger than a page."""
-MAX_HEADER_CHARS = 300
-"""Limit of a content type: the parsing library is quadratic in its length."""
-_UNPACKED_AT_ONCE_BYTES = 256 * 1024
-"""Other tasks run between two such parts."""
-FETCH_TIMEOUT_S = 20.0
-_STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_HEADERS: dict[bytes | str, bytes | str] = {
-    "User-Agent": "Everturn/1.0 (web_fetch)",
-    "Accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,application/pdf;q=0.5",
-    "Accept-Encoding": "gzip",
-}
-_GZIP_OR_ZLIB = 47
-_NETWORK_ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
-
-Unpack = Callable[[bytes, int], tuple[bytes, bytes, bool]]
-"""Unpacks to at most this many bytes; also returns the unread input, and whether more output is pending."""
-
-
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """A page as received. `url` is its final address; `cut` means that it is longer than the part that was read."""
@@ -123,7 +120,10 @@ class Fetched:
 
 
 class WebClient:
-    """Keeps no connections and no cookies between pages."""
+    """Fetches pages from the public internet: guarded connections, and limits on redirects, bytes and time.
+
+    Keeps no connections and no cookies between pages.
+    """
 
     def __init__(
         self,

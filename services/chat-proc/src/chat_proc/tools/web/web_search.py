@@ -23,6 +23,16 @@ MAX_ANSWER_BYTES = 2 * 1024 * 1024
 TIMEOUT_S = 15.0
 _STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
 
+BRAVE_URL = "https://api.search.brave.com/res/v1/web/search"
+MAX_FIELD_CHARS = 20_000
+"""Limit of a provider's fields for one page. A longer address is refused."""
+TAVILY_URL = "https://api.tavily.com/search"
+
+MAX_RESULTS = 10
+MAX_QUERY_CHARS = 256
+"""A search is a few words; a query leaves the platform, so it must not carry more."""
+MAX_SNIPPET_CHARS = 1_000
+
 
 async def request_json(
     method: str, url: str, *, headers: Mapping[str, str], body: Mapping[str, Any] | None = None
@@ -71,14 +81,6 @@ def _refusal(status: int) -> str:
     if status == 429:
         return "The search provider's rate limit is reached. Try again later, or read known addresses."
     return f"The search provider answered with status {status}."
-
-
-# Search providers: the request of each, and the conversion of its response to sources.
-
-BRAVE_URL = "https://api.search.brave.com/res/v1/web/search"
-MAX_FIELD_CHARS = 20_000
-"""Limit of a provider's fields for one page. A longer address is refused."""
-TAVILY_URL = "https://api.tavily.com/search"
 
 
 class SearchProvider(Protocol):
@@ -163,14 +165,6 @@ def _share(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return min(1.0, max(0.0, float(value)))
-
-
-# `web_tools.web_search`: queries a search provider; its results become sources.
-
-MAX_RESULTS = 10
-MAX_QUERY_CHARS = 256
-"""A search is a few words; a query leaves the platform, so it must not carry more."""
-MAX_SNIPPET_CHARS = 1_000
 
 
 class WebSearchParams(BaseModel):

@@ -184,10 +184,6 @@ def _first(names: Sequence[str]) -> list[str]:
     return [*names[:SHOWN_FILES], *([f"... and {more} more"] if more > 0 else [])]
 
 
-# `react.pull`: makes files of earlier turns, or of the person's other conversations, visible to programs and searches,
-# read-only. Nothing is copied: the result names the roots, and history provides the bytes.
-
-
 class PullParams(BaseModel):
     """Refs of files, or of folders in `files/` of a turn, with a slash at the end."""
 
@@ -209,7 +205,11 @@ class _Pulling:
 
 
 class PullTool:
-    """Changes only the set of local files: its result block is the record."""
+    """`react.pull`: makes files of earlier turns, or of the person's other conversations, visible to programs and
+    searches, read-only. Nothing is copied: the result names the roots, and history provides the bytes.
+
+    Changes only the set of local files: its result block is the record.
+    """
 
     def __init__(self, history: WorkspaceHistory) -> None:
         self._history = history

@@ -22,6 +22,16 @@ from everturn.turns.model import Effect
 
 MAX_LISTED = 500
 
+MAX_FILE_BYTES = 10 * 1024 * 1024
+"""Searched bytes of one file, from its beginning; also the limit of a read as text."""
+MAX_SCANNED_BYTES = 64 * 1024 * 1024
+"""Searched bytes per call."""
+LIMIT_S = 20.0
+"""After this time the call ends with the matches so far."""
+MAX_HITS = 1_000
+READ_AROUND = 5
+"""Lines before and after a match in its ready-to-use read."""
+
 
 class SearchFilesParams(BaseModel):
     """`prefix` is a folder or file, `name_regex` is searched in file names."""
@@ -82,19 +92,6 @@ def _describe_found(file: LocalFile) -> dict[str, Any]:
         described["checked_out_from"] = file.checked_out_from
         described["modified"] = file.changed
     return described
-
-
-# `react.rg`: finds local files by name and lines in them by regular expression, with ready-to-use reads of the matches.
-
-MAX_FILE_BYTES = 10 * 1024 * 1024
-"""Searched bytes of one file, from its beginning; also the limit of a read as text."""
-MAX_SCANNED_BYTES = 64 * 1024 * 1024
-"""Searched bytes per call."""
-LIMIT_S = 20.0
-"""After this time the call ends with the matches so far."""
-MAX_HITS = 1_000
-READ_AROUND = 5
-"""Lines before and after a match in its ready-to-use read."""
 
 
 class RgParams(BaseModel):

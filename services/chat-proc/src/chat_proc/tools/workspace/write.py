@@ -29,10 +29,19 @@ from everturn.timeline.blocks import BlockType
 from everturn.timeline.bodies import AnchorBody
 from everturn.turns.model import Effect
 
-# Common to writing and patching: whether a file may be stored, and who sees it.
-
 Channel = Literal["canvas", "timeline_text", "internal"]
 Kind = Literal["display", "file"]
+
+MAX_NOTE_CHARS = 2_000
+"""Limit of an inline note: notes are never pruned."""
+TAGS = ("P", "D", "S", "A", "K")
+"""Preference, decision, stable fact, achievement, key artifact."""
+_LEADING_TAGS = re.compile(r"^[ \t]*(?:[-*][ \t]+)?((?:\[[PDSAK]\][ \t]*)+)", re.MULTILINE)
+_WHERE = {
+    "canvas": "and shown in the canvas",
+    "timeline_text": "and shown in the conversation",
+    "internal": "for later use; the user does not see it",
+}
 
 
 def check_room(workspace: Workspace, destination: Destination, size: int, *, max_bytes: int = MAX_TEXT_BYTES) -> None:
@@ -55,18 +64,6 @@ def check_room(workspace: Workspace, destination: Destination, size: int, *, max
 def choose_visibility(channel: Channel, kind: Kind) -> Literal["internal", "external"]:
     """Files are offered to the person, except those in the internal channel."""
     return "external" if kind == "file" and channel != "internal" else "internal"
-
-
-MAX_NOTE_CHARS = 2_000
-"""Limit of an inline note: notes are never pruned."""
-TAGS = ("P", "D", "S", "A", "K")
-"""Preference, decision, stable fact, achievement, key artifact."""
-_LEADING_TAGS = re.compile(r"^[ \t]*(?:[-*][ \t]+)?((?:\[[PDSAK]\][ \t]*)+)", re.MULTILINE)
-_WHERE = {
-    "canvas": "and shown in the canvas",
-    "timeline_text": "and shown in the conversation",
-    "internal": "for later use; the user does not see it",
-}
 
 
 class WriteParams(BaseModel):

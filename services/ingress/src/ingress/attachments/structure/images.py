@@ -15,8 +15,6 @@ from ingress.attachments.structure.limits import (
     Unsound,
 )
 
-# The end of an image by its own format, so that nothing is hidden after it and its first bytes are no code.
-
 _PNG_HEAD = 8
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 """Markers without a length: TEM and the restarts."""
@@ -27,7 +25,6 @@ _FOREIGN_HEADS = (b"%PDF-",)
 _HEAD_BYTES = 1024
 """PDF readers accept its header anywhere within this many first bytes."""
 
-
 _TAIL_HEADS = (
     b"PK\x03\x04", b"PK\x05\x06", b"Rar!", b"7z\xbc\xaf", b"\x1f\x8b", b"\xd0\xcf\x11\xe0", b"MZ", b"\x7fELF",
     b"%PDF-", b"<", b"#!",
@@ -36,11 +33,20 @@ _TAIL_HEADS = (
 _SAMPLE_BYTES = 64
 _PRINTABLE = bytes((9, 10, 13, *range(0x20, 0x7F)))
 
+READERS = (GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
+"""Imported here, because otherwise the first use of one would import the readers of all formats."""
+_SHRINK = 8
+
+Image.MAX_IMAGE_PIXELS = None
+"""Pillow's own limit would report no size. `check_pixels` runs before anything is decoded."""
+
 
 def find_end(form: Form, data: bytes) -> int:
     """How many bytes of the file belong to the picture: all of them when only padding follows it.
 
     Raises Unsound when it is truncated, or is also a program, page, document or archive.
+
+    The end is found by the image's own format, so that nothing is hidden after it and its first bytes are no code.
     """
     if any(head in data[:_HEAD_BYTES] for head in _FOREIGN_HEADS) or _SCRIPT in data.lower():
         raise Unsound("it is also a file of another type")
@@ -152,14 +158,6 @@ _ENDS: Mapping[str, Callable[[bytes], int]] = {
     "gif": _end_of_gif,
     "jpeg": _end_of_jpeg,
 }
-
-
-READERS = (GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
-"""Imported here, because otherwise the first use of one would import the readers of all formats."""
-_SHRINK = 8
-
-Image.MAX_IMAGE_PIXELS = None
-"""Pillow's own limit would report no size. `check_pixels` runs before anything is decoded."""
 
 
 def preload_readers() -> None:

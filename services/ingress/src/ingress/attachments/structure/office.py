@@ -1,4 +1,5 @@
-"""OOXML: Word, PowerPoint and Excel files without macros, programs, or anything fetched from elsewhere."""
+"""OOXML: Word, PowerPoint and Excel files without macros, programs, or anything fetched from elsewhere. ZIP is accepted
+in the one form that all readers interpret alike: the directory matches the entries."""
 
 import io
 import re
@@ -26,8 +27,6 @@ from ingress.attachments.structure.limits import (
     Unsound,
 )
 
-# ZIP as OOXML uses it, in the one form that all readers interpret alike: the directory matches the entries.
-
 _END = struct.Struct("<4s4H2IH")
 _LOCAL = struct.Struct("<4s5H3I2H")
 _MAX_COMMENT_BYTES = 65_535
@@ -36,6 +35,49 @@ _MAX_DESCRIPTOR_BYTES = 24
 _CHUNK_BYTES = 2**18
 _ENCRYPTED, _HAS_DESCRIPTOR = 0x0001, 0x0008
 _TYPES = frozenset({0, stat.S_IFREG, stat.S_IFDIR})
+
+_TYPES_NAME = "[Content_Types].xml"
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_MAIN: Mapping[str, str] = {
+    "docx": f"{_OFFICE}wordprocessingml.document.main+xml",
+    "pptx": f"{_OFFICE}presentationml.presentation.main+xml",
+    "xlsx": f"{_OFFICE}spreadsheetml.sheet.main+xml",
+}
+_FORBIDDEN_TYPES = re.compile(r"macro|vba|oleobject|activex|dialogsheet|vnd\.ms-package|officedocument\.package", re.I)
+_FORBIDDEN_NAMES = re.compile(
+    r"(^|/)(vba(project|data)[^/]*|(macrosheets|dialogsheets|embeddings|activex|externallinks)/.*)$", re.I
+)
+_EMBEDDED = re.compile(r"(^|/)embeddings/[^/]+\.(docx|pptx|xlsx)$", re.I)
+"""The workbook of a chart, and other Office files inside one. They are checked like any other Office file."""
+_MAX_EMBEDDED_BYTES = 10_000_000
+_FORBIDDEN_RELATIONS = re.compile(
+    r"/(oleObject|vbaProject|control|activeX\w*|xlMacrosheet|xlIntlMacrosheet|externalLink(Path)?|"
+    r"frame|subDocument|aFChunk|wordVbaData)$",
+    re.I,
+)
+_LINK = re.compile(r"(https?|mailto|tel):|(?![a-z][a-z0-9+.-]*:|\\\\|//|/\\|\\/)", re.I)
+"""Includes relative paths, but not local or network paths, which start with a scheme or two slashes."""
+_LOCAL_TEMPLATE = re.compile(r"(file:///)?[a-z]:[\\/](?![\\/])|[^\\/:]+$", re.I)
+"""Word records which local template a document was made with. One on a server would be fetched."""
+_MAX_XML_BYTES = 4 * 2**20
+"""Of a part that is parsed as a whole: the types and the relations."""
+_CARRIED = (
+    b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"Rar!\x1a\x07", b"7z\xbc\xaf\x27\x1c",
+    b"\x1f\x8b\x08", b"MZ", b"\x7fELF", b"%PDF-",
+)  # fmt: skip
+_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF")
+_MAX_PICTURE_BYTES = 25_000_000
+_PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
+_XML_NAMES = (".xml", ".vml", ".rels", ".svg")
+_PLAIN_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*>")
+"""One without declarations, as drawing programs write at the beginning of an SVG."""
+_DECLARATIONS = tuple(
+    word.encode(encoding) for word in ("<!DOCTYPE", "<!ENTITY") for encoding in ("ascii", "utf-16-le", "utf-16-be")
+)
+_KEPT_BYTES = max(map(len, _DECLARATIONS)) - 1
+_MARK, _BLANKS, _START_BYTES = b"\xef\xbb\xbf", b" \t\r\n", 4096
+_ENCODING = re.compile(rb"""<\?xml[^>]*\bencoding\s*=\s*["']([^"']*)["']""")
+_ENCODINGS = frozenset({b"utf-8", b"utf-16", b"us-ascii"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,50 +212,6 @@ def _inflate(data: bytes, entry: Entry) -> Iterator[bytes]:
         yield piece
     if not inflater.eof or inflater.unused_data or at < len(packed):
         raise Unsound(f"its entry {entry.name!r} does not match its directory")
-
-
-_TYPES_NAME = "[Content_Types].xml"
-_OFFICE = "application/vnd.openxmlformats-officedocument."
-_MAIN: Mapping[str, str] = {
-    "docx": f"{_OFFICE}wordprocessingml.document.main+xml",
-    "pptx": f"{_OFFICE}presentationml.presentation.main+xml",
-    "xlsx": f"{_OFFICE}spreadsheetml.sheet.main+xml",
-}
-_FORBIDDEN_TYPES = re.compile(r"macro|vba|oleobject|activex|dialogsheet|vnd\.ms-package|officedocument\.package", re.I)
-_FORBIDDEN_NAMES = re.compile(
-    r"(^|/)(vba(project|data)[^/]*|(macrosheets|dialogsheets|embeddings|activex|externallinks)/.*)$", re.I
-)
-_EMBEDDED = re.compile(r"(^|/)embeddings/[^/]+\.(docx|pptx|xlsx)$", re.I)
-"""The workbook of a chart, and other Office files inside one. They are checked like any other Office file."""
-_MAX_EMBEDDED_BYTES = 10_000_000
-_FORBIDDEN_RELATIONS = re.compile(
-    r"/(oleObject|vbaProject|control|activeX\w*|xlMacrosheet|xlIntlMacrosheet|externalLink(Path)?|"
-    r"frame|subDocument|aFChunk|wordVbaData)$",
-    re.I,
-)
-_LINK = re.compile(r"(https?|mailto|tel):|(?![a-z][a-z0-9+.-]*:|\\\\|//|/\\|\\/)", re.I)
-"""Includes relative paths, but not local or network paths, which start with a scheme or two slashes."""
-_LOCAL_TEMPLATE = re.compile(r"(file:///)?[a-z]:[\\/](?![\\/])|[^\\/:]+$", re.I)
-"""Word records which local template a document was made with. One on a server would be fetched."""
-_MAX_XML_BYTES = 4 * 2**20
-"""Of a part that is parsed as a whole: the types and the relations."""
-_CARRIED = (
-    b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"Rar!\x1a\x07", b"7z\xbc\xaf\x27\x1c",
-    b"\x1f\x8b\x08", b"MZ", b"\x7fELF", b"%PDF-",
-)  # fmt: skip
-_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF")
-_MAX_PICTURE_BYTES = 25_000_000
-_PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
-_XML_NAMES = (".xml", ".vml", ".rels", ".svg")
-_PLAIN_DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*>")
-"""One without declarations, as drawing programs write at the beginning of an SVG."""
-_DECLARATIONS = tuple(
-    word.encode(encoding) for word in ("<!DOCTYPE", "<!ENTITY") for encoding in ("ascii", "utf-16-le", "utf-16-be")
-)
-_KEPT_BYTES = max(map(len, _DECLARATIONS)) - 1
-_MARK, _BLANKS, _START_BYTES = b"\xef\xbb\xbf", b" \t\r\n", 4096
-_ENCODING = re.compile(rb"""<\?xml[^>]*\bencoding\s*=\s*["']([^"']*)["']""")
-_ENCODINGS = frozenset({b"utf-8", b"utf-16", b"us-ascii"})
 
 
 def check_office(form: Form, data: bytes, *, embedded: bool = False) -> None:
