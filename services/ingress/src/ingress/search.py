@@ -34,11 +34,29 @@ from ingress.admission.route import AdmittedRoute
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import Me
 
-# Schemas of searches.
+_log = structlog.get_logger(__name__)
 
 MAX_QUERY_CHARS = 2_000
 Target = Literal["user", "assistant", "summary", "notes", "attachment"]
 Mode = Literal["hybrid", "lexical"]
+
+AT_ONCE = 2
+"""Searches of one user that run at once; this is the user's share of the encoder's queue."""
+WAITING = 8
+"""Searches of one user that wait for a slot."""
+OPEN = 64
+"""Searches of all users that run or wait; each waits for the encoder at most `EMBED_TIMEOUT_S`."""
+
+CURSOR_LIFE = timedelta(hours=1)
+CLOCK_LEEWAY = timedelta(seconds=60)
+EMBED_TIMEOUT_S = 3.0
+"""A search without a query vector by then compares words only. The first search of a process loads the local encoder,
+which takes half a second on an idle machine and several on a busy one."""
+_CURSOR = "search"
+_BY_MEANING, _BY_WORDS = "meaning", "words"
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["search"])
 
 
 class SearchIn(JsonBody):
@@ -101,18 +119,6 @@ class SearchOut(JsonBody):
     next_cursor: str | None
 
 
-# Limits the use of the encoder per user and in total, so that one user's searches do not delay those of others, and no
-# search waits for long. The local encoder processes one text after another, and a long query takes it a fifth of a
-# second.
-
-AT_ONCE = 2
-"""Searches of one user that run at once; this is the user's share of the encoder's queue."""
-WAITING = 8
-"""Searches of one user that wait for a slot."""
-OPEN = 64
-"""Searches of all users that run or wait; each waits for the encoder at most `EMBED_TIMEOUT_S`."""
-
-
 class _Share:
     """The slots of one user, kept while one of them is in use."""
 
@@ -122,7 +128,11 @@ class _Share:
 
 
 class SearchShares:
-    """Gives each user slots of its own; only this object changes the counts.
+    """Limits the use of the encoder per user and in total, so that one user's searches do not delay those of others,
+    and no search waits for long. The local encoder processes one text after another, and a long query takes it a fifth
+    of a second.
+
+    Gives each user slots of its own; only this object changes the counts.
 
     Not WorkSlots: it answers 503 when its queue is full, while a user's own searches above the share get 429, and all
     guests together have a share of `OPEN`. The encoder, which has one queue, limits what runs at once.
@@ -149,22 +159,6 @@ class SearchShares:
                     del self._shares[person]
 
 
-# Search by meaning and words over the caller's conversations, in pages that don't shift. All pages together have at
-# most MAX_LIMIT hits. A cursor holds the time of the first page, the number of earlier hits and what was compared. Each
-# page repeats the same ranking as of that time, so later texts don't move hits.
-
-CURSOR_LIFE = timedelta(hours=1)
-CLOCK_LEEWAY = timedelta(seconds=60)
-EMBED_TIMEOUT_S = 3.0
-"""A search without a query vector by then compares words only. The first search of a process loads the local encoder,
-which takes half a second on an idle machine and several on a busy one."""
-_CURSOR = "search"
-_BY_MEANING, _BY_WORDS = "meaning", "words"
-_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
-
-_log = structlog.get_logger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class _Start:
     """The start of a page: the time to rank as of, the number of earlier hits, and what earlier pages compared."""
@@ -175,7 +169,12 @@ class _Start:
 
 
 class SearchService:
-    """`embedder` is loaded at the first search; without it only words are compared."""
+    """Search by meaning and words over the caller's conversations, in pages that don't shift. All pages together have
+    at most MAX_LIMIT hits. A cursor holds the time of the first page, the number of earlier hits and what was compared.
+    Each page repeats the same ranking as of that time, so later texts don't move hits.
+
+    `embedder` is loaded at the first search; without it only words are compared.
+    """
 
     def __init__(
         self,
@@ -283,9 +282,6 @@ def _build_hit(found: FoundSnippet, title: str) -> HitOut:
         ts=iso(found.ts),
         score=found.score,
     )
-
-
-router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["search"])
 
 
 @router.post("/search", responses=problems(408, 410, 413, 415))

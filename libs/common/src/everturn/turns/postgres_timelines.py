@@ -62,6 +62,55 @@ SELECT $2, conversation_id, tenant, project, user_id, ordinal + 1, lane, roles, 
   FROM turn WHERE id = $1
 """
 
+_BLOCKS = f"""
+SELECT {BLOCK_COLUMNS}
+  FROM block WHERE conversation_id = $1 AND seq > $2 ORDER BY seq
+"""
+# The body is canonical JSON: quotes inside texts are escaped, so only the body's own fields match. It is not cast to
+# json, because the text of a summary can hold U+0000, which Postgres refuses to unescape.
+_COVERED = """
+SELECT substring(body FROM '"last_seq":([0-9]+)')::bigint
+  FROM block
+ WHERE conversation_id = $1 AND type = 'conv.range.summary' AND position('"scope":"history"' IN body) > 0
+ ORDER BY seq DESC LIMIT 1
+"""
+_TURN = f"""
+SELECT {TURN_COLUMNS}, leased_s, clock_timestamp() AS read_at
+  FROM turn WHERE id = $1
+"""
+_SIGNALS = f"""
+SELECT {SIGNAL_COLUMNS}
+  FROM signal WHERE turn_id = $1 ORDER BY inbox_seq
+"""
+_FEEDBACK = f"""
+SELECT {FEEDBACK_COLUMNS}
+  FROM feedback WHERE conversation_id = $1 AND NOT told ORDER BY ts, id
+"""
+_LOAD_USAGE = """
+SELECT COALESCE(sum(input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(output_tokens), 0)::bigint AS output_tokens,
+       COALESCE(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd,
+       COALESCE(bool_and(cost_known), true) AS cost_known
+  FROM usage_event WHERE turn_id = $1
+"""
+_SAVE_TITLE = """
+UPDATE conversation SET title = COALESCE(NULLIF(title, ''), $3) WHERE id = $1 AND fence = $2 RETURNING title
+"""
+_ANNOUNCE = """
+WITH held AS (UPDATE conversation SET event_cursor = $4 WHERE id = $2 AND fence = $3 RETURNING id)
+UPDATE turn SET announced_at = clock_timestamp() FROM held WHERE turn.id = $1 AND turn.conversation_id = held.id
+"""
+# An ended turn does not use `attempt`, because its last commit has set it to 0.
+_ANNOUNCING = """
+SELECT t.attempt FROM turn t JOIN conversation c ON c.id = t.conversation_id
+ WHERE t.id = $1 AND c.id = $2 AND c.fence = $3 AND t.status IN ('completed', 'failed', 'cancelled')
+"""
+_SAVE_ANNOUNCING = """
+UPDATE turn SET attempt = $4
+  FROM conversation c
+ WHERE turn.id = $1 AND c.id = turn.conversation_id AND c.id = $2 AND c.fence = $3
+   AND turn.status IN ('completed', 'failed', 'cancelled')
+"""
+
 
 def holds_blocks_only(commit: Commit) -> bool:
     """Whether append_blocks alone, one round trip with its own transaction, writes all of the commit."""
@@ -206,58 +255,6 @@ async def _promote(transaction: Connection, turn_id: TurnId, promotion: Promotio
     request = TurnRequest(promotion.text, attachments, ended.bundle_id, events, ended.trace, ended.time_zone)
     await transaction.execute(_NEXT_TURN, turn_id, promotion.turn_id, build_request_json(request))
     return True
-
-
-# Timelines in Postgres: what a lease holder reads at the start of a turn, and its only way to write.
-
-_BLOCKS = f"""
-SELECT {BLOCK_COLUMNS}
-  FROM block WHERE conversation_id = $1 AND seq > $2 ORDER BY seq
-"""
-# The body is canonical JSON: quotes inside texts are escaped, so only the body's own fields match. It is not cast to
-# json, because the text of a summary can hold U+0000, which Postgres refuses to unescape.
-_COVERED = """
-SELECT substring(body FROM '"last_seq":([0-9]+)')::bigint
-  FROM block
- WHERE conversation_id = $1 AND type = 'conv.range.summary' AND position('"scope":"history"' IN body) > 0
- ORDER BY seq DESC LIMIT 1
-"""
-_TURN = f"""
-SELECT {TURN_COLUMNS}, leased_s, clock_timestamp() AS read_at
-  FROM turn WHERE id = $1
-"""
-_SIGNALS = f"""
-SELECT {SIGNAL_COLUMNS}
-  FROM signal WHERE turn_id = $1 ORDER BY inbox_seq
-"""
-_FEEDBACK = f"""
-SELECT {FEEDBACK_COLUMNS}
-  FROM feedback WHERE conversation_id = $1 AND NOT told ORDER BY ts, id
-"""
-_LOAD_USAGE = """
-SELECT COALESCE(sum(input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(output_tokens), 0)::bigint AS output_tokens,
-       COALESCE(sum(cache_read_tokens), 0)::bigint AS cache_read_tokens, COALESCE(sum(cost_usd), 0) AS cost_usd,
-       COALESCE(bool_and(cost_known), true) AS cost_known
-  FROM usage_event WHERE turn_id = $1
-"""
-_SAVE_TITLE = """
-UPDATE conversation SET title = COALESCE(NULLIF(title, ''), $3) WHERE id = $1 AND fence = $2 RETURNING title
-"""
-_ANNOUNCE = """
-WITH held AS (UPDATE conversation SET event_cursor = $4 WHERE id = $2 AND fence = $3 RETURNING id)
-UPDATE turn SET announced_at = clock_timestamp() FROM held WHERE turn.id = $1 AND turn.conversation_id = held.id
-"""
-# An ended turn does not use `attempt`, because its last commit has set it to 0.
-_ANNOUNCING = """
-SELECT t.attempt FROM turn t JOIN conversation c ON c.id = t.conversation_id
- WHERE t.id = $1 AND c.id = $2 AND c.fence = $3 AND t.status IN ('completed', 'failed', 'cancelled')
-"""
-_SAVE_ANNOUNCING = """
-UPDATE turn SET attempt = $4
-  FROM conversation c
- WHERE turn.id = $1 AND c.id = turn.conversation_id AND c.id = $2 AND c.fence = $3
-   AND turn.status IN ('completed', 'failed', 'cancelled')
-"""
 
 
 class PostgresTimelines:

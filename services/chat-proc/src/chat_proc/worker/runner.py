@@ -52,7 +52,36 @@ from everturn.timeline.turns import RequestEvent, Signal, SignalKind, SignalStat
 from everturn.turns.model import Claim, Lease
 from everturn.turns.ports import Approvals, Leases, Timelines
 
-# The beginning of a turn: header, prompt, attachments with a preview of their text, and feedback.
+_log = structlog.get_logger(__name__)
+
+AGENT: Final = "everturn"
+TurnLeft = TurnEnd | HandedOver | Parked
+"""The regular ways in which work on a turn stops."""
+
+MAX_ATTEMPTS = 3
+"""Takeovers without progress after which a turn is given up."""
+MAX_CLOSINGS = 3
+"""Attempts to end a given-up turn using its blocks. After that the blocks may be unreadable, and it is ended without
+them."""
+MAX_ENDS_ANNOUNCED = 10
+"""Ends of earlier turns announced under one claim; the sweeper rings again for the rest."""
+DEFECTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    DatabaseFault,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""Raised by defects of our own code, unlike failures of dependencies."""
+CLEAR_S = 10.0
+"""Time limit of each step in which a turn that lost its lease finds and removes the rest of an erased conversation."""
+WIND_UP_S = 60.0
+"""Time limit for a turn that lost its lease to end: two grace periods of its tasks, and twice CLEAR_S, with slack."""
+FLUSH_S = 5.0
+"""How long the end of a turn waits for its events to be sent before announcing it is left to the sweeper."""
 
 
 def draft_opening(
@@ -119,15 +148,6 @@ def _feedback_body(item: Feedback) -> FeedbackBody:
     )
 
 
-# The span of a turn's work under one lease, and the fields of its log lines.
-
-AGENT: Final = "everturn"
-TurnLeft = TurnEnd | HandedOver | Parked
-"""The regular ways in which work on a turn stops."""
-
-_log = structlog.get_logger(__name__)
-
-
 @contextmanager
 def open_turn_span(tracing: Tracing, claim: Claim, turn: Turn, *, is_resumed: bool) -> Generator[Span]:
     """The span of this claim: a child of the request and, if the turn is resumed, linked to the previous claim.
@@ -178,32 +198,6 @@ def record_outcome(span: Span, end: TurnLeft) -> str:
             outcome = str(reached)
     span.note({"everturn.turn.outcome": outcome})
     return outcome
-
-
-MAX_ATTEMPTS = 3
-"""Takeovers without progress after which a turn is given up."""
-MAX_CLOSINGS = 3
-"""Attempts to end a given-up turn using its blocks. After that the blocks may be unreadable, and it is ended without
-them."""
-MAX_ENDS_ANNOUNCED = 10
-"""Ends of earlier turns announced under one claim; the sweeper rings again for the rest."""
-DEFECTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    DatabaseFault,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""Raised by defects of our own code, unlike failures of dependencies."""
-CLEAR_S = 10.0
-"""Time limit of each step in which a turn that lost its lease finds and removes the rest of an erased conversation."""
-WIND_UP_S = 60.0
-"""Time limit for a turn that lost its lease to end: two grace periods of its tasks, and twice CLEAR_S, with slack."""
-FLUSH_S = 5.0
-"""How long the end of a turn waits for its events to be sent before announcing it is left to the sweeper."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
 """The antivirus: clamd's verdict on a file, over its protocol, and the behaviour without clamd. A file without a
-verdict is rejected."""
+verdict is rejected.
+
+The protocol is that of the `clamd` package, extended by timeouts, complete streams and complete replies.
+"""
 
 import asyncio
 import socket
@@ -18,8 +21,6 @@ import clamd
 from everturn.core.errors import Invalid, Unavailable
 from ingress.admission.slots import WorkSlots
 
-# The protocol of clamd: the `clamd` package, extended by timeouts, complete streams and complete replies.
-
 CONNECT_TIMEOUT_S = 2.0
 _CHUNK_BYTES = 2**16
 _MAX_REPLY_BYTES = 4096
@@ -27,6 +28,25 @@ _SILENT = "The antivirus does not respond."
 
 Address = tuple[str, int] | str
 """Host and port, or the path of a socket."""
+
+NOT_SCANNED = "not scanned"
+SCAN_TIMEOUT_S = 20.0
+CHECK_TIMEOUT_S = 2.5
+VERSION_KEPT_S = 60.0
+"""A file that is scanned with newer signatures meanwhile keeps the older version in its verdict, and is scanned again
+later."""
+SCANS, SCANS_OF_PERSON, WAITING = 4, 2, 32
+"""Files that clamd scans at once for this process, how many of them for one person, and files that wait. clamd has one
+queue for all clients, so its `MaxThreads` must cover the scans of all processes: then no scan waits there."""
+CHECKS = 2
+"""Readiness checks and requests for the version that clamd answers beside the scans."""
+
+_TOO_DEEP = 120
+"""Nested archives: far more than clamd unpacks (MaxRecursion is 17 by default)."""
+_LIMITS = "Heuristics.Limits.Exceeded"
+_ENCRYPTED = "Heuristics.Encrypted"
+_DISHONEST = "clamd reports content as clean that it did not scan. Set AlertExceedsMax yes and MaxRecursion below 100."
+_SIZE_REPLY = "size limit exceeded"
 
 
 def parse_address(url: str) -> Address:
@@ -104,26 +124,6 @@ class _Line(clamd.ClamdNetworkSocket):
         if not reply.endswith(b"\n"):
             raise clamd.ConnectionError(_SILENT)
         return reply.decode().strip()
-
-
-NOT_SCANNED = "not scanned"
-SCAN_TIMEOUT_S = 20.0
-CHECK_TIMEOUT_S = 2.5
-VERSION_KEPT_S = 60.0
-"""A file that is scanned with newer signatures meanwhile keeps the older version in its verdict, and is scanned again
-later."""
-SCANS, SCANS_OF_PERSON, WAITING = 4, 2, 32
-"""Files that clamd scans at once for this process, how many of them for one person, and files that wait. clamd has one
-queue for all clients, so its `MaxThreads` must cover the scans of all processes: then no scan waits there."""
-CHECKS = 2
-"""Readiness checks and requests for the version that clamd answers beside the scans."""
-
-_TOO_DEEP = 120
-"""Nested archives: far more than clamd unpacks (MaxRecursion is 17 by default)."""
-_LIMITS = "Heuristics.Limits.Exceeded"
-_ENCRYPTED = "Heuristics.Encrypted"
-_DISHONEST = "clamd reports content as clean that it did not scan. Set AlertExceedsMax yes and MaxRecursion below 100."
-_SIZE_REPLY = "size limit exceeded"
 
 
 class Infected(Exception):

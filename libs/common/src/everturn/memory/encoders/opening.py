@@ -1,4 +1,8 @@
-"""Builds the chosen encoder; the libraries of each are imported when it is chosen, or later."""
+"""Chooses and builds the encoder; the libraries of each are imported when it is chosen, or later.
+
+The encoder is that of the configuration file, otherwise `EMBEDDER`, otherwise the local one, otherwise OpenAI if there
+is a key, otherwise the lexical one. Workers index with it and the ingress searches with it, so both must choose alike.
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, closing
@@ -10,10 +14,6 @@ from everturn.core.errors import Invalid
 from everturn.memory.embedder import Embedder
 from everturn.memory.encoders.hashed import HashedEmbedder
 from everturn.memory.encoders.minilm import build_embedder as build_minilm
-
-# Which encoder runs: that of the configuration file, otherwise `EMBEDDER`, otherwise the local one, otherwise OpenAI if
-# there is a key, otherwise the lexical one. Workers index with it and the ingress searches with it, so both must
-# choose the same one.
 
 DEFAULT_OPENAI_MODEL = "text-embedding-3-small"
 
