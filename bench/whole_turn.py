@@ -81,14 +81,18 @@ class PlatformClient:
             self._request("POST", f"{self._base}/{self._conversation}/messages", b'{"text":"Hi"}')
         )
         tokens: list[float] = []
-        received, rest = 0, b""
-        while b'{"state":"idle"}' not in rest:
+        received, rest, is_complete = 0, b"", False
+        # A notice of the turn before can still come, so only the one after this turn's end counts.
+        while not is_complete or b'{"state":"idle"}' not in rest:
             data = await self._stream.read(1 << 18)
             assert data, "the stream ended"
             received += len(data)
             # The end repeats the answer.
             tokens += [time.perf_counter() - began] * min(data.count(MARK), TOKENS - len(tokens))
             rest = rest[-64:] + data
+            if not is_complete:
+                _, found, after = rest.partition(b'"type":"chat.complete"')
+                is_complete, rest = bool(found), after if found else rest
         ended = time.perf_counter() - began
         await accepting
         return Turn(self._accepted - began, tokens, ended, received)

@@ -76,12 +76,6 @@ class GatedTimelines:
         self.failures: list[Exception] = []
         """Raised by the next commits, one each, in place of writing."""
 
-    async def load_blocks(
-        self, principal: Principal, conversation_id: ConversationId, *, after_seq: int = 0
-    ) -> tuple[Block, ...]:
-        await self._gate.cross()
-        return await self._inner.load_blocks(principal, conversation_id, after_seq=after_seq)
-
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
         await self._gate.cross()
         return await self._inner.load_recent_blocks(principal, conversation_id)

@@ -29,7 +29,8 @@ class Deaf(MemoryTimelines):
 
 class Forgetless(MemoryTimelines):
     async def load_recent_blocks(self, principal: Principal, conversation_id: ConversationId) -> tuple[Block, ...]:
-        return await self.load_blocks(principal, conversation_id)
+        row = self._platform.conversations[conversation_id]
+        return tuple(row.blocks)
 
 
 async def test_timelines_that_ignore_the_fence_are_noticed(harness: Harness, platform: MemoryPlatform) -> None:
