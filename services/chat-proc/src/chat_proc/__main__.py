@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import uvloop
 from pydantic import ValidationError
 
 from chat_proc.bootstrap import choose_execution, open_worker
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
         configure_logging(settings.log_level, settings.log_format, Redactor(settings.secrets))
         # Pages are read by processes of our own user: neither they nor programs may find our passwords in /proc.
         hide_process()
-        asyncio.run(run(settings, bounds))
+        uvloop.run(run(settings, bounds))
     except ValidationError as error:
         sys.stderr.writelines(f"chat-proc can't start: {line}\n" for line in explain_errors(error))
         return 2

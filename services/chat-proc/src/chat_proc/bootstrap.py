@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -416,7 +416,8 @@ def build_worker(
         retries=retries,
         pruning=PrunePolicy(ttl_s=settings.cache_ttl_s),
     )
-    indexer = build_indexer(drivers, failpoints)
+    slots = Slots(settings.worker_slots, extra=settings.worker_slots)
+    indexer = build_indexer(drivers, failpoints, is_busy=lambda: slots.running > 0)
     heartbeat = Heartbeat(leases, clock, lease_s=bounds.lease_s)
     claim_loop = ClaimLoop(
         leases=leases,
@@ -426,7 +427,7 @@ def build_worker(
         bells=redis.inbox_bells,
         heartbeat=heartbeat,
         claim_turn=partial(ClaimedTurn, parts),
-        slots=Slots(settings.worker_slots, extra=settings.worker_slots),
+        slots=slots,
         bounds=lambda: build_claim_bounds(settings.user_running_max, *drivers.presence.slots),
         turn_average=drivers.turn_average,
         failpoints=failpoints,
@@ -438,7 +439,7 @@ def build_worker(
     return Worker(*tasks, trimmer=trimmer, presence=drivers.presence, deadline_s=settings.drain_timeout_s)
 
 
-def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
+def build_indexer(drivers: Drivers, failpoints: Failpoints, *, is_busy: Callable[[], bool]) -> Indexer:
     """The indexer that makes ended turns searchable."""
     return Indexer(
         index=PostgresSnippetIndex(drivers.database),
@@ -446,6 +447,7 @@ def build_indexer(drivers: Drivers, failpoints: Failpoints) -> Indexer:
         objects=drivers.objects,
         reads_as_text=is_text,
         failpoints=failpoints,
+        is_busy=is_busy,
     )
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import uvicorn
+import uvloop
 from pydantic import ValidationError
 
 from everturn.core.errors import EverturnError
@@ -202,7 +203,7 @@ def main(arguments: Sequence[str], *, bounds: Bounds = BOUNDS) -> int:
         return 2
     configure_logging(settings.log_level, settings.log_format)
     try:
-        return asyncio.run(command.run(settings, read))
+        return uvloop.run(command.run(settings, read))
     except EverturnError as error:
         sys.stderr.write(f"{read.program}: {error}\n")
         return 1
