@@ -147,7 +147,7 @@ def _add_signal(signal: argparse.ArgumentParser) -> None:
     )
     signal.add_argument("--turn", metavar="ID", help="send the signal only if this turn is still running")
     signal.add_argument(
-        "--event-kind", metavar="NAME", default="alert", help="kind of event: form, wizard, alert (default: alert)"
+        "--event-kind", metavar="NAME", default="alert", help="kind of event, such as form or wizard (default: alert)"
     )
     signal.add_argument(
         "--payload",
@@ -164,7 +164,7 @@ def _add_signal(signal: argparse.ArgumentParser) -> None:
         type=int,
         choices=range(4),
         default=0,
-        help="number of rounds that the event adds to the turn (default: 0)",
+        help="rounds that the event adds to a running turn; ignored with --record-only (default: 0)",
     )
 
 
@@ -180,7 +180,7 @@ def _add_shared(parser: argparse.ArgumentParser, settings: ClientSettings, *, is
         "--wait",
         metavar="SECONDS",
         type=_seconds,
-        help=f"how long to keep trying to reach the server (default: {WAIT_S:g})",
+        help=f"seconds to keep trying to reach the server (default: {WAIT_S:g})",
     )
     if not is_repeated:
         parser.set_defaults(url=settings.url, token=settings.token, tenant="default", project="default", wait=WAIT_S)

@@ -189,7 +189,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         le=36_500,
         validation_alias="RETENTION_DAYS",
         description="Days without activity after which a conversation is erased; 0 keeps it forever. Set it for "
-        "`migrate` too: the database refuses to erase younger ones.",
+        "`migrate` too: the database lets no worker erase younger ones.",
     )
     orphans: Literal["keep", "delete"] = Field(
         default="delete",

@@ -25,7 +25,7 @@ class BrokerSettings(BaseSettings):
     socket: Path = Field(
         default=Path("/run/everturn/broker.sock"),
         validation_alias="BROKER_SOCKET",
-        description="Unix socket on which the broker serves workers; nobody except the operator must be able to "
+        description="Unix socket on which the broker serves workers; only the broker and the operator may be able to "
         "write to its "
         "folder.",
     )

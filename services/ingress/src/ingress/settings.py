@@ -176,7 +176,7 @@ class IngressSettings(LimitSettings):
     auth_secret: SecretStr | None = Field(
         default=None,
         validation_alias="AUTH_SECRET",
-        description="A shared secret for HS256 tokens, instead of public keys.",
+        description="A shared secret for HS256, HS384 or HS512 tokens, instead of public keys.",
     )
 
     auth_unscoped_tokens: bool = Field(
@@ -189,7 +189,7 @@ class IngressSettings(LimitSettings):
         default=None,
         validation_alias="SIGNING_SECRET",
         description="Signs stream tickets and guest tokens; must be the same on all nodes. In development, each start "
-        "generates one.",
+        "generates one if this is empty; `make run` stores one in EVERTURN_HOME.",
     )
     allowed_origins: str = Field(
         default="",
@@ -240,10 +240,10 @@ class IngressSettings(LimitSettings):
         if self.development and self.host not in LOOPBACK_HOSTS:
             raise ValueError("EVERTURN_MODE=development listens on a loopback address only; set HOST=127.0.0.1.")
         if not self.development and not self.has_keys:
-            raise ValueError("Outside development set AUTH_JWKS_URL, AUTH_PUBLIC_KEY or AUTH_SECRET.")
+            raise ValueError("Outside development mode, set AUTH_JWKS_URL, AUTH_PUBLIC_KEY or AUTH_SECRET.")
         if not self.development and self.signing_secret is None:
             raise ValueError(
-                "Outside development set SIGNING_SECRET, for example to the output of `openssl rand -hex 32`."
+                "Outside development mode, set SIGNING_SECRET, for example to the output of `openssl rand -hex 32`."
             )
         if not self.development and self.av_scan == "0":
             raise ValueError("APP_AV_SCAN=0 is for development mode only.")

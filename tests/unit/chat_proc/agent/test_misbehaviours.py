@@ -20,7 +20,7 @@ INTRODUCTION = """# What happens when a model misbehaves
 Generated from `tests/support/turn_bench/misbehaviours.py`; each row is a test. A reply or an action that can't be used
 is returned to the model as a `react.notice` with the code below and a sentence that says what to fix. The model gets
 two attempts in a row to repair it; a good round resets the count. A third failure leads to one closing call. A turn
-always ends with exactly one event. An answer that reached the user is kept, whatever else is wrong with the reply.
+always gets exactly one terminal event. An answer that reached the user is kept, whatever else is wrong with the reply.
 
 """
 

@@ -44,7 +44,7 @@ _MAX_TRAILING = 8
 def check_url_length(url: str) -> None:
     """Raises Invalid for an address that is too long to process."""
     if len(url) > MAX_URL_CHARS:
-        raise Invalid(f"This address has {len(url)} characters. An address has at most {MAX_URL_CHARS}.")
+        raise Invalid(f"This address has {len(url)} characters. An address can have at most {MAX_URL_CHARS}.")
 
 
 def split_url(url: str) -> tuple[SplitResult, str]:
@@ -75,7 +75,7 @@ def spell_host(host: str) -> str:
     first, also in expanded form.
     """
     if len(host) > MAX_HOST_CHARS or (not host.isascii() and len(unicodedata.normalize("NFKC", host)) > MAX_HOST_CHARS):
-        raise Invalid(f"The name of a host has at most {MAX_HOST_CHARS} characters.")
+        raise Invalid(f"The name of a host can have at most {MAX_HOST_CHARS} characters.")
     return host if host.isascii() else _spell_in_ascii(host)
 
 

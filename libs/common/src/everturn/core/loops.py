@@ -54,7 +54,7 @@ class LoopHealth:
             if last_s - first_s >= FAILING_S and now_s - last_s <= QUIET_S
         ]
         if failing:
-            raise Unavailable(f"Loops that only fail: {', '.join(failing)}. The log has the errors.")
+            raise Unavailable(f"These loops keep failing: {', '.join(failing)}. The log has the errors.")
 
 
 LOOPS: Final = LoopHealth()

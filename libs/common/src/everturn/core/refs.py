@@ -247,7 +247,7 @@ class SourcesRef(_Owned):
     def __post_init__(self) -> None:
         _Owned.__post_init__(self)
         if not 0 < len(self.sids) <= MAX_SIDS or self.sids[0] < 1 or any(a >= b for a, b in pairwise(self.sids)):
-            raise Invalid(f"Source numbers must be 1 to {MAX_SIDS} different numbers from 1, ascending.")
+            raise Invalid(f"Give 1 to {MAX_SIDS} different source numbers, each at least 1, in ascending order.")
 
     def __str__(self) -> str:
         return f"so:{self.conversation + '.' if self.conversation else ''}sources_pool[{_format_sids(self.sids)}]"
@@ -297,7 +297,7 @@ Ref = (
 def parse_ref(text: str) -> Ref:
     """Parse a ref. Raises Invalid with a sentence that lists the forms of refs of that kind."""
     if len(text) > MAX_REF_CHARS:
-        raise Invalid(f"A ref has at most {MAX_REF_CHARS} characters.")
+        raise Invalid(f"A ref can have at most {MAX_REF_CHARS} characters.")
     scheme = text.partition(":")[0]
     for pattern, family in _FAMILIES:
         if match := pattern.fullmatch(text):

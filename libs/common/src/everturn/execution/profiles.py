@@ -106,7 +106,7 @@ def load_profiles(setting: str) -> Profiles:
     if len(profiles) > MAX_PROFILES:
         raise Invalid(f"EXECUTION_PROFILES has more than {MAX_PROFILES} profiles")
     if BATTERY_PROFILE in profiles:
-        raise Invalid(f"EXECUTION_PROFILES can't have a profile {BATTERY_PROFILE!r}: it follows the default one")
+        raise Invalid(f"EXECUTION_PROFILES can't define {BATTERY_PROFILE!r}: it is derived from the default profile")
     default = profiles.get(DEFAULT_PROFILE, ExecutionProfile())
     battery = default.model_copy(update={"limits": BATTERY_LIMITS, "warm": 0, "preload": ()})
     return {DEFAULT_PROFILE: default, BATTERY_PROFILE: battery, **profiles}

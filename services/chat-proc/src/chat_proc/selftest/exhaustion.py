@@ -295,7 +295,7 @@ def build_output_trials(around: Surroundings) -> tuple[Trial, ...]:
     paths = tuple(path for path, _ in _TRICKS.values())
     return (
         Trial(
-            attempts=((OUTPUTS, "deliver what is in order beside them"), *((OUTPUTS, name) for name in _TRICKS)),
+            attempts=((OUTPUTS, "make the run lose its valid outputs"), *((OUTPUTS, name) for name in _TRICKS)),
             program=_HEAD + tricks,
             judge=_judge_tricks,
             outputs=(*_GOOD, *paths),
@@ -307,7 +307,7 @@ def build_output_trials(around: Surroundings) -> tuple[Trial, ...]:
 def _judge_tricks(result: RunResult) -> Iterable[Finding]:
     came = {artifact.filepath for artifact in result.artifacts}
     lost = set(_GOOD) - came
-    yield find_for(OUTPUTS, "deliver what is in order beside them", f"not {sorted(lost)}" if lost else "", "delivered")
+    yield find_for(OUTPUTS, "make the run lose its valid outputs", f"not {sorted(lost)}" if lost else "", "delivered")
     for name, (path, _) in _TRICKS.items():
         reason = result.error.message if result.error else ""
         is_reported = f"{path} (" in reason

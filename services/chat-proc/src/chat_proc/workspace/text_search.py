@@ -29,7 +29,7 @@ class Pattern:
         options.max_mem = MAX_MEMORY_BYTES
         options.log_errors = False
         if len(text) > MAX_PATTERN_CHARS:
-            raise Invalid(f"A regular expression has at most {MAX_PATTERN_CHARS} characters.")
+            raise Invalid(f"A regular expression can have at most {MAX_PATTERN_CHARS} characters.")
         try:
             self._compiled = library.compile(text, options)
         except (library.error, UnicodeEncodeError) as error:

@@ -148,4 +148,4 @@ async def _accept(listener: socket.socket, executor_uid: int) -> socket.socket:
         if load_peer_uid(peer) == executor_uid:
             return peer
         peer.close()
-    raise ConnectionRefusedError("other processes than the executor connected to its line")
+    raise ConnectionRefusedError("a process other than the executor connected to its socket")

@@ -90,7 +90,7 @@ def build_addresses(settings: MigrationSettings) -> tuple[str, str, str, str] | 
     if settings.admin_url is None:
         return None
     if settings.ingress_url is None or settings.worker_url is None:
-        raise Invalid("With DATABASE_ADMIN_URL set DATABASE_INGRESS_URL and DATABASE_WORKER_URL as well.")
+        raise Invalid("DATABASE_ADMIN_URL also needs DATABASE_INGRESS_URL and DATABASE_WORKER_URL: set both.")
     return (
         settings.admin_url.get_secret_value(),
         settings.database_owner_url.get_secret_value(),

@@ -76,7 +76,7 @@ def send_a_binary_frame(around: Surroundings) -> object:
 
 
 @GATEWAY.attempt
-def send_what_is_no_json(around: Surroundings) -> object:
+def send_invalid_json(around: Surroundings) -> object:
     return _greet_and_speak(around, _frame(b"{x}"))
 
 

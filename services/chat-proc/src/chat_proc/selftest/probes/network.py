@@ -78,7 +78,7 @@ def open_a_socket_of_a_virtual_machine(around: Surroundings) -> int:
 
 
 @NETWORK.attempt
-def open_a_socket_of_the_kernels_cryptography(around: Surroundings) -> int:
+def open_a_socket_to_the_kernel_crypto_api(around: Surroundings) -> int:
     return call("socket", _ALG, _SEQPACKET, 0)
 
 

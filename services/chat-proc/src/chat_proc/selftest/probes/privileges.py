@@ -81,7 +81,7 @@ def find_a_program_that_runs_as_another_user(around: Surroundings) -> str:
 
 
 @PRIVILEGES.attempt
-def mark_a_program_as_another_users(around: Surroundings) -> None:
+def mark_a_program_to_run_as_another_user(around: Surroundings) -> None:
     """The bit may be set on the program's own file; the mounts must ignore it."""
     place = "/workspace/work/marked"
     with open(place, "w", encoding="ascii") as file:

@@ -81,7 +81,7 @@ MAX_SIDE_BY_SIDE: Final = 8
 """Concurrent calls of one run; the others wait, and their time limit already runs."""
 
 _CANT_ASK: Final = (
-    "this call needs a person's approval, and a program can't wait for it: make the call as an action instead. No "
+    "this call needs a person's approval, and a program can't wait for it: make the call as an action. Usually, no "
     "approval is needed for addresses that the person wrote, that a search found, or that a page of this conversation "
     "links to"
 )
@@ -263,7 +263,7 @@ def describe_value(value: object) -> str:
 def fit_reply(reply: ToolReply) -> ToolReply:
     """The reply, or why it can't be sent: code too_large."""
     if (size := _count(reply.value, GATEWAY_FRAME_BYTES)) > GATEWAY_FRAME_BYTES:
-        return _unsendable(reply, f"it has at least {size} characters, {GATEWAY_FRAME_BYTES} bytes are allowed")
+        return _unsendable(reply, f"it has at least {size} characters; at most {GATEWAY_FRAME_BYTES} bytes are allowed")
     try:
         encode_frame(build_message(reply), GATEWAY_FRAME_BYTES)
     except FrameError as error:

@@ -284,7 +284,7 @@ class _Reading:
         absent = f"; no rows {', '.join(map(str, found.absent[:20]))}" if found.absent else ""
         if not options.range.is_whole:
             if len(rows) != 1:
-                raise Invalid("parts can be read of only one source at a time")
+                raise Invalid("parts can be read from only one source at a time")
             return _answer_text(found.ref, "", cut_excerpt(rows[0][1], options.range, options.cap), options)
         sizes = ", ".join(f"{row.sid}: {len(text)}" for row, text in rows)
         described = f"{escape_name(found.ref)}: {len(found.rows)} rows, characters of their texts {sizes}{absent}"

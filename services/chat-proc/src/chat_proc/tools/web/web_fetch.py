@@ -141,4 +141,4 @@ def _render_links(links: list[Link]) -> str:
         f"- {escape_line(anchor)}: {escape_line(url)}" if anchor else f"- {escape_line(url)}"
         for url, anchor in list(reversed(shown.items()))[:MAX_SHOWN_LINKS]
     ]
-    return "\n".join(["--- links, which can be read without approval ---", *lines]) if lines else ""
+    return "\n".join(["--- links of this page; use their addresses unchanged ---", *lines]) if lines else ""
