@@ -80,10 +80,14 @@ def stream() -> HeldEvents:
     return HeldEvents()
 
 
+async def build_view() -> TurnView:
+    return VIEW
+
+
 def build(stream: HeldEvents, *, fence: int = 1, cursor: EventCursor = ORIGIN) -> Emitter:
     numbering = EventNumbering(FixedClock(), conversation_id=CONVERSATION, turn_id=TURN, fence=fence, after=cursor)
     emitter = Emitter(stream, numbering)
-    emitter.show_committed(lambda: VIEW)
+    emitter.show_committed(build_view)
     return emitter
 
 
@@ -273,7 +277,7 @@ async def test_events_during_the_preparation_of_a_rewind_follow_it(stream: HeldE
 async def test_a_defect_while_publishing_does_not_end_the_turn(stream: HeldEvents) -> None:
     views = iter([ValueError("a row that can't be shown"), VIEW])
 
-    def build_next_view() -> TurnView:
+    async def build_next_view() -> TurnView:
         view = next(views)
         if isinstance(view, Exception):
             raise view
@@ -290,6 +294,34 @@ async def test_a_defect_while_publishing_does_not_end_the_turn(stream: HeldEvent
 
     assert await emitter.flush(5)
     assert stream.texts_sent == ["a", "rewind", "b"]
+    emitter.close()
+    await asyncio.wait_for(task, 5)
+
+
+async def test_a_commit_while_the_state_is_built_makes_a_rewind_build_it_again(stream: HeldEvents) -> None:
+    building, go_on, built = asyncio.Event(), asyncio.Event(), [VIEW.model_copy(update={"text": "new"}), VIEW]
+
+    async def build_slowly() -> TurnView:
+        view = built.pop()
+        building.set()
+        await go_on.wait()
+        return view
+
+    emitter = build(stream)
+    emitter.show_committed(build_slowly)
+    task = asyncio.create_task(emitter.run())
+    say(emitter, "a")
+    emitter.rewind()
+    await building.wait()
+    say(emitter, "committed")
+    emitter.mark_committed()
+    say(emitter, "b")
+    go_on.set()
+
+    assert await emitter.flush(5)
+    (rewind,) = [event.data for event in stream.events if isinstance(event.data, ChatRewind)]
+    assert rewind.turn.text == "new"
+    assert stream.texts_sent[-2:] == ["rewind", "b"]
     emitter.close()
     await asyncio.wait_for(task, 5)
 

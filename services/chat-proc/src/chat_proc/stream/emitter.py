@@ -7,7 +7,7 @@ it once. If events were lost, clients get the committed state again (a rewind) a
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -189,7 +189,8 @@ class Emitter:
         self._pending: list[UnsentEvent] = []
         self._sending: Entry | None = None
         self._uncommitted = UncommittedEvents()
-        self._view: Callable[[], TurnView] | None = None
+        self._view: Callable[[], Awaitable[TurnView]] | None = None
+        self._commits = 0
         self._needs_rewind = False
         self._closed = False
         self._wake = asyncio.Event()
@@ -207,8 +208,9 @@ class Emitter:
             self._pending[-1].is_sealed = True
         return self._numbering.cursor
 
-    def show_committed(self, view: Callable[[], TurnView]) -> None:
-        """Set the function that builds the committed state of the turn, which a rewind shows."""
+    def show_committed(self, view: Callable[[], Awaitable[TurnView]]) -> None:
+        """Set the function that builds the committed state of the turn as it is when it is called; a rewind shows
+        it."""
         self._view = view
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
@@ -225,6 +227,7 @@ class Emitter:
 
     def mark_committed(self) -> None:
         """Mark all events so far as covered by a commit."""
+        self._commits += 1
         self._uncommitted.clear()
 
     def rewind(self) -> None:
@@ -330,16 +333,27 @@ class Emitter:
 
     async def _prepare_rewind(self) -> None:
         last = await self._writer.load_last(self._conversation_id)
+        view = await self._build_view()
         self._published = max(last, self._published) if last else self._published
         self._unchecked = True
         self._needs_rewind = False
         self._pending.clear()
         self._sending = None
-        if self._view is not None:
+        if view is not None:
             REWINDS.inc()
-            self._enqueue(ChatRewind(turn=self._view()), None)
+            self._enqueue(ChatRewind(turn=view), None)
         for event in self._uncommitted.merged():
             self._enqueue(event.data, event.round)
+
+    async def _build_view(self) -> TurnView | None:
+        """The committed state. A commit while it is built makes it outdated: the events since are not those after
+        it."""
+        while self._view is not None:
+            commits = self._commits
+            view = await self._view()
+            if commits == self._commits:
+                return view
+        return None
 
     def _next_batch(self) -> tuple[EncodedEvent, ...]:
         batch: list[EncodedEvent] = []
