@@ -130,3 +130,11 @@ async def test_scans_that_last_leave_the_threads_of_other_work_free() -> None:
             for scan in scans:
                 with pytest.raises(Unavailable):
                     await scan
+
+
+async def test_an_address_of_ip_version_6_is_reached() -> None:
+    peer = Peer(b"PONG\n", reads=True)
+    async with await asyncio.start_server(peer.answer, "::1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+
+        assert await send_command(("::1", port), "PING", timeout_s=5) == "PONG"

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 from helpers.linear_cost import check_linear, repeat
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from everturn.core.refs import check_path
@@ -55,6 +55,7 @@ def test_a_name_is_cleaned(raw: str, clean: str) -> None:
         ),
     )
 )
+@example("\u0300\ud7c7\u094d\u200c\u094d")
 def test_every_name_that_comes_out_is_a_safe_part_of_a_path(raw: str) -> None:
     name = clean_name(raw)
 

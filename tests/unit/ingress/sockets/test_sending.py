@@ -11,6 +11,7 @@ from everturn.core.identity import Principal
 from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
 from ingress.sockets.sending import Outlet, Subscriptions
+from ingress.stream.sse import MIN_BYTES_PER_S
 
 CONVERSATION = "conv_01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -29,6 +30,36 @@ async def test_a_client_that_takes_nothing_for_the_time_that_is_set_is_cut_off()
             await outlet.write("42[]")
 
     assert websocket.aborted.is_set()
+
+
+async def test_a_frame_that_waits_behind_a_slow_one_has_its_own_time() -> None:
+    websocket, outlet = open_outlet(timeout_s=0.3)
+    websocket.writable.clear()
+
+    sending = [asyncio.create_task(outlet.write(frame)) for frame in ("42[1]", "42[2]")]
+    for _ in sending:
+        await asyncio.sleep(0.2)
+        websocket.writable.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        websocket.writable.clear()
+    websocket.writable.set()
+    await asyncio.wait_for(asyncio.gather(*sending), 10)
+
+    assert websocket.texts() == ["42[1]", "42[2]"]
+    assert not websocket.aborted.is_set()
+
+
+async def test_a_large_frame_has_the_time_that_a_slow_client_needs() -> None:
+    websocket, outlet = open_outlet(timeout_s=0.01)
+    websocket.writable.clear()
+
+    sending = asyncio.create_task(outlet.write("x" * MIN_BYTES_PER_S * 10))
+    await asyncio.sleep(0.2)
+    websocket.writable.set()
+    await asyncio.wait_for(sending, 10)
+
+    assert not websocket.aborted.is_set()
 
 
 async def test_what_is_sent_counts_as_sent_once_the_client_has_taken_it() -> None:

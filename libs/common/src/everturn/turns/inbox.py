@@ -172,6 +172,9 @@ class Inbox(Protocol):
     ) -> Receipt:
         """Insert a turn (conversation idle) or a signal (busy), and the artifact rows.
 
+        A new turn takes over events that wait for it. It is checked against the caps of the queue in the same
+        transaction, and `Receipt.ring` says whether it has a place within its tenant's share of the queue.
+
         Raises NotFound, KeyReused, KeyBusy (a request with the same key did not commit in 2 s), InboxFull, QueueFull,
         and Conflict when the target is not the open turn, or not a turn of this conversation.
         """

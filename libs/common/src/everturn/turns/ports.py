@@ -95,7 +95,8 @@ class Leases(Protocol):
     async def try_claim(self, conversation_id: ConversationId) -> Claim | None:
         """Claim the lease with the next fence. None when another worker holds it, or there is nothing to do.
 
-        An open turn becomes RUNNING; if it was RUNNING already (its worker died), `attempt` grows by one.
+        The fence grows in the conversation's row, which every append also locks. The conversation becomes running, and
+        an open turn becomes RUNNING; if it was RUNNING already (its worker died), `attempt` grows by one.
         """
         ...
 
@@ -214,6 +215,9 @@ class Timelines(Protocol):
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Write all of it or nothing; returns the conversation's inbox_seq.
+
+        Blocks are written first: that checks the fence and locks the conversation's row, so its inbox can't change. The
+        other rows follow in the same transaction.
 
         Raises StaleFence. Raises InboxMoved when `commit.close` has seen less than the database, when a signal that the
         commit applies was edited or retracted meanwhile, or when an approval that it withdraws was settled. Raises

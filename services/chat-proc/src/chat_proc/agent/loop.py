@@ -1,6 +1,7 @@
 """The ReAct loop: the timeline determines the next step, a round calls the model, a tool runs, and so on to the answer.
 
-Every step is committed before the next begins, so that any worker can resume from the blocks alone.
+Every step is committed before the next begins, so that any worker can resume from the blocks alone: C1 is the commit
+of a decision, before it is acted on, C2 that of a call's result, and C3 that of the answer and the end of the turn.
 """
 
 from collections.abc import Sequence

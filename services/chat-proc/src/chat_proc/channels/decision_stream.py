@@ -294,7 +294,11 @@ DecisionPiece = ThinkingText | CodeText | ActionPiece | ChannelOpened | ChannelC
 
 
 class DecisionStream:
-    """Feed it the reply, then call `finish` once.
+    """Feed it the reply, then call `finish` once. A reply looks like this:
+
+        <channel:thinking>...</channel:thinking>
+        <channel:action>{"action": "call_tool", "tool_call": {"tool_id": "...", "params": {...}}}</channel:action>
+        <channel:code>the program of the action before, if its tool takes one</channel:code>
 
     With several actions, a judge checks each as soon as its tool is known, so refused ones are not shown; otherwise
     only the first action is streamed.

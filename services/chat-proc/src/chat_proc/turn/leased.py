@@ -426,7 +426,10 @@ class LeasedTurn:
         self._emit_committed(content, blocks)
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
-        """Write the end. Also raises InboxMoved if a signal arrived that `inbox.load_unseen` has not returned."""
+        """Write the end, then emit the answer's events, the title, the terminal event and the conversation's status.
+
+        Also raises InboxMoved if a signal arrived that `inbox.load_unseen` has not returned.
+        """
         called, title = await self._settle_title()
         content = CommitContent(usage=self._booked).plus(end.content)
         usage = add_usage(self._usage, content.usage)

@@ -88,12 +88,17 @@ class _Line(clamd.ClamdNetworkSocket):
     def __init__(self, address: Address, timeout_s: float) -> None:
         self._address = address
         self._timeout_s = timeout_s
-        self.clamd_socket = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+        self._open: socket.socket | None = None
+        self._is_hung_up = False
 
     def send_command(self, command: str, stream: bytes | None) -> str:
         """Blocks for at most the timeout in each of its steps."""
-        with closing(self.clamd_socket):
-            self._init_socket()
+        with self._connect() as connection:
+            self._open = self.clamd_socket = connection
+            # `hang_up` sets this before it looks for the connection.
+            if self._is_hung_up:
+                raise clamd.ConnectionError(_SILENT)
+            connection.settimeout(self._timeout_s)
             # clamd rejects a stream that is too long in the middle, and says so before it disconnects.
             with suppress(BrokenPipeError, ConnectionResetError):
                 cast("Any", self)._send_command(command)  # it has no types
@@ -102,13 +107,24 @@ class _Line(clamd.ClamdNetworkSocket):
 
     def hang_up(self) -> None:
         """Can be called from another thread, and more than once."""
-        with suppress(OSError):
-            self.clamd_socket.shutdown(socket.SHUT_RDWR)
+        self._is_hung_up = True
+        if self._open is not None:
+            with suppress(OSError):
+                self._open.shutdown(socket.SHUT_RDWR)
 
-    def _init_socket(self) -> None:
-        self.clamd_socket.settimeout(min(CONNECT_TIMEOUT_S, self._timeout_s))
-        self.clamd_socket.connect(self._address)
-        self.clamd_socket.settimeout(self._timeout_s)
+    def _connect(self) -> socket.socket:
+        """A name may have addresses of both families; each is tried."""
+        limit_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
+        if not isinstance(self._address, str):
+            return socket.create_connection(self._address, limit_s)
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(limit_s)
+            connection.connect(self._address)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _send_stream(self, stream: bytes | None) -> None:
         if stream is None:

@@ -74,8 +74,10 @@ def clean_name(raw: str) -> str:
     last = re.split(r"[/\\]", raw)[-1]
     if len(last) > MAX_READ_CHARS:
         last = last[: MAX_READ_CHARS - _MAX_END_CHARS] + last[-_MAX_END_CHARS:]
-    # Without what is dropped, other characters can be composed.
-    visible = unicodedata.normalize("NFC", _drop_invisible(unicodedata.normalize("NFC", last)))
+    visible = unicodedata.normalize("NFC", last)
+    # Without what is dropped, other characters can be composed or change places, and joiners can lose their neighbours.
+    while (fewer := unicodedata.normalize("NFC", _drop_invisible(visible))) != visible:
+        visible = fewer
     name = _SPACES.sub(" ", visible).strip()
     if not name.strip(". "):
         return FALLBACK_NAME

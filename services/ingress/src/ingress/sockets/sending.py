@@ -19,7 +19,7 @@ from ingress.sockets.packets import build_refusal, render_event, render_own
 from ingress.sockets.websocket import BoundedWebSocket
 from ingress.stream.frames import split_frames
 from ingress.stream.hub import Subscription
-from ingress.stream.sse import StreamEdge, read_cursor
+from ingress.stream.sse import MIN_BYTES_PER_S, StreamEdge, read_cursor
 
 CLOSE_TIMEOUT_S = 5
 MAX_SUBSCRIPTIONS = 32
@@ -28,8 +28,8 @@ MAX_SUBSCRIPTIONS = 32
 
 class Outlet:
     """Writes to one client, one frame at a time: the next frame waits until the client has received all but a few
-    kilobytes of the previous ones. A client that reads nothing for `timeout_s` is disconnected; it can resume from its
-    last event id. Once `closed`, nothing more is written."""
+    kilobytes of the previous ones. A client that takes longer for a frame than `timeout_s` and what the frame takes at
+    MIN_BYTES_PER_S is disconnected; it can resume from its last event id. Once `closed`, nothing more is written."""
 
     def __init__(self, send: Send, websocket: BoundedWebSocket, *, metrics: IngressMetrics, timeout_s: float) -> None:
         self.closed = False
@@ -55,8 +55,14 @@ class Outlet:
         await self._write(None)
 
     async def _write(self, message: Message | None) -> None:
+        # The feeds of a socket take turns; each holds the lock for its own frame only, so the wait for it is bounded.
+        async with self._writing:
+            await self._write_alone(message)
+
+    async def _write_alone(self, message: Message | None) -> None:
+        chars = 0 if message is None else len(message["text"])
         try:
-            async with asyncio.timeout(self._timeout_s), self._writing:
+            async with asyncio.timeout(self._timeout_s + chars / MIN_BYTES_PER_S):
                 if self.closed:
                     raise ConnectionAbortedError("The socket is closed.")
                 if message is not None:

@@ -56,6 +56,9 @@ class Feed:
         """Yield frames in few pieces until the server drains, the credential is no longer valid or the conversation is
         gone.
 
+        A client is lost at first: it gets a snapshot. Then it is behind, and reads the stream to its end. Then it is
+        live, and the hub offers it each entry. Whenever it misses one, it is behind or lost again.
+
         `check` rechecks whether the caller is still allowed; without it only the expiry counts.
         """
         yield self._build_ready(client)
