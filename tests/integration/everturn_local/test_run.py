@@ -61,7 +61,7 @@ async def test_what_keeps_it_from_being_ready_is_reported_once_and_waited_for():
 
     await wait_until_ready(lambda: answers.pop(0), report=reported.append)
 
-    assert reported == ["waiting to be ready: no bucket", "running without antivirus: away"]
+    assert reported == ["not ready yet: no bucket", "running without antivirus: away"]
     assert not answers
 
 
