@@ -1,20 +1,21 @@
 """A small web site for tests: it serves the given answers and records the requests."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Answer:
-    """The answer to a path. With `stalls` the body never ends."""
+    """The answer to a path. With `stalls` the body never ends; `repeats` are sent after it without an end."""
 
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict[str, str])
     stalls: bool = False
+    repeats: bytes = b""
 
 
 @dataclass
@@ -48,16 +49,21 @@ class Site:
         self.asked.append(head + (await reader.readexactly(length)).decode())
         self.was_asked.set()
         answer = self.pages.get(head.split(" ")[1].partition("?")[0], Answer(status=404))
-        headers = {"Content-Length": str(len(answer.body) + answer.stalls), "Connection": "close", **answer.headers}
+        sizes = {} if answer.repeats else {"Content-Length": str(len(answer.body) + answer.stalls)}
+        headers = {**sizes, "Connection": "close", **answer.headers}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         writer.write(f"HTTP/1.1 {answer.status} X\r\n{lines}\r\n".encode() + answer.body)
         await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            while answer.repeats and not writer.is_closing():
+                writer.write(answer.repeats)
+                await writer.drain()
         if answer.stalls:
             await reader.read()
         writer.close()
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def open_site() -> AsyncGenerator[Site]:
     """A site on a free port of this machine."""
     site = Site()

@@ -21,7 +21,7 @@ from chat_proc.models.anthropic import build_model as build_anthropic_model
 from chat_proc.models.bounded_http import MAX_EVENT_BYTES, build_event_hooks
 from chat_proc.models.openai import OpenAIModel
 from chat_proc.models.openai import build_model as build_openai_model
-from everturn.models.bounded_bodies import MAX_ERROR_BYTES
+from everturn.core.http_bodies import MAX_ERROR_BYTES
 from everturn.models.port import LanguageModel, ModelFailed, ModelTraits, ReasoningDelta, TextDelta
 from everturn_testing.models.model_contract import build_request, collect_pieces, join_text
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 import httpx2
 
 from chat_proc.models.failures import try_build_error_object
-from everturn.models import bounded_bodies
-from everturn.models.bounded_bodies import EventHooks, Pieces, UnreadableBody
+from everturn.core import http_bodies
+from everturn.core.http_bodies import EventHooks, Pieces, UnreadableBody
 from everturn.models.port import ModelFailed
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
@@ -34,7 +34,7 @@ _HAS_DATA = re.compile(rb"(?:\A|[\r\n])data:[ \t]*[^ \t\r\n]")
 
 def build_event_hooks() -> EventHooks:
     """Hooks for the HTTP client of an SDK."""
-    return bounded_bodies.build_event_hooks(_check_reply, _translate)
+    return http_bodies.build_event_hooks(_check_reply, _translate)
 
 
 def _check_reply(pieces: Pieces, headers: httpx2.Headers) -> Pieces:

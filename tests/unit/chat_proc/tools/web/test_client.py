@@ -171,6 +171,15 @@ async def test_a_packed_page_is_unpacked(site: Site, guard: AddressGuard, packed
     assert (await WebClient(guard).fetch(url, TURN)).body == b"hello"
 
 
+async def test_bytes_after_the_end_of_a_packed_page_are_not_read(site: Site, guard: AddressGuard) -> None:
+    headers = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+    site.pages["/p"] = Answer(gzip.compress(b"hello"), headers=headers, repeats=b"x" * 65_536)
+
+    page = await WebClient(guard, timeout_s=5.0).fetch(site.url("/p"), TURN)
+
+    assert (page.body, page.cut) == (b"hello", False)
+
+
 @pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("gzip", b"this is not packed")])
 async def test_an_unsupported_compression_is_an_error(
     site: Site, guard: AddressGuard, encoding: str, body: bytes

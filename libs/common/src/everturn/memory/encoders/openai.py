@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import httpx2
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
+from everturn.core.http_bodies import EventHooks, Pieces, UnreadableBody, build_event_hooks, check_size
 from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable, Vector
-from everturn.models.bounded_bodies import EventHooks, Pieces, UnreadableBody, build_event_hooks, check_size
 
 MAX_BATCH = 128
 MAX_TEXT_CHARS = 8_000

@@ -2,8 +2,8 @@
 
 import asyncio
 import ssl
-import zlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from email.message import Message
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -15,6 +15,7 @@ import httpcore2
 from chat_proc.tools.web.resolver import Resolve
 from everturn.core.addresses import DEFAULT_PORTS, MAX_URL_CHARS, canonical_url
 from everturn.core.errors import Invalid, Unavailable
+from everturn.core.http_bodies import UnreadableBody, unpack
 from everturn.core.ids import TurnId
 
 RESOLVE_TIMEOUT_S = 5.0
@@ -44,8 +45,6 @@ MAX_PDF_BYTES = 15 * 1024 * 1024
 """A PDF is read entirely or not at all, and is larger than a page."""
 MAX_HEADER_CHARS = 300
 """Limit of a content type: the parsing library is quadratic in its length."""
-_UNPACKED_AT_ONCE_BYTES = 256 * 1024
-"""Other tasks run between two such parts."""
 FETCH_TIMEOUT_S = 20.0
 _STEP_TIMEOUTS = {"connect": 5.0, "read": 10.0, "write": 5.0, "pool": 5.0}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -54,11 +53,7 @@ _HEADERS: dict[bytes | str, bytes | str] = {
     "Accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,application/pdf;q=0.5",
     "Accept-Encoding": "gzip",
 }
-_GZIP_OR_ZLIB = 47
 _NETWORK_ERRORS = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
-
-Unpack = Callable[[bytes, int], tuple[bytes, bytes, bool]]
-"""Unpacks to at most this many bytes; also returns the unread input, and whether more output is pending."""
 
 
 class Refused(Invalid):
@@ -189,25 +184,8 @@ class WebClient:
                 raise Unavailable(f"The server answered {response.status}.")
             mime, charset = _content_type(headers)
             cap = self._max_pdf_bytes if mime == "application/pdf" else self._max_body_bytes
-            body, cut = await self._read(response.aiter_stream(), headers.get("content-encoding", "identity"), cap)
+            body, cut = await _read(response.aiter_stream(), headers.get("content-encoding", "identity"), cap)
             return Fetched(url, mime, charset, body, cut)
-
-    async def _read(self, chunks: AsyncIterator[bytes], encoding: str, cap: int) -> tuple[bytes, bool]:
-        unpack = _unpacker(encoding.strip().lower())
-        body = bytearray()
-        async for chunk in chunks:
-            rest, more = chunk, True
-            while more:
-                try:
-                    part, rest, more = unpack(rest, min(_UNPACKED_AT_ONCE_BYTES, cap + 1 - len(body)))
-                except zlib.error as error:
-                    raise Unavailable("The page can't be decompressed.") from error
-                body += part
-                if len(body) > cap:
-                    return bytes(body[:cap]), True
-                if more:
-                    await asyncio.sleep(0)
-        return bytes(body), False
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
@@ -236,20 +214,18 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         raise failure or Unavailable(f"{host!a} has no address.")
 
 
-def _unpacker(encoding: str) -> Unpack:
-    """A function that unpacks one chunk to a limited size: small packed data can expand hugely."""
-    if encoding in ("", "identity"):
-        return lambda chunk, room: (chunk[: max(1, room)], chunk[max(1, room) :], len(chunk) > max(1, room))
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Unavailable(f"The page is compressed as {encoding[:40]!a}, which is not supported.")
-    stream = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
-
-    def unpack(chunk: bytes, room: int) -> tuple[bytes, bytes, bool]:
-        part = stream.decompress(chunk, max(1, room))
-        # It may hold output even without remaining input. Data after the end of the packed page is ignored.
-        return part, stream.unconsumed_tail, not stream.eof and len(part) >= max(1, room)
-
-    return unpack
+async def _read(chunks: AsyncIterable[bytes], encoding: str, cap: int) -> tuple[bytes, bool]:
+    """The decompressed body up to `cap` bytes, and whether it is longer. Raises Unavailable."""
+    body = bytearray()
+    try:
+        async with aclosing(unpack(chunks, encoding.strip().lower())) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) > cap:
+                    return bytes(body[:cap]), True
+    except UnreadableBody as error:
+        raise Unavailable(error.detail) from error
+    return bytes(body), False
 
 
 def _read_value(value: bytes) -> str:

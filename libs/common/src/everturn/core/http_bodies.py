@@ -1,4 +1,4 @@
-"""Reads the bodies of HTTP replies in pieces and within limits, below the SDKs, which read whole replies into memory.
+"""Reads the bodies of HTTP replies in pieces and within limits. SDKs read whole replies into memory.
 
 HTTPX decompresses a chunk as a whole, on the event loop: a small gzip stream can expand to gigabytes.
 """
@@ -72,24 +72,26 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
 
 async def unpack(body: AsyncIterable[bytes], encoding: str) -> Pieces:
-    """Decompressed pieces of the body. Raises UnreadableBody."""
+    """Decompressed pieces of the body, up to the end of the compressed data. Raises UnreadableBody."""
     if encoding in ("", "identity"):
         async for chunk in body:
             yield chunk
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise UnreadableBody("The provider compressed its reply in a way that it was not asked for.")
+        raise UnreadableBody(f"The server compressed its reply as {encoding[:40]!a}, which is not supported.")
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
     async for chunk in body:
-        packed = chunk
-        while packed:
+        packed, is_pending = chunk, True
+        while is_pending:
             try:
                 piece = unpacker.decompress(packed, MAX_PIECE_BYTES)
             except zlib.error as error:
                 raise UnreadableBody(
-                    "The provider sent data that can't be read.", is_damaged=True, cause=str(error)
+                    "The server sent data that can't be decompressed.", is_damaged=True, cause=str(error)
                 ) from error
             packed = unpacker.unconsumed_tail
+            # A full piece can leave output in the decompressor even without remaining input.
+            is_pending = not unpacker.eof and (bool(packed) or len(piece) == MAX_PIECE_BYTES)
             if piece:
                 yield piece
                 # A chunk that expands to many pieces must not block the event loop.
@@ -117,5 +119,5 @@ async def check_size(pieces: Pieces, max_bytes: int) -> Pieces:
         async for piece in pieces:
             size += len(piece)
             if size > max_bytes:
-                raise UnreadableBody(f"The provider sent a reply of more than {max_bytes} bytes.")
+                raise UnreadableBody(f"The server sent a reply of more than {max_bytes} bytes.")
             yield piece
