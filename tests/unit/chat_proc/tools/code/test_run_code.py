@@ -12,6 +12,7 @@ from turn_bench.replies import answer, call
 
 from chat_proc.catalog.tool import ToolOutcome, ToolRegistry
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult, ToolCaller
+from chat_proc.tools.code import run_code
 from chat_proc.tools.code.run_code import RunCodeTool
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_DELTA_BYTES
@@ -155,6 +156,43 @@ async def test_a_program_calls_the_tools_that_programs_are_offered(call_tool, ti
     assert outcome.untrusted
     assert "- web.find ok: tc:turn_1.call_1-1.result" in outcome.text
     assert "`await web.find(text: str = '')`" in tool.spec.guide
+
+
+async def test_a_run_whose_files_can_not_be_stored_keeps_its_outcome(call_tool, timeline, objects, history) -> None:
+    class FailingSandbox(RecordingSandbox):
+        async def run(self, request, call_tool, *, stop=None) -> RunResult:
+            objects.down = True
+            return await super().run(request, call_tool, stop=stop)
+
+    send = ScriptedTool("mail.send", effect=Effect.IRREVERSIBLE)
+    sandbox = FailingSandbox({"outputs/a.csv": b"x\n", "outputs/b.csv": b"y\n"}, printed="y" * 30_000 + "end")
+    sandbox.calls = [GatewayCall(1, "mail.send", {"text": "hi"})]
+    tool = RunCodeTool(sandbox, objects, history, build_program_tools([send]))
+    contract = [{"filepath": "outputs/a.csv"}, {"filepath": "outputs/b.csv"}]
+
+    outcome = await call_tool(tool, timeline, {"contract": contract}, code="...", call_id="call_1")
+
+    assert (outcome.status, outcome.artifacts) == ("ok", ())
+    assert [record.call_id for record in outcome.records] == ["call_1-1", "call_1-1"]
+    assert "yend" in outcome.text
+    for name in ("outputs/a.csv", "outputs/b.csv", "longer output of the program"):
+        assert f"Not saved: {name}. The file store is not available now." in outcome.text
+
+
+async def test_a_file_store_that_never_answers_does_not_lose_the_outcome(
+    call_tool, timeline, objects, history, monkeypatch
+) -> None:
+    async def save(key: str, data: bytes) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(run_code, "STORING_S", 0.1)
+    monkeypatch.setattr(objects, "save", save)
+    tool = RunCodeTool(RecordingSandbox({"outputs/a": b"x"}), objects, history, build_program_tools())
+
+    async with asyncio.timeout(10):
+        outcome = await call_tool(tool, timeline, {"contract": [{"filepath": "outputs/a"}]}, code="...")
+
+    assert "Not saved: outputs/a." in outcome.text
 
 
 def test_without_tools_for_programs_none_are_taught(objects, history) -> None:

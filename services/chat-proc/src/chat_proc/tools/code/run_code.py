@@ -1,6 +1,7 @@
 """`exec_tools.execute_code_python`: runs the program of the code channel and stores the declared files."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from chat_proc.tools.stored_files import Destination, ProducedFile, read_destina
 from chat_proc.tools.workspace.write import check_room
 from chat_proc.workspace.loading import WorkspaceHistory
 from chat_proc.workspace.local import MAX_FILE_BYTES, Workspace, own_file
-from everturn.core.errors import Invalid
+from everturn.core.errors import EverturnError, Invalid
 from everturn.execution.messages import Capability, check_relative_path
 from everturn.execution.profiles import DEFAULT_PROFILE, ExecutionProfile, Profiles
 from everturn.files.model import Artifact, ArtifactKind
@@ -34,6 +35,9 @@ ERR_CHARS = 4_000
 _LABEL_CHARS = 4_000
 """Together they are below the prompt's limit of a result."""
 _STARTING_AND_STORING_S = 180.0
+STORING_S = 60.0
+"""For all files of one run and its log."""
+_NOT_AVAILABLE = "The file store is not available now."
 
 
 class ContractFile(BaseModel):
@@ -123,10 +127,6 @@ class RunCodeTool:
         if unmatched := calls.find_unmatched(result.record.calls):
             _log.error("Calls differ from the sandbox's audit", call_id=call.call_id, numbers=unmatched)
         artifacts, refused = await self._store(call, promises, result, workspace)
-        if (log := _build_log(result)) is not None:
-            kept = await save_log(self._objects, call, self._tools.parts.redactor.redact(log))
-            artifacts = (*artifacts, kept)
-            refused.append(f"Longer output of the program: {kept.ref}")
         return ToolOutcome(
             "ok" if result.ok else "error",
             _build_text(result, inputs, [*refused, calls.describe()]),
@@ -139,7 +139,11 @@ class RunCodeTool:
     async def _store(
         self, call: ToolCall, promises: Sequence[_Promise], result: RunResult, workspace: Workspace
     ) -> tuple[tuple[Artifact, ...], list[str]]:
-        """The stored files, and a line for each for which the workspace has no room."""
+        """The stored files with the log, and a line for each that is not stored and for the log.
+
+        No error of the store may lose the outcome: the program has run, and its calls have taken effect.
+        """
+        deadline_s = asyncio.get_running_loop().time() + STORING_S
         destinations = {promise.item.filepath: promise.destination for promise in promises}
         stored: list[Artifact] = []
         refused: list[str] = []
@@ -153,9 +157,30 @@ class RunCodeTool:
             produced = ProducedFile(
                 destination, file.body, file.visibility, "exec", file.description, sha256=file.sha256
             )
-            stored.append(await save_file(self._objects, call, produced))
-            workspace = workspace.with_written(own_file(stored[-1]))
+            artifact = await _try_save(save_file(self._objects, call, produced), call, deadline_s)
+            if artifact is None:
+                refused.append(f"Not saved: {escape_line(file.filepath)}. {_NOT_AVAILABLE}")
+                continue
+            stored.append(artifact)
+            workspace = workspace.with_written(own_file(artifact))
+        if (log := _build_log(result)) is not None:
+            text = self._tools.parts.redactor.redact(log)
+            kept = await _try_save(save_log(self._objects, call, text), call, deadline_s)
+            if kept is None:
+                refused.append(f"Not saved: longer output of the program. {_NOT_AVAILABLE}")
+            else:
+                stored.append(kept)
+                refused.append(f"Longer output of the program: {kept.ref}")
         return tuple(stored), refused
+
+
+async def _try_save(saving: Coroutine[Any, Any, Artifact], call: ToolCall, deadline_s: float) -> Artifact | None:
+    try:
+        async with asyncio.timeout_at(deadline_s):
+            return await saving
+    except (EverturnError, TimeoutError) as error:
+        _log.warning("Could not store a file of a run", call_id=call.call_id, error=str(error) or type(error).__name__)
+        return None
 
 
 def _read_contract(contract: Sequence[ContractFile], context: ToolContext) -> tuple[_Promise, ...]:
