@@ -1,13 +1,14 @@
 """Who gets through to the broker: by the rights of its socket, and over TCP by certificates on both sides."""
 
 import asyncio
+import contextlib
 import datetime
 import ipaddress
 import os
+import socket
 import ssl
 import stat
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +28,9 @@ from chat_proc.sandbox.containers import (
 from chat_proc.sandbox.port import RunRequest
 from everturn.core.errors import Invalid
 from everturn.core.settings import split_address
+from everturn.execution.broker_messages import KEEPALIVE
 from everturn.execution.messages import Finished, GatewayCall, ToolReply
 from exec_supervisor.broker.listeners import (
-    KEEPALIVE,
     Addresses,
     Serve,
     build_tls_context,
@@ -121,7 +122,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         await writer.drain()
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def listening(
     folder: Path, certificates: Certificates | None, serve: Serve = echo, **more: object
 ) -> AsyncGenerator[Addresses]:
@@ -291,3 +292,32 @@ async def test_a_line_over_tcp_notices_that_its_other_end_has_vanished(tmp_path:
         await say_over_tls(addresses, client_context(certificates.server_ca, certificates.client))
 
     assert found == [value for _, _, value in KEEPALIVE]
+
+
+async def test_a_worker_notices_that_its_broker_has_vanished(tmp_path: Path, certificates: Certificates):
+    accepted = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set()
+        await echo(reader, writer)
+
+    async with asyncio.timeout(20), listening(tmp_path, certificates, accept) as addresses:
+        address = parse_address(f"tls://{addresses.tcp}", worker_files(tmp_path, certificates, certificates.server_ca))
+        async with open_broker_connection(address):
+            await accepted.wait()
+            with find_socket_to(addresses.tcp) as line:
+                found = [line.getsockopt(level, option) for level, option, _ in KEEPALIVE]
+
+    assert found == [value for _, _, value in KEEPALIVE]
+
+
+def find_socket_to(address: str) -> socket.socket:
+    """A duplicate of this process's socket that is connected to the address."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            found = socket.socket(fileno=os.dup(number))
+            with contextlib.suppress(OSError):
+                if found.getpeername() == split_address(address):
+                    return found
+            found.close()
+    raise AssertionError(f"no socket is connected to {address}")

@@ -1,6 +1,8 @@
 """The worker's end of a supervisor: a small process that speaks the protocol, correctly or not, replaces it."""
 
 import asyncio
+import errno
+import ssl
 import sys
 import textwrap
 import time
@@ -8,18 +10,24 @@ import time
 import pytest
 
 from chat_proc.sandbox.local_supervisor import open_supervisor
-from chat_proc.sandbox.supervised import SupervisorFailed, run_supervised
+from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed, run_supervised
 from everturn.core.errors import Unavailable
+from everturn.execution.framing import FrameDecoder, FrameStream, encode_frame
 from everturn.execution.messages import (
+    PIPE_FRAME_BYTES,
     Boot,
     Capability,
+    Finished,
     GatewayCall,
     Interpreter,
     Launch,
+    LimitName,
+    Posture,
     RunLimits,
     ToolReply,
     UidRange,
 )
+from everturn.execution.records import build_message
 
 BOOT = Boot(RunLimits(output_bytes=1000), Interpreter("/python", ()), "/bwrap", "/run/x", UidRange(20_000, 20_999))
 LAUNCH = Launch(
@@ -125,6 +133,60 @@ async def test_a_stop_is_forwarded():
 async def test_a_supervisor_without_a_result_is_a_failure_with_its_reason(text, message):
     with pytest.raises(SupervisorFailed, match=message):
         await run(text)
+
+
+class BrokenConnection:
+    """Both halves of a connection: sends one call of a program, and breaks after `sent` writes."""
+
+    def __init__(self, error: OSError, *, sent: int) -> None:
+        self._error = error
+        self._left = sent
+        self._broke = asyncio.Event()
+        self._received = [encode_frame(build_message(GatewayCall(1, "a.b", {})))]
+
+    async def read(self, n: int, /) -> bytes:
+        if self._received:
+            return self._received.pop()
+        await self._broke.wait()
+        raise self._error
+
+    def write(self, data: bytes, /) -> None:
+        self._left -= 1
+
+    async def drain(self) -> None:
+        if self._left < 0:
+            self._broke.set()
+            raise self._error
+
+
+@pytest.mark.parametrize("sent", [0, 2])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ETIMEDOUT, ""), OSError(errno.EHOSTUNREACH, ""), ssl.SSLError("bad record")]
+)
+async def test_a_broken_connection_is_a_failure_whichever_task_finds_it(error, sent):
+    """The launch and its inputs are two writes; the third is the answer to a call, or the stop."""
+    connection = BrokenConnection(error, sent=sent)
+    stop = asyncio.Event()
+    stop.set()
+    booted = BootedSupervisor(
+        FrameStream(connection, connection, FrameDecoder(PIPE_FRAME_BYTES, allow_raw=True)),
+        Posture("l", "r", 1, "u", "n", "m", "p", "d", "s"),
+        BOOT.limits,
+        read_errors=no_errors,
+        load_hits=no_hits,
+        is_waiting=lambda: True,
+    )
+
+    with pytest.raises(SupervisorFailed, match="connection to the supervisor broke"):
+        await run_supervised(booted, LAUNCH, (), echo, stop)
+
+
+async def no_errors() -> str:
+    return ""
+
+
+async def no_hits(finished: Finished) -> tuple[LimitName, ...]:
+    return ()
 
 
 async def test_a_command_that_does_not_exist_is_an_os_error():

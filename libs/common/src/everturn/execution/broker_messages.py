@@ -7,6 +7,7 @@
 A pair belongs to the connection that started it and ends with it.
 """
 
+import socket
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
@@ -14,6 +15,16 @@ from everturn.execution.messages import LimitName, Posture, RunLimits
 
 BROKER_FRAME_BYTES: Final = 256 << 10
 MAX_LISTED: Final = 200
+
+KEEPALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 25_000),
+)
+"""Options of a TCP connection on both ends: if the other machine vanishes, this is noticed after 25 s. Then the broker
+ends the worker's pairs, and the worker's run fails."""
 
 TLS_DIR: Final = "BROKER_TLS_DIR"
 TLS_DIR_MEANING: Final = (

@@ -24,6 +24,7 @@ from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
 from everturn.core.errors import Invalid
 from everturn.execution.broker_messages import (
     BROKER_FRAME_BYTES,
+    KEEPALIVE,
     TLS_AUTHORITY,
     TLS_CERTIFICATE,
     TLS_DIR,
@@ -166,7 +167,11 @@ async def open_broker_connection(address: BrokerAddress) -> AsyncGenerator[Broke
 async def _connect(address: BrokerAddress) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if address.path:
         return await asyncio.open_unix_connection(address.path)
-    return await asyncio.open_connection(address.host, address.port, ssl=address.tls)
+    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=address.tls)
+    connection = writer.get_extra_info("socket")
+    for level, option, value in KEEPALIVE:
+        connection.setsockopt(level, option, value)
+    return reader, writer
 
 
 async def open_container_sandbox(address: BrokerAddress) -> SupervisedSandbox:

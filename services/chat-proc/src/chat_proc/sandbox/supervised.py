@@ -82,6 +82,8 @@ async def run_supervised(
 
 
 class _Line:
+    """Tasks that send ignore OSError: the receiver finds the same broken connection and reports it."""
+
     def __init__(self, supervisor: BootedSupervisor, max_tar_bytes: int) -> None:
         self._stream = supervisor.stream
         self._read_errors = supervisor.read_errors
@@ -107,7 +109,7 @@ class _Line:
         return SupervisedRun(finished, self._tar)
 
     async def _send_launch(self, launch: Launch, inputs: Sequence[bytes]) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(OSError):
             await self._send(launch)
             for piece in inputs:
                 await self._stream.send_raw(piece)
@@ -115,7 +117,7 @@ class _Line:
 
     async def _forward_stop(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(OSError):
             await self._send(Stop("cancelled"))
 
     async def _receive_until_finished(
@@ -154,7 +156,7 @@ class _Line:
             reply = await call_tool(call)
         except EverturnError as error:
             reply = ToolReply(call.id, False, None, "tool_error", str(error)[:_MAX_MESSAGE_CHARS])
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(OSError):
             try:
                 await self._stream.send(build_message(reply), GATEWAY_FRAME_BYTES)
             except FrameError as error:

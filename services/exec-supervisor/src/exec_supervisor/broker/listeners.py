@@ -16,7 +16,7 @@ import structlog
 from everturn.core.errors import Invalid
 from everturn.core.loops import guarded
 from everturn.core.settings import split_address
-from everturn.execution.broker_messages import TLS_AUTHORITY, TLS_CERTIFICATE, TLS_DIR, TLS_KEY
+from everturn.execution.broker_messages import KEEPALIVE, TLS_AUTHORITY, TLS_CERTIFICATE, TLS_DIR, TLS_KEY
 from exec_supervisor.settings import BrokerSettings
 
 _log = structlog.stdlib.get_logger()
@@ -24,15 +24,6 @@ _log = structlog.stdlib.get_logger()
 SOCKET_MODE: Final = 0o660
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 BACKLOG: Final = 128
-KEEPALIVE: Final = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 25_000),
-)
-"""If a worker's machine vanishes, this is noticed after 25 s and its pairs end: a line is a lifeline."""
-
 STREAM_BUFFER_BYTES: Final = 64 << 10
 
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
