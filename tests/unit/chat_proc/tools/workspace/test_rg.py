@@ -1,6 +1,7 @@
 """react.rg: files and lines, with ready reads."""
 
 import json
+import threading
 from itertools import count
 
 import pytest
@@ -11,6 +12,7 @@ from chat_proc.tools.workspace import search as rg_module
 from chat_proc.tools.workspace.checkout import PullTool
 from chat_proc.tools.workspace.search import RgParams, RgTool
 from everturn.files.model import ArtifactKind
+from everturn.files.objects import CHUNK_BYTES
 
 APP = "import os\n\n\ndef total(rows):\n    return sum(rows)\n"
 
@@ -165,6 +167,36 @@ async def test_a_search_beyond_its_time_ends_with_what_it_has(play, history, obj
 
     assert result["hit_count"] == 1
     assert "stopped after 20 s" in result["notices"][0]
+
+
+async def test_files_are_decoded_and_hits_rendered_off_the_event_loop(play, timeline, tool, put, monkeypatch) -> None:
+    used: dict[str, int] = {}
+
+    class Decoder(rg_module.TextDecoder):
+        def decode(self, data: bytes, *, final: bool = False) -> str:
+            used["decode"] = threading.get_ident()
+            return super().decode(data, final=final)
+
+    def render(result: object) -> str:
+        used["render"] = threading.get_ident()
+        return json.dumps(result)
+
+    monkeypatch.setattr(rg_module, "TextDecoder", Decoder)
+    monkeypatch.setattr(rg_module, "render_result", render)
+    put("a.txt", "needle")
+
+    await play(tool, timeline, {"pattern": "needle"})
+
+    assert used.keys() == {"decode", "render"}
+    assert threading.get_ident() not in used.values()
+
+
+async def test_a_character_between_two_chunks_of_a_file_is_found(play, timeline, tool, put) -> None:
+    put("a.txt", "x" * (CHUNK_BYTES - 1) + "ä needle")
+
+    result = json.loads((await play(tool, timeline, {"pattern": "ä needle"})).text)
+
+    assert result["match_count"] == 1
 
 
 async def test_an_unreadable_file_is_reported_and_the_rest_searched(play, timeline, tool, put, objects) -> None:
