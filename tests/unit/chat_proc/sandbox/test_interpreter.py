@@ -1,5 +1,7 @@
 """Where an interpreter's own files are."""
 
+import asyncio
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -76,3 +78,34 @@ async def test_a_missing_interpreter_or_executor_is_reported(tmp_path):
     bare.chmod(0o755)
     with pytest.raises(SandboxUnavailable, match="The executor is not installed"):
         await load_interpreter(bare)
+
+
+async def test_an_interpreter_that_hangs_is_killed_and_reported(tmp_path):
+    python = make_hanging_python(tmp_path)
+
+    with pytest.raises(SandboxUnavailable, match="did not answer within 2 s"):
+        await load_interpreter(python, timeout_s=2)
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+async def test_an_interpreter_that_hangs_is_killed_when_its_caller_is_cancelled(tmp_path):
+    os.mkfifo(tmp_path / "pid")
+    loading = asyncio.create_task(load_interpreter(make_hanging_python(tmp_path)))
+    pid = int(await asyncio.to_thread((tmp_path / "pid").read_text))
+
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def make_hanging_python(folder: Path) -> Path:
+    """A wrapper script whose child hangs and keeps its pipes open."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\necho $$ > {folder}/pid\nsleep 60\nexit\n")
+    python.chmod(0o755)
+    return python

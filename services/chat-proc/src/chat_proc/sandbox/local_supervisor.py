@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -39,7 +40,7 @@ SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")
 # The dropped user must be able to reach the run's folder; the first suitable parent is used.
 _RUN_PARENTS: Final = ("/run", "/tmp")  # noqa: S108 - a folder of its own with a random name is made below
 
-_ASK_TIMEOUT_S: Final = 20.0
+ASK_TIMEOUT_S: Final = 20.0
 _QUESTION: Final = """
 import importlib.util, json, sys
 has_executor = importlib.util.find_spec("executor") is not None
@@ -116,11 +117,12 @@ def _choose_parent() -> str:
     return tempfile.gettempdir()
 
 
-async def load_interpreter(python: Path) -> Interpreter:
-    """Ask the interpreter where its own files are. Raises SandboxUnavailable if it does not run or has no executor."""
+async def load_interpreter(python: Path, *, timeout_s: float = ASK_TIMEOUT_S) -> Interpreter:
+    """Ask the interpreter where its own files are. Raises SandboxUnavailable if it does not run or answer, or has no
+    executor."""
     place = Path.cwd() / python  # not resolved: a virtual environment is identified by the path of its link
     try:
-        prefix, base_prefix, name, has_executor = await _query(place)
+        prefix, base_prefix, name, has_executor = await _query(place, timeout_s)
     except OSError as error:
         raise SandboxUnavailable(f"There is no sandbox environment at {place}.", "make setup") from error
     if not has_executor:
@@ -153,12 +155,30 @@ def find_parts(python: Path, prefix: str, base_prefix: str, name: str) -> Interp
     return Interpreter(str(python), (prefix, *sorted(parts)), tuple(sorted(hidden)))
 
 
-async def _query(python: Path) -> tuple[str, str, str, bool]:
+async def _query(python: Path, timeout_s: float) -> tuple[str, str, str, bool]:
     process = await asyncio.create_subprocess_exec(
-        str(python), "-I", "-c", _QUESTION, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        str(python),
+        "-I",
+        "-c",
+        _QUESTION,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
-    async with asyncio.timeout(_ASK_TIMEOUT_S):
-        answer, errors = await process.communicate()
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer, errors = await process.communicate()
+    except TimeoutError as error:
+        # Not an OSError for the caller, although TimeoutError is one: the interpreter exists.
+        raise SandboxUnavailable(f"The sandbox's Python {python} did not answer within {timeout_s:g} s.") from error
+    finally:
+        if process.returncode is None:
+            # With its group: the end of a wrapper script alone would leave the pipes open.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_WITHIN_S):
+                    await _drain(process)
     if process.returncode != 0:
         raise SandboxUnavailable(f"The sandbox's Python {python} does not run: {errors.decode()[-200:].strip()}")
     return cast("tuple[str, str, str, bool]", tuple(json.loads(answer)))
