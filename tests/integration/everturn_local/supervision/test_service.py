@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from everturn_local.home import Home
-from everturn_local.processes import try_record
+from everturn_local.processes import Child, try_record
 from everturn_local.supervision.service import (
     GATED_READY_LIMIT_S,
     READY_LIMIT_S,
@@ -71,6 +74,48 @@ async def test_a_service_that_says_something_else_is_stopped(home: Home, make_sp
         await service.start()
 
     assert service.pid is None
+
+
+async def test_a_service_that_can_not_be_started_leaves_no_open_descriptor(home: Home, make_spec: SpecMaker):
+    spec = replace(make_spec("w", ""), argv=["nothing"], ready_on_stdout=True)
+    service = ServiceProcess(spec, records=home.processes, spawn=refuse_to_spawn)
+    before = find_open_pipes()
+
+    with pytest.raises(OSError, match="no processes left"):
+        await service.start()
+
+    assert find_open_pipes() == before
+    assert service.pid is None
+
+
+async def test_a_service_whose_record_can_not_be_saved_is_stopped(home: Home, make_spec: SpecMaker):
+    pids: list[int] = []
+
+    class RecordedChild(Child):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            pids.append(self.pid)
+
+    missing = home.processes / "missing"
+    service = ServiceProcess(make_spec("w", "time.sleep(60)"), records=missing, spawn=RecordedChild)
+
+    with pytest.raises(FileNotFoundError):
+        await service.start()
+
+    assert [try_record(pid) for pid in pids] == [None]
+    assert service.pid is None
+
+
+def refuse_to_spawn(*args: object, **more: object) -> Child:
+    raise OSError("no processes left")
+
+
+def find_open_pipes() -> set[str]:
+    links: set[str] = set()
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            links.add(os.readlink(f"/proc/self/fd/{number}"))
+    return {link for link in links if link.startswith("pipe:")}
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(home: Home, make_spec: SpecMaker):

@@ -69,6 +69,11 @@ class ServiceProcess:
         reading, writing = os.pipe()
         try:
             self._spawn(writing, extra_env or {})
+        except BaseException:
+            os.close(reading)
+            # The process may have started without its record.
+            await self.stop(limit_s=0)
+            raise
         finally:
             os.close(writing)
         try:
