@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -161,15 +162,29 @@ def remove_record(folder: Path, name: str) -> None:
 
 
 def run_leftover_cleanup(folder: Path) -> list[str]:
-    """Kill the recorded processes that still run, with their groups; returns their names."""
+    """Kill the recorded processes that still run, with their groups, and wait for their end; returns their names."""
     ended: list[str] = []
     for path in sorted(folder.glob("*.json")):
         record = _try_load_record(path)
         if record is not None and try_record(record.pid) == record:
             kill_group(record.pid)
+            _wait_ended(record)
             ended.append(path.stem)
         path.unlink()
     return ended
+
+
+def _wait_ended(record: ProcessRecord) -> None:
+    """A killed process can run for a moment, and still write to the files that its successor opens."""
+    try:
+        descriptor = os.pidfd_open(record.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if try_record(record.pid) == record:
+            select.select([descriptor], [], [], KILLED_LIMIT_S)
+    finally:
+        os.close(descriptor)
 
 
 def _try_load_record(path: Path) -> ProcessRecord | None:
