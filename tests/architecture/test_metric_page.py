@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from everturn.core.metrics import LABELS
 from exec_supervisor.broker.metrics import BrokerMetrics
-from ingress.admission.metrics import IngressMetrics
+from ingress.metrics import IngressMetrics
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "metrics.md"
@@ -107,7 +107,7 @@ def test_every_module_that_defines_metrics_is_on_the_page() -> None:
     assert defining == {
         "libs/common/src/everturn/core/metrics.py",
         "services/exec-supervisor/src/exec_supervisor/broker/metrics.py",
-        "services/ingress/src/ingress/admission/metrics.py",
+        "services/ingress/src/ingress/metrics.py",
     }
 
 

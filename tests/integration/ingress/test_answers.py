@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from helpers.sockets import SocketClient
 
-from ingress.admission.responses import MAX_ERRORS
+from ingress.fields import MAX_ERRORS
 
 BASE = "/conversations/default/default"
 TIMES = "2026-01-01T00:00:00Z"

@@ -4,7 +4,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -37,13 +37,9 @@ from everturn.queue.ports import Presences, Queue, QueueCaps
 from everturn.turns.inbox import Inbox
 from everturn.turns.ports import Turns
 from ingress import feedback, guests, lifecycle, memory, search, web
-from ingress.admission.descriptions import add_examples, describe_fields
 from ingress.admission.edge import OuterMiddleware
-from ingress.admission.fields import Bundles
 from ingress.admission.limits import build_request_limits
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
-from ingress.admission.responses import PROBLEM_SCHEMA, problem_of_validation
 from ingress.admission.slots import OpenSlots
 from ingress.attachments import endpoints as attachments
 from ingress.attachments.antivirus import Antivirus
@@ -60,20 +56,23 @@ from ingress.conversations.round_context import RoundContexts
 from ingress.conversations.service import ConversationService
 from ingress.errors import ProblemError, problem_response, translate_error
 from ingress.feedback import FeedbackService
+from ingress.fields import Bundles, problem_of_validation
 from ingress.files import endpoints as files
 from ingress.files.service import FileService
-from ingress.health import docs
 from ingress.health import endpoints as health
 from ingress.health.endpoints import READINESS_KEEP_S, QueueWatch, ReadyOut, check_parts
 from ingress.lifecycle import ExportService, ForkService
 from ingress.memory import MemoryService
+from ingress.metrics import IngressMetrics
+from ingress.openapi import docs
+from ingress.openapi.document import OpenApi
+from ingress.openapi.event_schemas import build_event_schemas
 from ingress.search import SearchService
 from ingress.settings import IngressSettings
 from ingress.sockets.calls import ChatCalls
 from ingress.sockets.connection import SocketDependencies
 from ingress.sockets.server import SocketServer, refuse_elsewhere
 from ingress.stream import sse
-from ingress.stream.event_schemas import build_event_schemas
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub
 from ingress.stream.recheck import Recheck
@@ -81,15 +80,6 @@ from ingress.stream.rows import StreamRows
 from ingress.web import Bundle
 
 TITLE = "Everturn ingress"
-SCHEMA_REF = "#/components/schemas/{model}"
-SECURITY_SCHEMES = {
-    "bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A JWT of the issuer, an API key (`evk_...`), or a guest's token. Development mode needs none.",
-    },
-    "ticket": {"type": "apiKey", "in": "query", "name": "ticket", "description": "For one conversation's events only."},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +166,7 @@ def build_routes(*, max_files: int = BOUNDS.message_files) -> FastAPI:
         app.include_router(router)
     app.state.event_schemas = build_event_schemas
     app.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
-    app.openapi = _OpenApi(app, app.openapi, max_files=max_files).build
+    app.openapi = OpenApi(app, app.openapi, forms=(MessageIn, SignalIn), max_files=max_files).build
     return app
 
 
@@ -366,30 +356,3 @@ async def _answer_everturn(_: Request, error: Exception) -> Response:
     if translated is None:
         raise error
     return problem_response(translated)
-
-
-class _OpenApi:
-    """Adds to FastAPI's document what its generator can't know."""
-
-    def __init__(self, app: FastAPI, generate: Callable[[], dict[str, Any]], *, max_files: int) -> None:
-        self._max_files = max_files
-        self._app = app
-        self._generate = generate
-
-    def build(self) -> dict[str, Any]:
-        """The document, built once."""
-        if self._app.openapi_schema is None or "Problem" not in self._app.openapi_schema["components"]["schemas"]:
-            document = self._generate()
-            components = document.setdefault("components", {})
-            schemas = components.setdefault("schemas", {})
-            schemas["Problem"] = PROBLEM_SCHEMA
-            for form in (MessageIn, SignalIn):
-                # Their endpoints read the body themselves, so the generator has not seen the nested schemas.
-                schemas.update(form.model_json_schema(ref_template=SCHEMA_REF).get("$defs", {}))
-            describe_fields(schemas)
-            components["securitySchemes"] = SECURITY_SCHEMES
-            document["security"] = [{"bearer": []}, {}]
-            add_examples(document)
-            chat.add_file_cap(document, self._max_files)
-            self._app.openapi_schema = document
-        return self._app.openapi_schema

@@ -33,8 +33,6 @@ from everturn.turns import postgres_explaining
 from everturn.turns.explaining import TurnState
 from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_reading import PostgresTurns
-from ingress.admission.fields import Bundles
-from ingress.admission.metrics import IngressMetrics
 from ingress.app import Parts
 from ingress.attachments.antivirus import Antivirus, open_antivirus
 from ingress.attachments.rescan import Rescan
@@ -54,6 +52,8 @@ from ingress.auth.tokens import (
 )
 from ingress.bounds import BOUNDS, GUEST_ADDRESS_PART, Bounds
 from ingress.chat.service import Notifications
+from ingress.fields import Bundles
+from ingress.metrics import IngressMetrics
 from ingress.settings import (
     MIN_SECRET_BYTES,
     IngressSettings,

@@ -23,11 +23,11 @@ from everturn.feedback.model import (
     Period,
     Reaction,
 )
-from ingress.admission.fields import ConversationPath, Cursor, JsonBody, Moment, TurnPath
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
 from ingress.errors import forbidden, unprocessable
+from ingress.fields import ConversationPath, Cursor, JsonBody, Moment, TurnPath
+from ingress.openapi.responses import problems
 
 Scope = Literal["own", "project"]
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Request, Response
 from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
 from ingress.admission.connections import load_address
-from ingress.admission.responses import problems
 from ingress.admission.route import StrictRoute
 from ingress.auth.gate import AuthGate
+from ingress.openapi.responses import problems
 
 router = APIRouter(prefix="/guests/{tenant}/{project}", route_class=StrictRoute, tags=["guests"])
 

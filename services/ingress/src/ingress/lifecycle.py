@@ -16,13 +16,13 @@ from everturn.core.ids import ConversationId, Ids, TurnId, is_id
 from everturn.lifecycle.export_check import ExportWriter
 from everturn.lifecycle.exports import BlockLine, BrokenLine, Exports, HeaderLine, Section
 from everturn.lifecycle.forks import Fork, ForkRequest, Forks
-from ingress.admission.fields import ConversationPath, JsonBody, Line
 from ingress.admission.idempotency import HEADER, build_key, wait_for_concurrent_request
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.admission.slots import HeldResponse, OpenSlots, download_slots
 from ingress.auth.gate import Me
 from ingress.errors import absent
+from ingress.fields import ConversationPath, JsonBody, Line
+from ingress.openapi.responses import problems
 
 _log = structlog.get_logger(__name__)
 

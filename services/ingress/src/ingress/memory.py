@@ -11,10 +11,10 @@ from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.paging import BadCursor, build_cursor, read_cursor, read_moment
 from everturn.memory.user_memories import MemoryBook, MemoryPosition, UserMemory
-from ingress.admission.fields import Cursor, JsonBody
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.auth.gate import Me
+from ingress.fields import Cursor, JsonBody
+from ingress.openapi.responses import problems
 
 ID_EXAMPLE = "mem_0f1e2d3c4b5a69788796"
 

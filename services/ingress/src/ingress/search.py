@@ -28,11 +28,11 @@ from everturn.memory.search import (
     SnippetQuery,
     SnippetTarget,
 )
-from ingress.admission.fields import NOT_BLANK, Cursor, JsonBody, Moment
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import Me
+from ingress.fields import NOT_BLANK, Cursor, JsonBody, Moment
+from ingress.openapi.responses import problems
 
 _log = structlog.get_logger(__name__)
 

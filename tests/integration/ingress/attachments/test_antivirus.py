@@ -17,10 +17,10 @@ from uploads.zips import Member, build_zip
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn_testing.core import SequentialIds
-from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import SCANS_OF_PERSON, VERSION_KEPT_S, WAITING, Clamd, Infected, Unscannable
 from ingress.attachments.intake import CHECKED_AT_ONCE_OF_USER, FileCaps, IncomingFile, Intake
 from ingress.errors import ProblemError
+from ingress.metrics import IngressMetrics
 
 BASE = "/conversations/default/default"
 ANN, BEN = Principal("t", "p", "ann"), Principal("t", "p", "ben")

@@ -12,11 +12,11 @@ from uploads.hostile import BAD_UPLOADS
 
 from everturn.core.identity import Principal
 from everturn_testing.core import SequentialIds
-from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
 from ingress.attachments.structure.checks import open_checks
 from ingress.errors import ProblemError
+from ingress.metrics import IngressMetrics
 
 MIN_FILES = 500
 MAX_FALSE_SHARE = 0.01

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from ingress.admission.connections import AddressCounts, ConnectionCaps, bind_protocol
-from ingress.admission.metrics import IngressMetrics
+from ingress.metrics import IngressMetrics
 from ingress.stream.sse import EventStreamResponse
 
 LIMIT_S = 30

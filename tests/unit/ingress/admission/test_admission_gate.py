@@ -12,9 +12,9 @@ from everturn.queue.ports import QueueCaps, QueueDepth, QueueFull, WorkerPresenc
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.queue.presences import MemoryPresences
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
 from ingress.errors import ProblemError
+from ingress.metrics import IngressMetrics
 
 ME = Principal("t", "p", "me")
 CAPS = QueueCaps(100)

@@ -6,8 +6,8 @@ import pytest
 
 from everturn.core.identity import Principal, Role
 from ingress.admission.limits import BodyBudget
-from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError
+from ingress.metrics import IngressMetrics
 
 ANN, BEN = Principal("t", "p", "ann"), Principal("t", "p", "ben")
 

@@ -5,8 +5,8 @@ import pytest
 from everturn.limits.token_buckets import Limit
 from everturn_testing.core import FixedClock
 from ingress.admission.limits import KNOWN_S, CredentialGuard
-from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, absent, unauthorized
+from ingress.metrics import IngressMetrics
 
 
 class World:

@@ -8,7 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 from everturn.limits.token_buckets import Level, Limit
 from ingress.admission.edge import MAX_CONTENT_TYPE_BYTES, MAX_HEADER_BYTES, OuterMiddleware
 from ingress.admission.limits import DRAWN_KEY, Drawn
-from ingress.admission.metrics import IngressMetrics
+from ingress.metrics import IngressMetrics
 
 
 class Sent:

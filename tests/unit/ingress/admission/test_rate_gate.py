@@ -7,8 +7,8 @@ from everturn.limits.token_buckets import Limit
 from everturn_testing.core import FixedClock
 from everturn_testing.limits.token_buckets import MemoryTokenBuckets
 from ingress.admission.limits import Drawn, RateGate, hash_key, is_write
-from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError
+from ingress.metrics import IngressMetrics
 
 ANN, BEN = Principal("t", "p", "ann"), Principal("t", "p", "ben")
 

@@ -9,7 +9,7 @@ from everturn.core.identity import Principal
 from everturn_testing.core import FixedClock
 from everturn_testing.limits.token_buckets import MemoryTokenBuckets
 from ingress.admission.limits import DRAWN_KEY, build_request_limits
-from ingress.admission.metrics import IngressMetrics
+from ingress.metrics import IngressMetrics
 from ingress.settings import IngressSettings
 
 

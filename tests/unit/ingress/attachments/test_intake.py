@@ -8,10 +8,10 @@ from uploads.checks import AllSound
 
 from everturn.core.identity import Principal
 from everturn_testing.core import SequentialIds
-from ingress.admission.metrics import IngressMetrics
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import CHECKED_AT_ONCE_OF_USER, FileCaps, IncomingFile, Intake
 from ingress.errors import ProblemError
+from ingress.metrics import IngressMetrics
 
 ANN, BEN = Principal("t", "p", "ann"), Principal("t", "p", "ben")
 CSV = IncomingFile("a.csv", "text/csv", b"a,b\n")

@@ -19,8 +19,6 @@ from everturn.timeline.turns import SignalState
 from everturn.turns.inbox import KeyBusy, KeyReused, Receipt, UploadTooLate
 from everturn_testing.core import FixedClock, SequentialIds
 from everturn_testing.queue.presences import MemoryPresences
-from ingress.admission.fields import Bundles
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import WorkerPoolWatch, WorkGate
 from ingress.attachments.antivirus import NoScan
 from ingress.attachments.intake import FileCaps, IncomingFile, Intake
@@ -33,6 +31,8 @@ from ingress.chat.service import (
     parse_turn_id,
 )
 from ingress.errors import NoRoom, ProblemError
+from ingress.fields import Bundles
+from ingress.metrics import IngressMetrics
 
 ME = Principal("t", "p", "me")
 CSV = IncomingFile("a.csv", "text/csv", b"a,b\n")

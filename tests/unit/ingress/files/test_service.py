@@ -11,9 +11,9 @@ from everturn.files.model import Artifact
 from everturn.files.objects import CHUNK_BYTES, AlteredObject
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.files.stored_files import OWNER, StoredFiles
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.files.service import CuttingResponse, FileService, Slice
+from ingress.metrics import IngressMetrics
 
 DATA = b"some text\n"
 

@@ -8,8 +8,8 @@ from everturn.queue.ports import LaneDepth
 from everturn_testing.core import FixedClock
 from everturn_testing.queue.memory_queue import MemoryQueue
 from everturn_testing.turns.platform import MemoryPlatform
-from ingress.admission.metrics import IngressMetrics
 from ingress.health.endpoints import KEEP_S, QueueWatch
+from ingress.metrics import IngressMetrics
 
 
 class Lanes(MemoryQueue):

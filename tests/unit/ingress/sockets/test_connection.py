@@ -18,11 +18,11 @@ from everturn.core.tracing import NO_TRACING
 from everturn.limits.token_buckets import Level, Limit
 from everturn_testing.core import FixedClock
 from ingress.admission.limits import BODY_TIMEOUT_S, BodyBudget, CredentialGuard, Drawn
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.auth.callers import Caller
 from ingress.chat.schemas import SubmissionCaps
 from ingress.errors import ProblemError, absent, too_many, unauthorized
+from ingress.metrics import IngressMetrics
 from ingress.sockets.connection import MAX_OPEN_CALLS, Connection, SocketDependencies
 from ingress.sockets.packets import PING, PING_INTERVAL_S, PING_TIMEOUT_S
 from ingress.stream.recheck import Recheck

@@ -8,8 +8,8 @@ import pytest
 from helpers.websockets import FakeWebSocket
 
 from everturn.core.identity import Principal
-from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
+from ingress.metrics import IngressMetrics
 from ingress.sockets.sending import Outlet, Subscriptions
 from ingress.stream.sse import MIN_BYTES_PER_S
 

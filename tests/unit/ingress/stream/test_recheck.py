@@ -9,9 +9,9 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn_testing.core import FixedClock
 from everturn_testing.events.memory_events import MemoryEvents
-from ingress.admission.metrics import IngressMetrics
 from ingress.auth.callers import Caller
 from ingress.errors import unauthorized
+from ingress.metrics import IngressMetrics
 from ingress.stream.feed import Feed
 from ingress.stream.frames import UNAUTHORIZED
 from ingress.stream.hub import Hub

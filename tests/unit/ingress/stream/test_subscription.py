@@ -9,7 +9,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
-from ingress.admission.metrics import IngressMetrics
+from ingress.metrics import IngressMetrics
 from ingress.stream.frames import ClientCursor, Phase, build_batch
 from ingress.stream.hub import ConversationStream, Hub, Subscription
 from ingress.stream.rows import Head, SharedRead, Snapshot

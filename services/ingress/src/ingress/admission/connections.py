@@ -24,8 +24,8 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from everturn.core.errors import Problem, problem
-from ingress.admission.metrics import IngressMetrics
 from ingress.errors import PROBLEM_MIME, ProblemError, headers_too_large, malformed
+from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
 

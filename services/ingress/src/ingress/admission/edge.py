@@ -14,8 +14,8 @@ from everturn.core.errors import problem
 from everturn.core.ids import is_id
 from everturn.core.tracing import NO_TRACING, Span, SpanLinks, TraceContext, Tracing, try_parse_context
 from ingress.admission.limits import load_drawn
-from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, headers_too_large, malformed, problem_response
+from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
 

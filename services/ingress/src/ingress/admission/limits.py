@@ -17,9 +17,9 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal, Role
 from everturn.limits.token_buckets import BucketTable, Draw, Level, Limit, Limits, TokenBuckets, parse_limits
 from ingress.admission.connections import load_address
-from ingress.admission.metrics import IngressMetrics
 from ingress.bounds import USER_BODIES_PART
 from ingress.errors import ProblemError, too_many, unavailable
+from ingress.metrics import IngressMetrics
 from ingress.settings import IngressSettings
 
 _log = structlog.get_logger(__name__)

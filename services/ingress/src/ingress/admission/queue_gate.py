@@ -15,8 +15,8 @@ from everturn.core.identity import Lane, Principal, lane_of
 from everturn.events.stream import RedisUse, StreamMemory
 from everturn.queue.ports import Doorbells, Presences, Queue, QueueCaps, QueueDepth, QueueFull, WorkerPresence
 from ingress.admission.limits import strongest_role
-from ingress.admission.metrics import IngressMetrics
 from ingress.errors import ProblemError, too_many, unavailable
+from ingress.metrics import IngressMetrics
 
 WORKERS_KEEP_S = 1.0
 """The maximum age of the known workers; they report every 5 s."""

@@ -22,10 +22,10 @@ from ingress.admission.limits import (
     is_write,
     load_request_limits,
 )
-from ingress.admission.responses import MAX_ERRORS, MAX_NAME_CHARS
 from ingress.admission.strict_json import BadJson, load_strict
 from ingress.auth.gate import AuthGate, Caller, save_caller
 from ingress.errors import malformed, too_large, too_slow, unauthorized, unprocessable, unsupported
+from ingress.fields import MAX_ERRORS, MAX_NAME_CHARS
 
 _CAP_KEY = "everturn.max_body_bytes"
 _HOLD_KEY = "everturn.body_hold"

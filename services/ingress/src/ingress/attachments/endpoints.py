@@ -8,14 +8,14 @@ from pydantic import Field
 
 from everturn.core.errors import Unavailable
 from everturn.turns.inbox import MAX_OPEN_SIGNALS
-from ingress.admission.fields import JsonBody
 from ingress.admission.queue_gate import WorkerPoolWatch
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.attachments.sniffing import ACCEPTED_KINDS, PLAIN
 from ingress.attachments.structure.limits import MAX_PIXELS
 from ingress.auth.gate import Me
 from ingress.bounds import JSON_MAX_BYTES, TEXT_MAX_CHARS, Bounds
+from ingress.fields import JsonBody
+from ingress.openapi.responses import problems
 from ingress.settings import IngressSettings
 
 _FAMILIES: Mapping[str, Literal["image", "document", "text"]] = {"image": "image", "doc": "document", "text": "text"}

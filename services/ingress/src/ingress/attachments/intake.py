@@ -17,13 +17,13 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, Ids
 from everturn.files.model import Upload, upload_key
 from everturn.files.objects import Objects
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.attachments.antivirus import Antivirus, Infected, Unscannable
 from ingress.attachments.sniffing import Kind, NotAcceptable, NotAccepted, Sniffer, decide_kind, name_apart
 from ingress.attachments.structure.checks import CheckerProcesses
 from ingress.attachments.structure.limits import Unsound
 from ingress.errors import ProblemError, too_large, unavailable, unprocessable, unsupported
+from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
 

@@ -9,9 +9,7 @@ from everturn.core.ids import ConversationId
 from everturn.events.turn_view import build_signal_view
 from everturn.timeline.turns import Signal
 from everturn.turns.inbox import Receipt
-from ingress.admission.fields import ConversationPath, SignalPath
 from ingress.admission.idempotency import HEADER
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRequest, AdmittedRoute, SubmitRoute
 from ingress.auth.gate import Me
 from ingress.chat.schemas import (
@@ -28,6 +26,8 @@ from ingress.chat.schemas import (
     read_submission,
 )
 from ingress.chat.service import ChatService, chat_service
+from ingress.fields import ConversationPath, SignalPath
+from ingress.openapi.responses import problems
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=SubmitRoute, tags=["chat"])
 Service = Annotated[ChatService, Depends(chat_service)]
@@ -69,15 +69,6 @@ def describe_submission(form: type[MessageIn] | type[SignalIn], **examples: dict
         "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
     }
     return {"requestBody": {"required": True, "content": content}, "parameters": [key]}
-
-
-def add_file_cap(document: dict[str, Any], max_files: int) -> None:
-    """Add the maximum number of files per submission, which is a setting, to an OpenAPI document."""
-    for path in document["paths"].values():
-        for operation in path.values():
-            multipart = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
-            if multipart is not None:
-                multipart["schema"]["properties"]["files"]["maxItems"] = max_files
 
 
 @router.post(

@@ -12,13 +12,12 @@ from pydantic import AfterValidator, Field, ValidationError
 from everturn.core.clock import MAX_ZONE_CHARS, load_zone_names
 from everturn.events.views import SignalState, SignalView
 from everturn.timeline.turns import MAX_EVENT_CREDIT
-from ingress.admission.fields import BUNDLE_HELP, BundleId, JsonBody, is_absent
-from ingress.admission.responses import problem_of_validation
 from ingress.admission.route import AdmittedRequest, check_charset, media_type
 from ingress.attachments.intake import IncomingFile, read_declared
 from ingress.attachments.multipart import read_multipart
 from ingress.bounds import JSON_MAX_BYTES, TEXT_MAX_CHARS, Bounds
 from ingress.errors import ProblemError, too_large, unprocessable, unsupported
+from ingress.fields import BUNDLE_HELP, BundleId, JsonBody, is_absent, problem_of_validation
 from ingress.settings import IngressSettings
 
 ID_EXAMPLE = "turn_01890a5d-ac96-774b-bcce-b302099a8057"

@@ -32,14 +32,14 @@ from everturn.turns.inbox import (
     Receipt,
     UploadTooLate,
 )
-from ingress.admission.fields import Bundles, load_conversation_id
 from ingress.admission.idempotency import IdempotencyLocks, build_key, try_read_key, wait_for_concurrent_request
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.queue_gate import Admission, WorkGate
 from ingress.admission.slots import WorkSlots
 from ingress.attachments.intake import IncomingFile, Intake, SavedFiles
 from ingress.chat.schemas import MAX_APPROVAL_REASON_CHARS, MessageIn, SignalIn, Submission
 from ingress.errors import NoRoom, ProblemError, too_large, unprocessable
+from ingress.fields import Bundles, load_conversation_id
+from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
 

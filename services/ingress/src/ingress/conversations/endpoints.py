@@ -16,8 +16,6 @@ from everturn.conversations.model import (
 from everturn.events.materialized import FetchView
 from everturn.events.views import StepDetail
 from everturn.timeline.turn_index import TurnIndexView
-from ingress.admission.fields import ConversationPath, Cursor, Line, TurnPath
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import Me
@@ -36,6 +34,8 @@ from ingress.conversations.schemas import (
     TurnsOut,
 )
 from ingress.conversations.service import ConversationService, conversation_service
+from ingress.fields import ConversationPath, Cursor, Line, TurnPath
+from ingress.openapi.responses import problems
 
 router = APIRouter(prefix="/conversations/{tenant}/{project}", route_class=AdmittedRoute, tags=["conversations"])
 Service = Annotated[ConversationService, Depends(conversation_service)]

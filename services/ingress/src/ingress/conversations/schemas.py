@@ -6,8 +6,8 @@ from pydantic import Field
 
 from everturn.conversations.model import ConversationChanges, ConversationView
 from everturn.events.views import TurnView
-from ingress.admission.fields import BUNDLE_HELP, BundleId, Cursor, JsonBody, Line, is_absent
 from ingress.errors import unprocessable
+from ingress.fields import BUNDLE_HELP, BundleId, Cursor, JsonBody, Line, is_absent
 
 MAX_TURN_IDS = 100
 MAX_STEP_CHARS = 200

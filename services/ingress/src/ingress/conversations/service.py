@@ -30,8 +30,8 @@ from everturn.queue.ports import Queue, WaitingTurn
 from everturn.timeline.sources import Source
 from everturn.timeline.turn_index import TurnIndexView, build_turn_index
 from everturn.turns.ports import Turns
-from ingress.admission.fields import Bundles
 from ingress.conversations.schemas import MAX_TURN_IDS, ConversationOut, ErasedOut, FetchIn, TurnOut, TurnsIn, TurnsOut
+from ingress.fields import Bundles
 
 _log = structlog.get_logger(__name__)
 

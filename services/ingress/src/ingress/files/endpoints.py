@@ -11,12 +11,11 @@ from everturn.core.api_model import ApiModel
 from everturn.core.errors import Invalid, problem
 from everturn.events.turn_view import build_file_view
 from everturn.files.model import Artifact, Rn, parse_rn
-from ingress.admission.fields import ArtifactPath
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute, BodyScopedRoute
 from ingress.admission.slots import OpenSlots, download_slots
 from ingress.auth.gate import Me, MeInBody
 from ingress.errors import ProblemError, unprocessable
+from ingress.fields import ArtifactPath
 from ingress.files.service import (
     SANDBOX_POLICY,
     CuttingResponse,
@@ -29,6 +28,7 @@ from ingress.files.service import (
     has_tag,
     try_read_range,
 )
+from ingress.openapi.responses import problems
 
 MAX_RN_CHARS = 8192
 _EXAMPLE = (

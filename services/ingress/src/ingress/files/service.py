@@ -17,8 +17,8 @@ from everturn.core.ids import ArtifactId
 from everturn.files.model import Artifact, Rn
 from everturn.files.objects import AlteredObject, Objects
 from everturn.files.ports import Artifacts
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import HeldResponse
+from ingress.metrics import IngressMetrics
 
 _log = structlog.get_logger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from everturn.core.errors import Invalid
 from ingress.app import build_routes
+from ingress.openapi.event_schemas import build_event_schemas
 from ingress.settings import IngressSettings, MigrationSettings, load_migration_settings
-from ingress.stream.event_schemas import build_event_schemas
 
 PROGRAM: Final = "ingress"
 

@@ -13,9 +13,7 @@ from structlog.contextvars import bound_contextvars
 from everturn.core.ids import is_id
 from everturn.core.tracing import Span, SpanLinks, Tracing
 from ingress.admission.edge import try_caller
-from ingress.admission.fields import JsonBody, load_conversation_id
 from ingress.admission.idempotency import HEADER
-from ingress.admission.responses import problem_of_validation
 from ingress.attachments.intake import IncomingFile, read_declared
 from ingress.auth.gate import Caller
 from ingress.chat.endpoints import build_accepted
@@ -23,6 +21,7 @@ from ingress.chat.schemas import Form, MessageIn, SignalIn, Submission, Submissi
 from ingress.chat.service import ChatService
 from ingress.conversations.service import ConversationService
 from ingress.errors import unprocessable
+from ingress.fields import JsonBody, load_conversation_id, problem_of_validation
 
 MAX_NAME_CHARS = 128
 SERVER_ERROR = 500

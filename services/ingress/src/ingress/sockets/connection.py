@@ -23,9 +23,9 @@ from everturn.limits.token_buckets import BucketState, Limit, draw_token
 from ingress.admission.connections import load_address
 from ingress.admission.edge import internal_error
 from ingress.admission.limits import BODY_TIMEOUT_S, BodyHold, Drawn, RequestLimits, load_drawn
-from ingress.admission.metrics import IngressMetrics
 from ingress.auth.gate import AuthGate, Caller
 from ingress.errors import ProblemError, absent, too_large, too_many, translate_error, unauthorized, unprocessable
+from ingress.metrics import IngressMetrics
 from ingress.sockets import packets
 from ingress.sockets.calls import Answer, AuthIn, ChatCalls, Payload, check_form, note_status, open_call_span
 from ingress.sockets.packets import PING_INTERVAL_S, PING_TIMEOUT_S, Event, Head, Kind

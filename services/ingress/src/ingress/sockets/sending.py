@@ -10,10 +10,10 @@ from starlette.types import Message, Send
 
 from everturn.core.cancellation import end_tasks
 from everturn.core.ids import ConversationId
-from ingress.admission.fields import JsonBody, load_conversation_id
-from ingress.admission.metrics import IngressMetrics
 from ingress.auth.gate import Caller
 from ingress.errors import absent, too_many
+from ingress.fields import JsonBody, load_conversation_id
+from ingress.metrics import IngressMetrics
 from ingress.sockets.calls import Answer, Payload, TargetIn, check_form
 from ingress.sockets.packets import build_refusal, render_event, render_own
 from ingress.sockets.websocket import BoundedWebSocket

@@ -16,9 +16,9 @@ from everturn.core.loops import guarded, run_guarded
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import Entry, EventReader, Hint, Hints
 from everturn.queue.ports import QueuePosition
-from ingress.admission.metrics import IngressMetrics
 from ingress.admission.slots import OpenSlots
 from ingress.errors import malformed, unavailable
+from ingress.metrics import IngressMetrics
 from ingress.stream.frames import Batch, ClientCursor, TerminalFilter, build_batch, try_last_state
 from ingress.stream.rows import Head, SharedRead, Snapshot, StreamRows
 

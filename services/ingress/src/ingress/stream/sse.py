@@ -15,12 +15,12 @@ from everturn.core.api_model import ApiModel
 from everturn.core.clock import iso
 from everturn.events.cursor import EventCursor, try_parse_cursor
 from ingress.admission.connections import CUT_KEY
-from ingress.admission.fields import ConversationPath
-from ingress.admission.responses import problems
 from ingress.admission.route import AdmittedRoute, StreamRoute
 from ingress.admission.slots import OpenSlots
 from ingress.auth.gate import AuthGate, Caller, CallerOf
 from ingress.errors import malformed
+from ingress.fields import ConversationPath
+from ingress.openapi.responses import problems
 from ingress.stream.feed import Feed
 from ingress.stream.hub import Hub, Subscription
 from ingress.stream.recheck import Recheck

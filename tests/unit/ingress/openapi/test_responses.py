@@ -1,6 +1,6 @@
 """Problems in the OpenAPI document."""
 
-from ingress.admission.responses import PROBLEM_SCHEMA, problems
+from ingress.openapi.responses import PROBLEM_SCHEMA, problems
 
 
 def test_every_route_has_the_common_problems_and_its_own() -> None:

@@ -3,8 +3,7 @@
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from ingress.admission.fields import NOT_BLANK
-from ingress.admission.responses import MAX_ERRORS, problem_of_validation
+from ingress.fields import MAX_ERRORS, NOT_BLANK, problem_of_validation
 
 
 def test_a_problem_names_each_field_and_never_the_value() -> None:

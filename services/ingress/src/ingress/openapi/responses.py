@@ -1,11 +1,9 @@
-"""Descriptions of problems: validation errors for clients, and all problems in the OpenAPI document."""
+"""Descriptions of all problems in the OpenAPI document."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from everturn.core.errors import Problem
-from ingress.admission.fields import NOT_BLANK
-from ingress.errors import PROBLEM_MIME, ProblemError, malformed, unprocessable
+from ingress.errors import PROBLEM_MIME
 
 _REASONS = {
     400: "The request is malformed.",
@@ -50,11 +48,6 @@ PROBLEM_SCHEMA: dict[str, Any] = {
     },
 }
 
-MAX_ERRORS = 20
-MAX_NAME_CHARS = 80
-"""Of a field's name in a problem, which the client can have chosen."""
-MAX_MESSAGE_CHARS = 300
-
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI responses for the problems of every route, and for `statuses`."""
@@ -67,31 +60,3 @@ def _describe(status: int) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
     content = {PROBLEM_MIME: {"schema": schema, "example": example.model_dump(exclude_none=True)}}
     return {"description": reason, "content": content}
-
-
-def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
-    """A 422 problem with the first errors, or 400 when the body is missing; input values are not repeated."""
-    if [(error.get("type"), tuple(error.get("loc", ()))) for error in errors] == [("missing", ("body",))]:
-        return malformed("The body is missing.")
-    named = [
-        {"field": _field(error, root), "message": _explain(error)[:MAX_MESSAGE_CHARS]} for error in errors[:MAX_ERRORS]
-    ]
-    first = named[0]
-    return unprocessable(f"{first['field']}: {first['message']}", errors=named)
-
-
-def _explain(error: Mapping[str, Any]) -> str:
-    """Pydantic's message, except where it names our classes or shows a pattern that says less than a sentence."""
-    match error.get("type"):
-        case "model_type" | "model_attributes_type" | "dataclass_type":
-            return "Input should be an object"
-        case "string_pattern_mismatch":
-            pattern = error.get("ctx", {}).get("pattern")
-            return "Text should not be blank" if pattern == NOT_BLANK else f"Text should have the form {pattern}"
-        case _:
-            return str(error.get("msg", "invalid"))
-
-
-def _field(error: Mapping[str, Any], root: str | None) -> str:
-    places = [str(place)[:MAX_NAME_CHARS] for place in error.get("loc", ())]
-    return ".".join([root, *places] if root else places) or "body"

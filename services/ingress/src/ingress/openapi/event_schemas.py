@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from everturn.events.model import AnyEvent, Envelope
-from ingress.admission.descriptions import describe_fields
+from ingress.openapi.descriptions import describe_fields
 
 REF = "#/components/schemas/{model}"
 _NULL = {"type": "null"}

@@ -1,4 +1,4 @@
-from ingress.health.docs import render_docs
+from ingress.openapi.docs import render_docs
 
 DOCUMENT = {
     "info": {"title": "Everturn", "version": "1"},

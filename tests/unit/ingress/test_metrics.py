@@ -2,7 +2,7 @@
 
 from prometheus_client import generate_latest
 
-from ingress.admission.metrics import IngressMetrics
+from ingress.metrics import IngressMetrics
 
 
 def test_two_applications_count_apart() -> None:

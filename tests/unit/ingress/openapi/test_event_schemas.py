@@ -12,7 +12,7 @@ from everturn.events.turn_view import build_state
 from everturn.timeline.turns import Outcome, SignalKind, SignalState
 from everturn_testing.events.scenarios import EXAMPLES, PROJECT, TENANT, make_artifact
 from everturn_testing.turns.approval_scenarios import ApprovalScenario
-from ingress.stream.event_schemas import build_event_schemas
+from ingress.openapi.event_schemas import build_event_schemas
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ingress.admission.fields import load_artifact_id, load_conversation_id, load_signal_id, load_turn_id
 from ingress.errors import ProblemError
+from ingress.fields import load_artifact_id, load_conversation_id, load_signal_id, load_turn_id
 
 UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
 

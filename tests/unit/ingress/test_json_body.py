@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import Field, ValidationError
 
-from ingress.admission.fields import JsonBody, is_absent
+from ingress.fields import JsonBody, is_absent
 
 
 class Room(JsonBody):

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from ingress.admission.fields import MAX_TITLE_CHARS, Line
+from ingress.fields import MAX_TITLE_CHARS, Line
 
 LINE: TypeAdapter[str] = TypeAdapter(Line)
 

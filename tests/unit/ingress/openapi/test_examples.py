@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ingress.admission.descriptions import add_examples, build_example
+from ingress.openapi.descriptions import add_examples, build_example
 
 SCHEMAS: dict[str, Any] = {
     "Item": {

@@ -1,9 +1,10 @@
-"""Field types that the bodies, paths and queries of all capabilities share."""
+"""Field types that all bodies, paths and queries share, and the problem of a value that does not fit its type."""
 
 import re
 import unicodedata
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Path
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, ConfigDict, StringConstraints
@@ -11,7 +12,7 @@ from pydantic import AfterValidator, AwareDatetime, BeforeValidator, ConfigDict,
 from everturn.core.api_model import ApiModel
 from everturn.core.ids import ArtifactId, ConversationId, SignalId, TurnId, is_id
 from everturn.core.paging import MAX_CURSOR_CHARS
-from ingress.errors import absent, unprocessable
+from ingress.errors import ProblemError, absent, malformed, unprocessable
 
 BundleId = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@/-]*$")]
 """The name of a bundle in request bodies."""
@@ -25,6 +26,11 @@ Cursor = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CURSOR_CH
 MAX_TITLE_CHARS = 300
 _BAD_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters (terminals also interpret those above 0x7f), line separators, and bidirectional overrides."""
+
+MAX_ERRORS = 20
+MAX_NAME_CHARS = 80
+"""Of a field's name in a problem, which the client can have chosen."""
+MAX_MESSAGE_CHARS = 300
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 
@@ -123,3 +129,31 @@ ConversationPath = Annotated[ConversationId, Depends(load_conversation_id)]
 TurnPath = Annotated[TurnId, Depends(load_turn_id)]
 SignalPath = Annotated[SignalId, Depends(load_signal_id)]
 ArtifactPath = Annotated[ArtifactId, Depends(load_artifact_id)]
+
+
+def problem_of_validation(errors: Sequence[Mapping[str, Any]], root: str | None = None) -> ProblemError:
+    """A 422 problem with the first errors, or 400 when the body is missing; input values are not repeated."""
+    if [(error.get("type"), tuple(error.get("loc", ()))) for error in errors] == [("missing", ("body",))]:
+        return malformed("The body is missing.")
+    named = [
+        {"field": _field(error, root), "message": _explain(error)[:MAX_MESSAGE_CHARS]} for error in errors[:MAX_ERRORS]
+    ]
+    first = named[0]
+    return unprocessable(f"{first['field']}: {first['message']}", errors=named)
+
+
+def _explain(error: Mapping[str, Any]) -> str:
+    """Pydantic's message, except where it names our classes or shows a pattern that says less than a sentence."""
+    match error.get("type"):
+        case "model_type" | "model_attributes_type" | "dataclass_type":
+            return "Input should be an object"
+        case "string_pattern_mismatch":
+            pattern = error.get("ctx", {}).get("pattern")
+            return "Text should not be blank" if pattern == NOT_BLANK else f"Text should have the form {pattern}"
+        case _:
+            return str(error.get("msg", "invalid"))
+
+
+def _field(error: Mapping[str, Any], root: str | None) -> str:
+    places = [str(place)[:MAX_NAME_CHARS] for place in error.get("loc", ())]
+    return ".".join([root, *places] if root else places) or "body"
