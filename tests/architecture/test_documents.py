@@ -6,6 +6,7 @@ from architecture_rules.documents import (
     check_named_functions,
     check_named_paths,
     check_no_machine,
+    check_paths_in_source,
     check_record,
 )
 from architecture_rules.sources import ROOT, Module, load_repository_texts, render
@@ -29,6 +30,18 @@ def test_every_path_that_a_document_names_exists():
 
     violations = [
         found for path, text in texts for found in check_named_paths(path, text, lambda place: (ROOT / place).exists())
+    ]
+
+    assert not violations, render(violations)
+
+
+def test_every_path_that_a_docstring_or_comment_names_exists():
+    texts = ((path, text) for path, text in load_repository_texts() if path.endswith(".py"))
+
+    violations = [
+        found
+        for path, text in texts
+        for found in check_paths_in_source(path, text, lambda place: (ROOT / place).exists())
     ]
 
     assert not violations, render(violations)
@@ -100,6 +113,20 @@ def test_a_named_function_exists(text: str, found: int):
 )
 def test_a_named_path_exists(text: str, found: int):
     assert len(list(check_named_paths("D.md", text, {"docs/there.md"}.__contains__))) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"""As docs/there.md says."""\n# And `docs/there.md`.', 0),
+        ('"""As docs/gone.md says."""', 1),
+        ('LIMIT = 3\n"""From docs/gone.md."""', 1),
+        ("LIMIT = 3  # see docs/gone.md", 1),
+        ('PATH = "docs/gone.md"  # of another repository: others/docs/gone.md', 0),
+    ],
+)
+def test_a_path_named_in_a_docstring_or_comment_exists(text: str, found: int):
+    assert len(list(check_paths_in_source("a.py", text, {"docs/there.md"}.__contains__))) == found
 
 
 @pytest.mark.parametrize(

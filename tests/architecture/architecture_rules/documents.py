@@ -1,14 +1,19 @@
 """What must be true between files: named functions exist, links lead somewhere, nothing of one machine."""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from os.path import normpath
 from pathlib import Path, PurePosixPath
 
 from architecture_rules.sources import ROOT, Module, Violation
 
-NAMED_PATH = re.compile(r"`((?:\.ci|bench|clients|deploy|docs|libs|migrations|services|tests)/[\w./-]+)`")
+_TOP = r"(?:\.ci|bench|clients|deploy|docs|libs|migrations|services|tests)"
+NAMED_PATH = re.compile(rf"`({_TOP}/[\w./-]+)`")
+PATH_IN_PROSE = re.compile(rf"(?<![\w./-])({_TOP}/[\w./-]*\w)")
+"""A path with or without backticks, without a full stop after it."""
 NAMED_FUNCTION = re.compile(r"`([\w./-]+\.py):([\w.]+)`")
 MADE_BY_UP = ("deploy/.env", "deploy/everturn.env", "deploy/config", "deploy/secrets")
 """What `make up` and deploy/prepare.py create in an operator's checkout; never committed."""
@@ -44,6 +49,27 @@ def check_named_paths(document: str, text: str, exists: Callable[[str], bool]) -
         for path in NAMED_PATH.findall(line):
             if not path.startswith(MADE_BY_UP) and not exists(path):
                 yield Violation(document, number, f"names {path}, which does not exist")
+
+
+def check_paths_in_source(path: str, text: str, exists: Callable[[str], bool]) -> Iterator[Violation]:
+    """Every path of the repository that a docstring or comment of a Python file names exists."""
+    if not PATH_IN_PROSE.search(text):
+        return
+    for number, prose in _find_prose(text):
+        for line, part in enumerate(prose.splitlines(), number):
+            for named in PATH_IN_PROSE.findall(part):
+                if not named.startswith(MADE_BY_UP) and not exists(named):
+                    yield Violation(path, line, f"names {named}, which does not exist")
+
+
+def _find_prose(text: str) -> Iterator[tuple[int, str]]:
+    """The docstrings, also those of attributes, and the comments of a Python file, with their first lines."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
 
 
 RECORD_PARTS = ("**Context.**", "**Decision.**", "**Consequences.**", "**Rejected.**")

@@ -11,7 +11,6 @@ from pydantic_settings import BaseSettings
 
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.described import ToolModule
-from everturn.core.addresses import MAX_HOST_CHARS, spell_host
 from everturn.core.logging import find_named_secrets, find_url_secrets
 from everturn.core.settings import (
     ADDRESS_PATTERN,
@@ -23,6 +22,7 @@ from everturn.core.settings import (
     Secrecy,
     load_toml,
 )
+from everturn.core.urls import MAX_HOST_CHARS, spell_host
 from everturn.execution.broker_messages import TLS_DIR, TLS_DIR_MEANING
 from everturn.execution.messages import parse_uid_range
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from everturn.conversations.postgres import PostgresConversations
-from everturn.core.addresses import MAX_URL_CHARS
 from everturn.core.errors import DatabaseFault
+from everturn.core.urls import MAX_URL_CHARS
 from everturn.timeline.sources import MAX_TEXT_CHARS, SourceDraft, merge_sources
 from everturn_testing.database_roles import Roles
 from everturn_testing.turns.conversation_sources_contract import SourcesContract

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.core.addresses import MAX_URL_CHARS
 from everturn.core.errors import Invalid
+from everturn.core.urls import MAX_URL_CHARS
 from everturn.timeline.sources import MAX_KEY_CHARS, normalize_url, source_key
 
 

@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 PATH: Final = "/v1/traces"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
-"""The version of the conventions whose attribute names we use; tests/support/parts/span_names.py lists them."""
+"""The version of the conventions whose attribute names we use; tests/support/helpers/span_names.py lists them."""
 EXPORT_TIMEOUT_S: Final = 5.0
 CLOSE_LIMIT_S: Final = 2.0
 """The time limit for the last spans at the end of the process; an unreachable collector doesn't delay a drain."""

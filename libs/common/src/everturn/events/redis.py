@@ -65,7 +65,7 @@ return 'OK'
 
 
 def stream_key(conversation_id: ConversationId) -> str:
-    """The braces are only a part of the name: Redis Cluster is not supported (docs/decisions/0006)."""
+    """The braces are part of the name. Redis Cluster is not supported: docs/decisions/0006-events-and-cursors.md."""
     return f"events:{{{conversation_id}}}"
 
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.text import find_words
+from everturn.core.words import find_words
 from everturn.memory.embedder import Vector
 from everturn.memory.search import (
     MAX_INDEXED_BYTES,

@@ -9,7 +9,7 @@ from typing import Protocol
 from everturn.core.errors import Conflict
 from everturn.core.identity import Principal
 from everturn.core.ids import TurnId
-from everturn.core.text import find_words, fold
+from everturn.core.words import find_words, fold
 from everturn.memory.search import QueryVector
 
 MAX_MEMORIES = 500

@@ -9,9 +9,9 @@ from urllib.parse import urlunsplit
 
 from pydantic import BaseModel, ConfigDict
 
-from everturn.core.addresses import split_url
 from everturn.core.errors import Invalid
 from everturn.core.refs import parse_ref
+from everturn.core.urls import split_url
 
 SourceType = Literal["web", "file", "attachment", "manual"]
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from everturn.core.errors import NotFound
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
-from everturn.core.text import find_words
+from everturn.core.words import find_words
 from everturn.memory.search import (
     CatalogPage,
     CatalogQuery,

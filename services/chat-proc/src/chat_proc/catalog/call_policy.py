@@ -12,14 +12,14 @@ from typing import Literal, cast
 import structlog
 
 from chat_proc.catalog.tool import ToolSpec
-from everturn.core.addresses import canonical_url, host_of
 from everturn.core.errors import Invalid
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.core.metrics import CALLS_REVIEWED
+from everturn.core.urls import canonical_url, host_of
 from everturn.memory.search import BlockPage, ConversationReader
 from everturn.timeline.blocks import Block
-from everturn.timeline.seen_addresses import READ_BLOCKS, find_seen_addresses, has_untrusted_text
+from everturn.timeline.seen_urls import READ_BLOCKS, find_seen_urls, has_untrusted_text
 
 _log = structlog.get_logger(__name__)
 
@@ -162,7 +162,7 @@ def _is_cut(context: CallContext) -> bool:
 
 async def _leave_out_known(addresses: tuple[str, ...], blocks: Sequence[Block]) -> tuple[str, ...]:
     # In a thread: searching the texts of a long conversation would block the event loop.
-    seen = await asyncio.to_thread(find_seen_addresses, tuple(blocks), addresses)
+    seen = await asyncio.to_thread(find_seen_urls, tuple(blocks), addresses)
     return tuple(address for address in addresses if address not in seen)
 
 

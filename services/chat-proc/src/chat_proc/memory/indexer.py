@@ -11,11 +11,11 @@ from contextlib import suppress
 import structlog
 
 from chat_proc.memory.snippets import build_snippets, find_attachments
+from everturn.core.charsets import decode_text
 from everturn.core.errors import NotFound, Unavailable
 from everturn.core.failpoints import Failpoints
 from everturn.core.loops import guarded
 from everturn.core.metrics import SNIPPETS_INDEXED, TURNS_INDEXED
-from everturn.core.text import decode_text
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.memory.embedder import Embedder, EmbedderUnavailable, Vector

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from everturn.core.charsets import decode_text
 from everturn.core.errors import EverturnError
-from everturn.core.text import decode_text
 from everturn.files.model import Artifact
 from everturn.files.objects import Objects
 from everturn.models.port import MediaPart, ModelTraits

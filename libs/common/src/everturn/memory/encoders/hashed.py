@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-from everturn.core.text import find_words
+from everturn.core.words import find_words
 from everturn.memory.embedder import DIMENSIONS, Vector
 
 NAME = "hashed-ngrams"

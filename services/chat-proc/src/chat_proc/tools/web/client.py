@@ -13,10 +13,10 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import httpcore2
 
 from chat_proc.tools.web.resolver import Resolve
-from everturn.core.addresses import DEFAULT_PORTS, MAX_URL_CHARS, canonical_url
 from everturn.core.errors import Invalid, Unavailable
 from everturn.core.http_bodies import UnreadableBody, unpack
 from everturn.core.ids import TurnId
+from everturn.core.urls import DEFAULT_PORTS, MAX_URL_CHARS, canonical_url
 
 RESOLVE_TIMEOUT_S = 5.0
 MAX_ADDRESSES = 4

@@ -19,8 +19,8 @@ from pypdf.errors import PyPdfError
 
 from everturn.confinement.fork import ForkLimits, hide_process, preload_encodings
 from everturn.confinement.processes import run_answering
-from everturn.core.addresses import MAX_URL_CHARS, canonical_url, find_written_urls
 from everturn.core.errors import Invalid
+from everturn.core.urls import MAX_URL_CHARS, canonical_url, find_written_urls
 
 LIMITS = ForkLimits(memory_bytes=512 * 1024 * 1024, cpu_s=12.0, wall_s=25.0, answer_bytes=2 * 1024 * 1024)
 MAX_TEXT_CHARS = 200_000

@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 from chat_proc.tools.web.client import Fetched
 from chat_proc.tools.web.page_reader import LIMITS, MAX_LINKS, MAX_TEXT_CHARS
 from everturn.confinement.processes import ConfinedProcesses
-from everturn.core.addresses import MAX_URL_CHARS
 from everturn.core.errors import Invalid, Unavailable
+from everturn.core.urls import MAX_URL_CHARS
 
 PROCESSES = 2
 """Pages that a worker reads concurrently."""

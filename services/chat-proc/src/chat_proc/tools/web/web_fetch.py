@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
 from chat_proc.tools.web.client import WebClient
 from chat_proc.tools.web.pages import Link, Page, PageReader
-from everturn.core.addresses import MAX_URL_CHARS
 from everturn.core.errors import EverturnError
 from everturn.core.ids import TurnId
 from everturn.core.refs import sources_ref
+from everturn.core.urls import MAX_URL_CHARS
 from everturn.timeline.inert import escape_line, escape_name
-from everturn.timeline.seen_addresses import build_address_data
+from everturn.timeline.seen_urls import build_address_data
 from everturn.timeline.sources import MAX_TEXT_CHARS, Source, SourceDraft
 from everturn.turns.model import Effect
 

@@ -12,10 +12,10 @@ import httpcore2
 from pydantic import BaseModel, ConfigDict, Field
 
 from chat_proc.catalog.tool import ToolCall, ToolOutcome, ToolSpec
-from everturn.core.addresses import try_canonical_url
 from everturn.core.errors import EverturnError, Invalid, Unavailable
+from everturn.core.urls import try_canonical_url
 from everturn.timeline.inert import escape_line
-from everturn.timeline.seen_addresses import build_address_data
+from everturn.timeline.seen_urls import build_address_data
 from everturn.timeline.sources import Source, SourceDraft
 from everturn.turns.model import Effect
 

@@ -15,8 +15,8 @@ from chat_proc.workspace.loading import Owner, WorkspaceHistory, load_workspace
 from chat_proc.workspace.local import LocalFile, Selection, select_files
 from chat_proc.workspace.naming import render_result
 from chat_proc.workspace.text_search import Match, Pattern, Searched, search_text
+from everturn.core.charsets import TextDecoder
 from everturn.core.errors import EverturnError, Invalid
-from everturn.core.text import TextDecoder
 from everturn.files.objects import Objects
 from everturn.turns.model import Effect
 

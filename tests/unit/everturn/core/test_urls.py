@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.core.addresses import (
+from everturn.core.errors import Invalid
+from everturn.core.urls import (
     MAX_FOREIGN_HOSTS,
     MAX_FOUND,
     MAX_HOST_CHARS,
@@ -15,7 +16,6 @@ from everturn.core.addresses import (
     canonical_url,
     find_written_urls,
 )
-from everturn.core.errors import Invalid
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ Both are folds over the append-only timeline, so every worker computes the same,
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, cast
 
-from everturn.core.addresses import TypedSearch
+from everturn.core.urls import TypedSearch
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import (
     ApprovalOutcomeBody,
@@ -36,7 +36,7 @@ READ_BLOCKS = (
 """Block types that these folds read."""
 
 
-def find_seen_addresses(blocks: Iterable[Block], addresses: Collection[str]) -> frozenset[str]:
+def find_seen_urls(blocks: Iterable[Block], addresses: Collection[str]) -> frozenset[str]:
     """Those of these canonical addresses that can be requested without approval: addresses the person typed, a search
     found, fetched pages have or link to, or the person approved.
 
