@@ -199,10 +199,17 @@ async def has_images() -> bool:
 @contextlib.asynccontextmanager
 async def open_bubblewrap_rig() -> AsyncGenerator[Rig]:
     opened = await open_bubblewrap_sandbox(PYTHON, PROFILES)
-    pool = WarmPool(opened.launcher, {WARM: 1})
+    full = asyncio.Event()
+    pool = WarmPool(opened.launcher, {WARM: 1}, on_full=full.set)
     filling = asyncio.create_task(pool.run())
+
+    async def wait_warm() -> None:
+        await full.wait()
+        # The next run takes one, and then it is full again.
+        full.clear()
+
     try:
-        yield Rig("bubblewrap", opened.with_launcher(pool), pool.wait_until_full)
+        yield Rig("bubblewrap", opened.with_launcher(pool), wait_warm)
     finally:
         filling.cancel()
         await asyncio.wait([filling])

@@ -30,10 +30,11 @@ async def warm_sandbox(sandbox: SupervisedSandbox) -> AsyncIterator[SupervisedSa
     if sandbox.launcher.keeps_warm:
         yield sandbox
         return
-    pool = WarmPool(sandbox.launcher, {"default": WARM})
+    full = asyncio.Event()
+    pool = WarmPool(sandbox.launcher, {"default": WARM}, on_full=full.set)
     async with watching() as watch:
         filling = asyncio.create_task(pool.run())
-        await pool.wait_until_full()
+        await full.wait()
         yield sandbox.with_launcher(pool)
         filling.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -82,14 +82,14 @@ def build_file(
     digest = sha256(data).hexdigest()
     folder = {ArtifactKind.ATTACHMENT: "attachments", ArtifactKind.FILE: "files", ArtifactKind.OUTPUT: "outputs"}[kind]
     make_ref = {
-        ArtifactKind.ATTACHMENT: refs.attachment_ref,
-        ArtifactKind.FILE: refs.file_ref,
-        ArtifactKind.OUTPUT: refs.output_ref,
+        ArtifactKind.ATTACHMENT: refs.AttachmentRef,
+        ArtifactKind.FILE: refs.FileRef,
+        ArtifactKind.OUTPUT: refs.OutputRef,
     }[kind]
     return Artifact(
         id=ArtifactId(f"art_{digest[:8]}"),
         turn_id=TurnId(turn_id),
-        ref=make_ref(turn_id, name),
+        ref=str(make_ref(turn_id, name)),
         rn=f"ef:t:p:chatbot:upload:u:conv_1:{turn_id}:{kind.value}:{turn_id}/{folder}/{name}",
         kind=kind,
         filename=name.rsplit("/", 1)[-1],

@@ -22,9 +22,10 @@ from everturn.execution.profiles import load_profiles
 
 async def main():
     sandbox = await open_bubblewrap_sandbox(Path(sys.argv[1]), load_profiles(""))
-    pool = WarmPool(sandbox.launcher, {"default": 2})
+    full = asyncio.Event()
+    pool = WarmPool(sandbox.launcher, {"default": 2}, on_full=full.set)
     filling = asyncio.create_task(pool.run())
-    await pool.wait_until_full()
+    await full.wait()
     print("full", flush=True)
     await filling
 
@@ -59,12 +60,13 @@ async def test_supervisors_that_wait_go_with_a_worker_that_is_killed(bubblewrap_
 
 
 async def test_one_that_is_killed_while_it_waits_is_replaced(bubblewrap_sandbox):
-    pool = WarmPool(bubblewrap_sandbox.launcher, {"default": 1})
+    full = asyncio.Event()
+    pool = WarmPool(bubblewrap_sandbox.launcher, {"default": 1}, on_full=full.set)
     warm = bubblewrap_sandbox.with_launcher(pool)
 
     async with watching() as watch:
         filling = asyncio.create_task(pool.run())
-        await asyncio.wait_for(pool.wait_until_full(), 40)
+        await asyncio.wait_for(full.wait(), 40)
         [waiting] = find_supervisors()
         os.kill(waiting, signal.SIGKILL)
         async with asyncio.timeout(10):

@@ -63,6 +63,12 @@ def launcher() -> CountingLauncher:
 
 
 @pytest.fixture
+def full() -> asyncio.Event:
+    """Set when the pool is full."""
+    return asyncio.Event()
+
+
+@pytest.fixture
 def clock() -> Clock:
     return Clock()
 
@@ -78,25 +84,27 @@ async def running(pool: WarmPool) -> AsyncIterator[None]:
             await task
 
 
-async def until_full(pool: WarmPool) -> None:
-    await asyncio.wait_for(pool.wait_until_full(), 10)
+async def until_full(full: asyncio.Event) -> None:
+    """Wait until the pool is full again, after what a test took since the last time."""
+    await asyncio.wait_for(full.wait(), 10)
+    full.clear()
 
 
-async def test_a_run_gets_one_that_waits_and_another_is_booted_in_its_place(launcher):
-    pool = WarmPool(launcher, {"default": 2})
+async def test_a_run_gets_one_that_waits_and_another_is_booted_in_its_place(launcher, full):
+    pool = WarmPool(launcher, {"default": 2}, on_full=full.set)
 
     async with running(pool):
-        await until_full(pool)
+        await until_full(full)
         assert launcher.booted == 2
         async with pool.take("default", "run") as supervisor:
             assert await supervisor.read_errors() == "default 1"
-            await until_full(pool)
+            await until_full(full)
             assert launcher.alive == {1, 2, 3}
         assert launcher.alive == {2, 3}
 
 
-async def test_none_is_given_twice(launcher):
-    pool = WarmPool(launcher, {"default": 3})
+async def test_none_is_given_twice(launcher, full):
+    pool = WarmPool(launcher, {"default": 3}, on_full=full.set)
 
     async def use() -> str:
         async with pool.take("default", "run") as supervisor:
@@ -104,7 +112,7 @@ async def test_none_is_given_twice(launcher):
             return await supervisor.read_errors()
 
     async with running(pool):
-        await until_full(pool)
+        await until_full(full)
         used = await asyncio.gather(*(use() for _ in range(20)))
 
     assert len(set(used)) == 20
@@ -120,48 +128,47 @@ async def test_an_empty_pool_and_a_profile_without_one_start_cold(launcher):
     assert launcher.alive == set()
 
 
-async def test_what_still_waits_at_the_end_is_ended(launcher):
-    pool = WarmPool(launcher, {"default": 2, "small": 1})
+async def test_what_still_waits_at_the_end_is_ended(launcher, full):
+    pool = WarmPool(launcher, {"default": 2, "small": 1}, on_full=full.set)
 
     async with running(pool):
-        await until_full(pool)
+        await until_full(full)
         assert len(launcher.alive) == 3
 
     assert launcher.alive == set()
-    assert pool.count_waiting("default") == 0
 
 
-async def test_one_that_died_while_it_waited_is_not_given_to_a_run(launcher):
-    pool = WarmPool(launcher, {"default": 2})
+async def test_one_that_died_while_it_waited_is_not_given_to_a_run(launcher, full):
+    pool = WarmPool(launcher, {"default": 2}, on_full=full.set)
 
     async with running(pool):
-        await until_full(pool)
+        await until_full(full)
         launcher.dead.add(1)
         async with pool.take("default", "run") as supervisor:
             assert await supervisor.read_errors() == "default 2"
             assert 1 not in launcher.alive
 
 
-async def test_one_that_waited_too_long_is_replaced(launcher, clock):
-    pool = WarmPool(launcher, {"default": 2}, max_age_s=60, now_s=clock)
+async def test_one_that_waited_too_long_is_replaced(launcher, full, clock):
+    pool = WarmPool(launcher, {"default": 2}, max_age_s=60, now_s=clock, on_full=full.set)
 
     async with running(pool):
-        await until_full(pool)
+        await until_full(full)
         clock.now_s = 61
         async with pool.take("default", "run"):
-            await until_full(pool)
+            await until_full(full)
             assert launcher.alive == {1, 3, 4}
 
 
-async def test_a_boot_that_fails_is_tried_again_and_a_run_starts_cold_meanwhile(launcher):
+async def test_a_boot_that_fails_is_tried_again_and_a_run_starts_cold_meanwhile(launcher, full):
     launcher.failures_left = 1
-    pool = WarmPool(launcher, {"default": 1})
+    pool = WarmPool(launcher, {"default": 1}, on_full=full.set)
 
     async with running(pool):
         await asyncio.sleep(0.01)
         async with pool.take("default", "run") as cold:
             assert await cold.read_errors() == "default 1"
-        await until_full(pool)
+        await until_full(full)
         assert launcher.alive == {2}
 
 

@@ -191,4 +191,4 @@ def test_the_constructors_give_the_spelling() -> None:
     assert refs.completion_ref(TURN) == "ar:turn_01.assistant.completion"
     assert refs.completion_ref(TURN, 2) == "ar:turn_01.assistant.completion.2"
     assert refs.round_ref(TURN, 0, "turn.header") == "ar:turn_01.round.0.turn.header"
-    assert refs.skill_ref("public", "pdf-press", "sources.yaml") == "sk:public.pdf-press/sources.yaml"
+    assert str(refs.SkillRef("public", "pdf-press", "sources.yaml")) == "sk:public.pdf-press/sources.yaml"

@@ -4,7 +4,7 @@ import pytest
 
 from everturn.core.errors import Conflict
 from everturn.core.ids import ConversationId
-from everturn.core.refs import external_attachment_ref
+from everturn.core.refs import ExternalAttachmentRef
 from everturn.timeline.bodies import EventBody
 from everturn.timeline.turns import ExternalEvent, RequestEvent, SignalKind, SignalState
 from everturn.turns.inbox import MAX_OPEN_SIGNALS, InboxFull, IncomingMessage
@@ -27,7 +27,8 @@ class ExternalEventsContract:
         (signal,) = await harness.timelines.load_signals(harness.principal, turn_of(receipt))
         assert (receipt.turn_id, receipt.ring, receipt.state) == (claim.turn_id, False, SignalState.ACCEPTED)
         assert (signal.kind, signal.text, signal.event) == (SignalKind.EVENT, "It rang.", FORM)
-        assert signal.attachments[0].ref == external_attachment_ref(turn_of(receipt), "form", signal.id, "sales.csv")
+        ref = ExternalAttachmentRef(turn_of(receipt), "form", signal.id, "sales.csv")
+        assert signal.attachments[0].ref == str(ref)
 
     async def test_a_reactive_event_opens_a_turn_when_idle(self, harness: Harness) -> None:
         conversation_id = await _idle_conversation(harness)

@@ -36,6 +36,7 @@ class WarmPool:
     """A launcher that keeps supervisors of another one booted. Each is used once and never returned.
 
     `sizes` is the number per profile. The pool is filled only while `run` runs; otherwise every take is a cold boot.
+    `on_full` is called each time that it finds nothing to boot.
     """
 
     keeps_warm = True
@@ -47,6 +48,7 @@ class WarmPool:
         *,
         max_age_s: float = MAX_AGE_S,
         now_s: Callable[[], float] = time.monotonic,
+        on_full: Callable[[], None] = lambda: None,
     ) -> None:
         self._launcher = launcher
         self._sizes = {profile: size for profile, size in sizes.items() if size > 0}
@@ -54,15 +56,7 @@ class WarmPool:
         self._max_age_s = max_age_s
         self._now_s = now_s
         self._changed = asyncio.Event()
-        self._filled = asyncio.Event()
-
-    def count_waiting(self, profile: str) -> int:
-        """How many supervisors of the profile wait for a run."""
-        return len(self._waiting.get(profile, ()))
-
-    async def wait_until_full(self) -> None:
-        """Return once the pool is full again after the last take."""
-        await self._filled.wait()
+        self._on_full = on_full
 
     @contextlib.asynccontextmanager
     async def take(self, profile: str, run_name: str) -> AsyncGenerator[BootedSupervisor]:
@@ -84,7 +78,8 @@ class WarmPool:
                 await self._discard_unfit()
                 if await self._try_fill():
                     pause_s = _FIRST_PAUSE_S
-                    self._notify_if_full()
+                    if not self._changed.is_set():
+                        self._on_full()
                     await self._wait_for_change(POLL_EVERY_S)
                 else:
                     await asyncio.sleep(pause_s)
@@ -97,7 +92,7 @@ class WarmPool:
         queue = self._waiting.get(profile, deque[_Waiting]())
         while queue:
             waiting = queue.popleft()
-            self._note_change()
+            self._changed.set()
             if waiting.supervisor.is_waiting():
                 return waiting
             await self._discard(profile, waiting, "died")
@@ -143,14 +138,6 @@ class WarmPool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
-
-    def _notify_if_full(self) -> None:
-        if not self._changed.is_set():
-            self._filled.set()
-
-    def _note_change(self) -> None:
-        self._filled.clear()
-        self._changed.set()
 
     async def _end_all(self) -> None:
         """End all concurrently: each can take the 2 s that a supervisor has to end."""

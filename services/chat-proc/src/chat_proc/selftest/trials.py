@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from chat_proc.sandbox.port import RunResult, ToolCaller
-from chat_proc.selftest.probes.attempts import Surroundings
 from everturn.execution.messages import ArgumentRule, Capability, ToolGrant
 
 _MAX_DETAIL_CHARS: Final = 300
@@ -152,6 +151,3 @@ class Trial:
     inputs: Mapping[str, bytes | Path] = field(default_factory=dict[str, bytes | Path])
     capability: Capability = field(default_factory=Capability)
     call_tool: ToolCaller | None = None
-
-
-BuildTrials = Callable[[Surroundings], Iterable[Trial]]

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import pylibmagic  # isort: skip  # makes its libmagic findable, so it comes before magic
+# Importing pylibmagic makes its libmagic findable, so it comes before magic.
+import pylibmagic  # isort: skip  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import magic
 
 from ingress.attachments.structure.limits import Form
@@ -49,9 +50,6 @@ _ZIP_HEADS = (b"PK\x03\x04", b"PK\x05\x06")
 """The first bytes of a zip archive, and of an empty one."""
 _OLE_HEAD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
-
-MAGIC_LIBRARY = pylibmagic.__version__
-"""The release of the sniffing library, which includes its database."""
 
 _TEXT_MIMES: Mapping[str, str] = {
     ".md": "text/markdown",

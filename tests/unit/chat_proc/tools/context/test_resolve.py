@@ -318,7 +318,7 @@ async def test_what_is_not_there_is_explained(loaded: Finder, text: str, reason:
 
 
 async def test_files_that_came_with_signals_are_found(stored: StoredFiles) -> None:
-    ref = refs.external_attachment_ref("turn_1", "followup", "sig_1", "more.csv")
+    ref = str(refs.ExternalAttachmentRef("turn_1", "followup", "sig_1", "more.csv"))
     stored.remember(CSV.model_copy(update={"ref": ref}))
 
     found = await Finder(stored.platform, []).find("turn_1/external/followup/attachments/sig_1/more.csv")
