@@ -19,7 +19,7 @@ from chat_proc.stream.emitter import Emitter
 from chat_proc.timeline.attachments import AttachedMedia, load_media, load_some_previews
 from chat_proc.turn.records import ManifestKeeper, TurnMeter, count_usage
 from chat_proc.turn.sources import TurnSources
-from chat_proc.turn.titling import TitleCall, draft_gate, make_title, title_source
+from chat_proc.turn.titling import RunningTitleCall, draft_gate, make_title, title_source
 from everturn.core.clock import Clock, iso
 from everturn.core.errors import NotFound, Problem, StaleFence
 from everturn.core.identity import Principal
@@ -330,7 +330,7 @@ class LeasedTurn:
         """Whether this worker is draining, so that the turn is to be handed over at the next round boundary."""
         self._title = ""
         """The model's title, once it is saved and announced."""
-        self.title_call: TitleCall | None = None
+        self.title_call: RunningTitleCall | None = None
         """Requests the conversation's title concurrently with the turn."""
         self._cost_of_title_is_booked = False
         emitter.show_committed(self._build_view)
