@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 import asyncpg
+from helpers.databases import run_throwaway_database
 
 from everturn.core.identity import Principal
 from everturn.events.cursor import EventCursor
@@ -20,7 +21,6 @@ from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
-from everturn_local.servers.migrated import run_throwaway_database
 from everturn_testing.core import SequentialIds
 from everturn_testing.goals import Goal, build_goal, measure_medians, measure_ms, run_goals
 

@@ -7,6 +7,7 @@ import asyncio
 import sys
 
 import asyncpg
+from helpers.databases import run_throwaway_database
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
@@ -21,7 +22,6 @@ from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
-from everturn_local.servers.migrated import run_throwaway_database
 from everturn_testing.core import SequentialIds
 from everturn_testing.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 

@@ -11,18 +11,12 @@ from pathlib import Path
 import httpcore2
 import pytest
 import structlog
+from helpers.databases import remove_database, save_database_copy
 from hypothesis import settings
 
 from everturn_local.home import Home, Secrets, save_home, save_secrets
 from everturn_local.migrations import run_migrations
-from everturn_local.servers.databases import (
-    DatabaseUrls,
-    build_urls,
-    remove_database,
-    save_database,
-    save_database_copy,
-    save_roles,
-)
+from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.settings import load_environment

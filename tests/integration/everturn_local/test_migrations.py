@@ -1,10 +1,11 @@
 """Running the repository's migrations."""
 
 import pytest
+from helpers.databases import remove_database
 
 from everturn_local.home import Secrets
 from everturn_local.migrations import MigrationError, run_migrations
-from everturn_local.servers.databases import build_urls, remove_database, save_database
+from everturn_local.servers.databases import build_urls, save_database
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_local.settings import load_environment
 

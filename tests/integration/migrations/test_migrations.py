@@ -15,9 +15,10 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from helpers.databases import remove_database
 
 from everturn_local.home import Secrets
-from everturn_local.servers.databases import DatabaseUrls, build_urls, remove_database, save_database
+from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database
 from everturn_local.servers.postgres import EmbeddedPostgres
 
 VERSIONS = Path(__file__).resolve().parents[3] / "migrations" / "versions"

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.databases import remove_database
 
 from everturn.core.errors import Invalid
 from everturn.postgres.migrating import MigrationFailed, find_password, migrate_schema, run_server_preparation
 from everturn_local.home import Secrets
 from everturn_local.ports import load_free_port
-from everturn_local.servers.databases import DatabaseUrls, build_urls, remove_database
+from everturn_local.servers.databases import DatabaseUrls, build_urls
 from everturn_local.servers.postgres import EmbeddedPostgres
 
 _numbers = itertools.count(1)

@@ -1,15 +1,10 @@
 """The roles and databases, on the real server."""
 
 import pytest
+from helpers.databases import remove_database, save_database_copy
 
 from everturn_local.home import Secrets
-from everturn_local.servers.databases import (
-    DatabaseUrls,
-    remove_database,
-    save_database,
-    save_database_copy,
-    save_roles,
-)
+from everturn_local.servers.databases import DatabaseUrls, save_database, save_roles
 from everturn_local.servers.postgres import EmbeddedPostgres, SqlError
 
 ROLES = "everturn_dispatch,everturn_ingress,everturn_owner,everturn_worker"

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from helpers.databases import run_throwaway_database
 
 from everturn_local.home import Home
-from everturn_local.servers.migrated import run_database, run_throwaway_database
+from everturn_local.servers.migrated import run_database
 
 
 async def count_turns(url: str) -> int:

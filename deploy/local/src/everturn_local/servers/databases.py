@@ -38,16 +38,6 @@ def save_database(postgres: EmbeddedPostgres, name: str = DATABASE) -> None:
     postgres.run_sql("\n".join(build_database_statements(name)), database=name)
 
 
-def save_database_copy(postgres: EmbeddedPostgres, name: str, *, template: str) -> None:
-    """Create a database with the schema and rows of `template`, which must have no connections."""
-    postgres.run_sql(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}")
-
-
-def remove_database(postgres: EmbeddedPostgres, name: str) -> None:
-    """Remove a database; ends its sessions first."""
-    postgres.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-
-
 def build_urls(postgres: EmbeddedPostgres, passwords: Secrets, name: str = DATABASE) -> DatabaseUrls:
     return DatabaseUrls(
         superuser=postgres.superuser_url(name),

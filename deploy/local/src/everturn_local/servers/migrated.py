@@ -1,22 +1,13 @@
-"""A database with the newest schema on a temporary server of its own."""
+"""The database of a home, with the newest schema, while its server runs."""
 
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 
-from everturn_local.home import Home, save_home, save_secrets
+from everturn_local.home import Home, save_secrets
 from everturn_local.migrations import run_migrations
 from everturn_local.servers.databases import DatabaseUrls, build_urls, save_database, save_roles
 from everturn_local.servers.postgres import EmbeddedPostgres
 from everturn_local.settings import load_environment
-
-
-@contextmanager
-def run_throwaway_database(*, durable: bool = True) -> Generator[DatabaseUrls]:
-    """An empty database, removed at the end with its server and its folder. See EmbeddedPostgres for `durable`."""
-    with tempfile.TemporaryDirectory() as folder, run_database(save_home(Path(folder)), durable=durable) as urls:
-        yield urls
 
 
 @contextmanager
