@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from turn_bench.bench import Bench, until
-from turn_bench.checks import check_conversation
-from turn_bench.record import render_conversation
-from turn_bench.replies import NONSENSE, answer, call, cut_answer
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench, until
+from turn_harness.record import render_conversation
+from turn_harness.replies import NONSENSE, answer, call, cut_answer
+from turn_harness.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.timeline.turns import SignalKind

@@ -1,6 +1,6 @@
 """The code tool over the real sandbox: a file of the conversation in, a chart and a table out."""
 
-from turn_bench.programs import build_program_tools
+from turn_harness.programs import build_program_tools
 
 from chat_proc.catalog.tool import ToolCall, ToolContext
 from chat_proc.sandbox.launching import SupervisedSandbox
@@ -13,7 +13,7 @@ from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 CSV = b"month,amount\nJan,10\nFeb,20\nJan,5\n"
 PROGRAM = """

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from turn_bench.programs import Act, ScriptedTool, build_parts
+from turn_harness.programs import Act, ScriptedTool, build_parts
 
 from chat_proc.catalog.tool import ToolCall, ToolContext, ToolOutcome
 from chat_proc.tools.code.program_calls import ProgramCalls, ProgramTools, build_capability

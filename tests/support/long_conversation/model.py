@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
-from turn_bench.replies import answer, call
+from turn_harness.replies import answer, call
 
 from everturn.models.port import (
     ContextLimitExceeded,

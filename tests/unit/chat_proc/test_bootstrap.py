@@ -4,7 +4,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from pydantic import SecretStr
-from turn_bench.programs import build_parts
+from turn_harness.programs import build_parts
 
 from chat_proc.bootstrap import (
     build_model,
@@ -27,7 +27,7 @@ from everturn_local.ports import load_free_port
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 TOOL_PORTS = ToolPorts(

@@ -9,8 +9,8 @@ from everturn.events.stream import EventsLost
 from everturn.redis.calls import build_client
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_testing.core import SequentialIds
+from everturn_testing.events.events import MemoryEvents
 from everturn_testing.events.events_contract import Events, EventsContract, entry
-from everturn_testing.events.memory_events import MemoryEvents
 
 
 class TestRedisEvents(EventsContract):

@@ -13,7 +13,7 @@ from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.scans import MemoryScans
 from everturn_testing.files.scans_contract import ScansContract
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class TestPostgresScans(ScansContract):

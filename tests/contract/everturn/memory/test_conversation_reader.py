@@ -7,7 +7,7 @@ from everturn_testing.database_roles import Roles
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class TestPostgresConversationReader(ConversationReaderContract):

@@ -20,7 +20,7 @@ from everturn_testing.memory.search_contract import (
 )
 from everturn_testing.memory.snippets import MemorySnippets
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class TestPostgresMemorySearch(MemorySearchContract, CatalogContract):

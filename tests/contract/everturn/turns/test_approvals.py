@@ -26,7 +26,7 @@ from everturn_testing.turns.approvals_contract import (
     status_of,
 )
 from everturn_testing.turns.harness import Harness, closing
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from everturn_testing.database_roles import Roles
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract, build_key
 from everturn_testing.turns.harness import ANN, Harness
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 @pytest.fixture

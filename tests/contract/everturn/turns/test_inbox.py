@@ -16,7 +16,7 @@ from everturn_testing.turns.external_events_contract import ExternalEventsContra
 from everturn_testing.turns.harness import ANN, Harness, closing
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.inbox_contract import InboxContract, UploadsContract
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.queue_caps_contract import CAPS, QueueCapsContract
 from everturn_testing.turns.receipts_contract import ReceiptsContract
 

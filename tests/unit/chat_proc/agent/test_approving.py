@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from turn_bench.bench import ANN, Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import ANN, Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
 
 from chat_proc.agent.approving import MAX_SHOWN_BYTES
 from chat_proc.agent.limits import TurnLimits

@@ -1,6 +1,6 @@
 import pytest
-from turn_bench.replies import NONSENSE, answer, call, cut_answer
-from turn_bench.tools import DemoTool
+from turn_harness.replies import NONSENSE, answer, call, cut_answer
+from turn_harness.tools import DemoTool
 
 from chat_proc.agent.drafting import GiveAnswer, Repair, UseTool, Verdict, Work, check_decision
 from chat_proc.catalog.tool import ToolRegistry

@@ -1,6 +1,6 @@
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import NONSENSE, answer
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import NONSENSE, answer
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.events.model import ChatDelta

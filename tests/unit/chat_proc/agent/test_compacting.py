@@ -6,10 +6,10 @@ import threading
 import pytest
 from helpers.recorded_spans import KeptTracing
 from prometheus_client import REGISTRY
-from turn_bench.bench import Bench, until
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench, until
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
 
 from chat_proc.agent import compaction as compacting
 from chat_proc.agent.limits import TurnLimits

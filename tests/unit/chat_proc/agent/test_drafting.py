@@ -1,5 +1,5 @@
 import pytest
-from turn_bench.tools import DemoTool, TextParams
+from turn_harness.tools import DemoTool, TextParams
 
 from chat_proc.agent.drafting import (
     MAX_RAW_CHARS,

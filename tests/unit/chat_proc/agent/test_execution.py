@@ -2,10 +2,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.tools import DeafTool, DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DeafTool, DemoTool
 
 from chat_proc.agent.execution import MAX_ERROR_CHARS, effect_change
 from chat_proc.catalog.tool import Record, ToolCall, ToolOutcome

@@ -1,4 +1,4 @@
-from turn_bench.tools import TextParams
+from turn_harness.tools import TextParams
 
 from chat_proc.agent.drafting import GiveAnswer, Repair, UseTool, Work
 from chat_proc.agent.signal_folding import check_finalizing, finalize_tools

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 from helpers.recorded_spans import KeptTracing
-from turn_bench.bench import Bench, until
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call, cut_answer
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench, until
+from turn_harness.replies import answer, call, cut_answer
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.events.model import ChatDelta, ChatRewind

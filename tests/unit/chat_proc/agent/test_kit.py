@@ -2,7 +2,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from turn_bench.programs import build_parts
+from turn_harness.programs import build_parts
 
 from chat_proc.agent.kit import Kits
 from chat_proc.bootstrap import build_decision_limits, build_kits, choose_models
@@ -14,7 +14,7 @@ from chat_proc.tools.offered import ToolPorts, offer_tools
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 

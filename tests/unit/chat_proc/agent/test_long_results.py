@@ -3,10 +3,10 @@
 import hashlib
 import json
 
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.tools import TextParams
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import TextParams
 
 from chat_proc.agent import execution as long_results
 from chat_proc.catalog.tool import PREVIEW_CHARS, ToolCall, ToolOutcome, ToolSpec

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import NONSENSE, answer, call, cut_answer
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import NONSENSE, answer, call, cut_answer
+from turn_harness.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.catalog.tool import ToolRegistry

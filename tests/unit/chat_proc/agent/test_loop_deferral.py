@@ -1,10 +1,10 @@
 """An answer that something was said before does not end its turn, unless the model only repeats itself."""
 
 import pytest
-from turn_bench.bench import ANN, Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, cut_answer
-from turn_bench.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
+from turn_harness.checks import check_conversation
+from turn_harness.harness import ANN, Bench
+from turn_harness.replies import answer, cut_answer
+from turn_harness.signals import CANCEL, FOLLOWUP, STEER, hanging, interrupt, say_before_close, states
 
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.agent.signal_folding import STOP_WITHDRAWN

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.signals import CANCEL, FOLLOWUP, STEER, states
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.signals import CANCEL, FOLLOWUP, STEER, states
+from turn_harness.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.conversations.model import ConversationState

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from turn_bench.bench import Bench, until
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call, cut_answer
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench, until
+from turn_harness.replies import answer, call, cut_answer
+from turn_harness.tools import DemoTool
 
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Lane

@@ -1,9 +1,9 @@
 """Plans through rounds and turns: marks, the round that changes a plan, what a new turn shows, what can be read."""
 
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
 
 from everturn.events.model import ChatPlan
 from everturn.timeline.blocks import BlockType

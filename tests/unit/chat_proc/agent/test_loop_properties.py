@@ -6,10 +6,10 @@ from functools import partial
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from turn_bench.bench import ANN, Bench, BenchWorker
-from turn_bench.checks import check_conversation
-from turn_bench.replies import NONSENSE, answer, call, cut_answer
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import ANN, Bench, BenchWorker
+from turn_harness.replies import NONSENSE, answer, call, cut_answer
+from turn_harness.tools import DemoTool
 
 from chat_proc.agent.limits import TurnLimits
 from everturn.models.port import ModelFailed, ModelRequest

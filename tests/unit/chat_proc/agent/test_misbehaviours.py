@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.misbehaviours import ECHO, RUN, TABLE, Misbehaviour, render_table
-from turn_bench.replies import answer, cut_answer
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.misbehaviours import ECHO, RUN, TABLE, Misbehaviour, render_table
+from turn_harness.replies import answer, cut_answer
+from turn_harness.tools import DemoTool
 
 from everturn.events.model import TERMINAL_TYPES, ChatComplete
 from everturn.timeline.bodies import NoticeBody, ToolCallBody
@@ -17,10 +17,11 @@ from everturn_testing.models.scripted_model import Finish, Say, Script
 DOCUMENT = Path(__file__).parents[4] / "docs" / "misbehaviours.md"
 INTRODUCTION = """# What happens when a model misbehaves
 
-Generated from `tests/support/turn_bench/misbehaviours.py`; each row is a test. A reply or an action that can't be used
-is returned to the model as a `react.notice` with the code below and a sentence that says what to fix. The model gets
-two attempts in a row to repair it; a good round resets the count. A third failure leads to one closing call. A turn
-always gets exactly one terminal event. An answer that reached the user is kept, whatever else is wrong with the reply.
+Generated from `tests/support/turn_harness/misbehaviours.py`; each row is a test. A reply or an action that can't be
+used is returned to the model as a `react.notice` with the code below and a sentence that says what to fix. The model
+gets two attempts in a row to repair it; a good round resets the count. A third failure leads to one closing call. A
+turn always gets exactly one terminal event. An answer that reached the user is kept, whatever else is wrong with the
+reply.
 
 """
 

@@ -1,8 +1,8 @@
 import json
 
-from turn_bench.bench import Bench
-from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool, FindTool
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool, FindTool
 
 from everturn.core.identity import Principal
 from everturn.core.metrics import PROMPT_BREAKS

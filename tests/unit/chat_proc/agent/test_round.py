@@ -1,7 +1,7 @@
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import NONSENSE, answer, call
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import NONSENSE, answer, call
+from turn_harness.tools import DemoTool
 
 from everturn.events.model import ChatDelta
 from everturn.timeline.blocks import BlockType

@@ -1,11 +1,11 @@
 """The calls that the documents show, made on the real tools in whole turns."""
 
 import pytest
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.seed_calls import build_bench, make_call, read_call
-from turn_bench.tools import FindTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.seed_calls import build_bench, make_call, read_call
+from turn_harness.tools import FindTool
 
 from everturn.core.refs import file_ref, turn_index_ref, working_summary_ref
 from everturn.models.port import TextPart

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from turn_bench.bench import ANN, Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call, cut_answer
-from turn_bench.tools import DemoTool, FindTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import ANN, Bench
+from turn_harness.replies import answer, call, cut_answer
+from turn_harness.tools import DemoTool, FindTool
 
 from chat_proc.agent.limits import TurnLimits
 from chat_proc.tools.web.client import AddressGuard, WebClient

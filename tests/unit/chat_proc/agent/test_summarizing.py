@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from helpers.recorded_spans import KeptTracing
 from prometheus_client import REGISTRY
-from turn_bench.bench import until
+from turn_harness.harness import until
 
 from chat_proc.agent.compaction import SummaryWriter, build_summary_request
 from chat_proc.timeline.compaction.cut import ContextLimits, Cut, Reach, Snapshot, choose_history, choose_rounds

@@ -3,10 +3,10 @@ import asyncio
 import pytest
 from helpers.recorded_spans import KeptTracing, RecordedSpan
 from prometheus_client import REGISTRY
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
 
 from chat_proc.agent.titling import TitleCall, try_read_title
 from everturn.core.tracing import NO_TRACING, Tracing

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import NoReturn
 
-from turn_bench.bench import Bench
-from turn_bench.replies import answer, call
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
 
 from chat_proc.agent.prompting import WorkspaceSection
 from chat_proc.workspace.loading import WorkspaceHistory

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import pytest_asyncio
-from turn_bench.bench import ANN, Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.harness import ANN, Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
 
 from chat_proc.catalog.call_policy import AddressRules
 from chat_proc.catalog.tool import Tool

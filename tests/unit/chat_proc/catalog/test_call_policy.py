@@ -20,7 +20,7 @@ from everturn.turns.model import Effect
 from everturn_testing.core import FixedClock
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.timeline import NOW
-from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 
 ANN = Principal("acme", "main", "ann")
 CONVERSATION = ConversationId("conv_1")

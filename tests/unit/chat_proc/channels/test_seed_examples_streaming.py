@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from turn_bench.bench import Bench
-from turn_bench.replies import answer, call
-from turn_bench.tools import FindTool
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import FindTool
 
 from chat_proc.channels.streaming import (
     ChannelSpec,

@@ -1,8 +1,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from turn_bench.bench import ANN, Bench
-from turn_bench.replies import answer, call
+from turn_harness.harness import ANN, Bench
+from turn_harness.replies import answer, call
 
 from chat_proc.memory.hotset import HOTSET_ROWS, Hotset
 from chat_proc.memory.indexer import Indexer

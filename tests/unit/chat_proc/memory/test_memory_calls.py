@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, call
-from turn_bench.seed_calls import build_bench, make_call, offer_all
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.seed_calls import build_bench, make_call, offer_all
 
 from chat_proc.memory.indexer import Indexer
 from chat_proc.timeline.attachments import is_text

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from turn_bench.bench import until
+from turn_harness.harness import until
 
 from chat_proc.stream.emitter import (
     GATHER_S,
@@ -20,7 +20,7 @@ from everturn.events.model import ChatDelta, ChatRewind, ConvTitle, Envelope, pa
 from everturn.events.stream import Entry
 from everturn.events.views import TurnView
 from everturn_testing.core import FixedClock
-from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.events.events import MemoryEvents
 
 CONVERSATION, TURN = ConversationId("conv_1"), TurnId("turn_1")
 VIEW = TurnView(turn_id=TURN, ordinal=1, status="running", text="Hello.")

@@ -20,7 +20,7 @@ from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 Play = Callable[..., Awaitable[ToolOutcome]]

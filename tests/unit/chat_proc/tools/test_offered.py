@@ -2,7 +2,7 @@
 
 import asyncio
 
-from turn_bench.programs import build_parts
+from turn_harness.programs import build_parts
 
 from chat_proc.sandbox.port import RunRequest, RunResult, SandboxUnavailable, ToolCaller
 from chat_proc.tools.offered import offer_tools

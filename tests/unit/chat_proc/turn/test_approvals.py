@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from turn_bench.bench import Bench
-from turn_bench.drivers import NoSweeps
-from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_harness.drivers import NoSweeps
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
 
 from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
@@ -15,7 +15,7 @@ from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Approval, Lease
 from everturn.turns.ports import Ring
 from everturn_testing.turns.approvals import MemoryApprovals
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class ApprovalsBehindABrokenLink(MemoryApprovals):

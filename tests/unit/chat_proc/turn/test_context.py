@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from turn_bench.bench import ANN, LEASE_S, Bench, BenchWorker
+from turn_harness.harness import ANN, LEASE_S, Bench, BenchWorker
 
 from chat_proc.stream.emitter import Emitter, EventNumbering
 from chat_proc.timeline.attachments import describe_media

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.drivers import NoSweeps
-from turn_bench.replies import answer, call
-from turn_bench.tools import DemoTool
+from turn_harness.checks import check_conversation
+from turn_harness.drivers import NoSweeps
+from turn_harness.harness import Bench
+from turn_harness.replies import answer, call
+from turn_harness.tools import DemoTool
 
 from chat_proc.worker.announcing import MAX_DEATHS, SCAN_PAGE_ENTRIES, Announcer
 from everturn.core.errors import Unavailable
@@ -21,7 +21,7 @@ from everturn.models.port import ModelFailed
 from everturn.timeline.turns import TurnStatus
 from everturn.turns.model import Lease
 from everturn.turns.ports import Ring, Timelines
-from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.events.events import MemoryEvents
 from everturn_testing.models.scripted_model import Fail
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.timelines import MemoryTimelines

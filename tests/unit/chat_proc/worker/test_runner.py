@@ -4,9 +4,9 @@ from typing import Any, cast
 import pytest
 from prometheus_client import REGISTRY, Counter
 from structlog.testing import capture_logs
-from turn_bench.bench import ANN, Bench, until
-from turn_bench.checks import check_conversation
-from turn_bench.replies import answer, cut_answer
+from turn_harness.checks import check_conversation
+from turn_harness.harness import ANN, Bench, until
+from turn_harness.replies import answer, cut_answer
 
 from chat_proc.worker.heartbeat import STALL_S
 from chat_proc.worker.runner import MAX_ATTEMPTS, MAX_CLOSINGS

@@ -10,7 +10,7 @@ from everturn.events.stream import EncodedEvent, Entry
 from everturn.files.model import object_key
 from everturn.lifecycle.erasure import find_remains
 from everturn_testing.core import SequentialIds
-from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.events.events import MemoryEvents
 from everturn_testing.files.objects import MemoryObjects
 
 GONE = SequentialIds().conversation()

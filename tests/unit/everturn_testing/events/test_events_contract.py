@@ -6,8 +6,8 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import EventCursor
 from everturn.events.stream import Entry
+from everturn_testing.events.events import MemoryEvents
 from everturn_testing.events.events_contract import Events, EventsContract, entry
-from everturn_testing.events.memory_events import MemoryEvents
 
 
 class Careless(MemoryEvents):

@@ -8,7 +8,7 @@ from everturn.timeline.blocks import Block
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.memory.conversation_reader_contract import ConversationReaderContract
 from everturn_testing.turns.harness import ANN, Harness
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Greedy(MemoryConversationReader):

@@ -10,7 +10,7 @@ from everturn.memory.search import EmbeddedSnippet, FoundSnippet, IndexJob, Snip
 from everturn_testing.memory.search_contract import MemoryDesk, MemorySearchContract, SnippetIndexContract
 from everturn_testing.memory.snippets import MemorySnippets
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Boundless(MemorySnippets):

@@ -7,7 +7,7 @@ import pytest
 from everturn.turns.model import Commit, Lease
 from everturn_testing.turns.conversation_sources_contract import SourcesContract
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 

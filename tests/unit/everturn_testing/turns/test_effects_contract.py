@@ -7,7 +7,7 @@ from everturn.turns.ports import EffectKey
 from everturn_testing.turns.effects import MemoryEffects
 from everturn_testing.turns.effects_contract import EffectsContract
 from everturn_testing.turns.harness import Harness
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Forgetful(MemoryEffects):

@@ -9,7 +9,7 @@ from everturn.timeline.turns import ExternalEvent
 from everturn_testing.turns.external_events_contract import ExternalEventsContract, TargetsContract
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.inbox import MemoryInbox
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Dull(MemoryInbox):

@@ -9,7 +9,7 @@ from everturn.turns.model import Claim
 from everturn_testing.turns.harness import Harness
 from everturn_testing.turns.leases import MemoryLeases
 from everturn_testing.turns.leases_contract import LeasesContract
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class Generous(MemoryLeases):

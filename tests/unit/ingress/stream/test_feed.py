@@ -13,7 +13,7 @@ from everturn.core.ids import ConversationId, SignalId
 from everturn.events.cursor import EventCursor
 from everturn.events.stream import EncodedEvent, Entry, Hint
 from everturn_testing.core import FixedClock
-from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.events.events import MemoryEvents
 from ingress.metrics import IngressMetrics
 from ingress.stream.feed import LARGE_SNAPSHOT_BYTES, LARGE_SNAPSHOTS_OF_PERSON, Feed
 from ingress.stream.frames import HEARTBEAT, Phase

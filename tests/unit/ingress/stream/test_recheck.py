@@ -8,7 +8,7 @@ from everturn.core.errors import Unavailable
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
 from everturn_testing.core import FixedClock
-from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.events.events import MemoryEvents
 from ingress.auth.callers import Caller
 from ingress.errors import unauthorized
 from ingress.metrics import IngressMetrics

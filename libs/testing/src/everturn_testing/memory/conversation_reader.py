@@ -8,7 +8,7 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.memory.search import PAGE_BYTES, BlockPage
 from everturn.timeline.blocks import Block, BlockType
 from everturn.timeline.bodies import PlanBody
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 
 class MemoryConversationReader:

@@ -22,7 +22,7 @@ from everturn.memory.search import (
     SnippetQuery,
 )
 from everturn.timeline.blocks import Block, BlockType
-from everturn_testing.turns.platform import MemoryPlatform, TurnRow, same_owner
+from everturn_testing.turns.memory_rows import MemoryPlatform, TurnRow, same_owner
 
 SAID = frozenset(
     {

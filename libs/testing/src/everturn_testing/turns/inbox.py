@@ -42,9 +42,9 @@ from everturn.turns.inbox import (
     UploadTooLate,
     check_reason,
 )
-from everturn_testing.queue.memory_queue import find_position
+from everturn_testing.queue.queue import find_position
 from everturn_testing.turns.approvals import answer_approval, wake_turn
-from everturn_testing.turns.platform import (
+from everturn_testing.turns.memory_rows import (
     ConversationRow,
     MemoryPlatform,
     SignalRow,

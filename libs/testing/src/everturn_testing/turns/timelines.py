@@ -15,7 +15,7 @@ from everturn.timeline.turns import Signal, SignalState, Turn, TurnRequest, Turn
 from everturn.turns.model import Approval, ApprovalState, Commit, Effect, EffectState, Lease, Promotion, TurnClose
 from everturn.turns.ports import InboxMoved
 from everturn_testing.timeline import first_broken_link
-from everturn_testing.turns.platform import (
+from everturn_testing.turns.memory_rows import (
     ApprovalRow,
     ConversationRow,
     MemoryPlatform,

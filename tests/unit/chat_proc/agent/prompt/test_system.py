@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from turn_bench.programs import build_parts
+from turn_harness.programs import build_parts
 
 from chat_proc.agent.prompt.system import build_system_prompt, load_topic
 from chat_proc.catalog.call_policy import AddressRules
@@ -26,7 +26,7 @@ from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.memory.snippets import MemorySnippets
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "system_prompt.md"

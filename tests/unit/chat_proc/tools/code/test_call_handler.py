@@ -5,8 +5,8 @@ from datetime import datetime
 
 import pytest
 from pydantic import BaseModel
-from turn_bench.programs import ScriptedTool, build_parts
-from turn_bench.tools import DeafTool, DemoTool
+from turn_harness.programs import ScriptedTool, build_parts
+from turn_harness.tools import DeafTool, DemoTool
 
 from chat_proc.catalog.tool import ToolContext, ToolOutcome
 from chat_proc.tools.code.program_calls import MAX_SIDE_BY_SIDE, CallHandler, ProgramDependencies, ProgramTools

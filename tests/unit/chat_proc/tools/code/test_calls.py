@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from turn_bench.programs import Act, Params, ScriptedTool, build_parts
+from turn_harness.programs import Act, Params, ScriptedTool, build_parts
 
 from chat_proc.catalog.tool import Record, ToolCall, ToolContext, ToolOutcome
 from chat_proc.tools.code.program_calls import MAX_LISTED_CALLS, ProgramCalls, ProgramTools
@@ -18,7 +18,7 @@ from everturn.turns.model import Effect
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 
 SECRET = "sk-very-secret-value"
 

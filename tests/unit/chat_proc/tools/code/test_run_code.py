@@ -5,10 +5,10 @@ import json
 
 import pytest
 from pydantic import ValidationError
-from turn_bench.bench import Bench
-from turn_bench.checks import check_conversation
-from turn_bench.programs import ScriptedTool, build_program_tools
-from turn_bench.replies import answer, call
+from turn_harness.checks import check_conversation
+from turn_harness.harness import Bench
+from turn_harness.programs import ScriptedTool, build_program_tools
+from turn_harness.replies import answer, call
 
 from chat_proc.catalog.tool import ToolOutcome, ToolRegistry
 from chat_proc.sandbox.port import ProgramExit, RunArtifact, RunError, RunRecord, RunRequest, RunResult, ToolCaller

@@ -38,7 +38,7 @@ from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.source_pool import MemorySourcePool
 from everturn_testing.timeline import NOW, TimelineBuilder, build_file
 from everturn_testing.turns.live_turn import RecordingTurn
-from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 CSV = build_file("turn_1", "sales.csv", b"a,b", mime="text/csv")

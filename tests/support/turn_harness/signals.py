@@ -5,7 +5,7 @@ import asyncio
 from everturn.timeline.turns import SignalKind, SignalState
 from everturn.turns.model import Commit
 from everturn_testing.models.scripted_model import Pause, Say, Script
-from turn_bench.bench import Bench, BenchWorker, until
+from turn_harness.harness import Bench, BenchWorker, until
 
 FOLLOWUP, STEER, CANCEL = SignalKind.FOLLOWUP, SignalKind.STEER, SignalKind.CANCEL
 

@@ -14,7 +14,7 @@ from everturn.timeline.turns import SignalState, TurnUsage
 from everturn.turns.model import EffectState
 from everturn_testing.states import comparable_state
 from everturn_testing.timeline import first_broken_link
-from turn_bench.bench import Bench
+from turn_harness.harness import Bench
 
 
 async def check_conversation(bench: Bench, *, ends_may_repeat: bool = False, events_may_be_lost: bool = False) -> None:

@@ -12,7 +12,7 @@ from chat_proc.tools.code.program_calls import ProgramDependencies, ProgramTools
 from everturn.turns.model import Effect
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.turns.effects import MemoryEffects
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.turns.memory_rows import MemoryPlatform
 
 Act = Callable[[ToolCall], ToolOutcome]
 

@@ -18,8 +18,8 @@ from everturn.timeline.turns import Signal, Turn, TurnUsage
 from everturn.turns.model import Commit, Lease
 from everturn.turns.ports import Ring
 from everturn_testing.core import BEGINNING
-from everturn_testing.events.memory_events import MemoryEvents
-from everturn_testing.turns.platform import MemoryPlatform
+from everturn_testing.events.events import MemoryEvents
+from everturn_testing.turns.memory_rows import MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
 
 Hook = Callable[[Commit], Awaitable[None]]

@@ -13,9 +13,9 @@ from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
 from everturn_testing.models.scripted_model import Script
 from everturn_testing.turns.timelines import MemoryTimelines
-from turn_bench.bench import Bench
-from turn_bench.programs import build_parts
-from turn_bench.replies import call
+from turn_harness.harness import Bench
+from turn_harness.programs import build_parts
+from turn_harness.replies import call
 
 
 def build_bench(*scripts: Script, more: Sequence[Tool] = ()) -> Bench:

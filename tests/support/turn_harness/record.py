@@ -6,7 +6,7 @@ from everturn.events.model import ChatDelta, Envelope
 from everturn.models.port import MediaPart, ModelRequest
 from everturn.timeline.blocks import Block
 from everturn_testing.models.scripted_model import Pause, Say, Script
-from turn_bench.bench import Bench
+from turn_harness.harness import Bench
 
 _ID = re.compile(r"\b(conv|turn|call|art|sig|plan)_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-0*([0-9a-f]+)")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from chat_proc.agent.limits import TurnLimits
 from everturn.models.port import ModelFailed
 from everturn_testing.models.scripted_model import Fail, Finish, Say, Script, Think
-from turn_bench.replies import answer, call, cut_answer
+from turn_harness.replies import answer, call, cut_answer
 
 DONE = answer("Done.")
 ECHO = "demo.echo"

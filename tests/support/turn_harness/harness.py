@@ -44,7 +44,7 @@ from everturn.turns.inbox import IncomingMessage, IncomingSignal, Receipt
 from everturn.turns.model import Claim
 from everturn.turns.ports import Sweeps
 from everturn_testing.core import FixedClock, SequentialIds
-from everturn_testing.events.memory_events import MemoryEvents
+from everturn_testing.events.events import MemoryEvents
 from everturn_testing.files.artifacts import MemoryArtifacts
 from everturn_testing.files.objects import MemoryObjects
 from everturn_testing.memory.conversation_reader import MemoryConversationReader
@@ -53,9 +53,9 @@ from everturn_testing.queue.doorbells import MemoryDoorbells
 from everturn_testing.turns.approvals import MemoryApprovals
 from everturn_testing.turns.inbox import MemoryInbox
 from everturn_testing.turns.leases import MemoryLeases
-from everturn_testing.turns.platform import ConversationRow, MemoryPlatform
+from everturn_testing.turns.memory_rows import ConversationRow, MemoryPlatform
 from everturn_testing.turns.timelines import MemoryTimelines
-from turn_bench.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
+from turn_harness.drivers import Gate, GatedEvents, GatedModel, GatedTimelines, MemoryTurns, NoSweeps
 
 ANN = Principal("acme", "main", "ann")
 LEASE_S = 15.0
