@@ -66,10 +66,12 @@ async def open_connections(serve: Serve, max_connections: int) -> AsyncGenerator
     """Run a task per accepted connection. Connections above the limit are closed at once; at the end all are
     cancelled."""
     tasks: set[asyncio.Task[None]] = set()
+    ended = False
     async with asyncio.TaskGroup() as group:
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if len(tasks) >= max_connections:
+            # A handshake of TLS can end after the listener was closed.
+            if ended or len(tasks) >= max_connections:
                 writer.transport.abort()
                 return
             task = group.create_task(_serve(serve, reader, writer))
@@ -79,6 +81,7 @@ async def open_connections(serve: Serve, max_connections: int) -> AsyncGenerator
         try:
             yield accept
         finally:
+            ended = True
             for task in tasks:
                 task.cancel()
 
