@@ -34,8 +34,12 @@ class Followed:
     def positions(self) -> dict[ConversationId, EventCursor]:
         return dict.fromkeys(self._conversations, ORIGIN)
 
-    async def changed(self) -> None:
+    def find_position(self, conversation_id: ConversationId) -> EventCursor | None:
+        return ORIGIN
+
+    async def changed(self) -> tuple[ConversationId, ...]:
         await self._never.wait()
+        return ()
 
 
 def measure(conversations: int, entries: int) -> list[Goal]:

@@ -1,6 +1,5 @@
 """Opens everything that uses a Redis-protocol server: one client, whose connection pool its drivers share."""
 
-import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ async def open_redis_drivers(url: str, *, name: str) -> AsyncGenerator[RedisDriv
         yield RedisDrivers(
             doorbells=RedisDoorbells(client),
             event_writer=RedisEventWriter(client),
-            event_reader=RedisEventReader(client, name=f"{name}:{secrets.token_hex(8)}"),
+            event_reader=RedisEventReader(client),
             hints=RedisHints(client),
             inbox_bells=RedisInboxBells(client),
             presences=RedisPresences(client),

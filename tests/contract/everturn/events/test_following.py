@@ -1,12 +1,14 @@
 """A reader in Redis follows many streams with one wait: what wakes it, what ends it, and what it leaves behind."""
 
 import asyncio
+import random
 from contextlib import aclosing
 
 import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.events.cursor import ORIGIN, EventCursor
+from everturn.events.redis import ENTRIES_PER_STREAM
 from everturn.redis.calls import build_client
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_testing.core import SequentialIds
@@ -53,6 +55,56 @@ async def test_a_conversation_added_again_is_read_from_its_new_position(redis_dr
         follows.add(conversation_id, ORIGIN)
 
         assert await anext(following) == (conversation_id, entry(1, 1, 1, prev=EventCursor(1, 0)))
+
+
+async def test_more_entries_than_one_read_returns_are_read_before_new_ones(redis_drivers: RedisDrivers) -> None:
+    conversation_id = SequentialIds().conversation()
+    count = 2 * ENTRIES_PER_STREAM + 5
+    for n in range(1, count + 1):
+        await redis_drivers.event_writer.publish(conversation_id, entry(1, n, n), after=None)
+
+    follows = Follows({conversation_id: ORIGIN})
+    async with asyncio.timeout(20), aclosing(redis_drivers.event_reader.follow(follows)) as following:
+        heard = [(await anext(following))[1].events[-1].id.n for _ in range(count)]
+        await redis_drivers.event_writer.publish(conversation_id, entry(1, count + 1, count + 1), after=None)
+        heard.append((await anext(following))[1].events[-1].id.n)
+
+    assert heard == list(range(1, count + 2))
+
+
+async def test_nothing_is_missed_or_doubled_while_conversations_come_and_go(redis_drivers: RedisDrivers) -> None:
+    """Like a hub: what was yielded moves the position, and a conversation that returns continues there."""
+    ids, dice = SequentialIds(), random.Random()
+    conversations = [ids.conversation() for _ in range(30)]
+    follows, positions = Follows(), dict.fromkeys(conversations, ORIGIN)
+    written = dict.fromkeys(conversations, 0)
+
+    async def write() -> None:
+        for _ in range(600):
+            conversation_id = dice.choice(conversations)
+            n = written[conversation_id] = written[conversation_id] + 1
+            await redis_drivers.event_writer.publish(conversation_id, entry(1, n, n), after=None)
+
+    async def come_and_go(writing: asyncio.Task[None]) -> None:
+        while not writing.done():
+            conversation_id = dice.choice(conversations)
+            if follows.cursors.pop(conversation_id, None) is None:
+                follows.add(conversation_id, positions[conversation_id])
+            await asyncio.sleep(0.001)
+        for conversation_id in set(conversations) - follows.cursors.keys():
+            follows.add(conversation_id, positions[conversation_id])
+
+    async with (
+        asyncio.timeout(60),
+        aclosing(redis_drivers.event_reader.follow(follows)) as following,
+        asyncio.TaskGroup() as group,
+    ):
+        writing = group.create_task(write())
+        group.create_task(come_and_go(writing))
+        while not writing.done() or any(at.n < written[each] for each, at in positions.items()):
+            conversation_id, read = await anext(following)
+            assert read.events[0].id.n == positions[conversation_id].n + 1
+            positions[conversation_id] = follows.cursors[conversation_id] = read.events[-1].id
 
 
 async def test_closing_gives_the_connections_back(redis_drivers: RedisDrivers, redis_url: str) -> None:

@@ -133,7 +133,6 @@ DEL workers
     WORKER: """
 HGETALL bucket:a
 DEL bucket:a
-XADD wake:a * f v
 """.strip().splitlines(),
 }
 

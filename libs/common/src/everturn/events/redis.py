@@ -4,7 +4,8 @@ An entry has the id before it, a head with the size of each event, and the conca
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -17,17 +18,21 @@ from everturn.core.ids import ConversationId
 from everturn.core.open_values import report_unknown
 from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.events.redis_budget import ACCOUNT_KEEP_S, MAKE_ROOM, StreamBudget, hash_owner
+from everturn.events.redis_hints import next_message, try_next_message
 from everturn.events.stream import ERASED_FENCE, EncodedEvent, Entry, EventsLost, FollowSet
-from everturn.redis.calls import GRACE_S, PUBLISH_LIMIT_S, limited
+from everturn.redis.calls import PUBLISH_LIMIT_S, limited
 
 Fields = Mapping[bytes, bytes]
 
 STREAMS_AT_ONCE = 200
 """Streams per round trip: their answers take Redis about a millisecond."""
 
-BLOCK_MS = 5_000
 ENTRIES_PER_STREAM = 100
-WAKE_KEEP_S = 60
+TIDY_EVERY_S = 5.0
+"""How long a conversation that is followed no more can stay subscribed."""
+_PREFIX = "events:"
+_ALIVE = f"{_PREFIX}alive"
+"""A channel without messages, so that there is one before the first conversation is followed."""
 
 MAX_ENTRIES = 2_000
 KEEP_S = 3_600
@@ -58,6 +63,7 @@ if type(added) == 'table' and added.err then
   return added
 end
 redis.call('EXPIRE', KEYS[1], ARGV[4])
+redis.call('PUBLISH', KEYS[1], id .. ' ' .. ARGV[13] .. ' ' .. #ARGV[15] .. '\\n' .. ARGV[15] .. ARGV[17])
 if user ~= '' then book(tenant, user, conversation, size, ACCOUNT_KEEP_S) end
 return 'OK'
 """.replace("ACCOUNT_KEEP_S", str(ACCOUNT_KEEP_S))
@@ -66,7 +72,12 @@ return 'OK'
 
 def stream_key(conversation_id: ConversationId) -> str:
     """The braces are part of the name. Redis Cluster is not supported: docs/decisions/0006-events-and-cursors.md."""
-    return f"events:{{{conversation_id}}}"
+    return f"{_PREFIX}{{{conversation_id}}}"
+
+
+def read_key(key: str) -> ConversationId:
+    """The conversation of a stream and its channel."""
+    return ConversationId(key.removeprefix(_PREFIX).strip("{}"))
 
 
 def build_fields(entry: Entry) -> tuple[bytes, ...]:
@@ -99,6 +110,19 @@ def try_read_entry(entry_id: EventCursor, fields: Fields) -> Entry | None:
         return None
 
 
+def _try_read_message(data: bytes) -> Entry | None:
+    """The entry that was published: its id, the id before it, and the size of the head in a line, then head and
+    body."""
+    try:
+        line, rest = data.split(b"\n", 1)
+        entry_id, prev, size = line.split(b" ")
+        fields = {b"prev": prev, b"head": rest[: int(size)], b"body": rest[int(size) :]}
+        return try_read_entry(read_id(entry_id), fields)
+    except ValueError as error:
+        report_unknown("stream message", type(error).__name__)
+        return None
+
+
 def read_id(raw: bytes) -> EventCursor:
     cursor = try_parse_cursor(raw.decode())
     if cursor is None:
@@ -126,11 +150,10 @@ def _read_last_id(answer: Mapping[str, Any] | Exception) -> EventCursor | None:
 
 
 class RedisEventReader:
-    """`name` is unique among all readers that share the server: it names the stream that wakes this reader's wait."""
+    """Reads streams, and listens to their channels: an entry is published there when it is in its stream."""
 
-    def __init__(self, client: Redis, *, name: str) -> None:
+    def __init__(self, client: Redis) -> None:
         self._client: Any = client
-        self._wake_key = f"wake:{name}"
 
     async def load_last(self, conversation_id: ConversationId) -> EventCursor | None:
         return await load_last_id(self._client, conversation_id)
@@ -152,64 +175,124 @@ class RedisEventReader:
     ) -> tuple[Entry, ...]:
         async with limited(PUBLISH_LIMIT_S):
             rows = await self._client.xrange(stream_key(conversation_id), min=f"({after}", count=max_entries)
-        read = (try_read_entry(read_id(raw_id), fields) for raw_id, fields in rows)
-        return tuple(entry for entry in read if entry is not None)
+        return _read_entries(rows)
 
     async def follow(self, conversations: FollowSet) -> AsyncGenerator[tuple[ConversationId, Entry]]:
-        """One reading connection for all of them; adding a conversation ends the wait at once."""
-        waker = asyncio.create_task(self._run_waker(conversations))
-        cursors = _Cursors()
-        wake_id = "0-0"
+        """One connection for all of them, on which an entry costs the same however many there are.
+
+        Once a channel is subscribed, its stream is read from the position on. What is published from then on arrives
+        by itself; what both bring is yielded once.
+        """
+        pubsub = self._client.pubsub()
         try:
-            while not waker.done():
-                streams = cursors.build_streams(conversations.positions())
-                for key, rows in await self._read({**streams, self._wake_key: wake_id}):
-                    if key == self._wake_key:
-                        wake_id = rows[-1][0].decode()
-                        continue
-                    for raw_id, fields in rows:
-                        if (taken := cursors.take(key, read_id(raw_id), fields)) is not None:
-                            yield taken
-            raise Unavailable("Could not wake the event reader.") from waker.exception()
+            async with limited(PUBLISH_LIMIT_S):
+                await pubsub.subscribe(_ALIVE)
+            subscribing = asyncio.create_task(_run_subscriptions(pubsub, conversations))
+            try:
+                async with aclosing(self._read(pubsub, conversations, subscribing)) as entries:
+                    async for taken in entries:
+                        yield taken
+            finally:
+                await end_tasks(subscribing)
         finally:
-            await end_tasks(waker)
+            await pubsub.aclose()
 
-    async def _read(self, streams: dict[str, str]) -> list[tuple[str, list[tuple[bytes, Fields]]]]:
-        async with limited(BLOCK_MS / 1_000 + GRACE_S):
-            reply = await self._client.xread(streams, count=ENTRIES_PER_STREAM, block=BLOCK_MS)
-        return [(key.decode(), rows) for key, rows in reply or ()]
+    async def _read(
+        self, pubsub: Any, conversations: FollowSet, subscribing: asyncio.Task[None]
+    ) -> AsyncGenerator[tuple[ConversationId, Entry]]:
+        unread = _Unread(conversations)
+        new: set[ConversationId] = set()
+        while not subscribing.done():
+            message = await (try_next_message(pubsub) if new else next_message(pubsub))
+            kind = message["type"] if message else "none"
+            key = message["channel"].decode() if message and kind in ("subscribe", "message") else _ALIVE
+            if kind == "subscribe" and key != _ALIVE:
+                new.add(read_key(key))
+                unread.restart(read_key(key))
+                if len(new) < STREAMS_AT_ONCE:
+                    continue
+            while new:
+                for conversation_id, entries in (await self._load_unread(new, unread)).items():
+                    for entry in entries:
+                        if unread.take(conversation_id, entry):
+                            yield conversation_id, entry
+                    if len(entries) < ENTRIES_PER_STREAM:
+                        new.discard(conversation_id)
+            entry = _try_read_message(message["data"]) if message and kind == "message" else None
+            if entry is not None and unread.is_after_gap(read_key(key), entry):
+                new.add(read_key(key))
+            elif entry is not None and unread.take(read_key(key), entry):
+                yield read_key(key), entry
+        raise Unavailable("Could not subscribe to the event streams.") from subscribing.exception()
 
-    async def _run_waker(self, conversations: FollowSet) -> None:
-        """An entry in a stream, not a signal to the connection: it also wakes a wait that is just beginning."""
-        while True:
-            await conversations.changed()
-            async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
-                pipeline.xadd(self._wake_key, {"": ""}, maxlen=1, approximate=False)
-                pipeline.expire(self._wake_key, WAKE_KEEP_S)
-                await pipeline.execute()
+    async def _load_unread(
+        self, conversation_ids: Collection[ConversationId], unread: "_Unread"
+    ) -> Mapping[ConversationId, Sequence[Entry]]:
+        """The next entries of each; none of a conversation that is not followed any more."""
+        cursors = {each: cursor for each in conversation_ids if (cursor := unread.find_cursor(each)) is not None}
+        async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
+            for conversation_id, cursor in cursors.items():
+                pipeline.xrange(stream_key(conversation_id), min=f"({cursor}", count=ENTRIES_PER_STREAM)
+            answers = await pipeline.execute()
+        loaded = {each: _read_entries(rows) for each, rows in zip(cursors, answers, strict=True)}
+        return {each: loaded.get(each, ()) for each in conversation_ids}
 
 
-class _Cursors:
-    """The position of each stream. The set's position counts, unless it has not changed; then that of the last entry
-    read."""
+def _read_entries(rows: Sequence[tuple[bytes, Fields]]) -> tuple[Entry, ...]:
+    read = (try_read_entry(read_id(raw_id), fields) for raw_id, fields in rows)
+    return tuple(entry for entry in read if entry is not None)
 
-    def __init__(self) -> None:
-        self._conversations: dict[str, ConversationId] = {}
-        self._asked: dict[str, EventCursor] = {}
-        self._yielded: dict[str, EventCursor] = {}
 
-    def build_streams(self, positions: dict[ConversationId, EventCursor]) -> dict[str, str]:
-        asked = {stream_key(conversation): cursor for conversation, cursor in positions.items()}
-        self._conversations = {stream_key(conversation): conversation for conversation in positions}
-        self._yielded = {key: at for key, at in self._yielded.items() if asked.get(key) == self._asked.get(key)}
-        self._asked = asked
-        return {key: str(self._yielded.get(key, cursor)) for key, cursor in asked.items()}
+async def _run_subscriptions(pubsub: Any, conversations: FollowSet) -> None:
+    """Subscribe what is added, again if it is added again, and unsubscribe what is followed no more."""
+    subscribed: set[ConversationId] = set()
+    added: Collection[ConversationId] = conversations.positions().keys()
+    while True:
+        left = subscribed - conversations.positions().keys()
+        for change, names in ((pubsub.unsubscribe, left), (pubsub.subscribe, added)):
+            keys = [stream_key(each) for each in names]
+            for first in range(0, len(keys), STREAMS_AT_ONCE):
+                async with limited(PUBLISH_LIMIT_S):
+                    await change(*keys[first : first + STREAMS_AT_ONCE])
+        subscribed = (subscribed - left) | set(added)
+        added = ()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TIDY_EVERY_S):
+                added = await conversations.changed()
 
-    def take(self, key: str, entry_id: EventCursor, fields: Fields) -> tuple[ConversationId, Entry] | None:
-        """None for an entry that can't be read; reading continues after it."""
-        self._yielded[key] = entry_id
-        entry = try_read_entry(entry_id, fields)
-        return None if entry is None else (self._conversations[key], entry)
+
+class _Unread:
+    """Which entries the reader has not had: those after its position in the set, and after the last one yielded."""
+
+    def __init__(self, conversations: FollowSet) -> None:
+        self._conversations = conversations
+        self._yielded: dict[ConversationId, EventCursor] = {}
+
+    def restart(self, conversation_id: ConversationId) -> None:
+        """Only the position in the set counts, because the conversation was added."""
+        self._yielded.pop(conversation_id, None)
+
+    def find_cursor(self, conversation_id: ConversationId) -> EventCursor | None:
+        """The last id that was read; None if the conversation is not followed."""
+        position = self._conversations.find_position(conversation_id)
+        if position is None:
+            self._yielded.pop(conversation_id, None)
+            return None
+        return max(position, self._yielded.get(conversation_id, position))
+
+    def is_after_gap(self, conversation_id: ConversationId, entry: Entry) -> bool:
+        """Whether entries before it were not read: they came while nobody followed, before the conversation was added
+        again."""
+        cursor = self.find_cursor(conversation_id)
+        return cursor is not None and entry.prev > cursor
+
+    def take(self, conversation_id: ConversationId, entry: Entry) -> bool:
+        """Whether to yield the entry."""
+        cursor, last = self.find_cursor(conversation_id), entry.events[-1].id
+        if cursor is None or last <= cursor:
+            return False
+        self._yielded[conversation_id] = last
+        return True
 
 
 class RedisEventWriter:

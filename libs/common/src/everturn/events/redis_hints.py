@@ -62,7 +62,7 @@ async def _listen(client: Any, pattern: str, listening: Callable[[], None]) -> A
         async with limited(PUBLISH_LIMIT_S):
             await pubsub.psubscribe(pattern)
         while True:
-            message = await _next_message(pubsub)
+            message = await next_message(pubsub)
             if message["type"] == "psubscribe":
                 listening()
             elif message["type"] == "pmessage":
@@ -71,7 +71,8 @@ async def _listen(client: Any, pattern: str, listening: Callable[[], None]) -> A
         await pubsub.aclose()
 
 
-async def _next_message(pubsub: Any) -> dict[str, Any]:
+async def next_message(pubsub: Any) -> dict[str, Any]:
+    """The next message of a subscribed connection. Raises Unavailable when the server does not answer a ping."""
     async with limited(QUIET_S + GRACE_S):
         message = await pubsub.get_message(timeout=QUIET_S)
         if message is not None:
@@ -81,3 +82,9 @@ async def _next_message(pubsub: Any) -> dict[str, Any]:
     if answer is None:
         raise Unavailable("Redis does not answer.")
     return answer
+
+
+async def try_next_message(pubsub: Any) -> dict[str, Any] | None:
+    """The next message that has arrived already."""
+    async with limited(GRACE_S):
+        return await pubsub.get_message(timeout=0)

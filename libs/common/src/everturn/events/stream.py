@@ -1,6 +1,6 @@
 """The event stream to clients: one ordered stream of encoded events per conversation, and hints that carry ids only."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -83,8 +83,12 @@ class FollowSet(Protocol):
 
     def positions(self) -> dict[ConversationId, EventCursor]: ...
 
-    async def changed(self) -> None:
-        """Return once a conversation was added."""
+    def find_position(self, conversation_id: ConversationId) -> EventCursor | None:
+        """That of one conversation; None if it is not followed."""
+        ...
+
+    async def changed(self) -> Collection[ConversationId]:
+        """Return those that were added since the last call, also again, once there are any."""
         ...
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 INGRESS, WORKER = "everturn_ingress", "everturn_worker"
-CHANNELS: Final = "resetchannels &hints &inbox:*"
+CHANNELS: Final = "resetchannels &events:* &hints &inbox:*"
 COMMANDS: Final = (
     "-@all +@read +@write +@pubsub +@scripting +@transaction +@connection +time"
     # Administration, and commands that reveal keys of others, which no pattern restricts.
@@ -19,7 +19,7 @@ COMMANDS: Final = (
     " +info"
 )
 RULES: Final[Mapping[str, str]] = {
-    INGRESS: f"resetkeys ~events:* ~wake:* ~bucket:* %W~turns:* %R~workers %R~worker:* {CHANNELS} {COMMANDS}",
+    INGRESS: f"resetkeys ~events:* ~bucket:* %W~turns:* %R~workers %R~worker:* {CHANNELS} {COMMANDS}",
     WORKER: f"resetkeys ~events:* ~turns:* ~workers ~worker:* {CHANNELS} {COMMANDS}",
 }
 """By user: an ingress rings doorbells but can't read them, and reads the list of workers. It also manages limits, which

@@ -30,18 +30,20 @@ class Follows:
     """Implements FollowSet; a test adds conversations and moves positions itself."""
 
     cursors: dict[ConversationId, EventCursor] = field(default_factory=dict[ConversationId, EventCursor])
-    added: asyncio.Event = field(default_factory=asyncio.Event)
+    added: asyncio.Queue[ConversationId] = field(default_factory=asyncio.Queue[ConversationId])
 
     def positions(self) -> dict[ConversationId, EventCursor]:
         return dict(self.cursors)
 
-    async def changed(self) -> None:
-        await self.added.wait()
-        self.added.clear()
+    def find_position(self, conversation_id: ConversationId) -> EventCursor | None:
+        return self.cursors.get(conversation_id)
+
+    async def changed(self) -> list[ConversationId]:
+        return [await self.added.get()]
 
     def add(self, conversation_id: ConversationId, cursor: EventCursor) -> None:
         self.cursors[conversation_id] = cursor
-        self.added.set()
+        self.added.put_nowait(conversation_id)
 
 
 def entry(fence: int, first: int, last: int, *, prev: EventCursor | None = None) -> Entry:

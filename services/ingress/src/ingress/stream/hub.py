@@ -3,6 +3,7 @@ to those clients, and queue positions."""
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -211,7 +212,8 @@ class Hub:
         self._queue_bytes = queue_bytes
         self._streams: dict[ConversationId, ConversationStream] = {}
         self._reading = asyncio.Semaphore(SNAPSHOT_READS)
-        self._added = asyncio.Event()
+        self._added: set[ConversationId] = set()
+        self._has_added = asyncio.Event()
         self._waiting_hints: asyncio.Queue[Hint] = asyncio.Queue(MAX_WAITING_HINTS)
 
     async def run(self) -> None:
@@ -284,10 +286,17 @@ class Hub:
         """The reader's position in each conversation."""
         return {conversation_id: stream.position for conversation_id, stream in self._streams.items()}
 
-    async def changed(self) -> None:
-        """Return once a conversation was added."""
-        await self._added.wait()
-        self._added.clear()
+    def find_position(self, conversation_id: ConversationId) -> EventCursor | None:
+        """The reader's position in one conversation; None if nobody follows it."""
+        stream = self._streams.get(conversation_id)
+        return None if stream is None else stream.position
+
+    async def changed(self) -> Collection[ConversationId]:
+        """Return the conversations that were added since the last call, once there are any."""
+        await self._has_added.wait()
+        self._has_added.clear()
+        added, self._added = self._added, set()
+        return added
 
     def _add(self, principal: Principal, conversation_id: ConversationId, position: EventCursor) -> ConversationStream:
         stream = ConversationStream(
@@ -298,7 +307,8 @@ class Hub:
             SharedRead(partial(self.rows.load_head, principal, conversation_id)),
         )
         self._streams[conversation_id] = stream
-        self._added.set()
+        self._added.add(conversation_id)
+        self._has_added.set()
         return stream
 
     async def _load_snapshot(self, principal: Principal, conversation_id: ConversationId) -> Snapshot:
