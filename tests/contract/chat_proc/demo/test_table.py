@@ -110,7 +110,7 @@ def test_a_top_list_shows_as_many_as_asked_for(tmp_path: Path) -> None:
     lines = analyse(tmp_path, SALES, "top 2 regions by units")
 
     assert [line.split(" | ")[0] for line in lines[5:8]] == ["| North", "| West", ""]
-    assert "Shown are 2 of 4." in lines
+    assert "Showing 2 of 4." in lines
 
 
 @pytest.mark.parametrize("question", ["What's in this file?", "Describe it", "Hello"])

@@ -1,6 +1,7 @@
 """Transactions, limits, and what the driver's errors become."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any, cast
 
@@ -161,6 +162,13 @@ async def test_an_exception_rolls_back(roles: Roles, postgres_harness: Harness) 
 
     title = await roles.superuser.fetchval("SELECT title FROM conversation WHERE id = $1", receipt.conversation_id)
     assert title == ""
+
+
+async def test_a_transaction_whose_failed_statement_was_ignored_is_a_fault(roles: Roles) -> None:
+    with pytest.raises(DatabaseFault, match="ended with ROLLBACK"):
+        async with roles.worker.transaction(ANN) as transaction:
+            with contextlib.suppress(DatabaseFault), translated():
+                await transaction.fetchval("SELECT 1 / 0")
 
 
 _NAMED = "SELECT concat_ws('|', current_setting('app.tenant', true), current_setting('app.user_id', true))"

@@ -35,15 +35,15 @@ async def test_a_queued_turn_names_the_turns_before_it(
     await postgres_harness.start_turn()
     first, second = await postgres_harness.say(), await postgres_harness.say()
 
-    assert "It is queued; 0 turns are ahead of it" in await explain(str(first.turn_id))
+    assert "It is queued; turns ahead of it on its lane: 0." in await explain(str(first.turn_id))
     text = await explain(str(second.turn_id))
-    assert "It is queued; 1 turns are ahead of it" in text
+    assert "It is queued; turns ahead of it on its lane: 1." in text
     assert "running:      1 turns, 1 of its tenant, 1 of its user" in text
 
     await roles.superuser.execute(
         "UPDATE turn SET doorbell_at = NULL, rung_at = NULL WHERE id = $1", str(second.turn_id)
     )
-    assert "behind its tenant's share of the lane; 1 turns" in await explain(str(second.turn_id))
+    assert "behind its tenant's share of the lane; turns on the lane: 1" in await explain(str(second.turn_id))
 
 
 async def test_a_running_turn_names_its_worker_and_its_last_commit(explain: Explain, postgres_harness: Harness) -> None:

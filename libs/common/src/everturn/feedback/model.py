@@ -96,7 +96,7 @@ class FeedbackStore(Protocol):
     """All calls see only the principal's own turns; any other id raises NotFound."""
 
     async def save(self, principal: Principal, conversation_id: ConversationId, feedback: Feedback) -> Feedback:
-        """A user's rating replaces the previous one (no reaction and no text clear it), a machine's is added.
+        """A user's rating replaces the previous one (one with no reaction or text clears it); a machine's is added.
 
         Raises Conflict when the turn already has MAX_MACHINE_JUDGEMENTS of machines.
         """

@@ -82,7 +82,7 @@ class Objects(Protocol):
         ...
 
     async def try_presign(self, key: str, *, content_type: str, disposition: str, lifetime_s: int) -> str | None:
-        """A URL by which anyone can read the object for so long, with these two headers; None from stores without URLs.
+        """A URL by which anyone can read the object for that long, with these headers; None from stores without URLs.
 
         The object need not exist, and its hash is not checked.
         """

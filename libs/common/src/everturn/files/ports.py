@@ -111,7 +111,7 @@ class Scans(Protocol):
     """An operator's view across tenants. Raises Unavailable."""
 
     async def load_outdated(self, verdict: str | None, *, after: str = "", limit: int = 100) -> tuple[ScanTarget, ...]:
-        """Files with another verdict than this (all for None) whose ids follow `after`, by id; at most MAX_TARGETS.
+        """Files with a verdict other than this (all for None) whose ids follow `after`, by id; at most MAX_TARGETS.
 
         Revoked files whose object is already deleted are left out.
         """

@@ -102,7 +102,7 @@ class Retention(Protocol):
     async def load_due(
         self, *, days: int, limit: int, skip: Collection[ConversationId] = ()
     ) -> tuple[ConversationId, ...]:
-        """At most `limit` conversations without an open turn and without activity for so many days, the oldest
+        """At most `limit` conversations without an open turn and without activity for that many days, the oldest
         first."""
         ...
 

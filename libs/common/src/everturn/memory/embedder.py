@@ -25,7 +25,7 @@ class Embedder(Protocol):
 
     @property
     def lexical_only(self) -> bool:
-        """True if similarity depends only on common words: paraphrases are not found by meaning."""
+        """True if similarity depends only on shared words: paraphrases are not found by meaning."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:

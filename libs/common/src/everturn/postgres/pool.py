@@ -183,7 +183,9 @@ class Database:
             except BaseException:
                 await connection.roll_back()
                 raise
-            await connection.execute("COMMIT")
+            # A transaction in which a statement failed is rolled back, whoever has caught its error.
+            if (done := await connection.execute("COMMIT")) != "COMMIT":
+                raise DatabaseFault(f"The transaction ended with {done}, because a statement of it had failed.")
 
     async def check(self) -> None:
         """Raise Unavailable when the database does not answer."""

@@ -192,6 +192,6 @@ class Queue(Protocol):
         ...
 
     async def load_positions(self, conversations: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
-        """The present positions of these conversations' turns; without conversations that have no waiting turn or
-        another owner."""
+        """The present positions of these conversations' turns. Conversations without a waiting turn are left out,
+        and so are those of another owner."""
         ...

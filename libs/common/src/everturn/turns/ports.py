@@ -41,7 +41,7 @@ class Approvals(Protocol):
 
         Returns False and keeps the lease when the lease was lost, when nothing is pending, or when an answer, a steer
         or a cancel has arrived that no commit contains yet: the turn must process it first. Later signals of these
-        kinds wake the turn. After Unavailable the call can be retried: a turn that waits since then returns True again.
+        kinds wake the turn. After Unavailable the call can be retried: for a turn that already waits it returns True.
         """
         ...
 
@@ -76,7 +76,7 @@ class EffectRecord:
 
 
 class EffectLedger(Protocol):
-    """Every write names the lease's fence and raises StaleFence when it is no longer the latest; Unavailable. A call
+    """Every write names the lease's fence. Raises StaleFence when it is no longer the latest, and Unavailable. A call
     that is not pure has a row before it begins, and runs once."""
 
     async def begin(self, lease: Lease, key: EffectKey, effect: Effect) -> EffectRecord | None:

@@ -1,7 +1,7 @@
 """Timelines in Postgres: reading blocks, and writing one commit of a lease holder.
 
 Blocks are written first. That checks the fence and locks the conversation's row, so that its inbox can't change. Then
-follow all rows that must change together with the blocks.
+come all rows that must change together with the blocks.
 """
 
 from everturn.conversations.model import ConversationState

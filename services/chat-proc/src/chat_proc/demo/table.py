@@ -251,7 +251,7 @@ def describe_groups(table: Table, groups: list[Group], question: Question) -> li
         figures = dict.fromkeys([figure, "average", "rows"])
         rows = [[group.name, *(show(group.figure(name)) for name in figures)] for group in shown]
         lines += ["", *draw_rows([question.group, *figures], rows), ""]
-        lines += [f"Shown are {len(shown):,} of {len(groups):,}."] if len(shown) < len(groups) else []
+        lines += [f"Showing {len(shown):,} of {len(groups):,}."] if len(shown) < len(groups) else []
     whole = Group("", table.rows, [number for group in groups for number in group.values])
     figures = [f"{name} {measure} {show(whole.figure(name))}" for name in FIGURES] if measure else ["no numbers"]
     figures += [f"{table.rows - len(whole.values):,} missing"] if measure else []

@@ -1,4 +1,4 @@
-"""The programs of the escape battery that use too much: resources, outputs, or at a neighbour's expense. Each hits a
+"""The programs of the escape battery that use up resources, write too much, or harm a neighbour. Each hits a
 limit, and the result names it."""
 
 import asyncio

@@ -27,7 +27,7 @@ _URLS: Final = {
     "fetch by a decimal address": "http://2130706433:{port}/",
     "fetch by a hexadecimal address": "http://0x7f000001:{port}/",
     "fetch by an octal address": "http://0177.0.0.1:{port}/",
-    "fetch by the address of nothing": "http://0.0.0.0:{port}/",
+    "fetch by the unspecified address": "http://0.0.0.0:{port}/",
     "fetch by IPv6": "http://[::1]:{port}/",
     "fetch by an address of IPv4 in IPv6": "http://[::ffff:127.0.0.1]:{port}/",
     "fetch by the same in hexadecimal": "http://[::ffff:7f00:1]:{port}/",
@@ -40,8 +40,8 @@ _URLS: Final = {
     "fetch a file": "file:///etc/passwd",
     "fetch by another scheme": "gopher://127.0.0.1:{port}/",
     "fetch from a port that is no web server's": "http://" + _SITE + ":22/",
-    "be sent on to this machine": "http://site.test:{site}/to-host",
-    "be sent on twice": "http://site.test:{site}/to-self",
+    "be redirected to this machine": "http://site.test:{site}/to-host",
+    "be redirected twice": "http://site.test:{site}/to-self",
     "fetch by a name that changes its address": "http://changing.test:{port}/",
 }
 _PROGRAM: Final = """

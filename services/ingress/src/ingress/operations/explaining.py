@@ -71,12 +71,12 @@ def _find_reason(state: TurnState) -> str:
     match state.status:
         case "queued" if state.rung_at is None:
             return (
-                f"It is queued behind its tenant's share of the lane; {state.ahead} turns are on the lane. It gets a "
+                f"It is queued behind its tenant's share of the lane; turns on the lane: {state.ahead}. It gets a "
                 "place when an earlier turn of the tenant starts."
             )
         case "queued":
             return (
-                f"It is queued; {state.ahead} turns are ahead of it on its lane. If workers have free slots, it "
+                f"It is queued; turns ahead of it on its lane: {state.ahead}. If workers have free slots, it "
                 "waits because its user or tenant has as many running turns as are allowed while others wait "
                 "(USER_RUNNING_MAX; see 'running' below); otherwise add workers or slots."
             )

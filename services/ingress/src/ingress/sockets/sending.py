@@ -60,9 +60,9 @@ class Outlet:
             await self._write_alone(message)
 
     async def _write_alone(self, message: Message | None) -> None:
-        chars = 0 if message is None else len(message["text"])
+        size = 0 if message is None else len(message["text"].encode())
         try:
-            async with asyncio.timeout(self._timeout_s + chars / MIN_BYTES_PER_S):
+            async with asyncio.timeout(self._timeout_s + size / MIN_BYTES_PER_S):
                 if self.closed:
                     raise ConnectionAbortedError("The socket is closed.")
                 if message is not None:

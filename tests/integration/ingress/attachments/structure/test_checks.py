@@ -55,7 +55,7 @@ async def test_files_are_looked_into_side_by_side_in_few_processes(checks: Check
 
 
 async def test_a_checker_that_ended_is_replaced(checks: CheckerProcesses) -> None:
-    await checks.check_ready()
+    await checks.check("pdf", pdf())  # a process that has just been started may not show its arguments yet
     (first,) = children()
 
     os.kill(first, signal.SIGKILL)
@@ -74,7 +74,7 @@ async def outcome(checks: CheckerProcesses) -> str | None:
 
 
 async def test_a_checker_whose_question_was_given_up_answers_no_other(checks: CheckerProcesses) -> None:
-    await checks.check_ready()
+    await checks.check("pdf", pdf())  # a process that has just been started may not show its arguments yet
     (first,) = children()
     os.kill(first, signal.SIGSTOP)
 
@@ -101,8 +101,7 @@ async def test_a_checker_that_does_not_answer_or_start_is_unavailable() -> None:
 async def test_a_checker_knows_none_of_our_settings(checks: CheckerProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://secret")
 
-    await checks.check_ready()
+    await checks.check("pdf", pdf())
 
     (child,) = children()
-    await checks.check("pdf", pdf())
     assert "secret" not in environment_of(child)

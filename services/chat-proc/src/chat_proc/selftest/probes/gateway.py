@@ -92,7 +92,7 @@ def send_json_that_is_deep(around: Surroundings) -> object:
 
 
 @GATEWAY.attempt
-def send_numbers_that_are_none(around: Surroundings) -> object:
+def send_numbers_that_are_not_finite(around: Surroundings) -> object:
     return _greet_and_speak(around, _frame(b'{"kind":"call","id":NaN,"tool_id":"a.b","arguments":{"a":1e999}}'))
 
 
