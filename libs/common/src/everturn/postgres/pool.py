@@ -183,7 +183,7 @@ class Database:
             except BaseException:
                 await connection.roll_back()
                 raise
-            # A transaction in which a statement failed is rolled back, whoever has caught its error.
+            # A transaction in which a statement failed is rolled back, even if its error was caught.
             if (done := await connection.execute("COMMIT")) != "COMMIT":
                 raise DatabaseFault(f"The transaction ended with {done}, because a statement of it had failed.")
 
