@@ -1,6 +1,7 @@
 """The manifests of deploy/k8s: what is applied follows the published schemas of Kubernetes, names settings that exist
 and pages that are served, and lets nothing be privileged."""
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -20,6 +21,7 @@ from ingress.settings import load_config as load_shared_config
 K8S = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
 BASE = K8S / "base"
 GUIDE = K8S.parents[1] / "docs" / "how-to" / "run-on-kubernetes.md"
+MIGRATIONS = K8S.parents[1] / "migrations" / "env.py"
 OVERLAYS = (BASE, K8S / "broker")
 VERSIONS = ("1.25", kubernetes_validate.latest_version())
 """Of Kubernetes: the oldest that the guide names, and the latest whose schemas the checker has."""
@@ -187,8 +189,33 @@ def test_a_pod_gets_longer_to_end_than_it_drains_and_knows_its_settings(name: st
     pod = find("Deployment")[name]["spec"]["template"]["spec"]
     variables = {each["name"]: each["value"] for each in pod["containers"][0]["env"]}
 
-    assert pod["terminationGracePeriodSeconds"] >= settings.model_fields["drain_timeout_s"].default + 10
+    hook = pod["containers"][0].get("lifecycle", {}).get("preStop", {}).get("exec", {"command": ["sleep", "0"]})
+    [program, sleep_s] = hook["command"]
+
+    assert program == "sleep"
+    assert pod["terminationGracePeriodSeconds"] >= settings.model_fields["drain_timeout_s"].default + int(sleep_s) + 10
     assert variables.keys() <= list_names(settings)
+
+
+def test_the_migration_job_gets_every_variable_that_the_migrations_read(monkeypatch: pytest.MonkeyPatch):
+    [container] = find("Job")["everturn-migrate"]["spec"]["template"]["spec"]["containers"]
+    files = find("Secret")["everturn-operator"]["stringData"]
+    given = {each["name"] for each in container.get("env", [])} | files.keys()
+    read = set(re.findall(r'environ(?:\.get\(|\[)"(\w+)"', MIGRATIONS.read_text()))
+
+    assert read >= {"DATABASE_OWNER_URL", "RETENTION_DAYS"}
+    assert read - given <= list_names(WorkerSettings)
+    assert {"configMapRef": {"name": "everturn-settings"}} in container["envFrom"]
+    for name, value in (load_env_file(BASE / "settings.env") | files).items():
+        monkeypatch.setenv(name, value)
+    assert MigrationSettings()  # type: ignore[call-arg] the environment gives the arguments
+
+
+def test_only_the_autoscaler_sets_how_many_pods_it_scales():
+    scaled = {each["spec"]["scaleTargetRef"]["name"] for each in find("HorizontalPodAutoscaler").values()}
+
+    assert scaled
+    assert not [name for name in scaled if "replicas" in find("Deployment")[name]["spec"]]
 
 
 @pytest.mark.parametrize("name", ["everturn-ingress", "everturn-worker"])
