@@ -4,9 +4,11 @@ import asyncio
 import gzip
 import json
 import math
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+import httpx2
 import pytest
 
 from everturn.memory.embedder import DIMENSIONS, EmbedderUnavailable
@@ -77,6 +79,22 @@ async def test_many_texts_go_in_several_requests(embedder, provider) -> None:
     assert len(await embedder.embed(["x"] * (MAX_BATCH + 3))) == MAX_BATCH + 3
 
     assert [len(body["input"]) for body in provider.bodies] == [MAX_BATCH, 3]
+
+
+async def test_replies_are_read_beside_the_event_loop(embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    decode = httpx2.Response.json
+
+    def record(response: httpx2.Response, **options: object) -> object:
+        threads.append(threading.current_thread())
+        return decode(response, **options)
+
+    monkeypatch.setattr(httpx2.Response, "json", record)
+
+    await embedder.embed(["x"])
+
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_a_refusal_is_unavailable(embedder, provider) -> None:

@@ -188,7 +188,7 @@ class PostgresSnippetIndex:
     async def save_snippets(
         self, principal: Principal, job: IndexJob, snippets: Sequence[EmbeddedSnippet], *, encoder: str
     ) -> bool:
-        words = await asyncio.to_thread(_join_lexemes, principal, snippets)
+        words, vectors = await asyncio.to_thread(_build_columns, principal, snippets)
         async with self._database.transaction(principal) as transaction:
             # The row lock makes an erasure of the conversation wait until the snippets are committed, so that it erases
             # them too.
@@ -207,15 +207,16 @@ class PostgresSnippetIndex:
                 [each.snippet.ref for each in snippets],
                 [storable(each.snippet.text) for each in snippets],
                 words,
-                [build_vector_text(each.vector) for each in snippets],
+                vectors,
                 [each.snippet.ts for each in snippets],
             )
         return True
 
 
-def _join_lexemes(principal: Principal, snippets: Sequence[EmbeddedSnippet]) -> list[str]:
-    """In their stored form: about 0.5 ms for each snippet, ten times that for the worst text."""
-    return [" ".join(build_lexemes(principal, each.snippet)) for each in snippets]
+def _build_columns(principal: Principal, snippets: Sequence[EmbeddedSnippet]) -> tuple[list[str], list[str | None]]:
+    """The words and vectors of snippets in their stored form: about 0.7 ms for each, ten times that for the worst."""
+    words = [" ".join(build_lexemes(principal, each.snippet)) for each in snippets]
+    return words, [build_vector_text(each.vector) for each in snippets]
 
 
 def _read_job(row: Row) -> IndexJob:

@@ -1,5 +1,6 @@
 """`memory.search` over memories in memory."""
 
+import asyncio
 import json
 
 import pytest
@@ -61,3 +62,12 @@ async def test_a_failure_is_reported_to_the_model(memories, call) -> None:
     memories.load_candidates = refuse
 
     assert (await call(MemorySearchTool(memories, HashedEmbedder()), {})).status == "error"
+
+
+async def test_memories_are_ranked_beside_the_event_loop(memories, call) -> None:
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+
+    await call(MemorySearchTool(memories, HashedEmbedder()), {"query": "which units"})
+
+    assert turned.is_set()

@@ -1,3 +1,4 @@
+import asyncio
 import math
 
 from everturn.memory.embedder import DIMENSIONS
@@ -27,3 +28,12 @@ async def test_it_says_that_it_is_lexical_only() -> None:
 
     assert embedder.lexical_only
     assert await embedder.embed(["a b", "a b"]) == (hash_text("a b"),) * 2
+
+
+async def test_many_texts_are_embedded_beside_the_event_loop() -> None:
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+
+    await HashedEmbedder().embed(["a", "b"])
+
+    assert turned.is_set()

@@ -1,6 +1,7 @@
 """The fallback encoder: words and their character trigrams, hashed into a vector. It has no dependencies and ignores
 meaning."""
 
+import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from zlib import crc32
@@ -20,7 +21,12 @@ class HashedEmbedder:
     lexical_only = True
 
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        return tuple(hash_text(text) for text in texts)
+        # One text takes up to 3 ms; more must not block the event loop.
+        return await asyncio.to_thread(_hash_texts, texts) if len(texts) > 1 else _hash_texts(texts)
+
+
+def _hash_texts(texts: Sequence[str]) -> tuple[Vector, ...]:
+    return tuple(map(hash_text, texts))
 
 
 def hash_text(text: str) -> Vector:
