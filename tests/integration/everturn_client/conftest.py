@@ -35,7 +35,7 @@ class SmallServer:
     url: str = ""
     requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
     submit_faults: list[int | str] = field(default_factory=list)
-    """A status to respond with instead, or `cut` to drop the connection after accepting the message."""
+    """A status to respond with instead, `cut` to drop the connection after accepting the message, or `unreadable`."""
     stream_faults: list[int | str] = field(default_factory=list)
     """A status, a number of bytes as `bytes:<n>` after which the connection is cut, or `shutdown`."""
     is_signal: bool = False
@@ -80,6 +80,8 @@ class SmallServer:
         fault = self.submit_faults.pop(0) if self.submit_faults else None
         if isinstance(fault, int):
             return build_problem(fault)
+        if fault == "unreadable":
+            return JSONResponse([], status_code=202)
         key = request.headers.get("idempotency-key", "")
         self.accepted.setdefault(key, self.build_receipt())
         if fault == "cut":

@@ -287,7 +287,7 @@ async def test_without_a_terminal_the_approval_commands_are_printed(
     assert json.loads(body) == {"kind": "approve", "text": "", "approval_id": approval_id}
 
 
-async def test_an_approval_is_answered_in_the_terminal_of_its_message(
+async def test_an_answer_in_the_terminal_of_its_message_can_be_repeated(
     server: "SmallServer", everturn: "Everturn", keyboard: tuple[int, int]
 ) -> None:
     ours, theirs = keyboard
@@ -297,9 +297,13 @@ async def test_an_approval_is_answered_in_the_terminal_of_its_message(
     printed = b""
     while b"to deny it." not in printed:
         printed += await asyncio.to_thread(os.read, ours, 4096)
-    server.is_signal = True
+    server.submit_faults.append("unreadable")
     os.write(ours, b"perhaps\ny\n")
-    body = await server.wait_for("POST", "/signals")
+    while b"not a valid" not in printed:
+        printed += await asyncio.to_thread(os.read, ours, 4096)
+    server.is_signal = True
+    os.write(ours, b"y\n")
+    body = await server.wait_for("POST", "/signals", count=2)
     await end_approval(server, scenario, call_id)
     out, _ = await asyncio.wait_for(running.communicate(), 20)
 

@@ -24,13 +24,16 @@ async def test_text_typed_while_a_turn_runs_reaches_the_turn(
 
     os.write(ours, b"/cancel\n/files\nHi\n")
     await server.wait_for("GET", "/events")
+    server.submit_faults.append("unreadable")
+    os.write(ours, b"/steer Only south\n")
+    await server.wait_for("POST", "/signals")
     server.is_signal = True
     os.write(ours, b"And this?\n")
     followup = await server.wait_for("POST", "/messages", count=2)
     os.write(ours, b"/steer Only north\n")
-    steer = await server.wait_for("POST", "/signals")
+    steer = await server.wait_for("POST", "/signals", count=2)
     os.write(ours, b"/cancel\n")
-    cancel = await server.wait_for("POST", "/signals", count=2)
+    cancel = await server.wait_for("POST", "/signals", count=3)
     os.write(ours, b"/files\n")
     await server.wait_for("POST", "/fetch")
     scenario.start_round()

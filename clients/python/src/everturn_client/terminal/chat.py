@@ -93,6 +93,8 @@ class Chat:
         accepted = await self.send(text, files)
         self._keyboard = keyboard
         answering = None if keyboard is None else asyncio.ensure_future(self._answer_at(keyboard))
+        if answering is not None:
+            answering.add_done_callback(self._report_failure)
         try:
             turn = await self.follow(accepted.turn_id)
         finally:
@@ -160,7 +162,7 @@ class Chat:
             await self._client.answer_approval(
                 self.conversation_id, self.pending_approval.approval_id, answer.kind, reason=answer.reason
             )
-        except ProblemError as error:
+        except EverturnError as error:
             self.say(str(error))
 
     def say(self, text: str) -> None:
@@ -225,6 +227,13 @@ class Chat:
                     commands = render_answer_commands(self.pending_approval, self._answer_command)
                     self.say(f"The tool call still needs approval.\n{commands}")
                     return
+
+    def _report_failure(self, answering: asyncio.Future[None]) -> None:
+        error = None if answering.cancelled() else answering.exception()
+        if error:
+            self.say(f"Answers can't be read here any more: {error!r}")
+            if self.pending_approval:
+                self.say(render_answer_commands(self.pending_approval, self._answer_command))
 
     async def _take_answers(self, lines: LineReader) -> bool:
         """Read answers until the question changes or is settled. False at the end of input."""

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import assert_never
 
+from everturn.core.errors import EverturnError
 from everturn.events.fold import is_open
 from everturn.events.views import SignalView, TurnView
 from everturn_client.client import EverturnClient
@@ -193,7 +194,7 @@ class Prompt:
                     self._chat.say(HELP)
                 case _:
                     assert_never(typed)
-        except ProblemError as error:
+        except EverturnError as error:
             self._chat.say(str(error))
 
     async def _find_promoted(self, turn: TurnView) -> str | None:
