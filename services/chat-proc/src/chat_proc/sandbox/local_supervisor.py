@@ -16,9 +16,12 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
+import structlog
+
 from chat_proc.sandbox.launching import UnknownProfile
 from chat_proc.sandbox.port import SandboxUnavailable
 from chat_proc.sandbox.supervised import BootedSupervisor, SupervisorFailed
+from everturn.core.subprocesses import END_WITHIN_S, start_process, wait_for_end
 from everturn.execution.framing import FrameDecoder, FrameError, FrameStream
 from everturn.execution.messages import (
     PIPE_FRAME_BYTES,
@@ -32,6 +35,8 @@ from everturn.execution.messages import (
 )
 from everturn.execution.profiles import ExecutionProfile
 from everturn.execution.records import BadMessage, build_message, parse_message
+
+_log = structlog.get_logger(__name__)
 
 SANDBOX_UIDS: Final = UidRange(20_000, 20_999)
 SUPERVISOR: Final = (sys.executable, "-I", "-m", "exec_supervisor")
@@ -51,11 +56,9 @@ _PACKAGES: Final = ("site-packages", "dist-packages")
 _MAX_SHARED: Final = 300
 """Maximum shared libraries to show individually. If there are more, as with conda, their whole folder is shown."""
 
-END_WITHIN_S: Final = 2.0
 BOOT_TIMEOUT_S: Final = 40.0
 """The supervisor gives its executor 30 s; its own start and the setup of the walls are extra."""
 
-_DRAIN_BYTES: Final = 1 << 16
 _MAX_ERROR_BYTES: Final = 4096
 
 
@@ -176,9 +179,7 @@ async def _query(python: Path, timeout_s: float) -> tuple[str, str, str, bool]:
             # With its group: the end of a wrapper script alone would leave the pipes open.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(END_WITHIN_S):
-                    await _drain(process)
+            await wait_for_end(process)
     if process.returncode != 0:
         raise SandboxUnavailable(f"The sandbox's Python {python} does not run: {errors.decode()[-200:].strip()}")
     return cast("tuple[str, str, str, bool]", tuple(json.loads(answer)))
@@ -246,13 +247,7 @@ async def _no_hits(finished: Finished) -> tuple[LimitName, ...]:
 
 @contextlib.asynccontextmanager
 async def _start(command: Sequence[str]) -> AsyncGenerator[asyncio.subprocess.Process]:
-    starting = asyncio.create_task(_start_process(command))
-    try:
-        # Shielded: if cancelled midway, asyncio forgets a process that is already running.
-        process = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await _end(await starting)
-        raise
+    process = await start_process(_start_process(command), _end)
     try:
         yield process
     finally:
@@ -276,18 +271,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """Cut the lifeline and wait; a supervisor that still runs after 2 s is killed, and its sandbox dies with it."""
     if process.stdin is not None:
         process.stdin.close()
-    try:
-        async with asyncio.timeout(END_WITHIN_S):
-            await _drain(process)
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await _drain(process)
-
-
-async def _drain(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end and discard what is still in the pipes: asyncio reports no exit while they hold unread bytes."""
-    for pipe in (process.stdout, process.stderr):
-        while pipe is not None and await pipe.read(_DRAIN_BYTES):
-            pass
-    await process.wait()
+    if await wait_for_end(process):
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    if not await wait_for_end(process):
+        _log.error("Left a killed supervisor whose pipes are still open", pid=process.pid, timeout_s=END_WITHIN_S)
