@@ -32,7 +32,7 @@ PLACES, FLOODING = 60, 600
 LIGHT, HEAVY = "light", "heavy"
 SLOTS = 4
 CONNECTIONS = 20
-HOLDING = 20
+HOLDING = 12
 """Turns that hold their slot for longer than the measurement; more than there are slots."""
 SCRIPT = """
 [[scripts]]

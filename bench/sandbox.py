@@ -185,6 +185,7 @@ async def run_two() -> None:
 
 def build_plain_bwrap() -> list[str]:
     shown = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
+    shown += ("--ro-bind", str(REPOSITORY), str(REPOSITORY))  # it may lie in /tmp
     return ["bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", *shown, str(PYTHON), "-c", "pass"]
 
 
