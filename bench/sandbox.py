@@ -27,6 +27,7 @@ from chat_proc.sandbox.containers import BrokerAddress, open_broker_connection, 
 from chat_proc.sandbox.launching import SupervisedSandbox
 from chat_proc.sandbox.pool import WarmPool
 from chat_proc.sandbox.port import ContractItem, RunRequest, RunResult, SandboxUnavailable
+from chat_proc.sandbox.supervised import BootedSupervisor
 from everturn.execution.broker_messages import ListPairs, PairList
 from everturn.execution.messages import GatewayCall, ToolReply
 from everturn.execution.profiles import ExecutionProfile, Profiles
@@ -63,7 +64,7 @@ class Rig:
 
     name: str
     sandbox: SupervisedSandbox
-    wait_warm: Callable[[], Awaitable[None]]
+    wait_warm: Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,19 @@ async def has_images() -> bool:
     return await process.wait() == 0
 
 
+class Noting:
+    """A pool that is not `full` any more as soon as a run takes its only supervisor; the pool sets it again."""
+
+    def __init__(self, pool: WarmPool, full: asyncio.Event) -> None:
+        self._pool = pool
+        self._full = full
+
+    def take(self, profile: str, run_name: str) -> contextlib.AbstractAsyncContextManager[BootedSupervisor]:
+        if profile == WARM:
+            self._full.clear()
+        return self._pool.take(profile, run_name)
+
+
 @contextlib.asynccontextmanager
 async def open_bubblewrap_rig() -> AsyncGenerator[Rig]:
     opened = await open_bubblewrap_sandbox(PYTHON, PROFILES)
@@ -204,13 +218,8 @@ async def open_bubblewrap_rig() -> AsyncGenerator[Rig]:
     pool = WarmPool(opened.launcher, {WARM: 1}, on_full=full.set)
     filling = asyncio.create_task(pool.run())
 
-    async def wait_warm() -> None:
-        await full.wait()
-        # The next run takes one, and then it is full again.
-        full.clear()
-
     try:
-        yield Rig("bubblewrap", opened.with_launcher(pool), wait_warm)
+        yield Rig("bubblewrap", opened.with_launcher(Noting(pool, full)), full.wait)
     finally:
         filling.cancel()
         await asyncio.wait([filling])
