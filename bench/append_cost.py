@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import asyncpg
 from helpers.databases import run_throwaway_database
+from helpers.goals import Goal, build_goal, measure_medians, measure_ms, run_goals
 
 from everturn.core.identity import Principal
 from everturn.events.cursor import EventCursor
@@ -22,7 +23,6 @@ from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
-from everturn_testing.goals import Goal, build_goal, measure_medians, measure_ms, run_goals
 
 TS = "2026-03-01T12:00:00.000Z"
 SMALL, LARGE = 10, 10_000

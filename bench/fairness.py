@@ -21,10 +21,10 @@ from typing import Any
 
 import asyncpg
 import httpx2
+from helpers.goals import Goal, build_goal, measure_ms, run_goals
 
 from everturn_client.client import EverturnClient
 from everturn_local.supervision.platform import Platform
-from everturn_testing.goals import Goal, build_goal, measure_ms, run_goals
 
 BLOCKS = 2
 """Of samples of each kind; a busy minute of the machine should hit both."""

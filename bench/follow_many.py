@@ -11,13 +11,14 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
+from helpers.goals import Goal, build_goal, run_goals
+
 from everturn.core.ids import ConversationId
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.redis_drivers import open_redis_drivers
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_testing.core import SequentialIds
-from everturn_testing.goals import Goal, build_goal, run_goals
 
 ACTIVE = 20
 PAYLOAD = b'{"type":"chat.delta","data":{"text":"tok "}}'

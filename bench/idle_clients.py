@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from helpers.followers import Followers, allow_files, load_rss_kib, measure_memory
+from helpers.goals import Goal, build_goal, run_goals
 
 from everturn_client.client import EverturnClient
 from everturn_local.processes import Child
 from everturn_local.supervision.platform import Platform
-from everturn_testing.goals import Goal, build_goal, run_goals
 
 STREAMS_MB = 45.0
 """Of a thousand of them."""

@@ -8,6 +8,7 @@ import sys
 
 import asyncpg
 from helpers.databases import run_throwaway_database
+from helpers.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId
@@ -23,7 +24,6 @@ from everturn.turns.postgres_leases import PostgresLeases
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
-from everturn_testing.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 
 TS = "2026-03-01T12:00:00.000Z"
 WHO = Principal("bench", "bench", "bench")

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import numpy as np
 from helpers.databases import run_throwaway_database
+from helpers.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 
 from everturn.core.identity import Principal
 from everturn.memory.embedder import DIMENSIONS
@@ -21,7 +22,6 @@ from everturn.memory.postgres_search import PostgresMemorySearch, build_lexemes,
 from everturn.memory.search import QueryVector, Scope, Snippet, SnippetQuery, SnippetTarget
 from everturn.postgres.pool import open_database
 from everturn_local.servers.databases import DatabaseUrls
-from everturn_testing.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 
 SNIPPETS = 100_000
 BIG_SHARE = 0.4

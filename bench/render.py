@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from helpers.goals import Goal, build_goal, run_goals
+
 from chat_proc.agent.prompting import AnnounceState, Budget, ContextCaps, build_announce, build_source_pool
 from chat_proc.timeline.present import Present
 from chat_proc.timeline.view import PromptRenderer
@@ -15,7 +17,6 @@ from everturn.models.port import ModelTraits
 from everturn.models.tokens import CharsPerToken
 from everturn.timeline.blocks import Block
 from everturn.timeline.sources import Source
-from everturn_testing.goals import Goal, build_goal, run_goals
 from everturn_testing.timeline import NOW, TimelineBuilder
 
 SHORT, LONG = 50, 800

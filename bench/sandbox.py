@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from helpers.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
+
 from chat_proc.sandbox.bubblewrap import open_bubblewrap_sandbox
 from chat_proc.sandbox.containers import BrokerAddress, open_broker_connection, open_container_sandbox
 from chat_proc.sandbox.launching import SupervisedSandbox
@@ -32,7 +34,6 @@ from everturn.execution.broker_messages import ListPairs, PairList
 from everturn.execution.messages import GatewayCall, ToolReply
 from everturn.execution.profiles import ExecutionProfile, Profiles
 from everturn_local.settings import REPOSITORY
-from everturn_testing.goals import Goal, Sample, build_goal, measure_medians, measure_ms, run_goals
 
 PYTHON = REPOSITORY / ".venv-sandbox" / "bin" / "python"
 SAMPLES = 20

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+from helpers.goals import Goal, build_goal, run_goals
+
 from everturn_local.ports import LOOPBACK, load_free_port
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_local.supervision.platform import Platform
-from everturn_testing.goals import Goal, build_goal, run_goals
 
 TOKENS, MARK = 200, b"~"
 TEXT_BYTES = 5 * TOKENS

@@ -21,7 +21,7 @@ SELECT EXISTS (SELECT FROM forgotten_memory f, turn t
 """
 _ERASE_ONE = "DELETE FROM user_memory WHERE id = $1"
 _ERASE_ALL = "DELETE FROM user_memory"
-_NOTIFY = """
+_SAVE_TOMBSTONE = """
 INSERT INTO forgotten_memory (tenant, project, user_id, id, forgotten_at) VALUES ($1, $2, $3, $4, clock_timestamp())
 ON CONFLICT (tenant, project, user_id, id) DO UPDATE SET forgotten_at = EXCLUDED.forgotten_at
 """
@@ -142,7 +142,7 @@ async def _erase(transaction: Connection, principal: Principal, what: str, state
     await transaction.execute(_CLEAR_OLD)
     erased = int((await transaction.execute(statement, *args)).removeprefix("DELETE "))
     if erased or what == EVERYTHING:
-        await transaction.execute(_NOTIFY, *principal.owner, what)
+        await transaction.execute(_SAVE_TOMBSTONE, *principal.owner, what)
     return erased
 
 

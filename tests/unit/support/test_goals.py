@@ -4,8 +4,7 @@ import itertools
 import json
 
 import pytest
-
-from everturn_testing.goals import (
+from helpers.goals import (
     HEADER,
     Goal,
     build_goal,
