@@ -1,11 +1,15 @@
 """A fork continues independently, and remembers what was said before it, even when its source is erased."""
 
+import asyncio
 from typing import Any
 
 import httpx2
 import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+
+KEPT_LIMIT_S = 20
 
 
 async def test_a_fork_keeps_its_memory_when_its_source_is_erased(harness: Any) -> None:
@@ -25,7 +29,11 @@ async def test_a_fork_keeps_its_memory_when_its_source_is_erased(harness: Any) -
     turn = await forked.wait_ended(again.turn_id)
 
     async with httpx2.AsyncClient(base_url=harness.platform.urls[0], timeout=30) as http:
-        context = await http.get(f"/conversations/default/default/{fork_id}/turns/{again.turn_id}/rounds/1/context")
+        path = f"/conversations/default/default/{fork_id}/turns/{again.turn_id}/rounds/1/context"
+        # The request is kept beside the turn, at the latest a moment after its end.
+        async with asyncio.timeout(KEPT_LIMIT_S):
+            while (context := await http.get(path)).status_code == 404:  # noqa: ASYNC110 - another process keeps it
+                await asyncio.sleep(0.05)
 
     assert turn.status == "completed"
     assert any("my cat is called Tom" in (segment["text"] or "") for segment in context.json()["segments"])
