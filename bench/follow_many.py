@@ -13,34 +13,16 @@ from pathlib import Path
 
 from helpers.goals import Goal, build_goal, run_goals
 
-from everturn.core.ids import ConversationId
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.stream import EncodedEvent, Entry
 from everturn.redis_drivers import open_redis_drivers
 from everturn_local.servers.redis import EmbeddedRedis
 from everturn_testing.core import SequentialIds
+from everturn_testing.events.events_contract import Follows
 
 ACTIVE = 20
 PAYLOAD = b'{"type":"chat.delta","data":{"text":"tok "}}'
 LIMIT_S = 120.0
-
-
-class Followed:
-    """A fixed set of conversations, all at their beginning when the reader starts."""
-
-    def __init__(self, conversations: list[ConversationId]) -> None:
-        self._conversations = conversations
-        self._never = asyncio.Event()
-
-    def positions(self) -> dict[ConversationId, EventCursor]:
-        return dict.fromkeys(self._conversations, ORIGIN)
-
-    def find_position(self, conversation_id: ConversationId) -> EventCursor | None:
-        return ORIGIN
-
-    async def changed(self) -> tuple[ConversationId, ...]:
-        await self._never.wait()
-        return ()
 
 
 def measure(conversations: int, entries: int) -> list[Goal]:
@@ -66,7 +48,7 @@ async def measure_with(url: str, count: int, entries: int) -> float:
     async with (
         asyncio.timeout(LIMIT_S),
         open_redis_drivers(url, name="bench") as drivers,
-        aclosing(drivers.event_reader.follow(Followed(conversations))) as following,
+        aclosing(drivers.event_reader.follow(Follows(dict.fromkeys(conversations, ORIGIN)))) as following,
     ):
         for number in range(-ACTIVE, entries):
             if number == 0:  # every stream exists, and the reader waits

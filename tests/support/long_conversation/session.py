@@ -10,8 +10,7 @@ from chat_proc.catalog.tool import Tool
 from chat_proc.models.roles import ModelChoice, ModelRoles
 from chat_proc.settings import WorkerSettings
 from everturn.core.identity import Principal
-from everturn.core.ids import ConversationId
-from everturn.events.cursor import ORIGIN, EventCursor
+from everturn.events.cursor import ORIGIN
 from everturn.events.model import TERMINAL_TYPES, parse_envelope
 from everturn.models.port import LanguageModel
 from everturn.postgres.pool import Database, open_database
@@ -22,6 +21,7 @@ from everturn.turns.postgres_inbox import PostgresInbox
 from everturn.turns.postgres_timelines import PostgresTimelines
 from everturn_local.servers.databases import DatabaseUrls
 from everturn_testing.core import SequentialIds
+from everturn_testing.events.events_contract import Follows
 
 ANN = Principal("acme", "main", "ann")
 
@@ -34,15 +34,9 @@ class LongConversation:
         self._timelines = PostgresTimelines(database)
         self._redis = redis_drivers
         self._ids = SequentialIds()
-        self._cursor = ORIGIN
         self._said = False
         self.conversation_id = self._ids.conversation()
-
-    def positions(self) -> dict[ConversationId, EventCursor]:
-        return {self.conversation_id: self._cursor}
-
-    async def changed(self) -> None:
-        await asyncio.Event().wait()
+        self._follows = Follows({self.conversation_id: ORIGIN})
 
     async def say(self, text: str, limit_s: float = 60.0) -> Turn:
         """One message to its end."""
@@ -53,9 +47,9 @@ class LongConversation:
         self._said = True
         receipt = await self._inbox.accept_message(ANN, message, None)
         await self._redis.doorbells.ring(receipt.lane, self.conversation_id)
-        async with asyncio.timeout(limit_s), aclosing(self._redis.event_reader.follow(self)) as entries:
+        async with asyncio.timeout(limit_s), aclosing(self._redis.event_reader.follow(self._follows)) as entries:
             async for _, entry in entries:
-                self._cursor = entry.events[-1].id
+                self._follows.cursors[self.conversation_id] = entry.events[-1].id
                 events = [parse_envelope(event.payload) for event in entry.events]
                 if any(event.type in TERMINAL_TYPES and event.turn_id == turn_id for event in events):
                     return await self._timelines.load_turn(ANN, turn_id)
