@@ -4,7 +4,7 @@ from ingress.attachments.structure.limits import Form, Sound
 
 
 class AllSound:
-    """In the place of CheckerProcesses: every file is sound."""
+    """In the place of StructureChecks: every file is sound."""
 
     async def check(self, form: Form, data: bytes, person: str = "") -> Sound:
         return Sound()

@@ -44,7 +44,7 @@ from ingress.admission.slots import OpenSlots
 from ingress.attachments import endpoints as attachments
 from ingress.attachments.antivirus import Antivirus
 from ingress.attachments.intake import FileCaps, Intake
-from ingress.attachments.structure.checks import CheckerProcesses
+from ingress.attachments.structure.checks import StructureChecks
 from ingress.auth.gate import AuthGate
 from ingress.auth.origins import Cors
 from ingress.bounds import BOUNDS, DOWNLOADS_MAX, STREAM_QUEUE_BYTES, STREAMS_PART, Bounds
@@ -90,7 +90,7 @@ class Parts:
     bounds: Bounds
     auth: AuthGate
     antivirus: Antivirus
-    structure: CheckerProcesses
+    structure: StructureChecks
     conversations: Conversations
     inbox: Inbox
     turns: Turns

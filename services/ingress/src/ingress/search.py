@@ -20,6 +20,7 @@ from everturn.core.paging import BadCursor, OldCursor, build_cursor, read_cursor
 from everturn.memory.embedder import Embedder, EmbedderUnavailable
 from everturn.memory.search import (
     ALL_TARGETS,
+    EMBED_TIMEOUT_S,
     MAX_LIMIT,
     FoundSnippet,
     MemorySearch,
@@ -27,6 +28,7 @@ from everturn.memory.search import (
     Scope,
     SnippetQuery,
     SnippetTarget,
+    embed_query,
 )
 from ingress.admission.route import AdmittedRoute
 from ingress.admission.slots import OpenSlots
@@ -49,9 +51,6 @@ OPEN = 64
 
 CURSOR_LIFE = timedelta(hours=1)
 CLOCK_LEEWAY = timedelta(seconds=60)
-EMBED_TIMEOUT_S = 3.0
-"""A search without a query vector by then compares words only. The first search of a process loads the local encoder,
-which takes half a second on an idle machine and several on a busy one."""
 _CURSOR = "search"
 _BY_MEANING, _BY_WORDS = "meaning", "words"
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -251,16 +250,13 @@ class SearchService:
         if wanted.mode == "lexical" or start.by == _BY_WORDS:
             return None
         try:
-            async with asyncio.timeout(self._embed_timeout_s):
-                (vector,) = await self._embedder.embed([wanted.query])
-        except (EmbedderUnavailable, TimeoutError) as error:
+            return await embed_query(self._embedder, wanted.query, timeout_s=self._embed_timeout_s)
+        except EmbedderUnavailable as error:
             if start.by == _BY_MEANING:
                 # Another ranking would repeat hits of earlier pages and miss others.
                 raise EmbedderUnavailable("The encoder does not respond.") from error
-            reason = str(error) or f"no vector within {self._embed_timeout_s:g} s"
-            _log.warning("Searched without meanings because the encoder failed", error=reason)
+            _log.warning("Searched without meanings because the encoder failed", error=str(error))
             return None
-        return QueryVector(self._embedder.name, vector)
 
     def _choose_mode(self, vector: QueryVector | None) -> Mode:
         return "lexical" if vector is None or self._embedder.lexical_only else "hybrid"

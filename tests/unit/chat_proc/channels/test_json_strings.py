@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat_proc.channels.json_text import decode_run, storable
+from chat_proc.channels.json_text import decode_run, replace_unstorable
 
 
 def decoded(body: str, size: int) -> tuple[str, bool]:
@@ -23,7 +23,7 @@ def decoded(body: str, size: int) -> tuple[str, bool]:
 def test_a_string_cut_anywhere_decodes_to_the_same_text(text: str, escape_all: bool, size: int) -> None:
     body = json.dumps(text, ensure_ascii=escape_all)[1:]
 
-    assert decoded(body, size) == (storable(text), True)
+    assert decoded(body, size) == (replace_unstorable(text), True)
 
 
 @pytest.mark.parametrize("size", range(1, 14))

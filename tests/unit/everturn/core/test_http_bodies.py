@@ -5,20 +5,31 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.core.http_bodies import MAX_PIECE_BYTES, unpack
+from everturn.core.http_bodies import MAX_PIECE_BYTES, UnreadableBody, unpack
+
+
+async def body(*chunks: bytes) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
 @pytest.mark.parametrize("extra_bytes", [-1, 0, 1, 100])
-async def test_a_body_is_whole_even_if_its_compressed_data_has_no_end(extra_bytes: int) -> None:
+async def test_all_output_is_read_before_the_end_of_compressed_data_is_missed(extra_bytes: int) -> None:
     """The last chunk fills a piece exactly, and the decompressor still holds output."""
     whole = b"x" * (4 * MAX_PIECE_BYTES + extra_bytes)
     packer = zlib.compressobj(wbits=31)
     packed = packer.compress(whole) + packer.flush(zlib.Z_SYNC_FLUSH)
+    pieces: list[bytes] = []
 
-    async def body() -> AsyncIterator[bytes]:
-        yield packed
+    with pytest.raises(UnreadableBody, match="ended before its compressed data") as caught:
+        async for piece in unpack(body(packed), "gzip"):
+            pieces.append(piece)
 
-    pieces = [piece async for piece in unpack(body(), "gzip")]
-
+    assert caught.value.is_damaged
     assert b"".join(pieces) == whole
     assert max(map(len, pieces)) <= MAX_PIECE_BYTES
+
+
+@pytest.mark.parametrize("chunks", [(), (b"",)])
+async def test_a_reply_without_content_can_name_an_encoding(chunks: tuple[bytes, ...]) -> None:
+    assert [piece async for piece in unpack(body(*chunks), "gzip")] == []

@@ -5,7 +5,7 @@ import pytest
 from everturn.core.identity import Lane
 from everturn.core.ids import SignalId, TurnId
 from everturn.events.cursor import EventCursor
-from everturn.postgres.pool import storable
+from everturn.postgres.pool import replace_nul
 from everturn.timeline.turns import SignalState, TurnRequest
 from everturn.turns.inbox import Receipt
 from everturn.turns.postgres_rows import (
@@ -48,4 +48,4 @@ def test_a_cursor_is_read_or_refused() -> None:
 
 
 def test_displayed_text_loses_null_characters() -> None:
-    assert storable("a\x00b") == "a\ufffdb"
+    assert replace_nul("a\x00b") == "a\ufffdb"

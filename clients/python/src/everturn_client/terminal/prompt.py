@@ -8,7 +8,6 @@ from everturn.core.errors import EverturnError
 from everturn.events.fold import is_open
 from everturn.events.views import SignalView, TurnView
 from everturn_client.client import EverturnClient
-from everturn_client.errors import ProblemError
 from everturn_client.terminal.chat import NEW, Answer, Chat, try_parse_answer
 from everturn_client.terminal.lines import LineReader
 from everturn_client.terminal.screen import Piece, Screen
@@ -125,7 +124,7 @@ class Prompt:
         """Send a message and run its turn, and the turns of its followups. False when the person left."""
         try:
             accepted = await self._chat.send(text)
-        except ProblemError as error:
+        except EverturnError as error:
             self._screen.say(str(error), "bad")
             return True
         return await self._run_turns(accepted.turn_id)

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time
 from everturn.accounts.credentials import ANY, ApiKey
 from everturn.accounts.usage import UsageTotal
 from everturn.core.identity import Principal, read_roles
-from everturn.postgres.pool import Connection, Database, Row, storable
+from everturn.postgres.pool import Connection, Database, Row, replace_nul
 
 _FIND_KEY = "SELECT * FROM find_api_key($1)"
 _FIND_CUTOFF = "SELECT find_credential_cutoff($1, $2, $3)"
@@ -87,7 +87,7 @@ class PostgresCredentialAdmin:
                 key.owner.project,
                 key.owner.user_id,
                 sorted(key.owner.roles),
-                storable(key.label),
+                replace_nul(key.label),
                 key.created_at,
                 key.expires_at,
             )

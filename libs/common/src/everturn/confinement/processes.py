@@ -8,17 +8,21 @@ import asyncio
 import json
 import os
 import signal
-import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, BinaryIO
 
+import structlog
+
 from everturn.confinement.fork import ForkLimits, ForkResult, run_confined
 from everturn.core.errors import Unavailable
+from everturn.core.subprocesses import start_process, wait_for_end
+
+_log = structlog.get_logger(__name__)
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 """The processes inherit no variables of ours, least of all passwords."""
-_STARTING_S = 30.0
+STARTING_S = 30.0
 """Time for loading the libraries on a busy machine, in addition to the limits of a request."""
 
 
@@ -26,11 +30,21 @@ class ConfinedProcesses:
     """At most `processes` of them; more requests wait. They start on demand; one that failed during a request is
     replaced."""
 
-    def __init__(self, module: str, *, processes: int, limits: ForkLimits) -> None:
-        self._command = (sys.executable, "-I", "-m", module)
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        processes: int,
+        limits: ForkLimits,
+        purpose: str,
+        starting_s: float = STARTING_S,
+    ) -> None:
+        """`purpose` completes "The process that ..." in errors."""
+        self._command = command
+        self._purpose = purpose
         self._free = asyncio.Semaphore(processes)
         self._answer_bytes = limits.answer_bytes
-        self._timeout_s = limits.wall_s + _STARTING_S
+        self._timeout_s = limits.wall_s + starting_s
         self._idle: list[asyncio.subprocess.Process] = []
 
     async def request(self, fields: Mapping[str, Any], data: bytes) -> ForkResult:
@@ -40,7 +54,12 @@ class ConfinedProcesses:
                 async with asyncio.timeout(self._timeout_s):
                     return await self._exchange(process, fields, data)
             except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
-                raise Unavailable("The process that reads pages and files does not respond.") from error
+                raise Unavailable(f"The process that {self._purpose} does not respond.") from error
+
+    async def check_ready(self) -> None:
+        """Raise Unavailable when no process can be started."""
+        async with self._free, self._process():
+            return
 
     async def close(self) -> None:
         while self._idle:
@@ -76,16 +95,19 @@ class ConfinedProcesses:
             if process.returncode is None:
                 return process
         try:
-            return await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env=_ENVIRONMENT,
-                start_new_session=True,
+            return await start_process(
+                asyncio.create_subprocess_exec(
+                    *self._command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.DEVNULL,
+                    env=_ENVIRONMENT,
+                    start_new_session=True,
+                ),
+                _end,
             )
         except OSError as error:
-            raise Unavailable("The process that reads pages and files could not be started.") from error
+            raise Unavailable(f"The process that {self._purpose} could not be started.") from error
 
 
 def run_answering(
@@ -111,4 +133,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+    if not await wait_for_end(process):
+        _log.error("A killed process that read untrusted bytes did not end", pid=process.pid)

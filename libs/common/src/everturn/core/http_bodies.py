@@ -80,6 +80,7 @@ async def unpack(body: AsyncIterable[bytes], encoding: str) -> Pieces:
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise UnreadableBody(f"The server compressed its reply as {encoding[:40]!a}, which is not supported.")
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    is_empty = True
     async for chunk in body:
         packed, is_pending = chunk, True
         while is_pending:
@@ -99,6 +100,9 @@ async def unpack(body: AsyncIterable[bytes], encoding: str) -> Pieces:
         if unpacker.eof:
             # The decompressor would collect all that follows, and copy it with every chunk.
             return
+        is_empty = is_empty and not chunk
+    if not is_empty:  # a reply without content can name an encoding
+        raise UnreadableBody("The server's reply ended before its compressed data did.", is_damaged=True)
 
 
 async def limit_bytes(pieces: Pieces, max_bytes: int) -> Pieces:

@@ -9,7 +9,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ArtifactId, ConversationId
 from everturn.files.model import Artifact, Rn
 from everturn.files.ports import MAX_TARGETS, REVOKED, Revoked, ScanTarget, WorkspaceTurn, check_page, end_of_prefix
-from everturn.postgres.pool import Connection, Database, Row, storable
+from everturn.postgres.pool import Connection, Database, Row, replace_nul
 
 # Newest by commit, because ids of one millisecond have no defined order. The id decides among rows of one commit.
 _BY_ID = "SELECT * FROM artifact WHERE id = $1"
@@ -166,7 +166,7 @@ def _columns(artifact: Artifact) -> tuple[object, ...]:
         artifact.object_key,
         artifact.visibility,
         artifact.verdict,
-        storable(artifact.description),
+        replace_nul(artifact.description),
         artifact.removed,
     )
 

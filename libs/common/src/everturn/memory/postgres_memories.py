@@ -9,7 +9,7 @@ from everturn.core.ids import TurnId
 from everturn.memory.postgres_search import build_vector_text
 from everturn.memory.search import QueryVector
 from everturn.memory.user_memories import MAX_MEMORIES, Candidate, ForgottenByOwner, MemoryPosition, UserMemory
-from everturn.postgres.pool import Connection, Database, Row, storable
+from everturn.postgres.pool import Connection, Database, Row, replace_nul
 
 EVERYTHING = "*"
 
@@ -85,8 +85,8 @@ class PostgresUserMemories:
                 principal.project,
                 principal.user_id,
                 memory.id,
-                storable(memory.text),
-                [storable(label) for label in memory.labels],
+                replace_nul(memory.text),
+                [replace_nul(label) for label in memory.labels],
                 memory.pinned,
                 memory.confidence,
                 memory.salience,

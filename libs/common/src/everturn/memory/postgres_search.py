@@ -23,7 +23,7 @@ from everturn.memory.search import (
     SnippetQuery,
     SnippetTarget,
 )
-from everturn.postgres.pool import Connection, Database, Row, storable
+from everturn.postgres.pool import Connection, Database, Row, replace_nul
 from everturn.timeline.blocks import Block, BlockType
 from everturn.turns.postgres_rows import BLOCK_COLUMNS, read_block
 
@@ -205,7 +205,7 @@ class PostgresSnippetIndex:
                 encoder,
                 [each.snippet.target.value for each in snippets],
                 [each.snippet.ref for each in snippets],
-                [storable(each.snippet.text) for each in snippets],
+                [replace_nul(each.snippet.text) for each in snippets],
                 words,
                 vectors,
                 [each.snippet.ts for each in snippets],
@@ -237,7 +237,7 @@ class PostgresMemorySearch:
         self._exact_rows = exact_rows
 
     async def find_snippets(self, principal: Principal, query: SnippetQuery) -> tuple[FoundSnippet, ...]:
-        lexemes, weights = build_query_lexemes(principal, storable(query.text))
+        lexemes, weights = build_query_lexemes(principal, replace_nul(query.text))
         async with self._database.connection() as connection:
             rows = await connection.fetch(
                 _FIND,

@@ -1,6 +1,7 @@
 """Memory search: snippets, which are short texts with the ref of the full text; and the ports that index, find and
 read."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Protocol
 from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.core.open_values import OpenEnum
-from everturn.memory.embedder import Vector
+from everturn.memory.embedder import Embedder, EmbedderUnavailable, Vector
 from everturn.timeline.blocks import Block, BlockType
 
 MAX_SNIPPET_CHARS = 1_000
@@ -19,6 +20,10 @@ MAX_INDEXED_BYTES = 1024 * 1024
 """Of the stored bodies of one turn that are read for its snippets or for a catalog."""
 
 MAX_LIMIT = 50
+
+EMBED_TIMEOUT_S = 3.0
+"""A query without a vector by then compares words only. The first query of a process loads the local encoder, which
+takes half a second on an idle machine and several on a busy one."""
 
 PAGE_BYTES = 2 * 1024 * 1024
 """Of the stored bodies of one page; the last block of a page can exceed it."""
@@ -106,6 +111,16 @@ class QueryVector:
 
     encoder: str
     vector: Vector
+
+
+async def embed_query(embedder: Embedder, text: str, *, timeout_s: float = EMBED_TIMEOUT_S) -> QueryVector:
+    """The vector of one text. Raises EmbedderUnavailable, also when there is no vector after `timeout_s`."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            (vector,) = await embedder.embed([text])
+    except TimeoutError as error:
+        raise EmbedderUnavailable(f"The encoder did not respond within {timeout_s:g} s.") from error
+    return QueryVector(embedder.name, vector)
 
 
 @dataclass(frozen=True, slots=True)

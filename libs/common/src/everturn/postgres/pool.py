@@ -267,6 +267,6 @@ async def _keep_session(_: object) -> None:
     """Our sessions keep no state beyond a transaction, so releasing a connection needs no round trip."""
 
 
-def storable(text: str) -> str:
+def replace_nul(text: str) -> str:
     """A text that is only displayed, such as a title: U+0000, which Postgres can't store, becomes U+FFFD."""
     return text.replace("\x00", "\ufffd")

@@ -12,7 +12,7 @@ from everturn.events.cursor import EventCursor
 from everturn.feedback.model import Feedback
 from everturn.feedback.postgres import FEEDBACK_COLUMNS, read_feedback
 from everturn.files.postgres import append_artifacts
-from everturn.postgres.pool import Connection, Database, storable
+from everturn.postgres.pool import Connection, Database, replace_nul
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import EventBody, FeedbackBody, SignalBody
 from everturn.timeline.sources import Source
@@ -213,7 +213,7 @@ async def _append_usage(transaction: Connection, lease: Lease, commit: Commit) -
 
 async def _close(transaction: Connection, lease: Lease, turn_id: TurnId, close: TurnClose) -> None:
     state = _state_after(close)
-    title = None if close.title is None else storable(close.title)
+    title = None if close.title is None else replace_nul(close.title)
     await transaction.execute(_CLOSE_CONVERSATION, lease.conversation_id, state.value, title)
     done = await transaction.execute(
         _CLOSE_TURN,
@@ -288,7 +288,7 @@ class PostgresTimelines:
         return str(title)
 
     async def save_title(self, lease: Lease, title: str) -> bool:
-        wanted = storable(title)
+        wanted = replace_nul(title)
         async with self._database.transaction(lease.principal) as transaction:
             saved = await transaction.fetchval(_SAVE_TITLE, lease.conversation_id, lease.fence, wanted)
         if saved is None:

@@ -144,7 +144,7 @@ class MemorySnippets:
     def _take(self, row: TurnRow, now: datetime) -> IndexJob:
         tries = self._tries.get(row.turn.id, 0)
         self._tries[row.turn.id] = tries + 1
-        self._due[row.turn.id] = now + timedelta(seconds=min(3600, 30 * 2 ** min(tries, 7)))
+        self._due[row.turn.id] = now + timedelta(seconds=min(3600, 150 * 2 ** min(tries, 5)))
         owner = Principal(row.principal.tenant, row.principal.project, row.principal.user_id)
         return IndexJob(owner, row.turn.conversation_id, row.turn.id, tries + 1)
 

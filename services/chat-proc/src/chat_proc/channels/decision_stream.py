@@ -22,7 +22,7 @@ from chat_proc.channels.actions import (
 )
 from chat_proc.channels.citations import CitationReplacer, index_sources
 from chat_proc.channels.decision_problems import DecisionLimits, ReplyFacts, Sorted, find_problems, sort_actions
-from chat_proc.channels.json_text import FieldEnd, FieldPiece, FieldText, Path, storable
+from chat_proc.channels.json_text import FieldEnd, FieldPiece, FieldText, Path, replace_unstorable
 from chat_proc.channels.parser import (
     ChannelClosed,
     ChannelOpened,
@@ -345,7 +345,7 @@ class DecisionStream:
             text = text[: self._raw_chars_left]
             self._capped = True
         self._raw_chars_left -= len(text)
-        text = storable(text)
+        text = replace_unstorable(text)
         self._raw.append(text)
         if self._in_thinking and self._parser.is_plain(text):
             return self._read_thinking(text)

@@ -117,7 +117,7 @@ def decode_run(source: str, start: int) -> StringRun:
     return _decoded(source[start:end], end, closed=False)
 
 
-def storable(text: str) -> str:
+def replace_unstorable(text: str) -> str:
     """`text` with characters that databases and UTF-8 writers reject (NUL, lone surrogates) replaced by U+FFFD."""
     if text.isascii() and "\x00" not in text:
         return text
@@ -141,12 +141,12 @@ def _backslashes_before(source: str, start: int, end: int) -> int:
 
 def _decoded(raw: str, end: int, *, closed: bool) -> StringRun:
     if "\\" not in raw:
-        return StringRun(storable(raw), end, closed)
+        return StringRun(replace_unstorable(raw), end, closed)
     try:
         text: str = _STRING_DECODER.raw_decode(f'"{raw}"')[0]
     except ValueError:
         return StringRun("", end, closed, broken=True)
-    return StringRun(storable(text), end, closed)
+    return StringRun(replace_unstorable(text), end, closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class _Refused(Exception):
 def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     built: dict[str, object] = {}
     for written, value in pairs:
-        key = storable(written)
+        key = replace_unstorable(written)
         if key in built:
             raise _Refused("duplicate_key", _shortened(key))
         built[key] = _storable_value(value)
@@ -208,7 +208,7 @@ def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _storable_value(value: object) -> object:
     if isinstance(value, str):
-        return storable(value)
+        return replace_unstorable(value)
     if isinstance(value, list):
         return [_storable_value(item) for item in cast("list[object]", value)]
     return value
@@ -307,7 +307,7 @@ class JsonFieldReader:
         if self._state is _State.OVER:
             return []
         if self._is_plain(text):
-            return [FieldText(self._watched, storable(text))] if self._watched is not None and text else []
+            return [FieldText(self._watched, replace_unstorable(text))] if self._watched is not None and text else []
         text = self._rest + text
         self._rest = ""
         position = 0

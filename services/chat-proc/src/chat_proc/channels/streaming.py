@@ -12,7 +12,15 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from chat_proc.channels.citations import CitationFormat, CitationReplacer, index_sources
-from chat_proc.channels.json_text import FieldPiece, FieldText, JsonFieldReader, JsonRefusal, Path, read_json, storable
+from chat_proc.channels.json_text import (
+    FieldPiece,
+    FieldText,
+    JsonFieldReader,
+    JsonRefusal,
+    Path,
+    read_json,
+    replace_unstorable,
+)
 from chat_proc.channels.parser import (
     Body,
     ChannelClosed,
@@ -575,7 +583,7 @@ class _Reply:
             text = text[:size]
             self._capped = True
         if not text.isascii() or "\x00" in text:
-            text = storable(text)
+            text = replace_unstorable(text)
         self._chars_left -= size
         self._raw.append(text)
         if text and self._open is not None and self._parser.is_plain(text):

@@ -70,10 +70,10 @@ async def run_supervised(
     stop: asyncio.Event,
 ) -> SupervisedRun:
     """Execute one run. Raises SupervisorFailed. In any case the caller has to end the supervisor."""
-    line = _Line(supervisor, launch.limits.output_bytes + _TAR_ALLOWANCE_BYTES)
+    connection = _SupervisorConnection(supervisor, launch.limits.output_bytes + _TAR_ALLOWANCE_BYTES)
     try:
         async with asyncio.timeout(launch.timeout_s + ALLOWANCE_S):
-            done = await line.run(launch, inputs, call_tool, stop)
+            done = await connection.run(launch, inputs, call_tool, stop)
             hits = await supervisor.load_hits(done.finished)
     except TimeoutError as error:
         raise SupervisorFailed("the supervisor did not answer in time") from error
@@ -81,7 +81,7 @@ async def run_supervised(
     return replace(done, finished=replace(done.finished, limits=limits))
 
 
-class _Line:
+class _SupervisorConnection:
     """Tasks that send ignore OSError: the receiver finds the same broken connection and reports it."""
 
     def __init__(self, supervisor: BootedSupervisor, max_tar_bytes: int) -> None:

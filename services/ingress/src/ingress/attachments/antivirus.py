@@ -67,18 +67,18 @@ async def send_command(
 
     Occupies one of the `threads` until then; None is the event loop's own pool.
     """
-    line = _Line(address, timeout_s)
+    connection = _ClamdConnection(address, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
-            return await asyncio.get_running_loop().run_in_executor(threads, line.send_command, command, stream)
+            return await asyncio.get_running_loop().run_in_executor(threads, connection.send_command, command, stream)
     except (clamd.ClamdError, OSError, TimeoutError, UnicodeDecodeError) as error:
         raise Unavailable(_SILENT) from error
     finally:
         # This also ends a thread that still waits for the reply.
-        line.hang_up()
+        connection.abort()
 
 
-class _Line(clamd.ClamdNetworkSocket):
+class _ClamdConnection(clamd.ClamdNetworkSocket):
     """One connection for one command.
 
     The package connects without a timeout, ignores partial writes of a stream, and accepts a partial reply as a
@@ -89,14 +89,14 @@ class _Line(clamd.ClamdNetworkSocket):
         self._address = address
         self._timeout_s = timeout_s
         self._open: socket.socket | None = None
-        self._is_hung_up = False
+        self._is_aborted = False
 
     def send_command(self, command: str, stream: bytes | None) -> str:
         """Blocks for at most the timeout in each of its steps."""
         with self._connect() as connection:
             self._open = self.clamd_socket = connection
-            # `hang_up` sets this before it looks for the connection.
-            if self._is_hung_up:
+            # `abort` sets this before it looks for the connection.
+            if self._is_aborted:
                 raise clamd.ConnectionError(_SILENT)
             connection.settimeout(self._timeout_s)
             # clamd rejects a stream that is too long in the middle, and says so before it disconnects.
@@ -105,9 +105,9 @@ class _Line(clamd.ClamdNetworkSocket):
                 self._send_stream(stream)
             return self._recv_response()
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """Can be called from another thread, and more than once."""
-        self._is_hung_up = True
+        self._is_aborted = True
         if self._open is not None:
             with suppress(OSError):
                 self._open.shutdown(socket.SHUT_RDWR)

@@ -20,7 +20,7 @@ from everturn.files.objects import Objects
 from ingress.admission.slots import OpenSlots
 from ingress.attachments.antivirus import Antivirus, Infected, Unscannable
 from ingress.attachments.sniffing import Kind, NotAcceptable, NotAccepted, Sniffer, decide_kind, name_apart
-from ingress.attachments.structure.checks import CheckerProcesses
+from ingress.attachments.structure.checks import StructureChecks
 from ingress.attachments.structure.limits import Unsound
 from ingress.errors import ProblemError, too_large, unavailable, unprocessable, unsupported
 from ingress.metrics import IngressMetrics
@@ -138,7 +138,7 @@ class Intake:
         *,
         objects: Objects,
         antivirus: Antivirus,
-        structure: CheckerProcesses,
+        structure: StructureChecks,
         caps: FileCaps,
         ids: Ids,
         metrics: IngressMetrics,

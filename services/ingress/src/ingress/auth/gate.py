@@ -14,7 +14,7 @@ from ingress.auth.callers import Caller, Proof, is_scope_name
 from ingress.auth.development import check_local_request, load_dev_user
 from ingress.auth.origins import Origins
 from ingress.auth.revocation import RevocationChecker
-from ingress.auth.signed_tokens import GUEST_PREFIX, GUEST_TOKEN, GuestPass, Guests, Ticket, Tickets
+from ingress.auth.signed_tokens import GUEST_PREFIX, GUEST_TOKEN_PREFIX, GuestPass, Guests, Ticket, Tickets
 from ingress.auth.tokens import Claims, TokenVerifier
 from ingress.errors import absent, unauthorized
 
@@ -64,7 +64,7 @@ class AuthGate:
         Raises 401, and 403 from the development checks.
         """
         token = _read_bearer(headers)
-        if token is None or token.startswith((KEY_PREFIX, GUEST_TOKEN)):
+        if token is None or token.startswith((KEY_PREFIX, GUEST_TOKEN_PREFIX)):
             return (await self._resolve(token, headers, "", "")).principal
         claims = await self._verify(token)
         return Principal("", "", claims.user_id, claims.roles, claims.person)
@@ -125,7 +125,7 @@ class AuthGate:
             return Caller(Principal(tenant, project, user, person=f"local:{user}"), None, Proof("local"))
         if token.startswith(KEY_PREFIX):
             return await self._methods.revocation.load_key_caller(token)
-        if token.startswith(GUEST_TOKEN):
+        if token.startswith(GUEST_TOKEN_PREFIX):
             return self._methods.guests.check(token)
         return _build_caller(await self._verify(token), tenant, project)
 

@@ -28,7 +28,7 @@ GUEST_S = 30 * 86_400
 """How long a guest can return to its conversations with its token, in seconds."""
 GUEST_PREFIX = "guest~"
 """The prefix of guests' user names; no other credential can name such a user."""
-GUEST_TOKEN = "evg_"  # noqa: S105 - it begins tokens, and is none
+GUEST_TOKEN_PREFIX = "evg_"  # noqa: S105 - it begins tokens, and is none
 WINDOW_S = 60.0
 
 Scope = tuple[str, str]
@@ -128,11 +128,11 @@ class Guests:
         now = self._clock.now().timestamp()
         who = Principal(tenant, project, GUEST_PREFIX + self._entropy(16).hex(), frozenset({Role.ANONYMOUS}))
         caller = Caller(who, now + GUEST_S, Proof("guest", issued_at=now))
-        return GuestPass(self._seals.build(GUEST_TOKEN, build_record(caller)), who.user_id, now + GUEST_S)
+        return GuestPass(self._seals.build(GUEST_TOKEN_PREFIX, build_record(caller)), who.user_id, now + GUEST_S)
 
     def check(self, token: str) -> Caller:
         """The guest with this token. Raises 401, also if its scope no longer accepts guests."""
-        record = self._seals.try_read(GUEST_TOKEN, token)
+        record = self._seals.try_read(GUEST_TOKEN_PREFIX, token)
         if record is None or (record["tenant"], record["project"]) not in self._scopes:
             raise unauthorized("The guest token is invalid.")
         if record["until"] <= self._clock.now().timestamp():

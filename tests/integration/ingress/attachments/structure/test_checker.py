@@ -9,18 +9,16 @@ import pytest
 from uploads.images import image, png_of, png_of_zeros
 from uploads.pdfs import object_stream_bomb, pdf, stream
 
-from everturn.confinement.fork import preload_encodings
-from ingress.attachments.structure.checker import (
-    TOO_LONG,
-    TOO_MUCH,
-    UNREADABLE,
-    check_in_fork,
-    run_checker,
-    run_confined,
-)
+from everturn.confinement.fork import ForkResult, preload_encodings, run_confined
+from everturn.confinement.processes import run_answering
+from ingress.attachments.structure.checker import answer_request
+from ingress.attachments.structure.checks import UNREADABLE, read_answer
 from ingress.attachments.structure.images import preload_readers
-from ingress.attachments.structure.limits import Form
+from ingress.attachments.structure.limits import LIMITS, Form, Sound, Unsound
 from ingress.attachments.structure.text import preload_text
+
+TOO_LONG = "checking it takes more than 2 s"
+TOO_MUCH = "checking it takes more than 64 MiB of memory"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,8 +34,16 @@ def children() -> str:
     return Path("/proc/thread-self/children").read_text()
 
 
+def check_in_fork(form: Form, data: bytes) -> Sound:
+    return read_answer(run_confined(lambda: answer_request({"form": form}, data), LIMITS))
+
+
 def find_fault(form: Form, data: bytes) -> str:
-    return json.loads(check_in_fork(form, data))["fault"]
+    try:
+        check_in_fork(form, data)
+    except Unsound as fault:
+        return str(fault)
+    return ""
 
 
 @pytest.mark.parametrize(
@@ -90,19 +96,28 @@ def test_the_program_answers_until_its_input_ends() -> None:
     )
 
     answers = BytesIO()
-    run_checker(BytesIO(requests), answers)
+    run_answering(BytesIO(requests), answers, answer_request, LIMITS)
 
-    faults = [json.loads(line)["fault"] for line in answers.getvalue().splitlines()]
+    faults = [json.loads(line)["fault"] for line in answers.getvalue().splitlines()[1::2]]
     assert faults == ["", "it has more than 500 pages", ""]
 
 
 def test_content_that_replaces_the_files_comes_back_behind_the_answer() -> None:
-    head, _, content = check_in_fork("jpeg", image("jpeg") + bytes(range(256))).partition(b"\n")
-
-    assert content == image("jpeg")
-    assert json.loads(head)["size"] == len(content)
+    assert check_in_fork("jpeg", image("jpeg") + bytes(range(256))).content == image("jpeg")
 
 
-@pytest.mark.parametrize("said", [b"", b"{}\n", b'{"fault": ""', b'{"fault":1,"charset":"","change":"","size":0}\n'])
-def test_a_fork_that_answers_otherwise_than_it_should_has_read_nothing(said: bytes) -> None:
-    assert json.loads(run_confined(lambda: said))["fault"] == UNREADABLE
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"{}\n",
+        b"[]\n",
+        b"[" * 8_000 + b"\n",
+        b'{"fault": ""',
+        b'{"fault":1,"charset":"","change":""}\n',
+        b'{"fault":"","charset":"","change":""}' + b" " * 8_192 + b"\n",
+    ],
+)
+def test_a_fork_that_answers_otherwise_than_it_should_has_read_nothing(answer: bytes) -> None:
+    with pytest.raises(Unsound, match=UNREADABLE):
+        read_answer(ForkResult("answered", answer))

@@ -5,19 +5,21 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from uploads.office import office
 from uploads.pdfs import pdf
 
+from everturn.confinement.processes import ConfinedProcesses
 from everturn.core.errors import Unavailable
-from ingress.attachments.structure.checks import CHECKER, PROCESSES, CheckerProcesses, open_checks
-from ingress.attachments.structure.limits import Sound, Unsound
+from ingress.attachments.structure.checks import CHECKER, PROCESSES, StructureChecks, open_checks
+from ingress.attachments.structure.limits import LIMITS, Sound, Unsound
 
 
 @pytest.fixture
-async def checks() -> AsyncIterator[CheckerProcesses]:
+async def checks() -> AsyncIterator[StructureChecks]:
     async with open_checks() as opened:
         yield opened
     assert children() == []
@@ -43,7 +45,7 @@ def environment_of(process: int) -> str:
     return Path(f"/proc/{process}/environ").read_text()
 
 
-async def test_files_are_looked_into_side_by_side_in_few_processes(checks: CheckerProcesses) -> None:
+async def test_files_are_looked_into_side_by_side_in_few_processes(checks: StructureChecks) -> None:
     found = await asyncio.gather(
         *(checks.check("pdf", pdf(pages=pages)) for pages in (1, 501, 3, 502, 500)),
         *(checks.check("docx", office()) for _ in range(5)),
@@ -54,7 +56,7 @@ async def test_files_are_looked_into_side_by_side_in_few_processes(checks: Check
     assert len(children()) <= PROCESSES
 
 
-async def test_a_checker_that_ended_is_replaced(checks: CheckerProcesses) -> None:
+async def test_a_checker_that_ended_is_replaced(checks: StructureChecks) -> None:
     await checks.check("pdf", pdf())  # a process that has just been started may not show its arguments yet
     (first,) = children()
 
@@ -65,7 +67,7 @@ async def test_a_checker_that_ended_is_replaced(checks: CheckerProcesses) -> Non
     assert first not in children()
 
 
-async def outcome(checks: CheckerProcesses) -> str | None:
+async def outcome(checks: StructureChecks) -> str | None:
     try:
         await checks.check("pdf", pdf())
         return None
@@ -73,7 +75,7 @@ async def outcome(checks: CheckerProcesses) -> str | None:
         return str(error)
 
 
-async def test_a_checker_whose_question_was_given_up_answers_no_other(checks: CheckerProcesses) -> None:
+async def test_a_checker_whose_question_was_given_up_answers_no_other(checks: StructureChecks) -> None:
     await checks.check("pdf", pdf())  # a process that has just been started may not show its arguments yet
     (first,) = children()
     os.kill(first, signal.SIGSTOP)
@@ -90,15 +92,16 @@ async def test_a_checker_whose_question_was_given_up_answers_no_other(checks: Ch
 
 async def test_a_checker_that_does_not_answer_or_start_is_unavailable() -> None:
     waits = (sys.executable, "-c", "import sys; sys.stdin.read()", CHECKER[-1])
-    silent = CheckerProcesses(command=waits, timeout_s=0.5)
-    for checks in (silent, CheckerProcesses(command=("/nowhere",)), CheckerProcesses(command=("/bin/true",))):
-        with pytest.raises(Unavailable):
-            await checks.check("pdf", pdf())
-        await checks.close()
+    limits = replace(LIMITS, wall_s=0.0)
+    for command in (waits, ("/nowhere",), ("/bin/true",)):
+        processes = ConfinedProcesses(command, processes=1, limits=limits, purpose="checks files", starting_s=0.5)
+        with pytest.raises(Unavailable, match="The process that checks files"):
+            await StructureChecks(processes).check("pdf", pdf())
+        await processes.close()
     assert children() == []
 
 
-async def test_a_checker_knows_none_of_our_settings(checks: CheckerProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_checker_knows_none_of_our_settings(checks: StructureChecks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://secret")
 
     await checks.check("pdf", pdf())

@@ -6,9 +6,9 @@ from ingress.attachments.structure import limits
 def test_the_limits_are_those_of_the_design() -> None:
     assert (limits.MAX_PAGES, limits.MAX_ENTRIES, limits.MAX_RATIO) == (500, 2_000, 200)
     assert limits.MAX_UNPACKED_BYTES == 120_000_000
-    assert (limits.MEMORY_BYTES, limits.CPU_S) == (64 * 2**20, 2.0)
+    assert (limits.LIMITS.memory_bytes, limits.LIMITS.cpu_s) == (64 * 2**20, 2.0)
 
 
 def test_a_decoded_image_fits_the_memory() -> None:
-    assert limits.MAX_DECODED_PIXELS * 4 < limits.MEMORY_BYTES
-    assert limits.MAX_DECODED_WEBP_PIXELS * 16 < limits.MEMORY_BYTES
+    assert limits.LIMITS.memory_bytes > limits.MAX_DECODED_PIXELS * 4
+    assert limits.LIMITS.memory_bytes > limits.MAX_DECODED_WEBP_PIXELS * 16

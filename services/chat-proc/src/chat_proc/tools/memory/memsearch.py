@@ -29,6 +29,7 @@ from everturn.memory.search import (
     Scope,
     SnippetQuery,
     SnippetTarget,
+    embed_query,
 )
 from everturn.timeline.blocks import Block
 from everturn.timeline.bodies import (
@@ -319,12 +320,11 @@ class MemsearchTool:
     async def _embed(self, text: str, answer: _Answer) -> QueryVector | None:
         answer.notes["ranking"] = "lexical" if self._embedder.lexical_only else "hybrid"
         try:
-            (vector,) = await self._embedder.embed([text])
+            return await embed_query(self._embedder, text)
         except EmbedderUnavailable as error:
             answer.notes["ranking"] = "lexical"
             answer.warnings.append(f"Semantic search is unavailable, so only words were compared: {error}")
             return None
-        return QueryVector(self._embedder.name, vector)
 
     async def _list(self, params: MemsearchParams, mode: Mode, context: ToolContext) -> _Answer:
         answer = _Answer(mode)

@@ -14,7 +14,7 @@ from everturn.core.clock import iso
 from everturn.core.errors import Conflict, Unavailable
 from everturn.core.identity import Principal
 from everturn.memory.embedder import Embedder, EmbedderUnavailable
-from everturn.memory.search import QueryVector
+from everturn.memory.search import QueryVector, embed_query
 from everturn.memory.user_memories import (
     MAX_LABEL_CHARS,
     MAX_LABELS,
@@ -100,20 +100,20 @@ class MemoryWriteTool:
         known = {memory.id: memory for memory in await self._memories.load(who, [memory_id, params.memory_id])}
         before = known.get(params.memory_id) or known.get(memory_id) or UserMemory(memory_id, text, now, now)
         memory = _change(replace(before, id=memory_id, text=text, updated_at=now), params)
-        vector = await self._embed(text)
+        vector = await _try_embed(self._embedder, text)
         await self._memories.save(who, memory, vector, turn_id=context.turn_id, instead_of=params.memory_id)
         if params.memory_id and params.memory_id != memory_id:
             # Last, so that a crash between the two leaves an extra memory rather than none.
             await self._memories.forget(who, params.memory_id)
         return ToolOutcome("ok", f"Saved as {memory_id}.", data={"memory_id": memory_id})
 
-    async def _embed(self, text: str) -> QueryVector | None:
-        """None if the encoder is unavailable: then the memory is found by its words."""
-        try:
-            (vector,) = await self._embedder.embed([text])
-        except EmbedderUnavailable:
-            return None
-        return QueryVector(self._embedder.name, vector)
+
+async def _try_embed(embedder: Embedder, text: str) -> QueryVector | None:
+    """None if the encoder is unavailable: then only words are compared."""
+    try:
+        return await embed_query(embedder, text)
+    except EmbedderUnavailable:
+        return None
 
 
 def _change(memory: UserMemory, params: MemoryWriteParams) -> UserMemory:
@@ -207,7 +207,7 @@ class MemorySearchTool:
     async def run(self, call: ToolCall) -> ToolOutcome:
         params = MemorySearchParams.model_validate(call.params)
         try:
-            near = await self._embed(params.query)
+            near = await _try_embed(self._embedder, params.query) if params.query.strip() else None
             candidates = await self._memories.load_candidates(call.context.principal, near)
         except Unavailable as error:
             return ToolOutcome("error", f"Memories can't be read now: {error}")
@@ -221,13 +221,3 @@ class MemorySearchTool:
         if not found:
             return ToolOutcome("ok", f"Nothing was found among {len(candidates)} memories of this user.")
         return ToolOutcome("ok", render_memories(found), data={"memory_ids": [memory.id for memory in found]})
-
-    async def _embed(self, query: str) -> QueryVector | None:
-        """None if the encoder is unavailable: then words alone are compared."""
-        if not query.strip():
-            return None
-        try:
-            (vector,) = await self._embedder.embed([query])
-        except EmbedderUnavailable:
-            return None
-        return QueryVector(self._embedder.name, vector)

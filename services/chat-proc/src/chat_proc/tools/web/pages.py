@@ -3,6 +3,7 @@
 import asyncio
 import codecs
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, cast
@@ -16,7 +17,7 @@ from everturn.core.urls import MAX_URL_CHARS
 
 PROCESSES = 2
 """Pages that a worker reads concurrently."""
-_READER = "chat_proc.tools.web.page_reader"
+_READER = (sys.executable, "-I", "-m", "chat_proc.tools.web.page_reader")
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _PDF = "application/pdf"
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
@@ -50,7 +51,9 @@ class PageReader:
     """Reads at most two pages at once; others wait within the caller's time limit."""
 
     def __init__(self) -> None:
-        self._processes = ConfinedProcesses(_READER, processes=PROCESSES, limits=LIMITS)
+        self._processes = ConfinedProcesses(
+            _READER, processes=PROCESSES, limits=LIMITS, purpose="reads pages and files"
+        )
 
     async def read(self, fetched: Fetched) -> Page:
         """Raises Invalid if the page can't be read, Unavailable if it can't be read now."""

@@ -3,14 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from everturn.confinement.fork import ForkLimits
+
 Form = Literal["pdf", "docx", "pptx", "xlsx", "jpeg", "png", "gif", "webp", "text"]
 """Formats whose structure is checked."""
-
-MEMORY_BYTES = 64 * 2**20
-"""The memory that checking one file can use, in addition to the file itself."""
-CPU_S = 2.0
-WALL_S = 10.0
-"""The limit of last resort, because a check that is slow on a busy machine is not the file's fault."""
 
 MAX_PAGES = 500
 MAX_PDF_UNPACKED_BYTES = 120_000_000
@@ -30,6 +26,12 @@ MAX_DECODED_WEBP_PIXELS = 4_000_000
 """The WebP decoder holds four pictures at once."""
 MAX_CONTENT_BYTES = 32 * 2**20
 """Of the content with which a check replaces the file's own."""
+MAX_LINE_BYTES = 8 * 1024
+"""Of the line before the content; the longest fault fits, with every character escaped."""
+MAX_FAULT_CHARS = 1_000
+
+LIMITS = ForkLimits(memory_bytes=64 * 2**20, cpu_s=2.0, wall_s=10.0, answer_bytes=MAX_LINE_BYTES + MAX_CONTENT_BYTES)
+"""Of the check of one file."""
 
 
 class Unsound(Exception):
