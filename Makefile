@@ -44,7 +44,7 @@ browser: setup ## Test the web client in a real Chromium against the whole platf
 pictures: setup ## Retake the README's screenshots in a real Chromium, into docs/images
 	@$(BIN)/pytest -q $(ARGS) tests/browser/pictures.py
 
-chaos: setup ## Inject faults by random schedules beside BUSY=2 busy processes; SEEDS=50 is how many, SEEDS=7,19 repeats these seeds
+chaos: setup ## Inject faults from random schedules while BUSY=2 other processes keep the machine busy; SEEDS=50 is how many, SEEDS=7,19 repeats these seeds
 	@CHAOS_SEEDS="$(or $(SEEDS),50)" CHAOS_BUSY="$(or $(BUSY),2)" $(BIN)/pytest -q -s $(ARGS) tests/chaos/test_schedules.py
 
 load: setup ## Check that 1,000 streams and 200 sockets get the same ordered events, and that 1,000 streams survive a killed ingress

@@ -57,7 +57,7 @@ class SettingLine:
 
 
 LIBRARY_VARIABLES: Final = (
-    LibraryVariable("ANTHROPIC_API_KEY", "worker", "Key of Anthropic's models.", Secrecy.VALUE),
+    LibraryVariable("ANTHROPIC_API_KEY", "worker", "API key for Anthropic's models.", Secrecy.VALUE),
     LibraryVariable(
         "ANTHROPIC_AUTH_TOKEN", "worker", "Token that is sent instead of ANTHROPIC_API_KEY.", Secrecy.VALUE
     ),
@@ -65,7 +65,7 @@ LIBRARY_VARIABLES: Final = (
     LibraryVariable(
         "OPENAI_API_KEY",
         "worker, and ingress with EMBEDDER=openai:<model>",
-        "Key of OpenAI's models; any text if another server needs no key.",
+        "API key for OpenAI's models; any text if another server needs no key.",
         Secrecy.VALUE,
     ),
     LibraryVariable("OPENAI_BASE_URL", "as OPENAI_API_KEY", "Another server with an OpenAI-compatible API."),

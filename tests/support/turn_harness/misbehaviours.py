@@ -124,7 +124,7 @@ JSON = (
         "names a closing tag inside a string", (answer("Use `</channel:action>`."),), text="Use `</channel:action>`."
     ),
     Misbehaviour(
-        "writes NUL and half a surrogate pair",
+        "writes NUL and a lone surrogate",
         (act('{"action": "complete", "final_answer": "a\\u0000b\\ud800c"}'),),
         text="a\ufffdb\ufffdc",
     ),

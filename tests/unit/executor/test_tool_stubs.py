@@ -29,7 +29,7 @@ async def test_arguments_may_be_given_by_place():
     stubs = build_stubs(["a.b", "a.c"], echo, [("ref", "offset"), ()])
 
     assert await stubs["a"].b("x", offset=2) == ("a.b", {"ref": "x", "offset": 2})
-    with pytest.raises(TypeError, match="takes 2 arguments, 3 were given; they are: ref, offset"):
+    with pytest.raises(TypeError, match="takes 2 arguments, but 3 were given; they are: ref, offset"):
         stubs["a"].b(1, 2, 3)
     with pytest.raises(TypeError, match="takes 0 arguments"):
         stubs["a"].c(1)

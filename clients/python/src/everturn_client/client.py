@@ -46,7 +46,7 @@ TURN_LIMIT_S = 7200.0
 class Event:
     """An external event. `kind` is one that the server accepts, such as `form`, `wizard` or `alert`.
 
-    A `reactive` event wakes the agent and adds `iteration_credit` rounds to its turn; any other is only recorded.
+    A `reactive` event makes the agent act and adds `iteration_credit` rounds to its turn; any other is only recorded.
     """
 
     kind: str

@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--volumes", action="store_true", help="down: delete all data too")
     parser.add_argument("--limit-s", type=float, default=READY_LIMIT_S, help="up: seconds until it must be ready")
     parser.add_argument("--services", default="", help="logs: the services to show")
-    parser.add_argument("--images", choices=tuple(SERVICES), default="all", help="images: which")
+    parser.add_argument("--images", choices=tuple(SERVICES), default="all", help="images: which ones to build")
     parser.add_argument("--only", choices=("build", "check"), default="build", help="web: what to do")
     # Everything after `operate` is for the ingress, even if it begins with a dash.
     operating = arguments[:1] == ["operate"]

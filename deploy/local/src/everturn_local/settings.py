@@ -52,8 +52,8 @@ class ComposeSettings(BaseSettings):
         validation_alias="COMPOSE_PROJECT_NAME",
         description="Name prefix of containers, volumes and networks.",
     )
-    host: str = Field(default="127.0.0.1", validation_alias="HOST", description="Address on which the page is served.")
-    port: int = Field(default=8080, ge=1, le=65_535, validation_alias="PORT", description="Its port.")
+    host: str = Field(default="127.0.0.1", validation_alias="HOST", description="Address to listen on.")
+    port: int = Field(default=8080, ge=1, le=65_535, validation_alias="PORT", description="Port to listen on.")
     workers: int = Field(default=2, ge=1, le=100, validation_alias="WORKERS", description="Number of workers.")
     s3: bool = Field(
         default=False,

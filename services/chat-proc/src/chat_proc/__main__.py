@@ -36,7 +36,7 @@ def parse_battery_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments of `python -m chat_proc battery`."""
     parser = argparse.ArgumentParser(prog="chat_proc battery", description="Try to escape from the sandboxes.")
     parser.add_argument("--json", action="store_true", help="one line of JSON for each group")
-    parser.add_argument("--table", type=Path, help="file for the page of the documents")
+    parser.add_argument("--table", type=Path, help="Markdown file to write the results to")
     return parser.parse_args(arguments)
 
 

@@ -83,7 +83,7 @@ class ExecutionSettings(BaseSettings):
     execution_gate: Literal["off", "battery"] = Field(
         default="off",
         validation_alias="EXECUTION_GATE",
-        description="battery offers the code tool only if every attempt of the escape battery is denied at start.",
+        description="battery offers the code tool only if every attempt of the escape battery is denied at startup.",
     )
 
     @field_validator("sandbox_uids")
@@ -102,8 +102,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         ge=1,
         le=256,
         validation_alias="WORKER_SLOTS",
-        description="Turns that one worker runs at once. It runs up to the same number in addition, for users "
-        "who have none "
+        description="Turns that one worker runs at once. It can run as many again, for users who have none "
         "running and while its own turns wait for a program or a silent model.",
     )
     user_running_max: int = Field(
@@ -181,7 +180,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         default=300.0,
         ge=0,
         validation_alias="CACHE_TTL_SECONDS",
-        description="Pause in a conversation after which the model sees older turns shortened; 0 never shortens them.",
+        description="Seconds of a pause after which the model sees older turns shortened; 0 never shortens them.",
     )
     retention_days: int = Field(
         default=0,
@@ -189,7 +188,7 @@ class WorkerSettings(CommonSettings, ExecutionSettings):
         le=36_500,
         validation_alias="RETENTION_DAYS",
         description="Days without activity after which a conversation is erased; 0 keeps it forever. Set it for "
-        "`migrate` too: the database lets no worker erase younger ones.",
+        "`migrate` too: the database lets no worker erase younger conversations.",
     )
     orphans: Literal["keep", "delete"] = Field(
         default="delete",

@@ -61,7 +61,7 @@ class BrokerSettings(BaseSettings):
         ge=1,
         le=1000,
         validation_alias="BROKER_MAX_PAIRS",
-        description="Pairs of containers at once, including warm ones.",
+        description="Maximum number of container pairs at once, including warm ones.",
     )
     uids: str = Field(
         default="21000-22999",

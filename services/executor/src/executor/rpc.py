@@ -166,7 +166,7 @@ def name_values(
     """The positional arguments by name. Raises TypeError as a function call does."""
     if len(values) > len(parameters):
         known = ", ".join(parameters) or "none"
-        raise TypeError(f"{tool_id} takes {len(parameters)} arguments, {len(values)} were given; they are: {known}")
+        raise TypeError(f"{tool_id} takes {len(parameters)} arguments, but {len(values)} were given; they are: {known}")
     placed = dict(zip(parameters, values, strict=False))
     if twice := sorted(placed.keys() & named.keys()):
         raise TypeError(f"{tool_id} got the argument {twice[0]!r} twice")

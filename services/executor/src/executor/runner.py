@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="executor", description=__doc__)
     parser.add_argument("--line", help="the supervisor's socket; without it the line is stdin and stdout")
-    parser.add_argument("--preload", default="", help="modules to import before the run is known, with commas")
+    parser.add_argument("--preload", default="", help="comma-separated modules to import before the run is known")
     return parser.parse_args(arguments)
 
 

@@ -255,7 +255,7 @@ class SearchService:
             if start.by == _BY_MEANING:
                 # Another ranking would repeat hits of earlier pages and miss others.
                 raise EmbedderUnavailable("The encoder does not respond.") from error
-            _log.warning("Searched without meanings because the encoder failed", error=str(error))
+            _log.warning("Compared only words because the encoder failed", error=str(error))
             return None
 
     def _choose_mode(self, vector: QueryVector | None) -> Mode:

@@ -54,15 +54,15 @@ class LimitSettings(CommonSettings):
         default=512_000_000,
         ge=1024,
         validation_alias="BODIES_MAX_BYTES",
-        description="Bytes of request bodies that this process holds at once; above it, requests get a 503. One user "
-        "can hold a quarter; above it, requests get a 429.",
+        description="Bytes of request bodies that this process can hold at once; more get a 503. One user "
+        "can hold a quarter; more get a 429.",
     )
     connections_max: int = Field(
         default=10_000,
         ge=1,
         validation_alias="CONNECTIONS_MAX",
-        description="Open connections of this process; above it, new ones get a 503. One address can have a fifth of "
-        "them, not counting those that serve an authenticated request; above it, new ones get a 429. At most half "
+        description="Maximum open connections of this process; more get a 503. One address can have a fifth of "
+        "them, not counting those that serve an authenticated request; more get a 429. At most half "
         "can be "
         "event streams, and at most 32 of those can belong to one user.",
     )
@@ -122,7 +122,7 @@ class IngressSettings(LimitSettings):
     web_dist: Path | None = Field(
         default=None,
         validation_alias="WEB_DIST",
-        description="Folder of the built web client, clients/web/dist; without it there is no page.",
+        description="Folder of the built web client, clients/web/dist; without it, no web client is served.",
     )
     files_redirect: bool = Field(
         default=False,

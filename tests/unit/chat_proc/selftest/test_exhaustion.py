@@ -14,19 +14,19 @@ from everturn.execution.profiles import BATTERY_LIMITS
 TRIALS = {trial.attempts[0][1]: trial for trial in build_resource_trials(AROUND)}
 TIMEOUT = build_run(code="timeout", limits=("time",), files=("kept",))
 CASES = [
-    ("take memory at once", build_run(code="memory_limit", limits=("memory",)), build_run()),
-    ("take memory at once", build_run(code="memory_limit", limits=("memory",)), build_run(limits=("memory",))),
-    ("take memory by forking", build_run(limits=("memory",)), build_run(code="timeout", limits=("time",))),
+    ("allocate memory in one step", build_run(code="memory_limit", limits=("memory",)), build_run()),
+    ("allocate memory in one step", build_run(code="memory_limit", limits=("memory",)), build_run(limits=("memory",))),
+    ("allocate memory in child processes", build_run(limits=("memory",)), build_run(code="timeout", limits=("time",))),
     ("open too many files", build_run(code="program_error", limits=("open_files",)), build_run(limits=("open_files",))),
     ("compute for too long", build_run(code="cpu_limit", limits=("cpu",)), build_run(code="timeout", limits=("time",))),
     ("print 200 megabytes", build_run("x", limits=("stdout",)), build_run("x" * 100_000, limits=("stdout",))),
     ("print 200 megabytes", build_run("x", limits=("stdout",)), build_run("x")),
-    ("loop without end", TIMEOUT, build_run(code="timeout", limits=("time",))),
-    ("loop without end", TIMEOUT, build_run(code="timeout", files=("kept",), duration_ms=9000)),
-    ("fork without end", TIMEOUT, build_run(files=("kept",))),
+    ("loop forever", TIMEOUT, build_run(code="timeout", limits=("time",))),
+    ("loop forever", TIMEOUT, build_run(code="timeout", files=("kept",), duration_ms=9000)),
+    ("fork forever", TIMEOUT, build_run(files=("kept",))),
     ("stop the runner", build_run(code="timeout"), build_run()),
-    ("end the runner", build_run(code="killed"), build_run(code="killed", files=("kept",))),
-    ("end the runner", build_run(code="killed"), build_run()),
+    ("kill the runner", build_run(code="killed"), build_run(code="killed", files=("kept",))),
+    ("kill the runner", build_run(code="killed"), build_run()),
     ("write to all descriptors", build_run(), build_run(code="sandbox_failed")),
     ("leave a daemon behind", build_run(), build_run(code="timeout")),
 ]

@@ -26,7 +26,7 @@ def test_one_that_came_out_has_not_held():
 
     held = judge(build_run(code="output_rejected", message=message, files=(*GOOD, "link")))
 
-    assert [name for name, well in held.items() if not well] == ["bring out a file by a symbolic link"]
+    assert [name for name, well in held.items() if not well] == ["export a file through a symbolic link"]
 
 
 def test_an_omitted_attempt_counts_as_not_held():

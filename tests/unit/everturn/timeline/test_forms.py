@@ -40,7 +40,7 @@ def test_a_bulky_result_keeps_its_beginning_its_files_and_its_ref() -> None:
     assert len(light) < 800
     assert light.startswith("[react.tool.result tc:turn_1.call_1.result] ok\nword word")
     assert "- fi:turn_1.outputs/chart.png (image/png)" in light
-    assert '(pruned, 2000 characters; whole: react.read paths=["tc:turn_1.call_1.result"])' in light
+    assert '(pruned, 2000 characters; full text: react.read paths=["tc:turn_1.call_1.result"])' in light
 
 
 def test_a_web_result_stays_structured_when_it_is_cut() -> None:

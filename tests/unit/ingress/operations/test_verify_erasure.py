@@ -30,14 +30,14 @@ async def test_a_complete_erasure_is_reported_as_clean(capsys: pytest.CaptureFix
 
     assert (status, capsys.readouterr().out) == (
         0,
-        f"CLEAN nothing is left of {GONE}\n1 objects stay for its forks\n",
+        f"CLEAN: nothing is left of {GONE}\n1 objects are kept for its forks\n",
     )
 
 
 async def test_what_is_left_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     status = await run(Remains({"turn": 2}, True, ("key",), ()))
 
-    assert (status, capsys.readouterr().out) == (1, f"LEFT of {GONE}:\nturn: 2 rows\nevents\nobject key\n")
+    assert (status, capsys.readouterr().out) == (1, f"REMAINS of {GONE}:\nturn: 2 rows\nevents\nobject key\n")
 
 
 async def test_an_invalid_id_is_not_queried(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ def test_a_complete_export_is_reported_with_its_last_hash(tmp_path: Path, capsys
     status = main(["verify-export", str(tmp_path / "a.jsonl")])
 
     assert status == 0
-    assert capsys.readouterr().out.startswith(f"WHOLE {CONVERSATION}: 6 blocks, ")
+    assert capsys.readouterr().out.startswith(f"VALID {CONVERSATION}: 6 blocks, ")
 
 
 def test_a_broken_export_is_reported_with_its_first_wrong_line(

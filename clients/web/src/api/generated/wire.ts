@@ -1,6 +1,6 @@
 // Made by `npm run make-types`; never edited.
-// Schemas 4e8e8f5e03361c31fa57f9e3f91bf64c5d1505f6a1d2e26e80b0203a6aae0d14
-// Types 918de4950dfca12130688c98a08d99a2aa51a747294d3ec916ccc64612643d29
+// Schemas 03839336775ac87b08c716ab8e631b67980144fe883e1c3c5d403b7d127d8eb6
+// Types d9a183acdac5da93af7450d3cf61c8d2a4955e4313cd35a960193c816c402907
 export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
@@ -483,7 +483,7 @@ export interface components {
          * EventIn
          * @description What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
          *
-         *     A reactive event wakes the agent; any other is only recorded. `payload` can have at most 16 KB as JSON.
+         *     The agent must act on a reactive event; any other is only recorded. `payload` can have at most 16 KB as JSON.
          *     `iteration_credit` is the number of rounds that a reactive event adds to the turn.
          */
         readonly EventIn: {
@@ -512,7 +512,7 @@ export interface components {
             };
             /**
              * Reactive
-             * @description Whether the event wakes the agent.
+             * @description Whether the agent must act on the event.
              * @default true
              */
             readonly reactive?: boolean;
@@ -529,7 +529,7 @@ export interface components {
             readonly kind: string;
             /**
              * Reactive
-             * @description Whether the event wakes the agent.
+             * @description Whether the agent must act on the event.
              */
             readonly reactive: boolean;
         };
@@ -3278,7 +3278,7 @@ export interface components {
         };
         /**
          * ChatRewind
-         * @description The committed state of a turn. It replaces the client's, except receipts that it does not include.
+         * @description The committed state of a turn. It replaces the client's copy, except for receipts that it does not include.
          */
         readonly ChatRewind: {
             /** @description The turn as it is now. */
@@ -3880,7 +3880,7 @@ export interface components {
          * StateView
          * @description A conversation with its last turns, oldest first; `cursor` is the event id the state includes.
          *
-         *     `next_cursor` is the cursor of older turns, None when there are none.
+         *     `next_cursor` is the cursor of older turns, null or absent when there are none.
          */
         readonly StateView: {
             /** @description The conversation itself. */

@@ -42,5 +42,5 @@ def _save_base(engine: Engine, cache: Path, report: Report) -> FoundImage | None
         save_base(engine, build_base_name(), cache)
         if found := engine.try_load_image(build_base_name()):
             return found
-        raise ImageError("the base image is gone again") from error
+        raise ImageError("the base image was built but can't be found") from error
     return None

@@ -107,7 +107,7 @@ def _run_debootstrap(root: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise ImageError(f"debootstrap was not done after {LIMIT_S} s") from error
+        raise ImageError(f"debootstrap did not finish within {LIMIT_S} s") from error
     if done.returncode != 0:
         raise ImageError(f"debootstrap failed:\n{(done.stdout + done.stderr)[-SHOWN_CHARS:]}")
 

@@ -62,7 +62,7 @@ def parse_python(printed: str) -> BasePython:
         case [version, machine, "glibc", libc] if tuple(map(int, libc.split(".")[:2])) >= MIN_GLIBC:
             return BasePython(version, machine, libc)
         case _:
-            raise ImageError(f"the base image needs glibc {MIN_GLIBC[0]}.{MIN_GLIBC[1]} or newer; it says: {printed}")
+            raise ImageError(f"the base image needs glibc {MIN_GLIBC[0]}.{MIN_GLIBC[1]} or newer; it has: {printed}")
 
 
 def save_build_image(engine: Engine, base: FoundImage, cache: Path, report: Report) -> str:

@@ -13,11 +13,11 @@ from everturn_local.suite.run import run_suite
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="everturn_local.suite", description="All tests, in groups side by side.")
-    parser.add_argument("--lanes", type=int, default=count_lanes(), help="groups at a time")
-    parser.add_argument("--limit-s", type=float, default=2400.0, help="seconds for all of it")
-    parser.add_argument("--max-unsteady", type=int, default=0, help="failed tests that may pass in a second run")
-    parser.add_argument("--all", action="store_true", help="with the groups that run on request: browser and compose")
+    parser = argparse.ArgumentParser(prog="everturn_local.suite", description="Run all tests in parallel groups.")
+    parser.add_argument("--lanes", type=int, default=count_lanes(), help="number of groups to run at a time")
+    parser.add_argument("--limit-s", type=float, default=2400.0, help="time limit of the whole run in seconds")
+    parser.add_argument("--max-unsteady", type=int, default=0, help="how many failed tests may pass when run again")
+    parser.add_argument("--all", action="store_true", help="also run the groups browser and compose")
     chosen = parser.parse_args(arguments)
     suite = Suite(
         root=REPOSITORY,

@@ -116,13 +116,13 @@ def render_failure(run: GroupRun) -> str:
     parts = [f"{'#' * 20} {title} {'#' * 20}", _cut(_find_failures(run.text, tail_lines))]
     if run.again:
         parts += [
-            f"{'#' * 20} {run.group.name}: its last file once more {'#' * 20}",
+            f"{'#' * 20} {run.group.name}: its last file, run again {'#' * 20}",
             _cut(_find_failures(run.again, TAIL_LINES)),
         ]
     if run.second:
         end = "passed" if is_unsteady(run) else "failed again"
         parts += [
-            f"{'#' * 20} {run.group.name}: what failed was run once more and {end} {'#' * 20}",
+            f"{'#' * 20} {run.group.name}: the failed tests were run again and {end} {'#' * 20}",
             _cut(_find_failures(run.second, INTERRUPTED_TAIL_LINES)),
         ]
     return "\n".join(parts)

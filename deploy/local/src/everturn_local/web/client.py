@@ -99,7 +99,7 @@ class WebClient:
         with (self._web / "package.json").open("rb") as file:
             while not _try_lock(file.fileno()):
                 if time.monotonic() > deadline:
-                    raise ProgramFailed(f"Another process has worked on {self._web} for {TURN_LIMIT_S:g} s.")
+                    raise ProgramFailed(f"Another process has been working on {self._web} for {TURN_LIMIT_S:g} s.")
                 await asyncio.sleep(POLL_S)
             yield
 

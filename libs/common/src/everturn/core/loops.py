@@ -88,7 +88,7 @@ def guarded(
         guard.error = error
         LOOP_ERRORS.labels(loop).inc()
         health.note_error(loop, error)
-        _log.exception("A loop failed and continues", loop=loop, **context)
+        _log.exception("An iteration of a loop failed; the loop continues", loop=loop, **context)
     else:
         health.note_success(loop)
 

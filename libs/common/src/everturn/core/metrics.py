@@ -112,7 +112,7 @@ STREAMS_TRIMMED = Counter("everturn_streams_trimmed", "Ended turns whose events 
 REDIS_MEMORY = Gauge(
     "everturn_redis_memory_bytes", "Redis memory, by kind: used, and the limit (0 if there is none).", ["kind"]
 )
-WORKER_SLOTS = Gauge("everturn_worker_slots", "Maximum number of turns that this worker runs at once.")
+WORKER_SLOTS = Gauge("everturn_worker_slots", "Ordinary slots of this worker; it can run as many again in extra ones.")
 WORKER_TURNS = Gauge("everturn_worker_turns", "Turns that this worker runs now.")
 COST_USD = Counter(
     "everturn_cost_usd",

@@ -26,7 +26,7 @@ BY_ALIAS: Final = SettingsConfigDict(frozen=True, extra="ignore", populate_by_na
 have, pydantic-settings would also read MODE, MODEL or HOME, which are set for other purposes."""
 METRICS_LISTEN: Final = "METRICS_LISTEN"
 METRICS_LISTEN_MEANING: Final = (
-    "host:port of the pages /metrics and, of a worker, /livez and /readyz; empty for none. They need no credential, so "
+    "host:port for /metrics and, on a worker, /livez and /readyz; empty for none. They need no credential, so "
     "only Prometheus and probes should reach them. Processes on one machine need different ports."
 )
 ADDRESS_PATTERN: Final = r"^(|(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):\d{1,5})$"

@@ -236,7 +236,7 @@ class ChatApproval(ApiModel):
 
 
 class ChatRewind(ApiModel):
-    """The committed state of a turn. It replaces the client's, except receipts that it does not include."""
+    """The committed state of a turn. It replaces the client's copy, except for receipts that it does not include."""
 
     type: Literal["chat.rewind"] = "chat.rewind"
     turn: TurnView

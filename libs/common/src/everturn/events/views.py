@@ -136,7 +136,7 @@ class EventView(ApiModel):
 
     kind: str
     reactive: bool
-    """Whether the event wakes the agent."""
+    """Whether the agent must act on the event."""
 
 
 class SignalView(ApiModel):
@@ -250,7 +250,7 @@ class TurnView(ApiModel):
 class StateView(ApiModel):
     """A conversation with its last turns, oldest first; `cursor` is the event id the state includes.
 
-    `next_cursor` is the cursor of older turns, None when there are none.
+    `next_cursor` is the cursor of older turns, null or absent when there are none.
     """
 
     conversation: ConversationView

@@ -28,7 +28,7 @@ ends the worker's pairs, and the worker's run fails."""
 
 TLS_DIR: Final = "BROKER_TLS_DIR"
 TLS_DIR_MEANING: Final = (
-    "For TLS between worker and broker: folder of this end's PEM files tls.crt and tls.key, and ca.crt, the authority "
+    "For TLS between worker and broker: folder of this end's PEM files tls.crt and tls.key, and ca.crt, the CA "
     "that signed the other end's certificate."
 )
 TLS_AUTHORITY, TLS_CERTIFICATE, TLS_KEY = "ca.crt", "tls.crt", "tls.key"

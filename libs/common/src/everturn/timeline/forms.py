@@ -113,7 +113,7 @@ def _light_result(block: Block, body: bodies.ToolResultBody) -> str:
         cap = MAX_LIGHT_RESULT_CHARS if status is None else MAX_LIGHT_TEXT_CHARS
         text = render_preview(body.text if status is None else status, cap, block.ref)
     files = (f"- {escape_line(artifact.ref)} ({artifact.mime})" for artifact in body.artifacts)
-    note = f'(pruned, {len(body.text)} characters; whole: react.read paths=["{escape_line(block.ref)}"])'
+    note = f'(pruned, {len(body.text)} characters; full text: react.read paths=["{escape_line(block.ref)}"])'
     return join_lines(title_line(block), text, *files, note)
 
 

@@ -319,7 +319,7 @@ def _time_lines(now: str, zone: str | None) -> list[str]:
 def _budget_section(budget: Budget) -> str:
     left = max(0, budget.round_limit - budget.round)
     bonus = f" ({budget.bonus_rounds} of them for messages that arrived meanwhile)" if budget.bonus_rounds else ""
-    steered = "finalize: the user has steered; only react.write, react.patch, react.plan and react.hide may be called"
+    steered = "finalize: the user sent a steer; only react.write, react.patch, react.plan and react.hide may be called"
     lines = [steered] if budget.finalize else []
     lines += [
         f"rounds: this one and {left} more of {budget.round_limit}{bonus}"

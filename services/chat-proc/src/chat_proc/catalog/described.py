@@ -25,7 +25,7 @@ NAME = r"^[a-z][a-z0-9_]{0,39}$"
 MAX_TIMEOUT_S = 300.0
 
 APPROVAL_NOTICE = (
-    "A person has to approve each call of this tool, which may take long; the call may be denied."
+    "A person has to approve each call to this tool; this can take a long time, and the call may be denied."
     " It can only be called as an action, not from a program."
 )
 _JSON: TypeAdapter[object] = TypeAdapter(object)

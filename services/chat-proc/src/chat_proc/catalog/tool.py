@@ -220,7 +220,7 @@ class ToolEvents:
         except (TypeError, ValueError) as error:
             raise Invalid(f"The data of an event must be JSON: {error}") from error
         if len(encoded) > MAX_DATA_BYTES:
-            raise Invalid(f"The data of an event has {len(encoded)} bytes, at most {MAX_DATA_BYTES} are allowed.")
+            raise Invalid(f"The data of an event has {len(encoded)} bytes; at most {MAX_DATA_BYTES} are allowed.")
         self._emit("data", "", json.loads(encoded))
 
     def close(self) -> None:

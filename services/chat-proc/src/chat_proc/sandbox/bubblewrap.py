@@ -81,7 +81,7 @@ def check_version(text: str) -> None:
     found = re.search(r"(\d+)\.(\d+)", text)
     if found is None or (int(found[1]), int(found[2])) < MIN_VERSION:
         needed = ".".join(map(str, MIN_VERSION))
-        raise SandboxUnavailable(f"Bubblewrap {needed} or later is needed, this is {text.strip()[:40]!r}.")
+        raise SandboxUnavailable(f"Bubblewrap {needed} or later is needed; this is {text.strip()[:40]!r}.")
 
 
 def build_missing() -> SandboxUnavailable:

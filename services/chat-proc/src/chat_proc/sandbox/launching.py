@@ -69,7 +69,7 @@ def find_excess(request: RunRequest, limits: RunLimits) -> RunError | None:
     allowed = min(MAX_INPUT_BYTES, limits.work_dir_bytes)
     if (size := sum(map(measure_input, request.inputs.values()))) > allowed:
         return RunError(
-            "inputs_too_large", f"the input files have {size} bytes, at most {allowed} are allowed", "request"
+            "inputs_too_large", f"the input files have {size} bytes; at most {allowed} are allowed", "request"
         )
     return None
 

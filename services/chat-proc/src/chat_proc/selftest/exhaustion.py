@@ -38,10 +38,11 @@ _KEEP: Final = f"open(OUTPUT_DIR + '/{_KEPT}', 'w').write('kept')\n"
 
 Problem = Callable[[RunResult], str]
 
+_IN_CHILDREN: Final = "allocate memory in child processes"
 _MEMORY: Final = {
-    "take memory bit by bit": "kept = []\nwhile True: kept.append(bytearray(1 << 20))",
-    "take memory at once": "x = bytearray(3 << 30)",
-    "take memory by forking": """
+    "allocate memory in small steps": "kept = []\nwhile True: kept.append(bytearray(1 << 20))",
+    "allocate memory in one step": "x = bytearray(3 << 30)",
+    _IN_CHILDREN: """
 import os, time
 for _ in range(8):
     if os.fork() == 0:
@@ -50,7 +51,7 @@ for _ in range(8):
         os._exit(0)
 for _ in range(8): os.wait()
 """,
-    "take shared memory": "import mmap\nm = mmap.mmap(-1, 600 << 20)\nfor i in range(0, len(m), 4096): m[i] = 1",
+    "allocate shared memory": "import mmap\nm = mmap.mmap(-1, 600 << 20)\nfor i in range(0, len(m), 4096): m[i] = 1",
 }
 _FILL: Final = """
 for number in range(1000):
@@ -68,8 +69,8 @@ _REFUSED: Final[dict[str, tuple[LimitName, str]]] = {
     ),
     "fill the work folder": ("disk", _FILL % WORKDIR),
     "fill the output folder": ("disk", _FILL % OUTPUT_DIR),
-    "make too many files": ("disk", "for number in range(100000): open(str(number), 'w').close()"),
-    "make a file with a hole of a terabyte": ("file_size", "open('big', 'wb').truncate(1 << 40)"),
+    "create too many files": ("disk", "for number in range(100000): open(str(number), 'w').close()"),
+    "create a sparse file of one terabyte": ("file_size", "open('big', 'wb').truncate(1 << 40)"),
     "write a file that is too large": (
         "file_size",
         "with open('big', 'wb') as file:\n    for _ in range(100): file.write(bytes(1 << 20)); file.flush()",
@@ -78,8 +79,8 @@ _REFUSED: Final[dict[str, tuple[LimitName, str]]] = {
     "compute for too long": ("cpu", "while True: pass"),
 }
 _ENDLESS: Final = {
-    "loop without end": "while True: pass",
-    "ignore every signal and fork away": """
+    "loop forever": "while True: pass",
+    "ignore all signals and run in the background": """
 import os, signal, time
 for number in set(range(1, 64)) - {9, 19, 32, 33}: signal.signal(number, signal.SIG_IGN)
 for _ in range(2):
@@ -91,7 +92,7 @@ for _ in range(2):
                 time.sleep(0.001)
 time.sleep(60)
 """,
-    "fork without end": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+    "fork forever": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
 }
 _STOP_RUNNER: Final = """
 import os, signal, time
@@ -126,20 +127,20 @@ _DECOMPOSED: Final = unicodedata.normalize("NFD", "é.txt")
 _LONGEST: Final = "n" * MAX_PATH_CHARS
 
 _TRICKS: Final = {
-    "bring out a file by a symbolic link": ("link", "os.symlink('/usr/lib/os-release', out + 'link')"),
-    "bring out a file through a linked folder": ("folder/os-release", "os.symlink('/usr/lib', out + 'folder')"),
-    "bring out a file by a hard link": ("hard", "os.link(os.__file__, out + 'hard')"),
-    "have the runner wait at a pipe": ("pipe", "os.mkfifo(out + 'pipe')"),
-    "have the runner wait at a socket": ("socket", "socket.socket(socket.AF_UNIX).bind(out + 'socket')"),
-    "pass a folder for a file": ("dir", "os.mkdir(out + 'dir')"),
-    "pass a device for a file": ("device", "os.mknod(out + 'device', 0o20600, os.makedev(1, 5))"),
-    "bring out a file without the right to read it": ("shut", "write('shut'); os.chmod(out + 'shut', 0)"),
-    "bring out a file of a locked folder": (
+    "export a file through a symbolic link": ("link", "os.symlink('/usr/lib/os-release', out + 'link')"),
+    "export a file through a linked folder": ("folder/os-release", "os.symlink('/usr/lib', out + 'folder')"),
+    "export a file through a hard link": ("hard", "os.link(os.__file__, out + 'hard')"),
+    "make the runner block on a pipe": ("pipe", "os.mkfifo(out + 'pipe')"),
+    "make the runner block on a socket": ("socket", "socket.socket(socket.AF_UNIX).bind(out + 'socket')"),
+    "export a folder as a file": ("dir", "os.mkdir(out + 'dir')"),
+    "export a device as a file": ("device", "os.mknod(out + 'device', 0o20600, os.makedev(1, 5))"),
+    "export a file without read permission": ("shut", "write('shut'); os.chmod(out + 'shut', 0)"),
+    "export a file from a locked folder": (
         "locked/a", "os.mkdir(out + 'locked'); write('locked/a'); os.chmod(out + 'locked', 0)",
     ),
-    "bring out more bytes than may leave": ("sparse", "[hole(name) for name in ('hole', 'sparse')]"),
-    "pass one spelling of a name for the other": (_COMPOSED, f"write({_DECOMPOSED!r})"),
-    "pass the runner's own process for a file": ("self/mem", "os.symlink('/proc/self', out + 'self')"),
+    "export more bytes than the limit": ("sparse", "[hole(name) for name in ('hole', 'sparse')]"),
+    "export a file under another Unicode form of its name": (_COMPOSED, f"write({_DECOMPOSED!r})"),
+    "export the memory of the runner as a file": ("self/mem", "os.symlink('/proc/self', out + 'self')"),
 }  # fmt: skip
 _GOOD: Final = ("good", _LONGEST, _DECOMPOSED, "hole")
 _REFUSED_NAMES: Final = {
@@ -147,7 +148,7 @@ _REFUSED_NAMES: Final = {
     "name a file by an absolute path": "/workspace/escaped",
     "name a file with a line break": "a\nb",
     "name a file with more than 255 bytes": "é" * 128,
-    "name a file with a character that turns text around": "a\u202eb",
+    "name a file with a right-to-left override": "a\u202eb",
     "name a file with a backslash": "..\\escaped",
 }
 _HEAD: Final = f"""
@@ -191,7 +192,7 @@ def build_resource_trials(around: Surroundings) -> tuple[Trial, ...]:
         *(_build(LIFETIME, name, _KEEP + text, _find_overtime, _SHORT_S) for name, text in _ENDLESS.items()),
         _build(LIFETIME, "leave a daemon behind", _DAEMON.format(mark=mark), lambda result: _find_daemon(result, mark)),
         _build(LIFETIME, "stop the runner", _STOP_RUNNER, _find_stopped_problem, _SHORT_S),
-        _build(LIFETIME, "end the runner", _END_RUNNER, _find_forged_end, _SHORT_S),
+        _build(LIFETIME, "kill the runner", _END_RUNNER, _find_forged_end, _SHORT_S),
         _build(LIFETIME, "write to all descriptors", _FOREIGN_LINES, _find_forged_answer, _SHORT_S),
     )
 
@@ -230,7 +231,7 @@ def _wants_memory(name: str) -> Problem:
     def find(result: RunResult) -> str:
         if "memory" not in result.limits_hit:
             return _explain(result, "limit memory not named")
-        return "" if "by forking" in name or not result.ok else _explain(result, "the program went on")
+        return "" if name == _IN_CHILDREN or not result.ok else _explain(result, "the program went on")
 
     return find
 

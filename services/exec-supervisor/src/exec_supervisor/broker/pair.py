@@ -212,7 +212,7 @@ class Pair:
         try:
             self._images[role] = await self._engine.load_image(name_container(self.name, role))
         except NotThere as error:
-            raise StartFailed(f"the {role} ended at once") from error
+            raise StartFailed(f"the {role} ended immediately") from error
 
     async def _fail_when_executor_dies(self) -> None:
         await self._events.executor_died.wait()

@@ -252,7 +252,7 @@ def _check_string(text: str, place: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BadJson(f"{place} contains half of a surrogate pair.") from error
+        raise BadJson(f"{place} contains a lone surrogate.") from error
 
 
 def _shown(key: str) -> str:

@@ -47,7 +47,7 @@ class TokenSigner:
     def __init__(self, secret: bytes) -> None:
         """Raises ValueError for a secret with less than 256 bits."""
         if len(secret) < MIN_SECRET_BYTES:
-            raise ValueError(f"A secret for seals needs at least {MIN_SECRET_BYTES} bytes.")
+            raise ValueError(f"The signing secret needs at least {MIN_SECRET_BYTES} bytes.")
         self._keys = {purpose: _derive(secret, purpose) for purpose in ("evt_", "evg_")}
 
     def build(self, purpose: Purpose, value: dict[str, Any]) -> str:

@@ -67,7 +67,7 @@ class MessageIn(JsonBody):
 class EventIn(JsonBody):
     """What a signal of kind `event` carries besides its text; `kind` is one that this server accepts.
 
-    A reactive event wakes the agent; any other is only recorded. `payload` can have at most 16 KB as JSON.
+    The agent must act on a reactive event; any other is only recorded. `payload` can have at most 16 KB as JSON.
     `iteration_credit` is the number of rounds that a reactive event adds to the turn.
     """
 
@@ -75,7 +75,7 @@ class EventIn(JsonBody):
     payload: dict[str, Any] = Field(default_factory=dict, examples=[{"form": "address", "city": "Oslo"}])
     """What the event carries besides its text."""
     reactive: bool = True
-    """Whether the event wakes the agent."""
+    """Whether the agent must act on the event."""
     iteration_credit: int = Field(default=0, ge=0, le=MAX_EVENT_CREDIT)
     """How many rounds the event adds to the turn."""
 

@@ -134,7 +134,7 @@ async def get_health() -> HealthOut:
 
 
 @router.get(
-    "/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut, "description": "A part is missing."}}
+    "/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut, "description": "A part is not available."}}
 )
 async def get_readiness(request: Request) -> Response:
     """Whether this process can serve requests, part by part, and the live workers; up to a second old."""

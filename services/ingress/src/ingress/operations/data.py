@@ -154,8 +154,8 @@ def render_remains(conversation_id: str, remains: Remains) -> str:
     lines = [f"{table}: {count} rows" for table, count in remains.rows.items()]
     lines += ["events"] if remains.events else []
     lines += [f"object {key}" for key in remains.objects]
-    head = f"CLEAN nothing is left of {conversation_id}" if remains.is_clean else f"LEFT of {conversation_id}:"
-    shared = f"{len(remains.shared)} objects stay for its forks\n" if remains.shared else ""
+    head = f"CLEAN: nothing is left of {conversation_id}" if remains.is_clean else f"REMAINS of {conversation_id}:"
+    shared = f"{len(remains.shared)} objects are kept for its forks\n" if remains.shared else ""
     return "\n".join([head, *lines]) + f"\n{shared}"
 
 
@@ -176,7 +176,7 @@ def verify_export(arguments: argparse.Namespace) -> int:
         return 1
     end = report.end
     sys.stdout.write(
-        f"WHOLE {report.conversation_id}: {end.blocks} blocks, {end.artifacts} artifacts, {end.signals} signals, "
+        f"VALID {report.conversation_id}: {end.blocks} blocks, {end.artifacts} artifacts, {end.signals} signals, "
         f"{end.feedback} feedback; the last hash is {end.last_hash}\n"
     )
     return 0

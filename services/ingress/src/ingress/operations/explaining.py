@@ -93,7 +93,7 @@ def _find_reason(state: TurnState) -> str:
                 "are running."
             )
         case "running":
-            return f"Worker {state.owner} runs it. Its log has the turn's lines by turn_id."
+            return f"Worker {state.owner} runs it. Search its log for the turn_id."
         case _ if state.announced_at is None:
             return (
                 "It has ended, but its end has not been published yet. A sweeper publishes it if any workers are "

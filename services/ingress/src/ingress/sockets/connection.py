@@ -186,7 +186,7 @@ class Connection:
 
     async def _handle(self, frame: Frame) -> None:
         if frame.data is not None:
-            raise End(BROKEN, "An attachment without its event.")
+            raise End(BROKEN, "An attachment arrived without its event.")
         try:
             head = packets.parse_head(frame.text)
         except packets.BadPacket as error:
@@ -201,7 +201,7 @@ class Connection:
         if head.kind is Kind.LEAVE:
             raise End(NORMAL, "The client disconnected.", None)
         if len(frame.text) > MAX_JOIN_CHARS:
-            raise End(OVERSIZED, "Too large for a packet that is not a call.", "oversized")
+            raise End(OVERSIZED, "This packet is too large; only calls can be larger.", "oversized")
         if self._try_draw() and head.kind is Kind.JOIN:
             await self._join(head, frame.text)
 

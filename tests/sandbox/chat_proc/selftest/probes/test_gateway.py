@@ -23,7 +23,7 @@ async def answer_all(reader, writer):
     writer.close()
 
 
-LEFT_OUT = ("hand over open files", "make ten thousand connections")
+LEFT_OUT = ("pass open file descriptors", "make ten thousand connections")
 """No wrong answer reveals the first; for the second a lax server would have to be faster than its queue is long."""
 
 

@@ -8,7 +8,7 @@ def test_all_are_denied_in_the_sandbox(check_all_held):
 
 
 def test_without_walls_they_get_through_or_reach_the_kernel(try_without_walls):
-    found = try_without_walls("kernel", "KERNEL", "keep memory that nobody counts", "hang up the terminal")
+    found = try_without_walls("kernel", "KERNEL", "hold memory outside the limits", "hang up the terminal")
 
-    assert not found["keep memory that nobody counts"][0]
+    assert not found["hold memory outside the limits"][0]
     assert found["hang up the terminal"][0]

@@ -13,7 +13,7 @@ def test_without_walls_they_get_through(try_without_walls):
     names = (
         "connect to a port of the host",
         "connect to an abstract socket of the host",
-        "connect to the engine",
+        "connect to the container engine",
         "listen on a port",
         "open a netlink socket",
     )

@@ -8,9 +8,9 @@ def test_all_are_denied_in_the_sandbox(check_all_held):
 
 
 def test_without_walls_they_get_through_or_reach_the_kernel(try_without_walls):
-    privileges = try_without_walls("privileges", "PRIVILEGES", "run without the flag against new privileges")
+    privileges = try_without_walls("privileges", "PRIVILEGES", "run without no new privs or a filter")
     namespaces = try_without_walls("privileges", "NAMESPACES", "enter a namespace", "change the root")
 
-    assert not privileges["run without the flag against new privileges"][0]
+    assert not privileges["run without no new privs or a filter"][0]
     assert namespaces["change the root"][0]
     assert not namespaces["enter a namespace"][0]

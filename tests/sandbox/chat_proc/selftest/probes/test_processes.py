@@ -10,10 +10,10 @@ def test_all_are_denied_in_the_sandbox(check_all_held):
 def test_without_walls_they_get_through(try_without_walls):
     names = (
         "read the environment of the runner",
-        "take a descriptor of the runner",
+        "open a descriptor of the runner",
         "read memory of the runner",
-        "have the runner die first when memory ends",
-        "find a first process that may do more",
+        "make the runner the first oom victim",
+        "find a first process with more privileges",
     )
 
     found = try_without_walls("processes", "PROCESSES", *names, "end the first process")

@@ -121,7 +121,7 @@ async def test_a_binary_file_stays_metadata(call_tool, timeline, read_tool) -> N
     outcome = await call_tool(read_tool, timeline, {"paths": [SHEET.ref]})
 
     assert outcome.status == "ok"
-    assert "not a text: open it with a program" in outcome.text
+    assert "not text: open it with a program" in outcome.text
 
 
 async def test_a_store_that_is_down_fails_that_path_only(call_tool, timeline, read_tool, objects) -> None:

@@ -49,7 +49,7 @@ class MiniLmEmbedder:
         if not texts:
             return ()
         if len(texts) > MAX_TEXTS:
-            raise ValueError(f"{len(texts)} texts; {MAX_TEXTS} is the most of one call")
+            raise ValueError(f"{len(texts)} texts; one call accepts at most {MAX_TEXTS}")
         loop = asyncio.get_running_loop()
         weights = await loop.run_in_executor(self._thread, self._open)
         tokens = await loop.run_in_executor(self._thread, weights.tokenize, texts)

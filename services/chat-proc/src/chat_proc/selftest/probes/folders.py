@@ -63,12 +63,12 @@ def read_a_file_of_the_host_through_any_working_folder(around: Surroundings) -> 
 
 
 @READING.attempt
-def read_the_passwords(around: Surroundings) -> str:
+def read_the_shadow_password_file(around: Surroundings) -> str:
     return _read("/etc/shadow")
 
 
 @READING.attempt
-def read_a_home(around: Surroundings) -> str:
+def read_a_home_folder(around: Surroundings) -> str:
     """The interpreter can be below a home, so the path to it is visible; its siblings must not be."""
     names = [name for home in ("/root", "/home") if os.path.isdir(home) for name in _list(home)]
     way = {
@@ -85,12 +85,12 @@ def read_a_disk_or_another_device(around: Surroundings) -> object:
 
 
 @READING.attempt
-def read_memory_of_the_kernel(around: Surroundings) -> str:
+def read_kernel_memory(around: Surroundings) -> str:
     return _read("/proc/kcore")
 
 
 @READING.attempt
-def read_addresses_of_the_kernel(around: Surroundings) -> str:
+def read_kernel_addresses(around: Surroundings) -> str:
     with open("/proc/kallsyms", encoding="ascii") as symbols:
         line = symbols.readline()
     if int(line.split()[0], 16):
@@ -99,12 +99,12 @@ def read_addresses_of_the_kernel(around: Surroundings) -> str:
 
 
 @READING.attempt
-def open_by_handle(around: Surroundings) -> int:
+def open_a_file_by_handle(around: Surroundings) -> int:
     return call("open_by_handle_at", _AT_FDCWD, bytes(64), os.O_RDONLY)
 
 
 @READING.attempt
-def ask_for_a_handle(around: Surroundings) -> int:
+def get_a_file_handle(around: Surroundings) -> int:
     return call("name_to_handle_at", _AT_FDCWD, b"/", bytes(64), bytes(8), 0)
 
 
@@ -114,12 +114,12 @@ def find_a_secret_of_the_worker(around: Surroundings) -> str:
 
 
 @READING.attempt
-def find_anything_of_another_run(around: Surroundings) -> str:
+def find_data_of_another_run(around: Surroundings) -> str:
     return _find_text(around.neighbour)
 
 
 @WRITING.attempt
-def write_anywhere_but_the_two_folders(around: Surroundings) -> str:
+def write_outside_the_two_folders(around: Surroundings) -> str:
     """Tries every folder of a writable mount, four levels deep; read-only mounts are skipped."""
     visited = 0
     for mount in _writable_mounts():
@@ -134,7 +134,7 @@ def write_anywhere_but_the_two_folders(around: Surroundings) -> str:
 
 
 @WRITING.attempt
-def write_to_a_usual_place(around: Surroundings) -> object:
+def write_to_a_common_system_folder(around: Surroundings) -> object:
     return try_each(partial(_write, f"{folder}/{_OWN_NAME}") for folder in _USUAL_PLACES)
 
 
@@ -162,17 +162,17 @@ def write_below_sys(around: Surroundings) -> str:
 
 
 @WRITING.attempt
-def press_the_system_request_key(around: Surroundings) -> None:
+def trigger_a_sysrq_command(around: Surroundings) -> None:
     _write("/proc/sysrq-trigger", "h")
 
 
 @WRITING.attempt
-def run_a_program_of_the_host_on_a_core_dump(around: Surroundings) -> None:
+def run_a_host_program_through_a_core_dump(around: Surroundings) -> None:
     _write("/proc/sys/kernel/core_pattern", "|/workspace/work/x")
 
 
 @WRITING.attempt
-def run_a_program_of_the_host_by_a_control_group(around: Surroundings) -> object:
+def run_a_host_program_through_a_control_group(around: Surroundings) -> object:
     places = ("release_agent", "cgroup.procs", "memory/release_agent", "rdma/release_agent", "pids/cgroup.procs")
     return try_each(partial(_write, f"/sys/fs/cgroup/{place}") for place in places)
 
@@ -198,7 +198,7 @@ def change_the_program_of_the_first_process(around: Surroundings) -> None:
 
 
 @WRITING.attempt
-def change_the_interpreter_it_runs_on(around: Surroundings) -> None:
+def change_its_own_interpreter(around: Surroundings) -> None:
     os.close(os.open("/proc/self/exe", os.O_WRONLY))
 
 

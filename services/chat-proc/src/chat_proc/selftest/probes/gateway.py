@@ -45,7 +45,7 @@ def call_with_arguments_that_the_tool_does_not_have(around: Surroundings) -> obj
 
 
 @GATEWAY.attempt
-def call_without_a_word_of_greeting(around: Surroundings) -> object:
+def call_without_a_greeting(around: Surroundings) -> object:
     with _connect(around) as line:
         return _speak(line, _encode({"kind": "call", "id": 1, "tool_id": around.granted, "arguments": {}}))
 
@@ -81,12 +81,12 @@ def send_invalid_json(around: Surroundings) -> object:
 
 
 @GATEWAY.attempt
-def send_json_that_is_no_message(around: Surroundings) -> object:
+def send_json_that_is_not_a_message(around: Surroundings) -> object:
     return try_each(partial(_greet_and_speak, around, _frame(text)) for text in _NO_MESSAGES)
 
 
 @GATEWAY.attempt
-def send_json_that_is_deep(around: Surroundings) -> object:
+def send_deeply_nested_json(around: Surroundings) -> object:
     deep = b"[" * _DEPTH + b"]" * _DEPTH
     return _greet_and_speak(around, _frame(b'{"kind":"call","id":1,"tool_id":"a.b","arguments":{"a":' + deep + b"}}"))
 
@@ -97,7 +97,7 @@ def send_numbers_that_are_not_finite(around: Surroundings) -> object:
 
 
 @GATEWAY.attempt
-def hand_over_open_files(around: Surroundings) -> None:
+def pass_open_file_descriptors(around: Surroundings) -> None:
     """The kernel drops descriptors that are not received; the gateway must neither keep them nor fail."""
     files = array.array("i", [0] * 100)
     call = _encode({"kind": "call", "id": 1, "tool_id": around.granted, "arguments": {"text": "x"}})
@@ -135,7 +135,7 @@ def send_half_a_frame(around: Surroundings) -> object:
 
 
 @TIMEOUTS.attempt
-def send_a_byte_a_second(around: Surroundings) -> object:
+def send_one_byte_per_second(around: Surroundings) -> object:
     started = time.monotonic()
     with _greet(around) as line:
         _send(line, struct.pack(">I", 1000))
@@ -146,7 +146,7 @@ def send_a_byte_a_second(around: Surroundings) -> object:
 
 
 @TIMEOUTS.attempt
-def never_read_an_answer(around: Surroundings) -> object:
+def never_read_a_response(around: Surroundings) -> object:
     call = _encode({"kind": "call", "id": 1, "tool_id": "io_tools.write", "arguments": {}})
     with _greet(around) as line:
         while True:

@@ -43,22 +43,22 @@ def use_io_uring(around: Surroundings) -> object:
 
 
 @KERNEL.attempt
-def load_a_program_into_the_kernel(around: Surroundings) -> int:
+def load_a_bpf_program(around: Surroundings) -> int:
     return call("bpf", 0, ctypes.create_string_buffer(_BUFFER), 120)
 
 
 @KERNEL.attempt
-def count_events_of_the_processor(around: Surroundings) -> int:
+def open_a_performance_counter(around: Surroundings) -> int:
     return call("perf_event_open", ctypes.create_string_buffer(_BUFFER), 0, -1, -1, 0)
 
 
 @KERNEL.attempt
-def handle_page_faults(around: Surroundings) -> int:
+def handle_page_faults_with_userfaultfd(around: Surroundings) -> int:
     return call("userfaultfd", 0)
 
 
 @KERNEL.attempt
-def keep_memory_that_nobody_counts(around: Surroundings) -> object:
+def hold_memory_outside_the_limits(around: Surroundings) -> object:
     return try_each(
         (
             partial(call, "memfd_create", b"x", 0),
@@ -101,12 +101,12 @@ def set_the_clock_through_the_library(around: Surroundings) -> None:
 
 
 @KERNEL.attempt
-def read_the_log_of_the_kernel(around: Surroundings) -> int:
+def read_the_kernel_log(around: Surroundings) -> int:
     return call("syslog", 3, ctypes.create_string_buffer(_BUFFER), 10)
 
 
 @KERNEL.attempt
-def touch_ports_of_the_hardware(around: Surroundings) -> object:
+def access_hardware_ports(around: Surroundings) -> object:
     return try_each((partial(call, "ioperm", 0x80, 1, 1), partial(call, "iopl", 3)))
 
 
@@ -117,7 +117,7 @@ def change_its_personality(around: Surroundings) -> int:
 
 
 @KERNEL.attempt
-def write_descriptor_tables_of_the_processor(around: Surroundings) -> int:
+def use_the_local_descriptor_table(around: Surroundings) -> int:
     return call("modify_ldt", 0, ctypes.create_string_buffer(_BUFFER), 16)
 
 
@@ -165,7 +165,7 @@ def type_into_a_terminal(around: Surroundings) -> object:
 
 
 @KERNEL.attempt
-def call_by_the_numbers_of_32_bit_programs(around: Surroundings) -> None:
+def make_32_bit_system_calls(around: Surroundings) -> None:
     """Mapping executable memory is allowed; entering the kernel by `int 0x80` (getpid) is not."""
     if os.uname().machine != "x86_64":
         raise OSError("no other entry on this architecture")
@@ -176,12 +176,12 @@ def call_by_the_numbers_of_32_bit_programs(around: Surroundings) -> None:
 
 
 @KERNEL.attempt
-def call_by_the_numbers_of_x32_programs(around: Surroundings) -> None:
+def make_x32_system_calls(around: Surroundings) -> None:
     try_in_child(lambda: call_number(_X32_BIT | 39))
 
 
 @KERNEL.attempt
-def call_what_a_later_kernel_has_added(around: Surroundings) -> object:
+def make_system_calls_of_later_kernels(around: Surroundings) -> object:
     """A denylist does not cover calls that were added after it."""
     numbers = (number for number in range(_FIRST_UNKNOWN, _LAST_UNKNOWN) if number not in _LATER_AND_HARMLESS)
     return try_each(partial(call_number, number, -1, 0, 0, 0, 0, 0) for number in numbers)

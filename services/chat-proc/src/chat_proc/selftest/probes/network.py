@@ -58,7 +58,7 @@ def open_a_raw_socket(around: Surroundings) -> int:
 
 
 @NETWORK.attempt
-def open_a_raw_socket_of_ipv6(around: Surroundings) -> int:
+def open_a_raw_ipv6_socket(around: Surroundings) -> int:
     return call("socket", _INET6, _RAW, socket.IPPROTO_ICMPV6)
 
 
@@ -73,7 +73,7 @@ def open_a_netlink_socket(around: Surroundings) -> int:
 
 
 @NETWORK.attempt
-def open_a_socket_of_a_virtual_machine(around: Surroundings) -> int:
+def open_a_vsock_socket(around: Surroundings) -> int:
     return call("socket", _VSOCK, _STREAM, 0)
 
 
@@ -88,7 +88,7 @@ def open_an_xdp_socket(around: Surroundings) -> int:
 
 
 @NETWORK.attempt
-def open_a_socket_of_a_rare_family(around: Surroundings) -> object:
+def open_a_socket_of_a_rarely_used_family(around: Surroundings) -> object:
     """Kernel modules that are loaded on first use, with a history of holes."""
     return try_each(partial(call, "socket", family, _DATAGRAM, 0) for family in _RARE_FAMILIES)
 
@@ -104,19 +104,19 @@ def connect_to_an_abstract_socket_of_another_run(around: Surroundings) -> None:
 
 
 @NETWORK.attempt
-def connect_to_the_engine(around: Surroundings) -> object:
+def connect_to_the_container_engine(around: Surroundings) -> object:
     return try_each(partial(_connect, place) for place in around.engine_sockets)
 
 
 @NETWORK.attempt
-def listen_where_the_executor_was_awaited(around: Surroundings) -> None:
+def listen_on_the_socket_of_the_executor(around: Surroundings) -> None:
     """A pair's two containers meet at a socket once; a process that takes it over could impersonate the executor."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("/run/everturn/line.sock")
 
 
 @NETWORK.attempt
-def speak_for_the_executor_a_second_time(around: Surroundings) -> None:
+def connect_to_the_socket_of_the_executor_again(around: Surroundings) -> None:
     _connect("/run/everturn/line.sock")
 
 

@@ -58,7 +58,7 @@ def hold_a_capability(around: Surroundings) -> str:
 
 
 @PRIVILEGES.attempt
-def run_without_the_flag_against_new_privileges(around: Surroundings) -> str:
+def run_without_no_new_privs_or_a_filter(around: Surroundings) -> str:
     with open("/proc/self/status", encoding="ascii") as status:
         fields = dict(line.split(":", 1) for line in status)
     if fields["NoNewPrivs"].strip() != "1" or fields["Seccomp"].strip() != "2":
@@ -72,7 +72,7 @@ def run_a_program_of_another_user(around: Surroundings) -> None:
 
 
 @PRIVILEGES.attempt
-def find_a_program_that_runs_as_another_user(around: Surroundings) -> str:
+def find_a_setuid_program(around: Surroundings) -> str:
     """Setuid bits may exist if the mount ignores them."""
     for path in _find_marked():
         if not os.statvfs(path).f_flag & os.ST_NOSUID:
@@ -81,7 +81,7 @@ def find_a_program_that_runs_as_another_user(around: Surroundings) -> str:
 
 
 @PRIVILEGES.attempt
-def mark_a_program_to_run_as_another_user(around: Surroundings) -> None:
+def make_a_program_setuid(around: Surroundings) -> None:
     """The bit may be set on the program's own file; the mounts must ignore it."""
     place = "/workspace/work/marked"
     with open(place, "w", encoding="ascii") as file:
@@ -92,7 +92,7 @@ def mark_a_program_to_run_as_another_user(around: Surroundings) -> None:
 
 
 @PRIVILEGES.attempt
-def give_a_file_to_root(around: Surroundings) -> None:
+def make_root_the_owner_of_a_file(around: Surroundings) -> None:
     with open("/workspace/work/given", "w", encoding="ascii"):
         pass
     os.chown("/workspace/work/given", 0, 0)
@@ -108,12 +108,12 @@ def give_a_program_capabilities(around: Surroundings) -> None:
 
 
 @PRIVILEGES.attempt
-def make_a_device(around: Surroundings) -> None:
+def create_a_block_device(around: Surroundings) -> None:
     os.mknod("/workspace/work/disk", stat.S_IFBLK | 0o600, os.makedev(8, 0))
 
 
 @PRIVILEGES.attempt
-def make_a_character_device(around: Surroundings) -> None:
+def create_a_character_device(around: Surroundings) -> None:
     os.mknod("/workspace/work/memory", stat.S_IFCHR | 0o600, os.makedev(1, 1))
 
 
@@ -127,22 +127,22 @@ def raise_a_limit(around: Surroundings) -> None:
 
 
 @NAMESPACES.attempt
-def make_a_user_namespace_by_unshare(around: Surroundings) -> int:
+def create_a_user_namespace_with_unshare(around: Surroundings) -> int:
     return call("unshare", _NEW_USER)
 
 
 @NAMESPACES.attempt
-def make_other_namespaces_by_unshare(around: Surroundings) -> int:
+def create_other_namespaces_with_unshare(around: Surroundings) -> int:
     return call("unshare", _NEW_MOUNTS | _NEW_NET | _NEW_PID)
 
 
 @NAMESPACES.attempt
-def make_a_user_namespace_by_clone(around: Surroundings) -> int:
+def create_a_user_namespace_with_clone(around: Surroundings) -> int:
     return _end_child(call("clone", _NEW_USER | _SIGCHLD, 0, 0, 0, 0))
 
 
 @NAMESPACES.attempt
-def make_a_user_namespace_by_clone3(around: Surroundings) -> int:
+def create_a_user_namespace_with_clone3(around: Surroundings) -> int:
     arguments = CloneArguments(flags=_NEW_USER, exit=_SIGCHLD)
     return _end_child(call("clone3", arguments, ctypes.sizeof(arguments)))
 
@@ -168,7 +168,7 @@ def make_the_root_writable(around: Surroundings) -> int:
 
 
 @NAMESPACES.attempt
-def take_a_mount_away(around: Surroundings) -> int:
+def unmount_a_file_system(around: Surroundings) -> int:
     return call("umount2", b"/proc", 2)
 
 
@@ -192,12 +192,12 @@ def change_the_root(around: Surroundings) -> None:
 
 
 @NAMESPACES.attempt
-def swap_the_root(around: Surroundings) -> int:
+def change_the_root_with_pivot_root(around: Surroundings) -> int:
     return call("pivot_root", b"/workspace/work", b"/workspace/work")
 
 
 @NAMESPACES.attempt
-def rename_the_machine(around: Surroundings) -> int:
+def change_the_host_name(around: Surroundings) -> int:
     return call("sethostname", b"x", 1)
 
 

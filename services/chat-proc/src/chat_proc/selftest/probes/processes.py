@@ -22,12 +22,12 @@ def trace_the_runner(around: Surroundings) -> object:
 
 
 @PROCESSES.attempt
-def read_memory_of_the_runner_by_a_call(around: Surroundings) -> object:
+def read_memory_of_the_runner_with_a_system_call(around: Surroundings) -> object:
     return try_each(partial(call, "process_vm_readv", pid, 0, 0, 0, 0, 0) for pid in _others())
 
 
 @PROCESSES.attempt
-def write_memory_of_the_runner_by_a_call(around: Surroundings) -> object:
+def write_memory_of_the_runner_with_a_system_call(around: Surroundings) -> object:
     return try_each(partial(call, "process_vm_writev", pid, 0, 0, 0, 0, 0) for pid in _others())
 
 
@@ -42,7 +42,7 @@ def read_memory_of_the_runner(around: Surroundings) -> object:
 
 
 @PROCESSES.attempt
-def take_a_descriptor_of_the_runner(around: Surroundings) -> object:
+def open_a_descriptor_of_the_runner(around: Surroundings) -> object:
     return try_each(
         partial(os.open, f"/proc/{pid}/fd/{number}", flags)
         for pid in _runners()
@@ -52,7 +52,7 @@ def take_a_descriptor_of_the_runner(around: Surroundings) -> object:
 
 
 @PROCESSES.attempt
-def take_a_descriptor_by_a_call(around: Surroundings) -> object:
+def copy_a_descriptor_with_a_system_call(around: Surroundings) -> object:
     return try_each(partial(_take_descriptor, pid) for pid in _others())
 
 
@@ -72,13 +72,13 @@ def advise_on_memory_of_the_runner(around: Surroundings) -> int:
 
 
 @PROCESSES.attempt
-def spare_itself_when_memory_ends(around: Surroundings) -> None:
+def exempt_itself_from_the_oom_killer(around: Surroundings) -> None:
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write("-1000")
 
 
 @PROCESSES.attempt
-def have_the_runner_die_first_when_memory_ends(around: Surroundings) -> object:
+def make_the_runner_the_first_oom_victim(around: Surroundings) -> object:
     return try_each(partial(_write_score, pid) for pid in _runners())
 
 
@@ -106,13 +106,13 @@ def end_the_first_process(around: Surroundings) -> None:
 
 
 @PROCESSES.attempt
-def find_a_first_process_that_may_do_more(around: Surroundings) -> str:
+def find_a_first_process_with_more_privileges(around: Surroundings) -> str:
     """If it shares our user, its memory may be accessible, so it must have no more rights."""
     mine, first = _load_status("self"), _load_status("1")
     for name in _STATUS_NAMES:
         if mine[name].split() != first[name].split():
             return f"{name} {first[name].strip()}"
-    raise Denied("it has the same walls")
+    raise Denied("it has the same restrictions")
 
 
 @PROCESSES.attempt
@@ -128,7 +128,7 @@ def find_a_first_process_in_other_namespaces(around: Surroundings) -> str:
 
 
 @PROCESSES.attempt
-def become_a_process_whose_memory_others_write(around: Surroundings) -> int:
+def let_all_processes_trace_it(around: Surroundings) -> int:
     """The reverse: being traceable by all is useless if no process may trace."""
     ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)
     pid = os.fork()

@@ -262,7 +262,7 @@ class _Reading:
         if is_media(artifact.mime):
             return self._answer_media(described, found, attach=not options.stats_only)
         if not is_text(artifact.mime):
-            return _Answer(f"{described}; not a text: open it with a program")
+            return _Answer(f"{described}; not text: open it with a program")
         if artifact.size > MAX_TEXT_BYTES:
             return _Answer(f"{described}; too large to read here: open it with a program", failed=True)
         return await self._read_object(
