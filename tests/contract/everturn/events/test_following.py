@@ -8,7 +8,7 @@ import pytest
 
 from everturn.core.errors import Unavailable
 from everturn.events.cursor import ORIGIN, EventCursor
-from everturn.events.redis import ENTRIES_PER_STREAM
+from everturn.events.redis import ENTRIES_PER_STREAM, stream_key
 from everturn.redis.calls import build_client
 from everturn.redis_drivers import RedisDrivers, open_redis_drivers
 from everturn_testing.core import SequentialIds
@@ -105,6 +105,29 @@ async def test_nothing_is_missed_or_doubled_while_conversations_come_and_go(redi
             conversation_id, read = await anext(following)
             assert read.events[0].id.n == positions[conversation_id].n + 1
             positions[conversation_id] = follows.cursors[conversation_id] = read.events[-1].id
+
+
+async def test_entries_of_a_newer_version_are_skipped_however_many_there_are(
+    redis_drivers: RedisDrivers, redis_url: str
+) -> None:
+    conversation_id = SequentialIds().conversation()
+    key, strange = stream_key(conversation_id), ENTRIES_PER_STREAM + 20
+    client = build_client(redis_url, name="newer")
+
+    async with (
+        asyncio.timeout(20),
+        aclosing(redis_drivers.event_reader.follow(Follows({conversation_id: ORIGIN}))) as following,
+    ):
+        await redis_drivers.event_writer.publish(conversation_id, entry(1, 1, 1), after=None)
+        first = await anext(following)
+        for n in range(2, 2 + strange):
+            await client.xadd(key, {"form": "2"}, id=f"1-{n}")
+            await client.publish(key, "2\n")
+        last = entry(1, 2 + strange, 2 + strange)
+        await redis_drivers.event_writer.publish(conversation_id, last, after=last.prev)
+
+        assert [first, await anext(following)] == [(conversation_id, entry(1, 1, 1)), (conversation_id, last)]
+    await client.aclose()
 
 
 async def test_closing_gives_the_connections_back(redis_drivers: RedisDrivers, redis_url: str) -> None:

@@ -17,7 +17,7 @@ from everturn.core.identity import Principal
 from everturn.core.ids import ConversationId, TurnId
 from everturn.events.cursor import ORIGIN, EventCursor
 from everturn.events.model import ChatDelta, ChatRewind, ConvTitle, Envelope, parse_envelope
-from everturn.events.stream import Entry
+from everturn.events.stream import Entry, EventsLost
 from everturn.events.views import TurnView
 from everturn_testing.core import FixedClock
 from everturn_testing.events.events import MemoryEvents
@@ -243,7 +243,7 @@ async def test_too_many_unsent_events_become_a_rewind(stream: HeldEvents, emitte
     say(emitter, "a")
     await until(lambda: stream.calls == 1)
     for n in range(MAX_PENDING_EVENTS + 1):
-        emitter.emit(ConvTitle(title=str(n)))
+        emitter.emit(ChatDelta(channel="canvas", instance=n, index=0, text=str(n), marker="canvas"), 1)
 
     stream.open.set()
     assert await emitter.flush(5)
@@ -253,7 +253,7 @@ async def test_too_many_unsent_events_become_a_rewind(stream: HeldEvents, emitte
 
 async def test_a_rewind_voids_events_since_the_commit(stream: HeldEvents, emitter: Emitter) -> None:
     say(emitter, "committed")
-    emitter.mark_committed()
+    emitter.mark_committed(emitter.cursor)
     say(emitter, "void")
     emitter.rewind()
     say(emitter, "after")
@@ -261,6 +261,35 @@ async def test_a_rewind_voids_events_since_the_commit(stream: HeldEvents, emitte
     assert await emitter.flush(5)
 
     assert stream.texts_sent == ["rewind", "after"]
+
+
+async def test_an_event_emitted_while_a_commit_is_written_is_not_covered_by_it(
+    stream: HeldEvents, emitter: Emitter
+) -> None:
+    say(emitter, "a")
+    committed = emitter.cursor
+    say(emitter, "b")
+    emitter.mark_committed(committed)
+    stream.fail_before = [EventsLost(CONVERSATION)]
+
+    assert await emitter.flush(5)
+
+    assert stream.texts_sent == ["rewind", "b"]
+
+
+async def test_the_newest_title_is_sent_again_because_a_rewind_shows_only_the_turn(
+    stream: HeldEvents, emitter: Emitter
+) -> None:
+    stream.fail_before = [EventsLost(CONVERSATION)]
+    for title in ("old", "new"):
+        emitter.emit(ConvTitle(title=title))
+    emitter.mark_committed(emitter.cursor)
+    emitter.rewind()
+    say(emitter, "after")
+
+    assert await emitter.flush(5)
+
+    assert stream.texts_sent == ["rewind", "new", "after"]
 
 
 async def test_events_during_the_preparation_of_a_rewind_follow_it(stream: HeldEvents, emitter: Emitter) -> None:
@@ -314,7 +343,7 @@ async def test_a_commit_while_the_state_is_built_makes_a_rewind_build_it_again(s
     emitter.rewind()
     await building.wait()
     say(emitter, "committed")
-    emitter.mark_committed()
+    emitter.mark_committed(emitter.cursor)
     say(emitter, "b")
     go_on.set()
 

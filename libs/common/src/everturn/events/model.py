@@ -336,8 +336,6 @@ AnyEvent = (
 )
 TERMINAL_TYPES = frozenset(kind.model_fields["type"].default for kind in (ChatComplete, ChatError))
 """The types of the events with which a turn ends."""
-PROGRESS = (ChatPhase, ChatTool)
-"""Not sent again after a rewind: a step, or the next phase, is sent instead."""
 EVENT_TYPES: tuple[str, ...] = tuple(kind.model_fields["type"].default for kind in get_args(AnyEvent))
 
 

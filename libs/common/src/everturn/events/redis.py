@@ -31,6 +31,7 @@ ENTRIES_PER_STREAM = 100
 TIDY_EVERY_S = 5.0
 """How long a conversation that is followed no more can stay subscribed."""
 _PREFIX = "events:"
+_ABOUT_A_CHANNEL = ("subscribe", "unsubscribe", "message")
 _ALIVE = f"{_PREFIX}alive"
 """A channel without messages, so that there is one before the first conversation is followed."""
 
@@ -175,7 +176,7 @@ class RedisEventReader:
     ) -> tuple[Entry, ...]:
         async with limited(PUBLISH_LIMIT_S):
             rows = await self._client.xrange(stream_key(conversation_id), min=f"({after}", count=max_entries)
-        return _read_entries(rows)
+        return tuple(entry for _, entry in _read_rows(rows) if entry is not None)
 
     async def follow(self, conversations: FollowSet) -> AsyncGenerator[tuple[ConversationId, Entry]]:
         """One connection for all of them, on which an entry costs the same however many there are.
@@ -205,42 +206,46 @@ class RedisEventReader:
         while not subscribing.done():
             message = await (try_next_message(pubsub) if new else next_message(pubsub))
             kind = message["type"] if message else "none"
-            key = message["channel"].decode() if message and kind in ("subscribe", "message") else _ALIVE
+            key = message["channel"].decode() if message and kind in _ABOUT_A_CHANNEL else _ALIVE
             if kind == "subscribe" and key != _ALIVE:
                 new.add(read_key(key))
                 unread.restart(read_key(key))
                 if len(new) < STREAMS_AT_ONCE:
                     continue
+            elif kind == "unsubscribe":
+                unread.restart(read_key(key))
             while new:
-                for conversation_id, entries in (await self._load_unread(new, unread)).items():
-                    for entry in entries:
-                        if unread.take(conversation_id, entry):
+                for conversation_id, rows in (await self._load_unread(new, unread)).items():
+                    for entry_id, entry in rows:
+                        # Also moves on after an entry that can't be read, which clients find to be a gap.
+                        if unread.take(conversation_id, entry_id) and entry is not None:
                             yield conversation_id, entry
-                    if len(entries) < ENTRIES_PER_STREAM:
+                    if len(rows) < ENTRIES_PER_STREAM:
                         new.discard(conversation_id)
             entry = _try_read_message(message["data"]) if message and kind == "message" else None
             if entry is not None and unread.is_after_gap(read_key(key), entry):
                 new.add(read_key(key))
-            elif entry is not None and unread.take(read_key(key), entry):
+            elif entry is not None and unread.take(read_key(key), entry.events[-1].id):
                 yield read_key(key), entry
         raise Unavailable("Could not subscribe to the event streams.") from subscribing.exception()
 
     async def _load_unread(
         self, conversation_ids: Collection[ConversationId], unread: "_Unread"
-    ) -> Mapping[ConversationId, Sequence[Entry]]:
-        """The next entries of each; none of a conversation that is not followed any more."""
+    ) -> Mapping[ConversationId, Sequence[tuple[EventCursor, Entry | None]]]:
+        """The ids of the next entries of each, and those that can be read; none of a conversation that is not followed
+        any more."""
         cursors = {each: cursor for each in conversation_ids if (cursor := unread.find_cursor(each)) is not None}
         async with limited(PUBLISH_LIMIT_S), self._client.pipeline(transaction=False) as pipeline:
             for conversation_id, cursor in cursors.items():
                 pipeline.xrange(stream_key(conversation_id), min=f"({cursor}", count=ENTRIES_PER_STREAM)
             answers = await pipeline.execute()
-        loaded = {each: _read_entries(rows) for each, rows in zip(cursors, answers, strict=True)}
+        loaded = {each: _read_rows(rows) for each, rows in zip(cursors, answers, strict=True)}
         return {each: loaded.get(each, ()) for each in conversation_ids}
 
 
-def _read_entries(rows: Sequence[tuple[bytes, Fields]]) -> tuple[Entry, ...]:
-    read = (try_read_entry(read_id(raw_id), fields) for raw_id, fields in rows)
-    return tuple(entry for entry in read if entry is not None)
+def _read_rows(rows: Sequence[tuple[bytes, Fields]]) -> tuple[tuple[EventCursor, Entry | None], ...]:
+    ids = (read_id(raw_id) for raw_id, _ in rows)
+    return tuple((entry_id, try_read_entry(entry_id, fields)) for entry_id, (_, fields) in zip(ids, rows, strict=True))
 
 
 async def _run_subscriptions(pubsub: Any, conversations: FollowSet) -> None:
@@ -262,23 +267,23 @@ async def _run_subscriptions(pubsub: Any, conversations: FollowSet) -> None:
 
 
 class _Unread:
-    """Which entries the reader has not had: those after its position in the set, and after the last one yielded."""
+    """Which entries the reader has not had: those after its position in the set, and after the last one read."""
 
     def __init__(self, conversations: FollowSet) -> None:
         self._conversations = conversations
-        self._yielded: dict[ConversationId, EventCursor] = {}
+        self._read: dict[ConversationId, EventCursor] = {}
 
     def restart(self, conversation_id: ConversationId) -> None:
-        """Only the position in the set counts, because the conversation was added."""
-        self._yielded.pop(conversation_id, None)
+        """Only the position in the set counts, because the conversation was added, or left the set."""
+        self._read.pop(conversation_id, None)
 
     def find_cursor(self, conversation_id: ConversationId) -> EventCursor | None:
         """The last id that was read; None if the conversation is not followed."""
         position = self._conversations.find_position(conversation_id)
         if position is None:
-            self._yielded.pop(conversation_id, None)
+            self._read.pop(conversation_id, None)
             return None
-        return max(position, self._yielded.get(conversation_id, position))
+        return max(position, self._read.get(conversation_id, position))
 
     def is_after_gap(self, conversation_id: ConversationId, entry: Entry) -> bool:
         """Whether entries before it were not read: they came while nobody followed, before the conversation was added
@@ -286,12 +291,12 @@ class _Unread:
         cursor = self.find_cursor(conversation_id)
         return cursor is not None and entry.prev > cursor
 
-    def take(self, conversation_id: ConversationId, entry: Entry) -> bool:
-        """Whether to yield the entry."""
-        cursor, last = self.find_cursor(conversation_id), entry.events[-1].id
-        if cursor is None or last <= cursor:
+    def take(self, conversation_id: ConversationId, entry_id: EventCursor) -> bool:
+        """Whether to yield the entry with this id; it counts as read from now on."""
+        cursor = self.find_cursor(conversation_id)
+        if cursor is None or entry_id <= cursor:
             return False
-        self._yielded[conversation_id] = last
+        self._read[conversation_id] = entry_id
         return True
 
 
@@ -312,9 +317,7 @@ class RedisEventWriter:
         newest = "+" if before is None else f"({before}"
         async with limited(PUBLISH_LIMIT_S):
             rows = await self._client.xrevrange(stream_key(conversation_id), max=newest, count=max_entries)
-        return tuple(
-            entry for raw_id, fields in reversed(rows) if (entry := try_read_entry(read_id(raw_id), fields)) is not None
-        )
+        return tuple(entry for _, entry in reversed(_read_rows(rows)) if entry is not None)
 
     async def publish(
         self,

@@ -21,7 +21,17 @@ from everturn.core.ids import ConversationId, TurnId
 from everturn.core.loops import guarded
 from everturn.core.metrics import EVENTS_PUBLISHED, REWINDS
 from everturn.events.cursor import EventCursor
-from everturn.events.model import PROGRESS, AnyEvent, ChatDelta, ChatPhase, ChatRewind, Envelope, encode_envelope
+from everturn.events.model import (
+    AnyEvent,
+    ChatDelta,
+    ChatPhase,
+    ChatRewind,
+    ChatTool,
+    ConvStatus,
+    ConvTitle,
+    Envelope,
+    encode_envelope,
+)
 from everturn.events.stream import EncodedEvent, Entry, EventsLost, EventWriter
 from everturn.events.views import TurnView
 
@@ -46,7 +56,7 @@ Emit = Callable[[AnyEvent, int | None], None]
 class UnsentEvent:
     """An event that has its id and is not encoded yet, so that the text that follows it can join it."""
 
-    __slots__ = ("_address", "_chars", "_completed", "_data", "_more", "_round", "id", "is_sealed")
+    __slots__ = ("_address", "_chars", "_completed", "_data", "_encoded", "_more", "_round", "id", "is_sealed")
 
     def __init__(self, id: EventCursor, data: AnyEvent, round_number: int | None, address: Mapping[str, str]) -> None:
         self.id = id
@@ -58,6 +68,7 @@ class UnsentEvent:
         self._more: list[str] = []
         self._chars = len(data.text) if isinstance(data, ChatDelta) else 0
         self._completed = isinstance(data, ChatDelta) and data.completed
+        self._encoded: EncodedEvent | None = None
 
     def try_join(self, data: AnyEvent, round_number: int | None) -> bool:
         """Take in the next piece of the same text; returns False if it needs an event of its own."""
@@ -74,7 +85,13 @@ class UnsentEvent:
         return True
 
     def encode(self) -> EncodedEvent:
-        """The event as it is sent to clients."""
+        """The event as it is sent to clients. Once encoded, nothing can join it."""
+        if self._encoded is None:
+            self.is_sealed = True
+            self._encoded = self._encode()
+        return self._encoded
+
+    def _encode(self) -> EncodedEvent:
         data = self._data
         if self._more and isinstance(data, ChatDelta):
             text = "".join((data.text, *self._more))
@@ -129,47 +146,54 @@ class UncommittedEvent:
 
 
 class UncommittedEvents:
-    """The uncommitted events of a turn, with text merged, so that they can be sent again after a rewind.
+    """The events of a turn that no commit covers, with text merged, so that they can be sent again after a rewind.
 
-    Owned by one emitter. Text pieces of the same channel instance are merged into one with the index of the first.
+    Owned by one emitter. Text pieces of the same channel instance are merged into one with the index of the first. Of
+    each kind of event about the conversation the newest is kept: a rewind shows only the turn.
     """
 
     def __init__(self) -> None:
-        self._events: list[UncommittedEvent] = []
-        self._texts: dict[tuple[int | None, str, int], list[ChatDelta]] = {}
+        self._pieces: dict[tuple[int | None, object, object], list[tuple[EventCursor, AnyEvent]]] = {}
+        """Keys begin with the round."""
 
-    def add(self, data: AnyEvent, round_number: int | None) -> None:
-        if isinstance(data, PROGRESS):
-            return
-        if not isinstance(data, ChatDelta):
-            self._events.append(UncommittedEvent(data, round_number))
-            return
-        key = (round_number, data.channel, data.instance)
-        if key not in self._texts:
-            self._texts[key] = []
-            self._events.append(UncommittedEvent(data, round_number))
-        self._texts[key].append(data)
+    def add(self, event_id: EventCursor, data: AnyEvent, round_number: int | None) -> None:
+        match data:
+            case ChatPhase() | ChatTool():  # a step, or the next phase, is sent instead
+                return
+            case ChatDelta(channel=channel, instance=instance):
+                key = round_number, channel, instance
+            case ConvStatus() | ConvTitle():
+                key = round_number, data.type, ""
+                self._pieces.pop(key, None)
+            case _:
+                key = round_number, data.type, event_id
+        self._pieces.setdefault(key, []).append((event_id, data))
 
-    def clear(self) -> None:
-        """Forget all events so far, because a commit covers them."""
-        self._events.clear()
-        self._texts.clear()
+    def forget(self, up_to: EventCursor) -> None:
+        """Forget the turn's events up to this id, because a commit covers them, or because they are void."""
+        for key, pieces in list(self._pieces.items()):
+            left = [piece for piece in pieces if piece[0] > up_to or isinstance(piece[1], ConvStatus | ConvTitle)]
+            if left:
+                self._pieces[key] = left
+            else:
+                del self._pieces[key]
 
     def merged(self) -> tuple[UncommittedEvent, ...]:
         """The events to send again, in the order in which each began."""
-        return tuple(self._merge(event) for event in self._events)
+        return tuple(UncommittedEvent(_merge([data for _, data in each]), key[0]) for key, each in self._pieces.items())
 
-    def _merge(self, event: UncommittedEvent) -> UncommittedEvent:
-        if not isinstance(event.data, ChatDelta):
-            return event
-        pieces = self._texts[event.round, event.data.channel, event.data.instance]
-        text = "".join(piece.text for piece in pieces)
-        merged = event.data.model_copy(update={"text": text, "completed": pieces[-1].completed})
-        return UncommittedEvent(merged, event.round)
+
+def _merge(pieces: list[AnyEvent]) -> AnyEvent:
+    first, last = pieces[0], pieces[-1]
+    if not isinstance(first, ChatDelta) or not isinstance(last, ChatDelta):
+        return first
+    text = "".join(piece.text for piece in pieces if isinstance(piece, ChatDelta))
+    return first.model_copy(update={"text": text, "completed": last.completed})
 
 
 class Emitter:
-    """Owned by one turn runner. `emit` must be called from the runner's task; `run` is the publishing task."""
+    """Owned by one turn runner; `run` is its publishing task. Every task of the turn may `emit` at any time, also while
+    a commit is being written: the commit covers the events up to its cursor."""
 
     def __init__(
         self,
@@ -215,8 +239,7 @@ class Emitter:
 
     def emit(self, data: AnyEvent, round_number: int | None = None) -> None:
         """Give the event its id and send it soon."""
-        self._uncommitted.add(data, round_number)
-        self._enqueue(data, round_number)
+        self._uncommitted.add(self._enqueue(data, round_number), data, round_number)
         if len(self._pending) > MAX_PENDING_EVENTS:
             self._request_rewind("too many unsent")
 
@@ -225,14 +248,14 @@ class Emitter:
         events = (each.data for each in self._uncommitted.merged())
         return "".join(data.text for data in events if isinstance(data, ChatDelta) and data.channel == "answer")
 
-    def mark_committed(self) -> None:
-        """Mark all events so far as covered by a commit."""
+    def mark_committed(self, cursor: EventCursor) -> None:
+        """Mark the events up to this id as covered by a commit."""
         self._commits += 1
-        self._uncommitted.clear()
+        self._uncommitted.forget(cursor)
 
     def rewind(self) -> None:
         """Replace the clients' view of the turn with its committed state; events since the last commit are void."""
-        self._uncommitted.clear()
+        self._uncommitted.forget(self._numbering.cursor)
         self._needs_rewind = True
         self._urgent.set()
         self._notify()
@@ -344,6 +367,9 @@ class Emitter:
             self._enqueue(ChatRewind(turn=view), None)
         for event in self._uncommitted.merged():
             self._enqueue(event.data, event.round)
+        if view is not None:
+            # The state of a turn with many large messages takes a moment.
+            await asyncio.to_thread(self._pending[0].encode)
 
     async def _build_view(self) -> TurnView | None:
         """The committed state. A commit while it is built makes it outdated: the events since are not those after
@@ -359,7 +385,6 @@ class Emitter:
         batch: list[EncodedEvent] = []
         size = 0
         for event in self._pending:
-            event.is_sealed = True
             encoded = event.encode()
             size += len(encoded.payload)
             if batch and size > MAX_ENTRY_BYTES:
@@ -376,7 +401,7 @@ class Emitter:
         self._needs_rewind = True
         self._pending.clear()
 
-    def _enqueue(self, data: AnyEvent, round_number: int | None) -> None:
+    def _enqueue(self, data: AnyEvent, round_number: int | None) -> EventCursor:
         if self._pending and self._pending[-1].try_join(data, round_number):
             self._numbering.note(data)
         else:
@@ -384,6 +409,7 @@ class Emitter:
         if not isinstance(data, ChatDelta):
             self._urgent.set()
         self._notify()
+        return self._pending[-1].id
 
     def _notify(self) -> None:
         self._drained.clear()

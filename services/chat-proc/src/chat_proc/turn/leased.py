@@ -273,8 +273,8 @@ def draft_exit(
 
 
 class LeasedTurn:
-    """The turn that the loop reads and writes. Only the runner's task writes; the call for a title, which runs beside
-    it, hands over its result. Every write raises StaleFence when the lease is lost.
+    """The turn that the loop reads and writes. Only the runner's task commits; the call for a title, which runs beside
+    it, saves and announces the title by itself. Every write raises StaleFence when the lease is lost.
 
     `claimed_at_s` is the monotonic time before the claim was sent.
     """
@@ -421,8 +421,9 @@ class LeasedTurn:
         """Raises InboxMoved if a signal it applies was edited or withdrawn meanwhile; read the signals again."""
         content = CommitContent(usage=self._booked).plus(content)
         blocks = self._chain(self._with_gate(self._sources.accept_drafts(content.drafts), self._title))
-        await self._write(self._build_commit(blocks, content))
-        self._apply(blocks, content)
+        commit = self._build_commit(blocks, content)
+        await self._write(commit)
+        self._apply(commit, content)
         self._emit_committed(content, blocks)
 
     async def close(self, end: TurnEnd, *, promote: Promotion | None = None) -> None:
@@ -452,10 +453,11 @@ class LeasedTurn:
             title=title,
             promote=promote,
         )
-        await self._write(self._build_commit(blocks, content, close))
+        commit = self._build_commit(blocks, content, close)
+        await self._write(commit)
         self.turn = replace(self.turn, status=status_of(end))
         self._meter.note_end(end.outcome, waited_s=count_waited_s(self.turn_blocks))
-        self._apply(blocks, content, promote)
+        self._apply(commit, content, promote)
         self._emit_committed(content, blocks)
         if title is not None and title != self._title:
             self.emit(ConvTitle(title=title))
@@ -553,17 +555,17 @@ class LeasedTurn:
     def _chain(self, drafts: tuple[BlockDraft, ...]) -> tuple[Block, ...]:
         return chain_blocks(drafts, next_seq=self._next_seq, last_hash=self._last_hash)
 
-    def _apply(self, blocks: tuple[Block, ...], content: CommitContent, promote: Promotion | None = None) -> None:
-        self._blocks.extend(blocks)
-        if blocks:
-            self._next_seq, self._last_hash = blocks[-1].seq + 1, blocks[-1].hash
+    def _apply(self, commit: Commit, content: CommitContent, promote: Promotion | None = None) -> None:
+        self._blocks.extend(commit.blocks)
+        if commit.blocks:
+            self._next_seq, self._last_hash = commit.blocks[-1].seq + 1, commit.blocks[-1].hash
         self._usage = add_usage(self._usage, content.usage)
         # What was booked while the commit was written is left for the next one.
         self._booked = tuple(each for each in self._booked if not any(each is written for written in content.usage))
         self.inbox.settle(content.signals)
         if promote is not None:
             self.inbox.promote(promote)
-        self._emitter.mark_committed()
+        self._emitter.mark_committed(commit.cursor)
 
     def _emit_committed(self, content: CommitContent, blocks: tuple[Block, ...]) -> None:
         count_usage(content.usage)

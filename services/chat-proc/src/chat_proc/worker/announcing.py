@@ -123,8 +123,8 @@ class Announcer:
                 last = await self._writer.load_last(conversation_id)
                 has_terminal = await self._has_terminal_event(conversation_id, turn_id)
                 # A turn of many large messages takes a moment.
-                events = await asyncio.to_thread(_build_events, claim, page, has_terminal)
-                entry = self._number(claim.lease, turn_id, max(cursor, last or cursor), events)
+                prev = max(cursor, last or cursor)
+                entry = await asyncio.to_thread(self._build_end, claim, page, turn_id, prev, has_terminal)
                 cursor = entry.events[-1].id
                 if await self._try_append(claim.lease, entry, last or ORIGIN):
                     return cursor, True
@@ -163,6 +163,9 @@ class Announcer:
             # A snapshot contains the state too.
             _log.warning("Could not publish the status of the conversation", turn_id=turn_id, error=str(error))
         return cursor
+
+    def _build_end(self, claim: Claim, page: TurnPage, turn_id: TurnId, prev: EventCursor, has_terminal: bool) -> Entry:
+        return self._number(claim.lease, turn_id, prev, _build_events(claim, page, has_terminal))
 
     def _number(self, lease: Lease, turn_id: TurnId, prev: EventCursor, events: Sequence[AnyEvent]) -> Entry:
         numbering = EventNumbering(
