@@ -3,13 +3,15 @@
 import argparse
 import asyncio
 import json
+import math
 import os
 import random
 import signal
 import socket
 import sys
+import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import uvicorn
@@ -68,13 +70,20 @@ SERVE_HELP = "Serve requests until SIGTERM; the default command."
 
 
 class DrainingServer(uvicorn.Server):
-    """Announces when it listens, and ends open streams before it waits for requests to finish."""
+    """Announces when it listens, and ends open streams before it waits for requests to finish; both together take at
+    most `drain_timeout_s`, and then a second to cancel what is left."""
 
     def __init__(
-        self, config: uvicorn.Config, *, drain: Callable[[], Awaitable[None]], announce: Callable[[int], None]
+        self,
+        config: uvicorn.Config,
+        *,
+        drain: Callable[[], Awaitable[None]],
+        drain_timeout_s: float,
+        announce: Callable[[int], None],
     ) -> None:
         super().__init__(config)
         self._drain = drain
+        self._drain_timeout_s = drain_timeout_s
         self._announce = announce
 
     @contextmanager
@@ -98,7 +107,14 @@ class DrainingServer(uvicorn.Server):
             self._announce(self.servers[0].sockets[0].getsockname()[1])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._drain()
+        for server in self.servers:
+            server.close()
+        began_s = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_timeout_s):
+                await self._drain()
+        left_s = max(1.0, self._drain_timeout_s - (time.monotonic() - began_s))
+        self.config.timeout_graceful_shutdown = math.ceil(left_s)
         await super().shutdown(sockets)
 
 
@@ -133,7 +149,6 @@ async def run_ingress(settings: IngressSettings, bounds: Bounds) -> None:
             forwarded_allow_ips=settings.trusted_proxies,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=settings.drain_timeout_s,
             h11_max_incomplete_event_size=HEADER_BUFFER_BYTES,
         )
 
@@ -141,7 +156,12 @@ async def run_ingress(settings: IngressSettings, bounds: Bounds) -> None:
             app.state.hub.drain()
             await app.state.sockets.drain(random.random)
 
-        server = DrainingServer(config, drain=drain, announce=lambda port: announce_ready(settings, parts, port))
+        server = DrainingServer(
+            config,
+            drain=drain,
+            drain_timeout_s=settings.drain_timeout_s,
+            announce=lambda port: announce_ready(settings, parts, port),
+        )
         async with asyncio.TaskGroup() as group:
             hub = group.create_task(run_guarded("hub", app.state.hub.run))
             await server.serve()

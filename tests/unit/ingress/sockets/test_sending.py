@@ -140,3 +140,17 @@ async def test_a_call_cancelled_while_it_replaces_a_feed_leaves_no_second_one() 
             feed.cancel()
 
     assert left == first
+
+
+async def test_a_feed_that_is_cancelled_before_it_runs_leaves_no_client() -> None:
+    (_, outlet), streams = open_outlet(), Streams()
+    caller, payload = Caller(Principal("t", "p", "ann")), {"conversation_id": CONVERSATION}
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        followed = Subscriptions(outlet, cast(Any, streams), group)
+        await followed.subscribe(caller, payload)
+        for feed in followed.tasks:
+            feed.cancel()
+    await asyncio.sleep(0)
+
+    assert streams.open_clients == []
+    assert followed.tasks == []

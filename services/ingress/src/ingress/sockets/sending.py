@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -151,7 +152,9 @@ class Subscriptions:
             if self._outlet.closed:
                 self._hub.close(client)
             else:
-                self._open[conversation_id] = self._group.create_task(self._run(conversation_id, client))
+                feed = self._open[conversation_id] = self._group.create_task(self._run(conversation_id, client))
+                # A task that is cancelled before its first step never runs.
+                feed.add_done_callback(partial(self._release, conversation_id, client))
         return 200, SubscribedOut(conversation_id=conversation_id, after=form.after)
 
     async def unsubscribe(self, _: Caller, payload: Payload) -> Answer:
@@ -175,17 +178,17 @@ class Subscriptions:
 
     async def _run(self, conversation_id: ConversationId, client: Subscription) -> None:
         """Feed the client until its socket closes, the server drains or the conversation is gone."""
-        try:
-            # A client that disconnected is not an error: its socket ends by itself.
-            with contextlib.suppress(OSError):
-                async with contextlib.aclosing(self._feed.chunks(client)) as chunks:
-                    async for chunk in chunks:
-                        await self._outlet.write_events(map(render_event, split_frames(chunk)))
-                # When the credential expires, the whole socket ends with that reason.
-                if not self._hub.draining and not self._feed.has_expired(client):
-                    gone: dict[str, Any] = {"conversation_id": conversation_id, **build_refusal(absent())}
-                    await self._outlet.write_events([render_own("conv_unsubscribed", gone)])
-        finally:
-            self._hub.close(client)
-            if self._open.get(conversation_id) is asyncio.current_task():
-                del self._open[conversation_id]
+        # A client that disconnected is not an error: its socket ends by itself.
+        with contextlib.suppress(OSError):
+            async with contextlib.aclosing(self._feed.chunks(client)) as chunks:
+                async for chunk in chunks:
+                    await self._outlet.write_events(map(render_event, split_frames(chunk)))
+            # When the credential expires, the whole socket ends with that reason.
+            if not self._hub.draining and not self._feed.has_expired(client):
+                gone: dict[str, Any] = {"conversation_id": conversation_id, **build_refusal(absent())}
+                await self._outlet.write_events([render_own("conv_unsubscribed", gone)])
+
+    def _release(self, conversation_id: ConversationId, client: Subscription, feed: asyncio.Task[None]) -> None:
+        self._hub.close(client)
+        if self._open.get(conversation_id) is feed:
+            del self._open[conversation_id]
