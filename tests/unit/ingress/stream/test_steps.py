@@ -153,7 +153,7 @@ def test_the_end_carries_the_whole_result_or_the_error() -> None:
     done = ChatComplete(outcome="completed", answer="42", rounds=2, usage=usage, elapsed_ms=2500)
     failed = ChatError(problem=problem("model-failed", "No.", 502), rounds=1, usage=usage, elapsed_ms=10)
 
-    (_, good), (_, bad) = show(done, failed)
+    ((_, good),), ((_, bad),) = show(done), show(failed)
 
     assert (good["answer"], good["iterations"], good["elapsed"], good["error"]) == ("42", 2, 2.5, None)
     assert good["usage"]["output_tokens"] == 4
@@ -169,6 +169,15 @@ def test_a_rewind_restarts_the_turn() -> None:
 
     assert [event for event, _ in shown] == ["reset", "turn", "step", "step", "answer", "answer"]
     assert shown[-1][1]["content"] == "So far"
+
+
+def test_a_turn_that_ended_in_the_state_shown_does_not_end_again() -> None:
+    turn = TurnView(turn_id="t", ordinal=1, status="completed", text="Hi", outcome="completed", answer="42", rounds=1)
+    end = ChatComplete(outcome="completed", answer="42", rounds=1, usage=TurnUsage(), elapsed_ms=5)
+
+    shown = show(ChatRewind(turn=turn), end)
+
+    assert [event for event, _ in shown] == ["reset", "turn", "done"]
 
 
 def test_the_last_of_several_frames_has_the_id() -> None:

@@ -18,9 +18,8 @@ from everturn.core.ids import ConversationId
 from everturn.core.open_values import report_unknown
 from everturn.events.cursor import EventCursor, try_parse_cursor
 from everturn.events.redis_budget import ACCOUNT_KEEP_S, MAKE_ROOM, StreamBudget, hash_owner
-from everturn.events.redis_hints import next_message, try_next_message
 from everturn.events.stream import ERASED_FENCE, EncodedEvent, Entry, EventsLost, FollowSet
-from everturn.redis.calls import PUBLISH_LIMIT_S, limited
+from everturn.redis.calls import PUBLISH_LIMIT_S, limited, next_message, try_next_message
 
 Fields = Mapping[bytes, bytes]
 
@@ -195,6 +194,8 @@ class RedisEventReader:
                         yield taken
             finally:
                 await end_tasks(subscribing)
+                if subscribing.done() and not subscribing.cancelled():
+                    subscribing.exception()  # retrieved, because the reader found the same broken connection
         finally:
             await pubsub.aclose()
 

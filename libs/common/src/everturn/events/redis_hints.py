@@ -6,16 +6,13 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from everturn.core.errors import Unavailable
 from everturn.core.ids import ConversationId
 from everturn.core.open_values import report_unknown
 from everturn.events.stream import Hint
-from everturn.redis.calls import CALL_LIMIT_S, GRACE_S, PUBLISH_LIMIT_S, limited
+from everturn.redis.calls import CALL_LIMIT_S, PUBLISH_LIMIT_S, limited, next_message
 
 HINTS = "hints"
 INBOX = "inbox:"
-QUIET_S = 5.0
-"""After this time without a message the server is pinged."""
 
 
 class RedisHints:
@@ -69,22 +66,3 @@ async def _listen(client: Any, pattern: str, listening: Callable[[], None]) -> A
                 yield message["channel"].decode(), message["data"].decode()
     finally:
         await pubsub.aclose()
-
-
-async def next_message(pubsub: Any) -> dict[str, Any]:
-    """The next message of a subscribed connection. Raises Unavailable when the server does not answer a ping."""
-    async with limited(QUIET_S + GRACE_S):
-        message = await pubsub.get_message(timeout=QUIET_S)
-        if message is not None:
-            return message
-        await pubsub.ping()
-        answer = await pubsub.get_message(timeout=GRACE_S)
-    if answer is None:
-        raise Unavailable("Redis does not answer.")
-    return answer
-
-
-async def try_next_message(pubsub: Any) -> dict[str, Any] | None:
-    """The next message that has arrived already."""
-    async with limited(GRACE_S):
-        return await pubsub.get_message(timeout=0)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -20,6 +21,8 @@ PUBLISH_LIMIT_S = 2.0
 none would succeed; and in that state the system depends on the sweeper."""
 GRACE_S = 2.0
 """How much longer than requested a waiting call can last before the server counts as unreachable."""
+QUIET_S = 5.0
+"""After this time without a message, a subscribed connection's server is pinged."""
 POOL_SIZE = 32
 
 
@@ -53,3 +56,22 @@ async def limited(limit_s: float) -> AsyncGenerator[None]:
                 yield
     except (RedisError, OSError, TimeoutError) as error:
         raise Unavailable(f"Redis: {error or type(error).__name__}") from error
+
+
+async def next_message(pubsub: Any) -> dict[str, Any]:
+    """The next message of a subscribed connection. Raises Unavailable when the server does not answer a ping."""
+    async with limited(QUIET_S + GRACE_S):
+        message = await pubsub.get_message(timeout=QUIET_S)
+        if message is not None:
+            return message
+        await pubsub.ping()
+        answer = await pubsub.get_message(timeout=GRACE_S)
+    if answer is None:
+        raise Unavailable("Redis does not answer.")
+    return answer
+
+
+async def try_next_message(pubsub: Any) -> dict[str, Any] | None:
+    """The next message that has arrived already."""
+    async with limited(GRACE_S):
+        return await pubsub.get_message(timeout=0)

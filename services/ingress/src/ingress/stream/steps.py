@@ -40,10 +40,12 @@ def _split(chunk: bytes) -> Iterator[bytes]:
 
 
 class StepsProjector:
-    """Projects one client's stream; the only state is thoughts that have not ended."""
+    """Projects one client's stream. The only state is thoughts that have not ended, and the last turn that has: its end
+    can be in a snapshot and follow as an event."""
 
     def __init__(self) -> None:
         self._thoughts: dict[tuple[str | None, int | None, int], str] = {}
+        self._ended: str | None = None
 
     def project_frame(self, frame: bytes) -> bytes:
         """The frames that represent this one in the view; empty when none do."""
@@ -88,14 +90,16 @@ class StepsProjector:
             case events.ChatSignal(state="applied", kind="followup" | "steer" | "event", text=text):
                 yield "inject", {**at, "type": "inject", "content": text}
             case events.ChatComplete() | events.ChatError() as end:
-                yield "done", {**at, **_build_end(end)}
+                if self._ended != envelope.turn_id:
+                    self._ended = envelope.turn_id
+                    yield "done", {**at, **_build_end(end)}
             case events.ChatRewind(turn=turn):
                 yield "reset", {"turn_id": turn.turn_id}
-                yield from _project_turn(turn)
+                yield from self._project_turn(turn)
             case events.StreamSnapshot(state=state):
                 yield "reset", {"turn_id": None}
                 for turn in state.turns:
-                    yield from _project_turn(turn)
+                    yield from self._project_turn(turn)
                 if state.conversation.state == "waiting":
                     yield "phase", {"phase": "waiting", "position": None}
             case events.ServerShutdown(retry_ms=retry_ms):
@@ -116,6 +120,25 @@ class StepsProjector:
             self._thoughts = {each: text for each, text in self._thoughts.items() if each[0] == envelope.turn_id}
             self._thoughts[key] = kept[:MAX_REASONING_CHARS]
 
+    def _project_turn(self, turn: TurnView) -> Iterator[Shown]:
+        """A turn as if the client had followed it from its beginning, with each text in one piece."""
+        at = {"turn_id": turn.turn_id}
+        yield "turn", {**at, "text": turn.text}
+        for step in turn.steps:
+            yield "step", {**at, **_build_step(step, step.round)}
+        for approval in turn.approvals:
+            yield "approval", {**at, **_build_approval(approval)}
+        for text in turn.texts:
+            if text.channel == "answer":
+                yield from _project_answer(at, _as_delta(text, completed=text.round <= turn.sealed_round))
+        if turn.outcome or turn.error:
+            self._ended = turn.turn_id
+            end = {"answer": turn.answer, "iterations": turn.rounds, "elapsed": (turn.elapsed_ms or 0) / 1000}
+            usage = turn.usage.model_dump() if turn.usage else None
+            error = turn.error.model_dump(exclude_none=True) if turn.error else None
+            ended = {"outcome": turn.outcome, "cut_reason": turn.cut_reason, "usage": usage, "error": error}
+            yield "done", {**at, **end, **ended}
+
 
 def _project_answer(at: dict[str, Any], delta: events.ChatDelta) -> Iterator[Shown]:
     if delta.index == 0:
@@ -125,25 +148,6 @@ def _project_answer(at: dict[str, Any], delta: events.ChatDelta) -> Iterator[Sho
         yield "answer", {**at, "status": "delta", "content": delta.text}
     if delta.completed:
         yield "answer", {**at, "status": "done"}
-
-
-def _project_turn(turn: TurnView) -> Iterator[Shown]:
-    """A turn as if the client had followed it from its beginning, with each text in one piece."""
-    at = {"turn_id": turn.turn_id}
-    yield "turn", {**at, "text": turn.text}
-    for step in turn.steps:
-        yield "step", {**at, **_build_step(step, step.round)}
-    for approval in turn.approvals:
-        yield "approval", {**at, **_build_approval(approval)}
-    for text in turn.texts:
-        if text.channel == "answer":
-            yield from _project_answer(at, _as_delta(text, completed=text.round <= turn.sealed_round))
-    if turn.outcome or turn.error:
-        end = {"answer": turn.answer, "iterations": turn.rounds, "elapsed": (turn.elapsed_ms or 0) / 1000}
-        usage = turn.usage.model_dump() if turn.usage else None
-        error = turn.error.model_dump(exclude_none=True) if turn.error else None
-        ended = {"outcome": turn.outcome, "cut_reason": turn.cut_reason, "usage": usage, "error": error}
-        yield "done", {**at, **end, **ended}
 
 
 def _as_delta(text: TextView, *, completed: bool) -> events.ChatDelta:
