@@ -86,6 +86,6 @@ lock: ## Resolve the dependencies again and write both lock files
 	@$(SETUP) --lock
 
 clean: ## Delete caches and, after a confirmation (YES=1 skips it), all local conversations and files
-	@rm -rf .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build clients/web/dist clients/web/node_modules
-	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 	@[ ! -x $(BIN)/python ] || $(LOCAL) clean $(if $(YES),--yes)
+	@rm -rf .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build clients/web/node_modules
+	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

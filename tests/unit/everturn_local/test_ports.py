@@ -4,7 +4,9 @@ import os
 import socket
 from pathlib import Path
 
-from everturn_local.ports import LOOPBACK, is_port_free, load_free_port, save_port, try_load_port
+import pytest
+
+from everturn_local.ports import LOOPBACK, CannotListen, is_port_free, load_free_port, save_port, try_load_port
 
 
 def test_a_free_port_lies_below_those_of_outgoing_connections():
@@ -17,6 +19,12 @@ def test_a_free_port_lies_below_those_of_outgoing_connections():
 def test_a_port_with_a_listener_is_not_free():
     with socket.create_server((LOOPBACK, 0)) as listener:
         assert not is_port_free(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "host.invalid"])
+def test_an_address_of_another_machine_is_not_a_port_in_use(host: str):
+    with pytest.raises(CannotListen, match=f"{host}:8090: .*Set HOST"):
+        is_port_free(8090, host)
 
 
 def test_a_port_is_given_out_once():

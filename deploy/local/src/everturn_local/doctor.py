@@ -12,7 +12,7 @@ from everturn.core.errors import EverturnError
 from everturn.files.opening import open_objects
 from everturn_local.escapes import BatteryFailed, Escapes, run_escapes
 from everturn_local.home import Home, HomeInUseError, run_lock
-from everturn_local.ports import is_port_free
+from everturn_local.ports import CannotListen, is_port_free
 from everturn_local.servers.postgres import load_postgres_binary
 from everturn_local.servers.redis import load_redis_binary
 from everturn_local.settings import REPOSITORY, LocalSettings
@@ -147,7 +147,10 @@ def inspect_disk(settings: LocalSettings) -> Finding:
 def inspect_port(settings: LocalSettings) -> Finding:
     if _is_running(settings):
         return Finding("port", f"{settings.port}; a running platform uses this home")
-    free = settings.port == 0 or is_port_free(settings.port, settings.host)
+    try:
+        free = settings.port == 0 or is_port_free(settings.port, settings.host)
+    except CannotListen as error:
+        return Finding("port", str(error), "HOST=127.0.0.1 PORT=8090 make run")
     return Finding("port", f"{settings.port} is {'free' if free else 'in use'}", "" if free else "PORT=8090 make run")
 
 

@@ -1,5 +1,6 @@
 """Loopback ports: free ones, and the ones that servers had last time."""
 
+import errno
 import secrets
 import socket
 from pathlib import Path
@@ -50,13 +51,20 @@ def _try_claim(port: int) -> bool:
     return True
 
 
+class CannotListen(EverturnError):
+    """No program can listen on this address."""
+
+
 def is_port_free(port: int, host: str = LOOPBACK) -> bool:
+    """Raises CannotListen when that has another reason than a program that uses the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise CannotListen(f"{host}:{port}: {error.strerror}. Set HOST and PORT.") from error
     return True
 
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
+from everturn.core.errors import Invalid
 from everturn.models.port import LanguageModel, ModelFailed, ReplyFinished, TextDelta
 from everturn_testing.models.model_contract import LanguageModelContract, build_request, collect_pieces, join_text
 from everturn_testing.models.scripted_file import build_model
@@ -115,5 +115,15 @@ def test_a_file_with_a_misspelt_key_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "scripts.toml"
     path.write_text('[[scripts]]\nwhen = "a"\n[[scripts.rounds]]\nanswer = "b"\n', encoding="utf-8")
 
-    with pytest.raises(ValidationError, match="answer"):
+    with pytest.raises(Invalid, match="answer"):
         build_model(str(path))
+
+
+@pytest.mark.parametrize("content", [None, "scripts = 3", "[[scripts]"])
+def test_a_file_that_can_not_be_read_is_an_error_for_the_operator(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "scripts.toml"
+    if content is not None:
+        file.write_text(content)
+
+    with pytest.raises(Invalid, match=r"scripts\.toml can't be read"):
+        build_model(str(file))

@@ -24,6 +24,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from everturn.core.errors import Invalid
 from everturn.models.port import ModelFailed, ModelPiece, ModelRequest, ModelTraits, TextPart
 from everturn_testing.models.scripted_model import SCRIPTED_TRAITS, Cut, Fail, Finish, Pause, Say, ScriptedModel, Step
 
@@ -58,8 +59,11 @@ class _File(BaseModel):
 
 
 def build_model(path: str) -> "FileScriptedModel":
-    """The model that plays the scripts of this file; raises when the file is missing or invalid."""
-    return FileScriptedModel(_File.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8"))).scripts)
+    """The model that plays the scripts of this file. Raises Invalid when the file is missing or invalid."""
+    try:
+        return FileScriptedModel(_File.model_validate(tomllib.loads(Path(path).read_text(encoding="utf-8"))).scripts)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"The scripts in {path} can't be read: {error}") from error
 
 
 class FileScriptedModel:
