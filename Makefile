@@ -8,7 +8,7 @@ LOCAL := $(BIN)/python -P -m everturn_local
 SOURCES := libs services clients deploy tests migrations bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run fuzz test browser pictures chaos load check fmt migrate operate doctor clean lock bench images up down logs
+.PHONY: help setup run fuzz test browser pictures chaos load check fmt migrate operate doctor clean lock bench bench-peers images up down logs
 .PHONY: compose-test
 
 help: ## List the commands
@@ -81,6 +81,13 @@ fuzz: setup ## Fuzz the API from its OpenAPI document; EXAMPLES=200 SEED=1 takes
 bench: setup ## Run the benchmarks; each prints a ratio and its goal
 	@missed=; for script in bench/*.py; do PYTHONPATH=tests/support $(BIN)/python -P "$$script" || missed="$$missed $$script"; done; \
 	[ -z "$$missed" ] || { echo "goals missed:$$missed"; exit 1; }
+
+bench-peers: setup ## Run the benchmark of a whole turn beside Chainlit and langgraph dev, which it installs in .bench-peers
+	@for peer in chainlit langgraph; do \
+		[ -x .bench-peers/$$peer/bin/$$peer ] && continue; \
+		$(PYTHON) -m venv .bench-peers/$$peer && .bench-peers/$$peer/bin/pip install -q -r bench/peers/$$peer.txt || exit 1; \
+	done
+	@BENCH_PEERS="$$PWD/.bench-peers" PYTHONPATH=tests/support $(BIN)/python -P bench/whole_turn.py
 
 lock: ## Resolve the dependencies again and write both lock files
 	@$(SETUP) --lock

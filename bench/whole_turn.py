@@ -1,9 +1,10 @@
-"""P2, P3, CPU, bytes: a turn of 200 tokens from an instant model through the whole platform, against a bare pipe.
+"""P2, P3, P4, CPU, bytes: a turn of 200 tokens from an instant model through the whole platform, against peers.
 
 The platform runs as `make run` starts it, with one ingress and two workers. The pipe has the same shape, an ingress,
 Redis and a worker, and keeps no promise (`bench/peers/pipe.py`); the floor is one process that generates and streams.
-All three are driven by the same client, in turns: each client has a conversation, with its stream open before it sends.
-Needs nothing running: it starts its own servers in a folder that it removes.
+`make bench-peers` adds Chainlit and `langgraph dev` from the environments that BENCH_PEERS names. All are driven in
+turns by clients of the same kind: each has a conversation, with its stream open before it sends. Needs nothing running:
+it starts its own servers in a folder that it removes.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+import aiohttp
 from helpers.goals import Goal, build_goal, run_goals
 
 from everturn_local.ports import LOOPBACK, load_free_port
@@ -56,7 +59,7 @@ class Client(Protocol):
 
     async def run_turn(self) -> Turn: ...
 
-    def close(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 class PlatformClient:
@@ -98,7 +101,7 @@ class PlatformClient:
         await accepting
         return Turn(self._accepted - began, tokens, ended, received)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for writer in self._writers:
             writer.close()
 
@@ -142,7 +145,81 @@ class PeerClient:
         writer.close()
         return Turn(0.0, tokens, time.perf_counter() - began, received)
 
-    def close(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class LangGraphClient:
+    """A thread, and one request for each run, whose answer is the stream."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://{LOOPBACK}:{port}"
+
+    async def open(self) -> None:
+        self._session = aiohttp.ClientSession(self._url)
+        async with self._session.post("/threads", json={}) as response:
+            self._thread = (await response.json())["thread_id"]
+
+    async def run_turn(self) -> Turn:
+        body = {
+            "assistant_id": "agent",
+            "input": {"messages": [{"role": "user", "content": "Hi"}]},
+            "stream_mode": ["messages-tuple"],
+        }
+        began = time.perf_counter()
+        tokens: list[float] = []
+        received = 0
+        async with self._session.post(f"/threads/{self._thread}/runs/stream", json=body) as response:
+            accepted = time.perf_counter()
+            async for data in response.content.iter_any():
+                received += len(data)
+                tokens += [time.perf_counter() - began] * min(data.count(MARK), TOKENS - len(tokens))
+        return Turn(accepted - began, tokens, time.perf_counter() - began, received)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class ChainlitClient:
+    """A socket, which is a conversation. Speaks the packets of Socket.IO over a WebSocket."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://{LOOPBACK}:{port}"
+
+    async def open(self) -> None:
+        self._session = aiohttp.ClientSession(self._url)
+        self._socket = await self._session.ws_connect("/ws/socket.io/?EIO=4&transport=websocket", max_msg_size=0)
+        await self._wait_for("0")
+        who = {"clientType": "webapp", "sessionId": str(uuid.uuid4()), "threadId": "", "userEnv": "{}"}
+        await self._socket.send_str("40" + json.dumps({**who, "chatProfile": ""}))
+        await self._wait_for("40")
+        await self._socket.send_str('42["connection_successful"]')
+
+    async def run_turn(self) -> Turn:
+        message = {"id": str(uuid.uuid4()), "threadId": "", "name": "u", "type": "user_message", "output": "Hi"}
+        sent = {"message": {**message, "createdAt": "2026-11-21T00:00:00Z"}, "fileReferences": []}
+        began = time.perf_counter()
+        await self._socket.send_str("42" + json.dumps(["client_message", sent]))
+        tokens: list[float] = []
+        received = 0
+        while True:
+            packet = await self._receive()
+            received += len(packet)
+            if packet.startswith('42["stream_token"'):
+                tokens.append(time.perf_counter() - began)
+            elif packet.startswith('42["task_end"') and tokens:
+                return Turn(0.0, tokens, time.perf_counter() - began, received)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _wait_for(self, beginning: str) -> None:
+        while not (await self._receive()).startswith(beginning):
+            pass
+
+    async def _receive(self) -> str:
+        while (packet := await self._socket.receive_str()) == "2":
+            await self._socket.send_str("3")
+        return packet
 
 
 @dataclass(slots=True)
@@ -190,6 +267,7 @@ async def measure_in(folder: Path, blocks: int) -> list[Goal]:
             "pipe": lambda _: PeerClient(peer, "/pipe"),
             "floor": lambda _: PeerClient(peer, "/floor"),
         }
+        subjects |= await start_products(stack, folder)
         figures = {(name, crowd): Figures() for name in subjects for crowd in CROWDS}
         cpu_s: dict[str, float] = {}
         for block in range(blocks + 1):
@@ -219,13 +297,61 @@ async def start_peers(stack: AsyncExitStack, folder: Path) -> int:
         process = await asyncio.create_subprocess_exec(sys.executable, "-P", pipe, *argv)
         stack.push_async_callback(process.wait)
         stack.callback(process.terminate)
+    await wait_until_it_answers(lambda _: PeerClient(port, "/pipe"))
+    return port
+
+
+async def start_products(stack: AsyncExitStack, folder: Path) -> dict[str, Callable[[int], Client]]:
+    """Start Chainlit and `langgraph dev` if BENCH_PEERS names the folder of their environments."""
+    if not (peers := os.environ.get("BENCH_PEERS")):
+        return {}
+    agents = Path(__file__).parent / "peers"
+    chainlit, langgraph = load_free_port(), load_free_port()
+    graphs = {"dependencies": ["."], "graphs": {"agent": f"{agents / 'langgraph_agent.py'}:graph"}}
+    (folder / "langgraph.json").write_text(json.dumps(graphs))
+    agent = str(agents / "chainlit_app.py")
+    commands = {
+        "chainlit": ["run", agent, "-h", "--port", str(chainlit)],
+        "langgraph": ["dev", "--no-browser", "--no-reload", "--port", str(langgraph), "--n-jobs-per-worker", "40"],
+    }
+    quiet = {"LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", "LOG_LEVEL": "ERROR"}
+    for name, arguments in commands.items():
+        with (folder / f"{name}.log").open("w") as log:
+            process = await asyncio.create_subprocess_exec(
+                os.path.join(peers, name, "bin", name),
+                *arguments,
+                cwd=folder,
+                env=os.environ | quiet,
+                stdout=log,
+                stderr=log,
+            )
+        stack.push_async_callback(process.wait)
+        stack.callback(process.terminate)
+    subjects: dict[str, Callable[[int], Client]] = {
+        "chainlit": lambda _: ChainlitClient(chainlit),
+        "langgraph": lambda _: LangGraphClient(langgraph),
+    }
+    for name, build in subjects.items():
+        try:
+            await wait_until_it_answers(build)
+        except TimeoutError:
+            raise RuntimeError(f"{name} does not answer: {(folder / f'{name}.log').read_text()[-2000:]}") from None
+    return subjects
+
+
+async def wait_until_it_answers(build: Callable[[int], Client]) -> None:
     async with asyncio.timeout(LIMIT_S):
         while True:
+            client = build(0)
             try:
-                await PeerClient(port, "/pipe").run_turn()
-                return port
-            except OSError:
-                await asyncio.sleep(0.05)
+                await client.open()
+                await client.run_turn()
+            except (OSError, aiohttp.ClientError):
+                await asyncio.sleep(0.2)
+            else:
+                return
+            finally:
+                await client.close()
 
 
 async def drive(clients: Sequence[Client], turns: int) -> tuple[list[Turn], float]:
@@ -247,7 +373,7 @@ async def drive(clients: Sequence[Client], turns: int) -> tuple[list[Turn], floa
         await asyncio.gather(*(run_lane(client) for client in clients))
         took_s = time.perf_counter() - began
     for client in clients:
-        client.close()
+        await client.close()
     return found, took_s
 
 
@@ -287,11 +413,29 @@ def build_goals(figures: dict[tuple[str, int], Figures], cpu_s: dict[str, float]
         build_goal("bytes of the stream of a turn vs its text", ours[10].received, TEXT_BYTES, 5.0),
         build_goal("CPU of a turn at 10 clients vs its goal, ms", 1e3 * sum(cpu_s.values()), 16.0, 1.0),
     ]
+    if ("chainlit", 1) in figures:
+        goals += build_product_goals(figures)
     for part, seconds in cpu_s.items():
         goals.append(build_goal(f"CPU of it in {part}, ms", 1e3 * seconds, 16.0))
     for crowd in CROWDS:
         name = f"first token with {crowd} clients vs the pipe, ms"
         goals.append(build_goal(name, ours[crowd].first_ms, pipe[crowd].first_ms))
+    return goals
+
+
+def build_product_goals(figures: dict[tuple[str, int], Figures]) -> list[Goal]:
+    goals: list[Goal] = []
+    for crowd, most in {1: 1.5, 10: 1.0, 40: 1.0}.items():
+        ours, chainlit, langgraph = (figures[name, crowd] for name in ("ours", "chainlit", "langgraph"))
+        clients = f"{crowd} clients"
+        if crowd > 1:
+            goals.append(
+                build_goal(f"P3 turns/s of {clients} vs Chainlit", ours.rate, chainlit.rate, 2.0, at_least=True)
+            )
+        first = f"P4 first token with {clients} vs Chainlit, ms"
+        goals.append(build_goal(first, ours.first_ms, chainlit.first_ms, most))
+        goals.append(build_goal(f"turns/s of {clients} vs langgraph dev", ours.rate, langgraph.rate))
+        goals.append(build_goal(f"first token with {clients} vs langgraph dev, ms", ours.first_ms, langgraph.first_ms))
     return goals
 
 
