@@ -459,7 +459,9 @@ class RoundTexts:
             text = text.lstrip()
         if not text and not raw:
             return
-        growing = self._texts.setdefault((channel, instance), _Growing(marker, format, artifact, self._now()))
+        growing = self._texts.get((channel, instance))
+        if growing is None:
+            growing = self._texts[channel, instance] = _Growing(marker, format, artifact, self._now())
         growing.raw.append(text if raw is None else raw)
         if text:
             self._send(channel, instance, growing, text, completed=False)
