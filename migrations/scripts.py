@@ -1,5 +1,6 @@
 """Runs the files of `sql/`, and creates or replaces functions from `sql/functions/`."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from alembic import op
 from sqlalchemy.util import await_only
 
 SQL = Path(__file__).parent / "sql"
+_BEFORE_FUNCTION = re.compile(r"^(?=CREATE OR REPLACE FUNCTION (\w+))", re.MULTILINE)
 
 
 def run_script(name: str) -> None:
@@ -16,22 +18,35 @@ def run_script(name: str) -> None:
 
 
 def save_functions(names: Iterable[str]) -> None:
-    """Create or replace these functions from `sql/functions/<name>.sql`, with the rights to call them.
+    """Create or replace these functions with their newest definitions and the rights to call them.
 
     A SECURITY DEFINER function belongs to everturn_dispatch, which needs CREATE on the schema while it creates one. A
-    file describes the function of the newest schema, so on a new database a migration may create a function that names
-    columns which only a later migration adds. Bodies are not checked for that reason; a test checks them at the head.
+    definition is that of the newest schema, so on a new database a migration may create a function that names columns
+    which only a later migration adds. Bodies are not checked for that reason; a test checks them at the head.
     """
+    definitions = load_functions()
     op.execute("SET LOCAL check_function_bodies = off")
     op.execute("GRANT CREATE ON SCHEMA public TO everturn_dispatch")
     for name in names:
-        source = (SQL / "functions" / f"{name}.sql").read_text()
-        if "SECURITY DEFINER" in source:
+        definition = definitions[name]
+        if "SECURITY DEFINER" in definition:
             op.execute("SET LOCAL ROLE everturn_dispatch")
-        _run(source)
+        _run(definition)
         op.execute("RESET ROLE")
     op.execute("REVOKE CREATE ON SCHEMA public FROM everturn_dispatch")
     op.execute("SET LOCAL check_function_bodies = on")
+
+
+def load_functions(folder: Path = SQL / "functions") -> dict[str, str]:
+    """The functions of all files by name: from CREATE OR REPLACE FUNCTION to before the next, grants included."""
+    definitions: dict[str, str] = {}
+    for file in sorted(folder.glob("*.sql")):
+        _, *parts = _BEFORE_FUNCTION.split(file.read_text())
+        for name, definition in zip(parts[::2], parts[1::2], strict=True):
+            if name in definitions:
+                raise ValueError(f"{file.name} defines {name} again")
+            definitions[name] = definition
+    return definitions
 
 
 def _run(statements: str) -> None:

@@ -205,13 +205,14 @@ async def test_an_index_whose_build_was_interrupted_is_built_again(
 
 
 @pytest.mark.parametrize("migrated_before", [True, False], ids=["an old database", "a new database"])
-async def test_a_later_migration_replaces_a_function_in_its_one_file(
+async def test_a_later_migration_replaces_one_function_of_a_file(
     empty: DatabaseUrls, postgres_server: EmbeddedPostgres, later_migrations: Path, *, migrated_before: bool
 ) -> None:
     if migrated_before:
         await migrate(later_migrations, empty.owner)
-    function = later_migrations / "sql" / "functions" / "find_credential_cutoff.sql"
-    function.write_text(function.read_text().replace("WHERE user_id", "WHERE NOT cancelled AND user_id"))
+    accounts = later_migrations / "sql" / "functions" / "accounts.sql"
+    changed = accounts.read_text().replace("WHERE user_id", "WHERE NOT cancelled AND user_id")
+    accounts.write_text(changed.replace("id = p_id AND revoked_at", "p_id = id AND revoked_at"))
     (later_migrations / "versions" / f"{LATER}_cancelled.py").write_text(CHANGE_FUNCTION)
 
     await migrate(later_migrations, empty.owner)
@@ -223,24 +224,28 @@ async def test_a_later_migration_replaces_a_function_in_its_one_file(
         assert not await connection.fetchval(create)
     definition, owner, rights = functions["find_credential_cutoff"]
     assert "NOT cancelled" in definition
+    assert ("p_id = id" in functions["find_api_key"][0]) is not migrated_before
     assert owner == "everturn_dispatch"
     assert rights == "{everturn_dispatch=X/everturn_dispatch,everturn_ingress=X/everturn_dispatch}"
 
 
-async def test_each_function_is_in_the_file_of_its_name(database: DatabaseUrls, migrations: Path) -> None:
+async def test_the_files_define_exactly_the_functions_of_the_schema(database: DatabaseUrls, migrations: Path) -> None:
     """With bodies checked against the schema, which migrations don't do."""
-    files = {file.stem: file.read_text() for file in (migrations / "sql" / "functions").iterdir()}
+    sources = [file.read_text() for file in (migrations / "sql" / "functions").iterdir()]
+    names = [
+        name for source in sources for name in re.findall(r"^CREATE OR REPLACE FUNCTION (\w+)", source, re.MULTILINE)
+    ]
     connection = await asyncpg.connect(database.superuser)
     try:
         before = await connection.fetch(FUNCTIONS)
         async with connection.transaction():
-            for source in files.values():
+            for source in sources:
                 await connection.execute(source)
             after = await connection.fetch(FUNCTIONS)
     finally:
         await connection.close()
 
-    assert sorted(files) == sorted(name for name, *_ in before)
+    assert sorted(names) == sorted(name for name, *_ in before)
     assert after == before
 
 

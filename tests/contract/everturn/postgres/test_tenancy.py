@@ -437,14 +437,20 @@ async def test_every_table_forces_its_policies(roles: Roles) -> None:
 
 
 async def test_definer_functions_belong_to_dispatch_and_pin_their_search_path(roles: Roles, repository: Path) -> None:
-    written = (repository / "migrations" / "sql" / "functions").glob("*.sql")
-    definers = [path.stem for path in written if "SECURITY DEFINER" in path.read_text()]
+    files = (repository / "migrations" / "sql" / "functions").glob("*.sql")
+    written = [re.split(r"^CREATE OR REPLACE FUNCTION (\w+)", file.read_text(), flags=re.MULTILINE) for file in files]
+    definers = {
+        name
+        for _, *parts in written
+        for name, definition in zip(parts[::2], parts[1::2], strict=True)
+        if "SECURITY DEFINER" in definition
+    }
     rows = await roles.superuser.fetch(
         "SELECT proname, pg_get_userbyid(proowner) AS owner, proconfig FROM pg_proc"
         " WHERE pronamespace = 'public'::regnamespace AND prosecdef"
     )
 
-    assert {row["proname"] for row in rows} == set(definers)
+    assert {row["proname"] for row in rows} == definers
     assert {row["owner"] for row in rows} == {"everturn_dispatch"}
     assert all("search_path=public, pg_temp" in row["proconfig"] for row in rows)
 

@@ -1,3 +1,29 @@
+-- One key by its id, revoked or not, and the day of its last use. The day is written at most once a day, so most calls
+-- only read.
+CREATE OR REPLACE FUNCTION find_api_key(p_id text) RETURNS SETOF api_key
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE api_key SET last_used_on = (now() AT TIME ZONE 'UTC')::date
+     WHERE id = p_id AND revoked_at IS NULL AND last_used_on IS DISTINCT FROM (now() AT TIME ZONE 'UTC')::date;
+    RETURN QUERY SELECT * FROM api_key WHERE id = p_id;
+END
+$$;
+
+REVOKE ALL ON FUNCTION find_api_key FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION find_api_key TO everturn_ingress;
+
+
+-- Credentials of this person issued before this time are rejected.
+CREATE OR REPLACE FUNCTION find_credential_cutoff(p_tenant text, p_project text, p_user text) RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT max(not_before) FROM credential_cutoff
+     WHERE user_id = p_user AND tenant IN (p_tenant, '*') AND project IN (p_project, '*')
+$$;
+
+REVOKE ALL ON FUNCTION find_credential_cutoff FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION find_credential_cutoff TO everturn_ingress;
+
+
 -- Adds deleted rows of usage_event to the totals. The rows of totals are locked in one order, so that two erasures
 -- cannot deadlock.
 CREATE OR REPLACE FUNCTION add_usage_totals() RETURNS trigger

@@ -1,3 +1,50 @@
+-- Claims ended turns that are not indexed yet, the longest due first. A claimed turn is due again after 150 s, then 300,
+-- 600 and so on, in case its worker dies: longer than an attempt may take (JOB_TIMEOUT_S of chat_proc.memory.indexer).
+-- `tries` includes this attempt.
+CREATE OR REPLACE FUNCTION claim_unindexed(p_limit integer)
+RETURNS TABLE (tenant text, project text, user_id text, conversation_id text, turn_id text, tries integer)
+LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    WITH due AS (
+        SELECT t.id FROM turn t
+         WHERE t.indexed_at IS NULL AND t.status IN ('completed', 'failed', 'cancelled')
+           AND t.index_due_at <= clock_timestamp()
+         ORDER BY t.index_due_at LIMIT p_limit
+           FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE turn t
+       SET index_tries = t.index_tries + 1,
+           index_due_at = clock_timestamp() + LEAST(3600, 150 * 2 ^ LEAST(t.index_tries, 5)) * interval '1 s'
+      FROM due WHERE t.id = due.id
+    RETURNING t.tenant, t.project, t.user_id, t.conversation_id, t.id, t.index_tries
+$$;
+
+REVOKE ALL ON FUNCTION claim_unindexed FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION claim_unindexed TO everturn_worker;
+
+
+-- The snippets of a person with the nearest vectors, found in the graph over all vectors. The search continues until
+-- enough rows pass the filters, but not for ever: where most rows belong to others, it may return fewer.
+CREATE OR REPLACE FUNCTION nearest_snippets(
+    p_tenant text, p_project text, p_user_id text, p_conversation text, p_except_turn text, p_targets text[],
+    p_since timestamptz, p_until timestamptz, p_encoder text, p_vector vector, p_limit integer
+) RETURNS TABLE (id bigint, distance double precision)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+SET hnsw.iterative_scan = relaxed_order SET hnsw.ef_search = 100 SET enable_sort = off AS $$
+BEGIN
+    RETURN QUERY
+    SELECT s.id, s.embedding <#> p_vector FROM snippet s
+     WHERE s.tenant = p_tenant AND s.project = p_project AND s.user_id = p_user_id AND s.encoder = p_encoder
+       AND (p_conversation IS NULL OR s.conversation_id = p_conversation)
+       AND s.turn_id IS DISTINCT FROM p_except_turn AND s.target = ANY (p_targets)
+       AND s.ts >= p_since AND s.ts < p_until
+     ORDER BY s.embedding <#> p_vector LIMIT p_limit;
+END
+$$;
+
+REVOKE ALL ON FUNCTION nearest_snippets FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION nearest_snippets TO everturn_dispatch;
+
+
 -- The snippets of a person that match a query best, by vector and by words. Takes the person as arguments, because
 -- row-level security would keep the planner from using the indexes; every part filters by tenant, project and user.
 -- Vectors are compared with all of the person's, one by one, up to p_exact rows. Above that the graph is used, and if

@@ -1,0 +1,186 @@
+-- Whether the doorbell of a queued turn may be rung now: its tenant has fewer than p_share turns on the lane, and no
+-- other turn of the tenant waits for a place there, because next_of_tenant fills free places in order. Marks the turn
+-- as rung.
+CREATE OR REPLACE FUNCTION take_doorbell(p_turn text, p_share integer) RETURNS boolean
+LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    UPDATE turn t SET doorbell_at = clock_timestamp(), rings = 1
+     WHERE t.id = p_turn AND t.status = 'queued' AND t.doorbell_at IS NULL AND p_share > (
+        SELECT count(*) FROM (
+            SELECT FROM turn o
+             WHERE o.tenant = t.tenant AND o.lane = t.lane AND o.status = 'queued' AND o.doorbell_at IS NOT NULL
+             LIMIT p_share) AS on_lane)
+       AND NOT EXISTS (
+        SELECT FROM turn o
+         WHERE o.tenant = t.tenant AND o.lane = t.lane AND o.status = 'queued' AND o.doorbell_at IS NULL AND o.id <> t.id)
+    RETURNING true
+$$;
+
+REVOKE ALL ON FUNCTION take_doorbell FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION take_doorbell TO everturn_ingress, everturn_worker;
+
+
+-- Fills the free places of a tenant on each lane with its oldest turns that wait without a doorbell, and marks them as
+-- rung. Calls are serialized, also with accepts of the tenant (postgres_inbox.py): a turn that just found no place is not
+-- visible before its commit, and nobody else would ring for it.
+CREATE OR REPLACE FUNCTION next_of_tenant(p_conversation text, p_share integer)
+RETURNS TABLE (conversation_id text, lane text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_tenant text := (SELECT c.tenant FROM conversation c WHERE c.id = p_conversation);
+    v_lane text;
+BEGIN
+    -- Always in this order, so that no two wait for each other; who accepts holds only one of them.
+    FOREACH v_lane IN ARRAY ARRAY['anonymous', 'paid', 'privileged', 'registered'] LOOP
+        PERFORM pg_advisory_xact_lock(hashtextextended('queue:' || v_lane || ':' || v_tenant, 0));
+    END LOOP;
+    -- A statement of its own, which sees what those before accepted and rang.
+    RETURN QUERY
+    WITH waiting AS (
+        SELECT w.id
+          FROM unnest(ARRAY['privileged', 'paid', 'registered', 'anonymous']) AS lanes (lane),
+               conversation c,
+               LATERAL (
+                SELECT t.id FROM turn t
+                 WHERE t.tenant = c.tenant AND t.lane = lanes.lane AND t.status = 'queued' AND t.doorbell_at IS NULL
+                 ORDER BY t.created_at
+                 LIMIT GREATEST(0, p_share - (
+                    SELECT count(*) FROM turn o
+                     WHERE o.tenant = c.tenant AND o.lane = lanes.lane AND o.status = 'queued'
+                       AND o.doorbell_at IS NOT NULL))) AS w
+         WHERE c.id = p_conversation
+    ), locked AS (
+        SELECT t.id FROM turn t
+         WHERE t.id IN (SELECT waiting.id FROM waiting) AND t.doorbell_at IS NULL AND t.status = 'queued'
+         ORDER BY t.id LIMIT 200
+           FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE turn t SET doorbell_at = clock_timestamp(), rings = 1
+      FROM locked WHERE t.id = locked.id
+    RETURNING t.conversation_id, t.lane;
+END
+$$;
+
+REVOKE ALL ON FUNCTION next_of_tenant FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION next_of_tenant TO everturn_worker;
+
+
+-- Finds turns that no worker has noticed: queued turns whose doorbell may be lost, waiting ones that have a place now,
+-- running ones whose lease expired, ended ones that were not announced. Returns at most 200 and marks them as rung; the
+-- next ring follows after 5 s, then 10, 20, 40, and 60 s from then on. Without p_takeovers nothing that has a lease is
+-- returned, even an expired one: a sweeper that was itself disconnected cannot tell whose fault it is. Leases of dead
+-- workers without remaining work are deleted.
+CREATE OR REPLACE FUNCTION due_doorbells(p_share integer, p_takeovers boolean)
+RETURNS TABLE (conversation_id text, lane text)
+LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    WITH abandoned AS (
+        DELETE FROM lease l
+         WHERE p_takeovers AND l.expires_at <= clock_timestamp()
+           AND NOT EXISTS (
+            SELECT FROM turn t
+             WHERE t.conversation_id = l.conversation_id
+               AND (t.status IN ('queued', 'running') OR t.announced_at IS NULL AND t.status <> 'waiting'))
+    ), candidate AS (
+        SELECT t.id FROM turn t WHERE t.status = 'queued' AND t.doorbell_at IS NOT NULL
+        UNION ALL
+        SELECT w.id
+          FROM (SELECT t.id, t.tenant, t.lane,
+                       row_number() OVER (PARTITION BY t.tenant, t.lane ORDER BY t.created_at) AS place
+                  FROM turn t WHERE t.status = 'queued' AND t.doorbell_at IS NULL) AS w
+         WHERE w.place <= p_share - (
+            SELECT count(*) FROM turn o
+             WHERE o.tenant = w.tenant AND o.lane = w.lane AND o.status = 'queued' AND o.doorbell_at IS NOT NULL)
+        UNION ALL
+        SELECT o.id
+          FROM (SELECT t.id, t.conversation_id FROM turn t WHERE t.status = 'running'
+                UNION ALL
+                SELECT t.id, t.conversation_id FROM turn t
+                 WHERE t.announced_at IS NULL AND t.status IN ('completed', 'failed', 'cancelled')) AS o
+         WHERE NOT EXISTS (
+            SELECT FROM lease l
+             WHERE l.conversation_id = o.conversation_id AND (l.expires_at > clock_timestamp() OR NOT p_takeovers))
+    ), due AS (
+        SELECT t.id FROM turn t
+         WHERE t.id IN (SELECT candidate.id FROM candidate)
+           AND (t.doorbell_at IS NULL
+                OR t.doorbell_at < clock_timestamp() - LEAST(60, 5 * 2 ^ LEAST(GREATEST(t.rings - 1, 0), 4)) * interval '1 s')
+         ORDER BY t.id LIMIT 200
+           FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE turn t SET doorbell_at = clock_timestamp(), rings = t.rings + 1
+      FROM due WHERE t.id = due.id
+    RETURNING t.conversation_id, t.lane
+$$;
+
+REVOKE ALL ON FUNCTION due_doorbells FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION due_doorbells TO everturn_worker;
+
+
+-- Sets turn.rung_at when a turn gets its place on the lane. A trigger, so that every way into the queue does so.
+CREATE OR REPLACE FUNCTION note_ring() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' OR OLD.status <> 'queued' OR OLD.doorbell_at IS NULL THEN
+        NEW.rung_at := clock_timestamp();
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+REVOKE ALL ON FUNCTION note_ring FROM PUBLIC;
+
+
+-- How many turns wait: in total, of one tenant on one lane, and how many tenants have waiting turns.
+CREATE OR REPLACE FUNCTION queue_depth(p_tenant text, p_lane text)
+RETURNS TABLE (waiting bigint, of_tenant bigint, tenants bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT count(*), count(*) FILTER (WHERE t.tenant = p_tenant AND t.lane = p_lane), count(DISTINCT t.tenant)
+      FROM turn t WHERE t.status = 'queued'
+$$;
+
+REVOKE ALL ON FUNCTION queue_depth FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_depth TO everturn_ingress;
+
+
+-- How many turns wait on each lane, and for how many seconds the oldest has waited. Totals of all tenants.
+CREATE OR REPLACE FUNCTION queue_lanes() RETURNS TABLE (lane text, waiting bigint, oldest_s double precision)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT t.lane, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::double precision
+      FROM turn t WHERE t.status = 'queued' GROUP BY t.lane
+$$;
+
+REVOKE ALL ON FUNCTION queue_lanes FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_lanes TO everturn_ingress;
+
+
+-- How many turns are ahead of those that wait in these conversations, up to p_most each; no row for conversations
+-- without a waiting turn. Ahead of a turn on its lane are those rung before it. Ahead of a turn beyond its tenant's
+-- share are all on the lane, and those of its tenant that came before it; turns of other tenants may still overtake it.
+CREATE OR REPLACE FUNCTION queue_positions(
+    p_conversations text[], p_tenants text[], p_projects text[], p_users text[], p_most integer
+) RETURNS TABLE (conversation_id text, turn_id text, ahead bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT t.conversation_id, t.id, CASE WHEN t.rung_at IS NOT NULL THEN (
+               SELECT count(*) FROM (
+                   SELECT FROM turn o
+                    WHERE o.status = 'queued' AND o.lane = t.lane AND o.rung_at IS NOT NULL
+                      AND (o.rung_at, o.id) < (t.rung_at, t.id)
+                    LIMIT p_most) AS rung_before)
+           ELSE (
+               SELECT count(*) FROM (
+                   (SELECT FROM turn o
+                     WHERE o.status = 'queued' AND o.lane = t.lane AND o.rung_at IS NOT NULL
+                     LIMIT p_most)
+                    UNION ALL
+                   (SELECT FROM turn o
+                     WHERE o.status = 'queued' AND o.tenant = t.tenant AND o.lane = t.lane AND o.doorbell_at IS NULL
+                       AND (o.created_at, o.id) < (t.created_at, t.id)
+                     LIMIT p_most)
+                    LIMIT p_most) AS before)
+           END
+      FROM unnest(p_conversations, p_tenants, p_projects, p_users) AS asked (conversation_id, tenant, project, user_id)
+      JOIN turn t ON t.conversation_id = asked.conversation_id AND t.status = 'queued' AND t.tenant = asked.tenant
+                 AND t.project = asked.project AND t.user_id = asked.user_id
+$$;
+
+REVOKE ALL ON FUNCTION queue_positions FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION queue_positions TO everturn_ingress;
