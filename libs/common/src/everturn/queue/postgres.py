@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from everturn.core.identity import Lane
 from everturn.core.ids import ConversationId
-from everturn.postgres.pool import Connection, Database
+from everturn.postgres.pool import Database
 from everturn.queue.ports import MAX_AHEAD, LaneDepth, Owned, QueueDepth, WaitingTurn, build_position
 
 _POSITIONS = "SELECT * FROM queue_positions($1, $2, $3, $4, $5)"
@@ -27,16 +27,9 @@ class PostgresQueue:
         return {Lane(row["lane"]): LaneDepth(row["waiting"], row["oldest_s"]) for row in rows}
 
     async def load_positions(self, conversations: Sequence[Owned]) -> Mapping[ConversationId, WaitingTurn]:
+        owners = [principal.owner for principal, _ in conversations]
+        tenants, projects, users = map(list, zip(*owners, strict=True)) if owners else ([], [], [])
+        ids = [conversation_id for _, conversation_id in conversations]
         async with self._database.connection() as connection:
-            return await load_positions(connection, conversations)
-
-
-async def load_positions(
-    connection: Connection, conversations: Sequence[Owned]
-) -> Mapping[ConversationId, WaitingTurn]:
-    """As Queue.load_positions, but can run inside a transaction that has just changed the queue."""
-    owners = [principal.owner for principal, _ in conversations]
-    tenants, projects, users = map(list, zip(*owners, strict=True)) if owners else ([], [], [])
-    ids = [conversation_id for _, conversation_id in conversations]
-    rows = await connection.fetch(_POSITIONS, ids, tenants, projects, users, MAX_AHEAD + 1)
-    return {row["conversation_id"]: WaitingTurn(row["turn_id"], build_position(row["ahead"])) for row in rows}
+            rows = await connection.fetch(_POSITIONS, ids, tenants, projects, users, MAX_AHEAD + 1)
+        return {row["conversation_id"]: WaitingTurn(row["turn_id"], build_position(row["ahead"])) for row in rows}

@@ -10,8 +10,7 @@ from everturn.core.ids import ConversationId, SignalId, TurnId
 from everturn.files.model import Artifact, Upload, UploadScope, build_attachments
 from everturn.files.postgres import append_artifacts
 from everturn.postgres.pool import Connection, Database, LockTimeout, Row, translated
-from everturn.queue.ports import QUEUE_CAPS, QueueCaps, QueueCounts
-from everturn.queue.postgres import load_positions
+from everturn.queue.ports import MAX_AHEAD, QUEUE_CAPS, QueueCaps, QueueCounts, build_position
 from everturn.timeline.turns import CONTROL_KINDS, RequestEvent, Signal, SignalKind, SignalState, TurnRequest, ref_kind
 from everturn.turns.inbox import (
     BOUNDED_KINDS,
@@ -67,28 +66,18 @@ LANES_OF_TURNS = [lane.value for lane in Lane if lane is not Lane.CONTROL]
 _NOW = "SELECT clock_timestamp()"
 _CREATE = "INSERT INTO conversation (id, tenant, project, user_id, bundle_id) VALUES ($1, $2, $3, $4, $5)"
 _ENTER = """
-UPDATE conversation SET inbox_seq = inbox_seq + 1 WHERE id = $1 RETURNING state, inbox_seq, bundle_id
+UPDATE conversation c SET inbox_seq = inbox_seq + 1 WHERE id = $1
+RETURNING state, inbox_seq, bundle_id, EXISTS (
+    SELECT FROM signal s WHERE s.conversation_id = c.id AND s.turn_id IS NULL AND s.state = 'accepted') AS has_parked
 """
 _OPEN_TURN = """
+WITH queued AS (
+    UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $2
+)
 INSERT INTO turn (id, conversation_id, tenant, project, user_id, lane, roles, request, ordinal)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, COALESCE(max(ordinal), 0) + 1 FROM turn WHERE conversation_id = $2
 """
-# What the user has is counted through its own rows.
-_COUNT_LANE = """
-SELECT depth.waiting, depth.of_tenant, depth.of_tenant AS of_tenant_on_lane,
-       (SELECT count(*) FROM turn WHERE status = 'queued') AS of_user
-  FROM queue_depth($1, $2) AS depth
-"""
-# What the tenant has is counted lane by lane: at 1,300 waiting turns it takes 5 ms instead of 1.
-_COUNT_LANES = """
-SELECT max(depth.waiting) AS waiting, sum(depth.of_tenant)::bigint AS of_tenant,
-       max(depth.of_tenant) FILTER (WHERE lane.name = $2) AS of_tenant_on_lane,
-       (SELECT count(*) FROM turn WHERE status = 'queued') AS of_user
-  FROM unnest($3::text[]) AS lane (name), queue_depth($1, lane.name) AS depth
-"""
-_LOCK_TENANT = "SELECT pg_advisory_xact_lock(hashtextextended('queue:' || $2 || ':' || $1, 0))"
-_LOCK_QUEUE = "SELECT pg_advisory_xact_lock(hashtextextended('queue', 0))"
-_QUEUE = "UPDATE conversation SET state = 'queued', last_activity_at = clock_timestamp() WHERE id = $1"
+_ENTER_QUEUE = "SELECT * FROM enter_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _FIND_OPEN = """
 SELECT id, status, lane FROM turn WHERE conversation_id = $1 AND status IN ('queued', 'running', 'waiting')
 """
@@ -292,7 +281,9 @@ class PostgresInbox:
         bundle_id = message.bundle_id or conversation["bundle_id"]
         request = TurnRequest(message.text, attachments, bundle_id, trace=message.trace, time_zone=message.time_zone)
         await append_artifacts(transaction, principal, message.conversation_id, attachments)
-        return await self._open_turn(transaction, principal, message.conversation_id, message.turn_id, request=request)
+        return await self._open_turn(
+            transaction, principal, message.conversation_id, message.turn_id, conversation, request=request
+        )
 
     async def _accept_event(
         self,
@@ -310,7 +301,9 @@ class PostgresInbox:
         if signal.event.reactive:
             event = RequestEvent(signal.signal_id, signal.text, signal.event, attachments)
             request = TurnRequest("", (), conversation["bundle_id"], (event,), signal.trace)
-            receipt = await self._open_turn(transaction, principal, conversation_id, signal.turn_id, request=request)
+            receipt = await self._open_turn(
+                transaction, principal, conversation_id, signal.turn_id, conversation, request=request
+            )
         else:
             if await transaction.fetchval(_COUNT_PARKED, conversation_id) >= MAX_OPEN_SIGNALS:
                 raise InboxFull(f"{MAX_OPEN_SIGNALS} signals are pending. Wait for one to be applied or retract one.")
@@ -335,53 +328,43 @@ class PostgresInbox:
         principal: Principal,
         conversation_id: ConversationId,
         turn_id: TurnId,
+        conversation: Row,
         *,
         request: TurnRequest,
     ) -> Receipt:
-        """Events that waited for a turn are first in its request."""
-        lane = lane_of(principal.roles)
-        _, waited = read_promoted(await transaction.fetch(_TAKE_PARKED, conversation_id, turn_id))
+        """Events that waited for a turn are first in its request. Raises QueueFull.
+
+        The queue is entered last, because other accepts wait for its lock, and the row can have megabytes.
+        """
+        lane, waited = lane_of(principal.roles), ()
+        if conversation["has_parked"]:
+            _, waited = read_promoted(await transaction.fetch(_TAKE_PARKED, conversation_id, turn_id))
         await transaction.execute(
             _OPEN_TURN,
             turn_id,
             conversation_id,
-            principal.tenant,
-            principal.project,
-            principal.user_id,
+            *principal.owner,
             lane.value,
             sorted(principal.roles),
             build_request_json(replace(request, events=(*waited, *request.events))),
         )
-        await transaction.execute(_QUEUE, conversation_id)
-        await self._check_queue(transaction, principal, lane)
-        ring = await transaction.fetchval("SELECT take_doorbell($1, $2)", turn_id, self._share)
-        waiting = (await load_positions(transaction, [(principal, conversation_id)])).get(conversation_id)
-        position = waiting.position if waiting else None
-        return Receipt(conversation_id, turn_id, None, None, ring=bool(ring), lane=lane, position=position)
-
-    async def _check_queue(self, transaction: Connection, principal: Principal, lane: Lane) -> None:
-        """Check that the turn just inserted is within the caps. Raises QueueFull.
-
-        Until the commit, this blocks all other accepts of the tenant on this lane, and of everybody while the queue is
-        nearly full, so that no two take the last place. So the row, which can have megabytes, is written before it, and
-        is part of the counts.
-        """
-        place = (principal.tenant, lane.value)
-        await transaction.execute(_LOCK_TENANT, *place)
-        counts = _read_counts(await transaction.fetchrow(_COUNT_LANE, *place))
-        nearly_full = counts.waiting > self._caps.total - UNLOCKED_TURNS
-        if nearly_full:
-            await transaction.execute(_LOCK_QUEUE)
-        # With fewer turns in all, the tenant can't have too many of them.
-        if nearly_full or counts.waiting > self._caps.tenant - UNLOCKED_TURNS:
-            counts = _read_counts(await transaction.fetchrow(_COUNT_LANES, *place, LANES_OF_TURNS))
-        self._caps.check(counts)
-
-
-def _read_counts(row: Row | None) -> QueueCounts:
-    if row is None:
-        raise LookupError("The queue was not counted.")
-    return QueueCounts(row["waiting"], row["of_tenant"], row["of_tenant_on_lane"], row["of_user"])
+        row = await transaction.fetchrow(
+            _ENTER_QUEUE,
+            turn_id,
+            conversation_id,
+            *principal.owner,
+            lane.value,
+            LANES_OF_TURNS,
+            self._share,
+            self._caps.total - UNLOCKED_TURNS,
+            self._caps.tenant - UNLOCKED_TURNS,
+            MAX_AHEAD + 1,
+        )
+        if row is None:
+            raise LookupError("The queue was not counted.")
+        self._caps.check(QueueCounts(row["waiting"], row["of_tenant"], row["of_tenant_on_lane"], row["of_user"]))
+        position = None if row["ahead"] is None else build_position(row["ahead"])
+        return Receipt(conversation_id, turn_id, None, None, ring=row["ring"], lane=lane, position=position)
 
 
 def _is_idle(conversation: Row) -> bool:
